@@ -118,8 +118,8 @@ impl Controller {
         Some((deployment, sets))
     }
 
-    /// The cached ReplicaSet of that name, whoever controls it: what a sync goes on with that is told on
-    /// creation that the name is taken. For those who check the controller's work.
+    /// The cached ReplicaSet of that name, with any controller or none. A sync whose create is refused because
+    /// the name is taken continues with this ReplicaSet. For code that checks the controller's work. O(1).
     pub fn cached_set(&self, namespace: &str, name: &str) -> Option<Arc<ReplicaSet>> {
         let found = self.0.caches.sets.get_named(namespace, name);
         found.map(|set| set.object.clone())

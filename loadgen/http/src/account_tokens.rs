@@ -204,11 +204,11 @@ pub(crate) struct Claims {
     pub(crate) pod: Option<Bound>,
     pub(crate) secret: Option<Bound>,
     pub(crate) node: Option<Bound>,
-    /// Who it is for; nobody in particular if it is that of a Secret.
+    /// The audiences; empty for the token of a Secret.
     pub(crate) audiences: Vec<String>,
     /// Seconds since the epoch; absent in the tokens of Secrets.
     pub(crate) lasts: Option<Lasting>,
-    /// From when on its use is warned of, seconds since the epoch.
+    /// When a use of the token begins to be reported as late, seconds since the epoch.
     pub(crate) warn_after: Option<i64>,
     /// `jti`; empty in the tokens of Secrets.
     pub(crate) id: String,

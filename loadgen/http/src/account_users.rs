@@ -19,7 +19,7 @@ const LEEWAY_SECONDS: i64 = 60;
 /// What the keys of what is told beside a user begin with.
 const EXTRA: &str = "authentication.kubernetes.io/";
 
-/// The user of a token, and whom of those asked for the token is for.
+/// The user of a token, and the audiences that the token shares with the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Authenticated {
     pub(crate) user: Arc<User>,

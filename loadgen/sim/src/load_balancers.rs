@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-/// Whether a Service is to have an address. One with a class waits for whoever serves that class.
+/// Whether a Service is to have an address. A Service with a class waits for the controller of that class.
 fn wants_one(service: &DynamicObject) -> bool {
     let spec = service.fields.get("spec").unwrap_or(&Value::Null);
     spec["type"] == "LoadBalancer"

@@ -177,7 +177,11 @@ fn what_others_do_to_a_slice_is_put_right() {
     world
         .meddle(|slice| slice.metadata.labels = slice.metadata.labels.without(cache::SERVICE_NAME));
     let requests = world.sync(2);
-    assert_eq!(requests, ["create web-15"], "it is nobody's now");
+    assert_eq!(
+        requests,
+        ["create web-15"],
+        "the controller no longer owns it"
+    );
     let gone = world.stored.remove("web-15").expect("it was made");
     world.outputs.apply(Delta::Deleted(gone), at(2));
     assert_eq!(world.sync(3), ["create web-16"]);

@@ -17,7 +17,7 @@ use super::{
     matching, report, text,
 };
 
-/// The provisioner of classes whose volumes nobody makes.
+/// The provisioner of classes whose volumes are created by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Runs a sync to its end.

@@ -380,7 +380,7 @@ fn a_volume_is_released_when_its_claim_is_gone_and_a_claim_lost_when_its_volume_
     world.claim("a", json!({"metadata": {"uid": "a-2"}}));
     assert_eq!(world.phase(CLAIM, "a"), "Pending");
     assert_eq!(world.phase(VOLUME, "v"), "Released");
-    // Who frees the volume by hand gives it to whoever waits.
+    // A volume whose claimRef a user removes is bound to the claim that waits.
     let mut freed = world.get(VOLUME, "v");
     freed["spec"]["claimRef"] = Value::Null;
     world.put(VOLUME, freed);

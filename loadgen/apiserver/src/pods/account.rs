@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(refused.message, "namespaces \"nowhere\" not found");
         assert!(!cluster.awaits_account(&refused));
         let ghost = admitted(&cluster, named("ghost")).expect_err("it is refused");
-        assert!(!cluster.awaits_account(&ghost), "nobody makes it");
+        assert!(!cluster.awaits_account(&ghost), "no controller creates it");
     }
 
     #[test]
