@@ -104,4 +104,27 @@ impl ObjectMeta {
     pub fn finalizers(&self) -> &[Str] {
         self.finalizers.as_ref().map_or(&[], |names| names)
     }
+
+    /// Whether a finalizer of that name is there.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers().iter().any(|held| **held == *name)
+    }
+
+    /// Adds a finalizer as the last one, unless it is there.
+    pub fn add_finalizer(&mut self, name: &str) {
+        if !self.has_finalizer(name) {
+            Arc::make_mut(self.finalizers.get_or_insert_default()).push(name.into());
+        }
+    }
+
+    /// Removes a finalizer wherever it is.
+    pub fn remove_finalizer(&mut self, name: &str) {
+        let rest: Vec<Str> = self
+            .finalizers()
+            .iter()
+            .filter(|held| ***held != *name)
+            .cloned()
+            .collect();
+        self.finalizers = (!rest.is_empty()).then(|| Arc::new(rest));
+    }
 }

@@ -36,14 +36,14 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     };
     let error = match sync(&shared, key, &cached, &calls).await {
         Ok(end) => return Ok(end),
-        Err(Stop::Conflict(message)) => return Err(failure("conflict", message)),
+        Err(Stop::Conflict(message)) => return Err(SyncFailure::new("conflict", message)),
         Err(Stop::Failed(error)) => error,
     };
     let status = decide::fail_safe(&cached.budget.status, &error, calls.now());
     match put_status(&cached.budget, status, &calls).await {
         Ok(()) => Ok(End::Forget),
         Err(Stop::Conflict(message) | Stop::Failed(message)) => {
-            Err(failure("status failed", message))
+            Err(SyncFailure::new("status failed", message))
         }
     }
 }
@@ -187,11 +187,10 @@ async fn put_status(budget: &Budget, status: BudgetStatus, calls: &Calls) -> Res
         status,
         ..budget.clone()
     };
-    let object = Arc::new(updated.status_update());
-    match calls.request(Request::PutStatus { object }).await {
-        Answer::Failed(error) if error.code == 409 => Err(Stop::Conflict(error.message)),
-        Answer::Failed(error) => Err(Stop::Failed(error.message)),
-        _ => Ok(()),
+    match calls.put_status(updated.status_update()).await {
+        Err(error) if error.code == 409 => Err(Stop::Conflict(error.message)),
+        Err(error) => Err(Stop::Failed(error.message)),
+        Ok(_) => Ok(()),
     }
 }
 
@@ -207,13 +206,5 @@ pub(super) fn event_about(
         kind,
         reason,
         message: EventMessage::Text(text.into()),
-    }
-}
-
-pub(super) fn failure(label: &'static str, message: String) -> SyncFailure {
-    SyncFailure {
-        label,
-        message,
-        is_final: false,
     }
 }

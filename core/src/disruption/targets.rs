@@ -7,13 +7,11 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use podstorm_objects::disruption::{spared, stale_from_ns};
 use podstorm_objects::{Pod, Str};
-use podstorm_runtime::client::{Answer, Request};
-use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::workqueue::End;
 
 use super::Shared;
-use super::sync::failure;
 
 /// Namespace and name of a pod.
 type PodName = (Str, CompactString);
@@ -90,10 +88,7 @@ pub(super) async fn spare(
     if left_ns > 0 {
         return Ok(End::After(left_ns));
     }
-    let object = Arc::new(spared(&pod, now));
-    match calls.request(Request::PutStatus { object }).await {
-        Answer::Failed(error) if error.is_not_found() => Ok(End::Forget),
-        Answer::Failed(error) => Err(failure("status failed", error.message)),
-        _ => Ok(End::Forget),
-    }
+    let written = unless_gone(calls.put_status(spared(&pod, now)).await);
+    written.map_err(SyncFailure::at("status failed"))?;
+    Ok(End::Forget)
 }

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    AnyObject, ApiError, DynamicObject, Kind, Node, ObjectReference, Pod, Reason, Str,
+    AnyObject, ApiError, DynamicObject, Kind, Node, ObjectMeta, ObjectReference, Pod, Reason, Str,
 };
-use podstorm_runtime::client::{Answer, EventIntent, EventMessage, EventType, Request};
-use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
+use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::primitives::lock;
 use podstorm_runtime::store::{Cached as _, Store};
@@ -43,13 +43,13 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         } => {
             let stores = [slices.version().get()];
             let seen = written.ensure_ready(&key, &stores);
-            seen.map_err(|stale| failure("stale cache", stale.to_string()))?;
+            seen.map_err(|stale| SyncFailure::new("stale cache", stale.to_string()))?;
             let pods = selected(&service, pods, true);
             let (pods, missing) = with_nodes(&service, pods, nodes);
             write_slices(&shared, (key, &service), &pods, &calls).await?;
             match missing {
                 None => Ok(End::Forget),
-                Some(message) => Err(failure("node not cached", message)),
+                Some(message) => Err(SyncFailure::new("node not cached", message)),
             }
         }
         Output::Endpoints(stored) => {
@@ -68,18 +68,13 @@ async fn gone(shared: &Shared, key: KeyId, calls: &Calls) -> Result<End, SyncFai
         Output::Slices { written, .. } => written.clear(&key, None),
         // The cache may not have what the last sync has created.
         Output::Endpoints(_) => {
-            let delete = Request::Delete {
-                kind: Kind::ENDPOINTS,
-                namespace: name.namespace,
+            let meta = ObjectMeta {
                 name: (&*name.name).into(),
-                options: None,
+                namespace: name.namespace,
+                ..ObjectMeta::default()
             };
-            match calls.request(delete).await {
-                Answer::Failed(error) if !error.is_not_found() => {
-                    return Err(failure("delete failed", error.message));
-                }
-                _ => {}
-            }
+            let deleted = calls.delete(Kind::ENDPOINTS, &meta, None).await;
+            unless_gone(deleted).map_err(SyncFailure::at("delete failed"))?;
         }
     }
     Ok(End::Forget)
@@ -148,18 +143,17 @@ async fn write_slices(
     let creates = plan.create.into_iter().filter(|_| !meta.is_deleting());
     for (is_new, slice) in creates.map(|slice| (true, slice)).chain(puts) {
         let name = slice.metadata.name.clone();
-        let object: AnyObject = Arc::new(slice);
-        let request = match is_new {
-            true => Request::Create { object },
-            false => Request::Put { object },
+        let write = match is_new {
+            true => calls.create(slice).await,
+            false => calls.put(slice).await.map(|written| written as _),
         };
-        match calls.request(request).await {
-            Answer::Object(object) => {
+        match write {
+            Ok(object) => {
                 let version = &object.metadata().resource_version;
                 written.wrote_at(key, &meta.uid, Kind::ENDPOINT_SLICE, version);
             }
-            Answer::Failed(error) if is_new && is_of_ending_namespace(&error) => return Ok(()),
-            Answer::Failed(error) => {
+            Err(error) if is_new && is_of_ending_namespace(&error) => return Ok(()),
+            Err(error) => {
                 let what = match is_new {
                     true => "create".to_owned(),
                     false => format!("update {name}"),
@@ -167,25 +161,17 @@ async fn write_slices(
                 failed = Some(format!("failed to {what} {of_service}: {}", error.message));
                 break;
             }
-            other => panic!("a write of a slice can't be answered by {other:?}"),
         }
     }
     if failed.is_none() {
         for slice in plan.delete {
-            let (namespace, name) = (&slice.metadata.namespace, &slice.metadata.name);
-            let delete = Request::Delete {
-                kind: Kind::ENDPOINT_SLICE,
-                namespace: namespace.clone(),
-                name: name.clone(),
-                options: None,
-            };
-            match calls.request(delete).await {
-                Answer::Failed(error) if !error.is_not_found() => {
-                    let problem = &error.message;
-                    failed = Some(format!("failed to delete {name} {of_service}: {problem}"));
-                    break;
-                }
-                _ => {}
+            let deleted = calls
+                .delete(Kind::ENDPOINT_SLICE, &slice.metadata, None)
+                .await;
+            if let Err(error) = unless_gone(deleted) {
+                let (name, problem) = (&slice.metadata.name, &error.message);
+                failed = Some(format!("failed to delete {name} {of_service}: {problem}"));
+                break;
             }
         }
     }
@@ -196,8 +182,8 @@ async fn write_slices(
         "Error updating Endpoint Slices for Service {}/{}: {problem}",
         meta.namespace, meta.name
     );
-    calls.event(event(service, "FailedToUpdateEndpointSlices", text));
-    Err(failure("write failed", problem))
+    report(service, "FailedToUpdateEndpointSlices", text, calls);
+    Err(SyncFailure::new("write failed", problem))
 }
 
 /// The slices that this controller has written for a Service.
@@ -235,13 +221,12 @@ async fn write_endpoints(
     let Some(new) = subsets::endpoints(service, pods, existing, trigger) else {
         return Ok(End::Forget);
     };
-    let object: AnyObject = Arc::new(new);
     let is_new = existing.is_none();
-    let request = match is_new {
-        true => Request::Create { object },
-        false => Request::Put { object },
+    let write = match is_new {
+        true => calls.create(new).await.map(drop),
+        false => calls.put(new).await.map(drop),
     };
-    let Answer::Failed(error) = calls.request(request).await else {
+    let Err(error) = write else {
         return Ok(End::Forget);
     };
     if is_new && is_of_ending_namespace(&error) {
@@ -255,27 +240,19 @@ async fn write_endpoints(
         "Failed to {what} endpoint {}/{}: {}",
         meta.namespace, meta.name, error.message
     );
-    calls.event(event(service, reason, text));
-    Err(failure("write failed", error.message))
+    report(service, reason, text, calls);
+    Err(SyncFailure::new("write failed", error.message))
 }
 
 fn is_of_ending_namespace(error: &ApiError) -> bool {
     error.reason == Reason::Forbidden && error.has_cause("NamespaceTerminating")
 }
 
-fn event(service: &CachedService, reason: &'static str, text: String) -> EventIntent {
-    EventIntent {
+fn report(service: &CachedService, reason: &'static str, text: String, calls: &Calls) {
+    calls.event(EventIntent {
         regarding: Arc::new(ObjectReference::new(Kind::SERVICE, service.meta())),
         kind: EventType::Warning,
         reason,
         message: EventMessage::Text(text.into()),
-    }
-}
-
-fn failure(label: &'static str, message: String) -> SyncFailure {
-    SyncFailure {
-        label,
-        message,
-        is_final: false,
-    }
+    });
 }

@@ -228,16 +228,7 @@ pub(crate) fn patch(name: &CompactString, body: Value) -> Request {
 /// # Errors
 /// As the server answers.
 pub(crate) async fn read(calls: &Calls, name: &CompactString) -> Result<Arc<Node>, ApiError> {
-    let get = Request::Get {
-        kind: Kind::NODE,
-        namespace: Str::default(),
-        name: name.clone(),
-    };
-    match calls.request(get).await {
-        Answer::Object(object) => Ok(object.downcast().expect("a node was asked for")),
-        Answer::Failed(error) => Err(error),
-        other => panic!("a read of a Node can't be answered by {other:?}"),
-    }
+    calls.get(Kind::NODE, &Str::default(), name).await
 }
 
 #[cfg(test)]

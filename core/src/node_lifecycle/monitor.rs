@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{AnyObject, DynamicObject, Kind, Map, Node, ObjectReference, Pod, Time};
-use podstorm_runtime::client::{Answer, EventIntent, EventMessage, EventType, Request};
+use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
 use podstorm_runtime::driver::{Calls, SyncFailure, join_all};
 use podstorm_runtime::workqueue::End;
 
@@ -178,12 +178,9 @@ async fn look_at(shared: &Shared, calls: &Calls, node: &Arc<Node>) -> Option<See
 async fn put_status(calls: &Calls, node: &Node, status: Map) -> Option<Arc<Node>> {
     let mut new = node.clone();
     new.status = status;
-    let new = Arc::new(new);
-    let object: AnyObject = Arc::<Node>::clone(&new);
-    match calls.request(Request::PutStatus { object }).await {
-        Answer::Failed(_) => None,
-        _ => Some(new),
-    }
+    // What was sent, at the version that was read: the next look compares with the cache.
+    calls.put_status(new.clone()).await.ok()?;
+    Some(Arc::new(new))
 }
 
 /// Does what follows from the looks at nodes: their `NoExecute` taints, Events, and the marks of their pods.

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ConditionStatus, ConditionType, Kind, Now, ObjectReference, Pod};
-use podstorm_runtime::client::{Answer, EventIntent, EventMessage, EventType, Request};
+use podstorm_objects::{ConditionStatus, ConditionType, Now, Pod};
+use podstorm_runtime::client::{Answer, EventType, Request};
 use podstorm_runtime::driver::Calls;
 
 /// Marks these pods as not ready, those of them that are not marked. Returns whether all are marked or gone.
@@ -27,12 +27,8 @@ pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
             _ => {}
         }
         // As upstream, of a pod that could not be marked too.
-        calls.event(EventIntent {
-            regarding: Arc::new(ObjectReference::new(Kind::POD, &pod.metadata)),
-            kind: EventType::Warning,
-            reason: "NodeNotReady",
-            message: EventMessage::Text("Node is not ready".into()),
-        });
+        let text = "Node is not ready";
+        calls.report(&***pod, EventType::Warning, "NodeNotReady", text);
     }
     all
 }

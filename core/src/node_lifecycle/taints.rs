@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::Node;
-use podstorm_runtime::client::{Answer, ApiError};
+use podstorm_runtime::client::ApiError;
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::workqueue::End;
@@ -59,13 +59,12 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     };
     let (add, remove) = differences(&node);
     let changed = swap_taints(&calls, &node, add, &remove).await;
-    changed.map_err(|error| failure("taints failed", error))?;
+    changed.map_err(SyncFailure::at("taints failed"))?;
     if let Some(labels) = older_labels(&node) {
         let body = json!({"metadata": {"labels": labels}});
         let patch = node::patch(&node.metadata.name, body);
-        if let Answer::Failed(error) = calls.request(patch).await {
-            return Err(failure("labels failed", error));
-        }
+        let patched = calls.send(patch).await;
+        patched.map_err(SyncFailure::at("labels failed"))?;
     }
     let name = &node.metadata.name;
     let is_ready = |state: &State| {
@@ -84,12 +83,10 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     if !pods::mark(&calls, &found).await {
         let mut state = shared.lock();
         state.late.entry(key).or_default().extend(late);
-        let message = "not every pod could be marked".to_owned();
-        return Err(SyncFailure {
-            label: "pods failed",
-            message,
-            is_final: false,
-        });
+        return Err(SyncFailure::new(
+            "pods failed",
+            "not every pod could be marked",
+        ));
     }
     Ok(End::Forget)
 }
@@ -238,13 +235,5 @@ pub(super) async fn reached(shared: &Shared, calls: &Calls, node: &Node) {
     let mut state = shared.lock();
     if let Some(zone) = state.zones.get_mut(&super::zones::zone_of(node)) {
         zone.remove(&node.metadata.name);
-    }
-}
-
-fn failure(label: &'static str, error: ApiError) -> SyncFailure {
-    SyncFailure {
-        label,
-        message: error.message,
-        is_final: false,
     }
 }

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use podstorm_objects::{AnyObject, Kind, Map, Namespace, Now};
-use podstorm_runtime::client::{Answer, Request};
 use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
@@ -13,7 +12,7 @@ use podstorm_runtime::row::{ControllerRow, Write};
 use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, RateLimitingQueue};
 
-use super::{Namespaces, failure, is_terminating, object, one_worker};
+use super::{Namespaces, is_terminating, object, one_worker};
 use crate::controller::{ControllerType, Setup};
 use crate::identity::DEFAULT_ACCOUNT;
 
@@ -125,9 +124,8 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
         return Ok(End::Forget);
     }
     let account = object(Kind::SERVICE_ACCOUNT, name, DEFAULT_ACCOUNT, Map::new());
-    let object = Arc::new(account);
-    match calls.request(Request::Create { object }).await {
-        Answer::Failed(error) if !is_terminating(&error) => Err(failure("create failed", error)),
+    match calls.create(account).await {
+        Err(error) if !is_terminating(&error) => Err(SyncFailure::at("create failed")(error)),
         _ => Ok(End::Forget),
     }
 }

@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use podstorm_objects::{Kind, Map, Namespace};
 use podstorm_runtime::client::ApiError;
-use podstorm_runtime::driver::SyncFailure;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::store::Store;
 use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue, Workers};
@@ -65,14 +64,6 @@ impl Namespaces {
         if let Some(key) = self.store.find("", namespace) {
             self.queue.add(key, now_ns);
         }
-    }
-}
-
-fn failure(label: &'static str, error: ApiError) -> SyncFailure {
-    SyncFailure {
-        label,
-        message: error.message,
-        is_final: false,
     }
 }
 

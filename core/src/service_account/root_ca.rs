@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use podstorm_objects::{AnyObject, DynamicObject, Kind, Map, Namespace, Now};
-use podstorm_runtime::client::{Answer, Request};
 use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
@@ -15,7 +14,7 @@ use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, RateLimitingQueue};
 use serde_json::json;
 
-use super::{Namespaces, failure, is_terminating, object, one_worker};
+use super::{Namespaces, is_terminating, object, one_worker};
 use crate::controller::{ControllerType, Setup};
 
 /// The name of the ConfigMap.
@@ -160,10 +159,9 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     let name = &namespace.metadata.name;
     let Some(cached) = shared.maps.get_named(name, CONFIG_MAP) else {
         let map = root_ca_map(name, &shared.root_ca);
-        let object = Arc::new(map);
-        return match calls.request(Request::Create { object }).await {
-            Answer::Failed(error) if !error.is_not_found() && !is_terminating(&error) => {
-                Err(failure("create failed", error))
+        return match calls.create(map).await {
+            Err(error) if !error.is_not_found() && !is_terminating(&error) => {
+                Err(SyncFailure::at("create failed")(error))
             }
             _ => Ok(End::Forget),
         };
@@ -180,11 +178,9 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     let mut map = cached.clone();
     map.fields.extend(wanted);
     map.metadata.annotations = map.metadata.annotations.with(DESCRIPTION, DESCRIBED);
-    let object = Arc::new(map);
-    match calls.request(Request::Put { object }).await {
-        Answer::Failed(error) => Err(failure("update failed", error)),
-        _ => Ok(End::Forget),
-    }
+    let written = calls.put(map).await;
+    written.map_err(SyncFailure::at("update failed"))?;
+    Ok(End::Forget)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use podstorm_objects::{AnyObject, DeleteOptions, DynamicObject, Kind, Now, Object, Str};
-use podstorm_runtime::client::{Answer, ApiError, Request};
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::client::ApiError;
+use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload, unless_gone};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, MutexGuard, lock};
@@ -22,7 +22,7 @@ use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 use serde_json::{Map, Value};
 
-use super::{ACCOUNT_NAME, ACCOUNT_UID, entry, failure};
+use super::{ACCOUNT_NAME, ACCOUNT_UID, entry};
 use crate::controller::{ControllerType, Setup};
 use crate::identity::{Identity, TokenOf};
 
@@ -279,19 +279,14 @@ async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<En
 /// Deletes a Secret; one that is gone is fine.
 async fn delete(secret: &dyn Object, calls: &Calls) -> Result<(), SyncFailure> {
     let meta = secret.metadata();
-    let request = Request::Delete {
-        kind: Kind::SECRET,
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
-        options: Some(Box::new(DeleteOptions {
-            precondition_uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        })),
+    let options = DeleteOptions {
+        precondition_uid: Some(meta.uid.clone()),
+        ..DeleteOptions::default()
     };
-    match calls.request(request).await {
-        Answer::Failed(error) if !error.is_not_found() => Err(failure("delete failed", error)),
-        _ => Ok(()),
-    }
+    let deleted = calls.delete(Kind::SECRET, meta, Some(options)).await;
+    unless_gone(deleted)
+        .map(drop)
+        .map_err(SyncFailure::at("delete failed"))
 }
 
 /// Reads an object from the server; `None` if it is not there.
@@ -301,17 +296,8 @@ async fn read(
     name: &str,
     calls: &Calls,
 ) -> Result<Option<AnyObject>, SyncFailure> {
-    let request = Request::Get {
-        kind,
-        namespace: namespace.clone(),
-        name: name.into(),
-    };
-    match calls.request(request).await {
-        Answer::Object(object) => Ok(Some(object)),
-        Answer::Failed(error) if error.is_not_found() => Ok(None),
-        Answer::Failed(error) => Err(failure("read failed", error)),
-        other => panic!("a read can't be answered by {other:?}"),
-    }
+    let read = calls.read(kind, namespace, name).await;
+    unless_gone(read).map_err(SyncFailure::at("read failed"))
 }
 
 /// Whether the object is gone or another writer was faster: the next event brings the Secret back.
@@ -398,10 +384,9 @@ impl Shared {
                 account: account.metadata(),
                 secret: &meta.name,
             });
-            let token = token.ok_or_else(|| SyncFailure {
-                label: "not signed",
-                message: format!("can't sign a token for the Secret {}", meta.name),
-                is_final: false,
+            let token = token.ok_or_else(|| {
+                let problem = format!("can't sign a token for the Secret {}", meta.name);
+                SyncFailure::new("not signed", problem)
             })?;
             put("token", &token);
         }
@@ -410,9 +395,8 @@ impl Shared {
         *annotations = annotations
             .with(ACCOUNT_NAME, &account.name)
             .with(ACCOUNT_UID, &account.uid.to_string());
-        let object = Arc::new(secret);
-        match calls.request(Request::Put { object }).await {
-            Answer::Failed(error) if !is_overtaken(&error) => Err(failure("update failed", error)),
+        match calls.put(secret).await {
+            Err(error) if !is_overtaken(&error) => Err(SyncFailure::at("update failed")(error)),
             _ => Ok(()),
         }
     }
@@ -452,23 +436,19 @@ impl Shared {
                     account.fields.remove("secrets");
                 }
             }
-            let object = Arc::new(account);
-            match calls.request(Request::Put { object }).await {
-                Answer::Failed(error) if error.code == 409 => {}
-                Answer::Failed(error) if !error.is_not_found() => {
-                    return Err(failure("update failed", error));
+            match calls.put(account).await {
+                Err(error) if error.code == 409 => {}
+                Err(error) if !error.is_not_found() => {
+                    return Err(SyncFailure::at("update failed")(error));
                 }
                 _ => return Ok(()),
             }
         }
-        Err(SyncFailure {
-            label: "conflict",
-            message: format!(
-                "the ServiceAccount {namespace}/{} changes faster than {secret} can be taken from it",
-                claimed.name
-            ),
-            is_final: false,
-        })
+        let problem = format!(
+            "the ServiceAccount {namespace}/{} changes faster than {secret} can be taken from it",
+            claimed.name
+        );
+        Err(SyncFailure::new("conflict", problem))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{ApiError, Kind, Map, Object, Pod};
-use podstorm_runtime::client::{Answer, Patch, Request};
+use podstorm_runtime::client::Patch;
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::workqueue::End;
@@ -59,16 +59,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 }
 
 async fn evict(calls: &Calls, (namespace, name): &PodName) -> Result<(), ApiError> {
-    let get = Request::Get {
-        kind: Kind::POD,
-        namespace: namespace.clone(),
-        name: name.clone(),
-    };
-    let pod: Arc<Pod> = match calls.request(get).await {
-        Answer::Object(object) => object.downcast().expect("a pod was asked for"),
-        Answer::Failed(error) => return Err(error),
-        other => panic!("a read of a Pod can't be answered by {other:?}"),
-    };
+    let pod: Arc<Pod> = calls.get(Kind::POD, namespace, name).await?;
     let mut status = Map::new();
     let stored = pod.to_json();
     let now = calls.now().wall();
@@ -79,25 +70,8 @@ async fn evict(calls: &Calls, (namespace, name): &PodName) -> Result<(), ApiErro
         let metadata = json!({"uid": pod.metadata.uid.to_string()});
         patch.insert("metadata".into(), metadata);
         patch.insert("status".into(), Value::Object(status));
-        let request = Request::Patch {
-            kind: Kind::POD,
-            namespace: namespace.clone(),
-            name: name.clone(),
-            patch: Box::new(Patch::Strategic(patch)),
-            of_status: true,
-        };
-        if let Answer::Failed(error) = calls.request(request).await {
-            return Err(error);
-        }
+        let patch = Patch::Strategic(patch);
+        calls.patch(Kind::POD, &pod.metadata, patch, true).await?;
     }
-    let delete = Request::Delete {
-        kind: Kind::POD,
-        namespace: namespace.clone(),
-        name: name.clone(),
-        options: None,
-    };
-    match calls.request(delete).await {
-        Answer::Failed(error) => Err(error),
-        _ => Ok(()),
-    }
+    calls.delete(Kind::POD, &pod.metadata, None).await
 }

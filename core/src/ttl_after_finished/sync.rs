@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{DeleteOptions, Kind, Now, Object, Propagation};
-use podstorm_runtime::client::{Answer, Request};
-use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::workqueue::End;
 
@@ -34,16 +33,10 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     }
     // The cached Job may be older than a longer TTL.
     let ObjectKey { namespace, name } = shared.jobs.name(key);
-    let read = Request::Get {
-        kind: Kind::JOB,
-        namespace,
-        name: (&*name).into(),
-    };
-    let fresh = match calls.request(read).await {
-        Answer::Object(fresh) => fresh,
-        Answer::Failed(error) if error.is_not_found() => return Ok(End::Forget),
-        Answer::Failed(error) => return Err(failure("read failed", error.message)),
-        other => panic!("a read of a Job can't be answered by {other:?}"),
+    let read = calls.read(Kind::JOB, &namespace, &name).await;
+    let read = unless_gone(read).map_err(SyncFailure::at("read failed"))?;
+    let Some(fresh) = read else {
+        return Ok(End::Forget);
     };
     // Another Job of that name is one as well.
     let expiry_ns = match check(&*fresh, calls.now())? {
@@ -51,20 +44,14 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         Check::Not(end) => return Ok(end),
     };
     let meta = fresh.metadata();
-    let delete = Request::Delete {
-        kind: Kind::JOB,
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
-        options: Some(Box::new(DeleteOptions {
-            propagation: Some(Propagation::Foreground),
-            precondition_uid: Some(meta.uid.clone()),
-            ..DeleteOptions::default()
-        })),
+    let options = DeleteOptions {
+        propagation: Some(Propagation::Foreground),
+        precondition_uid: Some(meta.uid.clone()),
+        ..DeleteOptions::default()
     };
     // A Job that is gone or another by now is a failure too: the retry sees which.
-    if let Answer::Failed(error) = calls.request(delete).await {
-        return Err(failure("delete failed", error.message));
-    }
+    let deleted = calls.delete(Kind::JOB, meta, Some(options)).await;
+    deleted.map_err(SyncFailure::at("delete failed"))?;
     shared.deleted(expiry_ns, calls.now());
     Ok(End::Forget)
 }
@@ -78,7 +65,7 @@ fn check(job: &dyn Object, now: Now) -> Result<Check, SyncFailure> {
         let meta = job.metadata();
         let (namespace, name) = (&meta.namespace, &meta.name);
         let text = format!("unable to find the time when the Job {namespace}/{name} finished");
-        return Err(failure("no finish time", text));
+        return Err(SyncFailure::new("no finish time", text));
     };
     let remaining_ns = expiry_ns - i128::from(now.wall_ns);
     if remaining_ns <= 0 {
@@ -87,12 +74,4 @@ fn check(job: &dyn Object, now: Now) -> Result<Check, SyncFailure> {
     // 292 years at most, as Go's durations.
     let delay_ns = i64::try_from(remaining_ns).unwrap_or(i64::MAX);
     Ok(Check::Not(End::After(delay_ns)))
-}
-
-fn failure(label: &'static str, message: String) -> SyncFailure {
-    SyncFailure {
-        label,
-        message,
-        is_final: false,
-    }
 }

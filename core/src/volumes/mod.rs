@@ -13,9 +13,8 @@ mod volume_protection;
 
 use std::sync::Arc;
 
-use podstorm_objects::{AnyObject, DynamicObject, Str};
-use podstorm_runtime::client::{Answer, Request};
-use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_objects::DynamicObject;
+use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use serde_json::Value;
 
 pub use binder::{Binder, PersistentVolumeBinder};
@@ -42,26 +41,6 @@ fn text<'o>(object: &'o DynamicObject, path: &str) -> &'o str {
     at(object, path).as_str().unwrap_or("")
 }
 
-fn has_finalizer(object: &DynamicObject, name: &str) -> bool {
-    object
-        .metadata
-        .finalizers()
-        .iter()
-        .any(|held| **held == *name)
-}
-
-/// The object with a finalizer more, or less.
-fn with_finalizer(object: &DynamicObject, name: &str, is_held: bool) -> DynamicObject {
-    let held = object.metadata.finalizers().iter().cloned();
-    let mut all: Vec<Str> = held.filter(|held| **held != *name).collect();
-    if is_held {
-        all.push(name.into());
-    }
-    let mut changed = object.clone();
-    changed.metadata.finalizers = (!all.is_empty()).then(|| Arc::new(all));
-    changed
-}
-
 /// Adds a finalizer or removes it, at the version that is cached. An object that is gone needs neither.
 async fn put_finalizer(
     object: &DynamicObject,
@@ -69,19 +48,11 @@ async fn put_finalizer(
     is_held: bool,
     calls: &Calls,
 ) -> Result<(), SyncFailure> {
-    let object: AnyObject = Arc::new(with_finalizer(object, name, is_held));
-    match calls.request(Request::Put { object }).await {
-        Answer::Failed(error) if !error.is_not_found() => {
-            Err(failure("write failed", error.message))
-        }
-        _ => Ok(()),
+    let mut changed = object.clone();
+    match is_held {
+        true => changed.metadata.add_finalizer(name),
+        false => changed.metadata.remove_finalizer(name),
     }
-}
-
-fn failure(label: &'static str, message: String) -> SyncFailure {
-    SyncFailure {
-        label,
-        message,
-        is_final: false,
-    }
+    let written = unless_gone(calls.put(changed).await);
+    written.map(drop).map_err(SyncFailure::at("write failed"))
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use podstorm::client::{Answer, EventIntent, EventMessage, EventType, Request};
+use podstorm::client::EventType;
 use podstorm::controller::{ControllerType, Setup};
 use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
 use podstorm::informer::{Handler, Informers};
@@ -16,7 +16,7 @@ use podstorm::primitives::{Mutex, lock};
 use podstorm::row::{ControllerRow, NumberFlag, NumberForm, Write};
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
-use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, ObjectReference, Str};
+use podstorm_objects::{ApiError, DynamicObject, Kind, Now};
 use serde_json::{Value, json};
 
 /// How many addresses there are.
@@ -96,7 +96,7 @@ impl Handler<Cached> for Shared {
             return;
         }
         match &change.new {
-            Some(service) if wants_one(service) || is_held(service) => {
+            Some(service) if wants_one(service) || service.metadata.has_finalizer(FINALIZER) => {
                 if let Some(number) = number_of(service) {
                     lock(&self.given).entry(number).or_insert(change.key);
                 }
@@ -143,11 +143,6 @@ fn wants_one(service: &DynamicObject) -> bool {
         && !service.metadata.is_deleting()
 }
 
-fn is_held(service: &DynamicObject) -> bool {
-    let mut held = service.metadata.finalizers().iter();
-    held.any(|held| **held == *FINALIZER)
-}
-
 /// The number of an address of the network.
 fn number_in(address: &Value) -> Option<u8> {
     let octets = address.as_str()?.parse::<Ipv4Addr>().ok()?.octets();
@@ -166,7 +161,9 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     let service = Cached::clone(&service);
     match wants_one(&service) {
         true => ensure(&shared, key, service, &calls).await?,
-        false if is_held(&service) => clean_up(&shared, key, service, &calls).await?,
+        false if service.metadata.has_finalizer(FINALIZER) => {
+            clean_up(&shared, key, service, &calls).await?
+        }
         false => {}
     }
     Ok(End::Forget)
@@ -178,15 +175,14 @@ async fn ensure(
     service: Cached,
     calls: &Calls,
 ) -> Result<(), SyncFailure> {
-    if number_of(&service).is_some() && is_held(&service) {
+    if number_of(&service).is_some() && service.metadata.has_finalizer(FINALIZER) {
         return Ok(());
     }
-    report(
-        &service,
+    calls.report(
+        &*service,
         EventType::Normal,
         "EnsuringLoadBalancer",
         "Ensuring load balancer",
-        calls,
     );
     let Some(number) = shared.give(key, &service) else {
         let problem = format!(
@@ -195,23 +191,20 @@ async fn ensure(
             shared.count
         );
         let text = format!("Error syncing load balancer: {problem}");
-        report(
-            &service,
+        calls.report(
+            &*service,
             EventType::Warning,
             "SyncLoadBalancerFailed",
-            &text,
-            calls,
+            text,
         );
-        return Err(failure("no address", problem));
+        return Err(SyncFailure::new("no address", problem));
     };
-    let mut held: Vec<Str> = service.metadata.finalizers().to_vec();
-    let service = match is_held(&service) {
+    let service = match service.metadata.has_finalizer(FINALIZER) {
         true => service,
         false => {
-            held.push(FINALIZER.into());
             let mut new = DynamicObject::clone(&service);
-            new.metadata.finalizers = Some(Arc::new(held));
-            put(new, false, calls).await?
+            new.metadata.add_finalizer(FINALIZER);
+            calls.put(new).await.map_err(unwritten())?
         }
     };
     let [a, b, c] = NETWORK;
@@ -219,15 +212,18 @@ async fn ensure(
     let mut new = DynamicObject::clone(&service);
     let balancer = json!({"loadBalancer": {"ingress": [{"ip": ip, "ipMode": "VIP"}]}});
     new.fields.insert("status".to_owned(), balancer);
-    let service = put(new, true, calls).await?;
-    report(
-        &service,
+    let service = calls.put_status(new).await.map_err(unwritten())?;
+    calls.report(
+        &*service,
         EventType::Normal,
         "EnsuredLoadBalancer",
         "Ensured load balancer",
-        calls,
     );
     Ok(())
+}
+
+fn unwritten() -> impl Fn(ApiError) -> SyncFailure {
+    SyncFailure::at("write failed")
 }
 
 /// The Service is of another type now, or is going.
@@ -237,12 +233,11 @@ async fn clean_up(
     service: Cached,
     calls: &Calls,
 ) -> Result<(), SyncFailure> {
-    report(
-        &service,
+    calls.report(
+        &*service,
         EventType::Normal,
         "DeletingLoadBalancer",
         "Deleting load balancer",
-        calls,
     );
     let service = match number_of(&service) {
         None => service,
@@ -250,67 +245,20 @@ async fn clean_up(
             let mut new = DynamicObject::clone(&service);
             new.fields
                 .insert("status".to_owned(), json!({"loadBalancer": {}}));
-            put(new, true, calls).await?
+            calls.put_status(new).await.map_err(unwritten())?
         }
     };
-    report(
-        &service,
+    calls.report(
+        &*service,
         EventType::Normal,
         "DeletedLoadBalancer",
         "Deleted load balancer",
-        calls,
     );
-    let held = service.metadata.finalizers().iter();
-    let held: Vec<Str> = held.filter(|held| ***held != *FINALIZER).cloned().collect();
     let mut new = DynamicObject::clone(&service);
-    new.metadata.finalizers = (!held.is_empty()).then(|| Arc::new(held));
-    put(new, false, calls).await?;
+    new.metadata.remove_finalizer(FINALIZER);
+    calls.put(new).await.map_err(unwritten())?;
     shared.take_back(key);
     Ok(())
-}
-
-async fn put(
-    service: DynamicObject,
-    is_status: bool,
-    calls: &Calls,
-) -> Result<Cached, SyncFailure> {
-    let object: AnyObject = Arc::new(service);
-    let request = match is_status {
-        true => Request::PutStatus { object },
-        false => Request::Put { object },
-    };
-    match calls.request(request).await {
-        Answer::Object(object) => {
-            let kind = object.kind();
-            let read = object.downcast();
-            Ok(read.unwrap_or_else(|| panic!("a write is answered by a typed {kind:?}")))
-        }
-        Answer::Failed(error) => Err(failure("write failed", error.message)),
-        other => panic!("a write can't be answered by {other:?}"),
-    }
-}
-
-fn report(
-    service: &DynamicObject,
-    kind: EventType,
-    reason: &'static str,
-    text: &str,
-    calls: &Calls,
-) {
-    calls.event(EventIntent {
-        regarding: Arc::new(ObjectReference::new(Kind::SERVICE, &service.metadata)),
-        kind,
-        reason,
-        message: EventMessage::Text(text.into()),
-    });
-}
-
-fn failure(label: &'static str, message: String) -> SyncFailure {
-    SyncFailure {
-        label,
-        message,
-        is_final: false,
-    }
 }
 
 impl Workload for LoadBalancers {

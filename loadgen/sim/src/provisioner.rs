@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm::client::{Answer, EventIntent, EventMessage, EventType, Reason, Request};
+use podstorm::client::{EventType, Reason};
 use podstorm::controller::{ControllerType, Setup};
-use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload, unless_gone};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::primitives::{Mutex, lock};
 use podstorm::row::{ControllerRow, NumberFlag, NumberForm, Write};
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
-use podstorm_objects::{AnyObject, DynamicObject, Kind, Map, Now, ObjectReference};
+use podstorm_objects::{DynamicObject, Kind, Map, Now};
 use serde_json::{Value, json};
 
 /// Its name, in classes and on volumes.
@@ -167,21 +167,20 @@ async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sync
         let meta = &claim.metadata;
         let claimed = format!("{}/{}", meta.namespace, meta.name);
         let text = format!("External provisioner is provisioning volume for claim {claimed:?}");
-        report(&claim, "Provisioning", text, &calls);
+        calls.report(&**claim, EventType::Normal, "Provisioning", text);
     }
     if due_ns > now_ns {
         return Ok(End::After(due_ns - now_ns));
     }
-    let object: AnyObject = Arc::new(volume(&name, &claim, &class));
-    match calls.request(Request::Create { object }).await {
-        Answer::Failed(error) if error.reason != Reason::AlreadyExists => {
-            return Err(failure("create failed", error.message));
+    match calls.create(volume(&name, &claim, &class)).await {
+        Err(error) if error.reason != Reason::AlreadyExists => {
+            return Err(SyncFailure::at("create failed")(error));
         }
         _ => {}
     }
     lock(&shared.due_ns).remove(&key);
     let text = format!("Successfully provisioned volume {name}");
-    report(&claim, "ProvisioningSucceeded", text, &calls);
+    calls.report(&**claim, EventType::Normal, "ProvisioningSucceeded", text);
     Ok(End::Forget)
 }
 
@@ -244,35 +243,9 @@ async fn remove(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sy
     if !is_own || !is_released || meta.is_deleting() {
         return Ok(End::Forget);
     }
-    let delete = Request::Delete {
-        kind: Kind::PERSISTENT_VOLUME,
-        namespace: Default::default(),
-        name: meta.name.clone(),
-        options: None,
-    };
-    match calls.request(delete).await {
-        Answer::Failed(error) if !error.is_not_found() => {
-            Err(failure("delete failed", error.message))
-        }
-        _ => Ok(End::Forget),
-    }
-}
-
-fn report(claim: &DynamicObject, reason: &'static str, text: String, calls: &Calls) {
-    calls.event(EventIntent {
-        regarding: Arc::new(ObjectReference::new(claim.kind(), &claim.metadata)),
-        kind: EventType::Normal,
-        reason,
-        message: EventMessage::Text(text.into()),
-    });
-}
-
-fn failure(label: &'static str, message: String) -> SyncFailure {
-    SyncFailure {
-        label,
-        message,
-        is_final: false,
-    }
+    let deleted = calls.delete(Kind::PERSISTENT_VOLUME, meta, None).await;
+    unless_gone(deleted).map_err(SyncFailure::at("delete failed"))?;
+    Ok(End::Forget)
 }
 
 impl Workload for Provisioner {

@@ -26,7 +26,7 @@ use crate::intern::{KeyId, ObjectKey};
 use crate::metrics::Family;
 use crate::workqueue::{End, RateLimitingQueue, Take};
 
-pub use async_sync::{AsyncSync, Calls, Started, SyncFailure, join_all, run_steps};
+pub use async_sync::{AsyncSync, Calls, Started, SyncFailure, join_all, run_steps, unless_gone};
 
 /// What a sync needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,11 @@
 //! The writes that join a volume and a claim, in upstream's order: the volume, its phase, the claim, its
 //! status. Each is left out where it would change nothing.
 
-use std::sync::Arc;
-
-use podstorm_objects::{AnyObject, DynamicObject};
-use podstorm_runtime::client::{Answer, Request};
+use podstorm_objects::{ApiError, DynamicObject};
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use serde_json::{Value, json};
 
 use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, Cached, at, text};
-use crate::volumes::failure;
 
 /// Joins a volume and a claim.
 pub(super) async fn bind(volume: Cached, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
@@ -39,7 +35,7 @@ async fn reserve(
         "namespace": &*meta.namespace, "name": &*meta.name, "uid": meta.uid.to_string(),
         "resourceVersion": meta.resource_version.to_string()});
     set(&mut new, "spec", "claimRef", reference);
-    put(new, calls).await
+    calls.put(new).await.map_err(unwritten())
 }
 
 /// The claim names the volume, and that the two are joined.
@@ -61,7 +57,7 @@ async fn complete(
         set(&mut new, "spec", "volumeName", name.into());
     }
     new.metadata.annotations = annotations;
-    put(new, calls).await
+    calls.put(new).await.map_err(unwritten())
 }
 
 async fn set_bound(
@@ -79,7 +75,7 @@ async fn set_bound(
     }
     match new.fields.get("status") == claim.fields.get("status") {
         true => Ok(()),
-        false => put_status(new, calls).await.map(drop),
+        false => calls.put_status(new).await.map(drop).map_err(unwritten()),
     }
 }
 
@@ -98,7 +94,7 @@ pub(super) async fn set_phase(
         let since = calls.now().wall().to_string();
         set(&mut new, "status", "lastPhaseTransitionTime", since.into());
     }
-    put_status(new, calls).await
+    calls.put_status(new).await.map_err(unwritten())
 }
 
 /// Sets a member of the spec or of the status.
@@ -109,25 +105,7 @@ pub(super) fn set(object: &mut DynamicObject, part: &str, member: &str, value: V
     }
 }
 
-/// Replaces an object at the version that it carries.
-pub(super) async fn put(object: DynamicObject, calls: &Calls) -> Result<Cached, SyncFailure> {
-    let object: AnyObject = Arc::new(object);
-    answered(Request::Put { object }, calls).await
-}
-
-async fn put_status(object: DynamicObject, calls: &Calls) -> Result<Cached, SyncFailure> {
-    let object: AnyObject = Arc::new(object);
-    answered(Request::PutStatus { object }, calls).await
-}
-
-async fn answered(request: Request, calls: &Calls) -> Result<Cached, SyncFailure> {
-    match calls.request(request).await {
-        Answer::Object(object) => {
-            let kind = object.kind();
-            let read = object.downcast();
-            Ok(read.unwrap_or_else(|| panic!("a write is answered by a typed {kind:?}")))
-        }
-        Answer::Failed(error) => Err(failure("write failed", error.message)),
-        other => panic!("a write can't be answered by {other:?}"),
-    }
+/// The failure of a write.
+pub(super) fn unwritten() -> impl Fn(ApiError) -> SyncFailure {
+    SyncFailure::at("write failed")
 }

@@ -11,10 +11,10 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::primitives::lock;
 use podstorm_runtime::workqueue::End;
 
-use super::bind::{bind, put, set, set_phase};
+use super::bind::{bind, set, set_phase, unwritten};
 use super::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, Cached, PROVISIONERS, SELECTED_NODE, Shared, at, class_of,
-    matching, report, text,
+    matching, text,
 };
 
 /// The provisioner of classes whose volumes are created by hand.
@@ -60,32 +60,20 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
             let mut new = DynamicObject::clone(&claim);
             let name = default.metadata.name.as_str();
             set(&mut new, "spec", "storageClassName", name.into());
-            return put(new, calls).await.map(drop);
+            return calls.put(new).await.map(drop).map_err(unwritten());
         }
         let why = "no persistent volumes available for this claim and no storage class is set";
-        report(
-            &claim,
-            EventType::Normal,
-            "FailedBinding",
-            why.to_owned(),
-            calls,
-        );
+        calls.report(&*claim, EventType::Normal, "FailedBinding", why);
         return set_phase(claim, "Pending", calls).await.map(drop);
     }
     if waits && !is_selected {
         let why = "waiting for first consumer to be created before binding";
-        report(
-            &claim,
-            EventType::Normal,
-            "WaitForFirstConsumer",
-            why.to_owned(),
-            calls,
-        );
+        calls.report(&*claim, EventType::Normal, "WaitForFirstConsumer", why);
         return set_phase(claim, "Pending", calls).await.map(drop);
     }
     let Some(class) = class else {
         let why = format!("storageclass.storage.k8s.io {class_name:?} not found");
-        report(&claim, EventType::Warning, "ProvisioningFailed", why, calls);
+        calls.report(&*claim, EventType::Warning, "ProvisioningFailed", why);
         return set_phase(claim, "Pending", calls).await.map(drop);
     };
     provision(claim, &class, calls).await
@@ -99,7 +87,7 @@ async fn provision(claim: Cached, class: &DynamicObject, calls: &Calls) -> Resul
             "no persistent volumes available, and class {:?} has no provisioner",
             class.metadata.name
         );
-        report(&claim, EventType::Normal, "FailedBinding", why, calls);
+        calls.report(&*claim, EventType::Normal, "FailedBinding", why);
         return set_phase(claim, "Pending", calls).await.map(drop);
     }
     let annotations = &claim.metadata.annotations;
@@ -113,7 +101,7 @@ async fn provision(claim: Cached, class: &DynamicObject, calls: &Calls) -> Resul
             let asked = PROVISIONERS.iter();
             new.metadata.annotations =
                 asked.fold(annotations.clone(), |all, it| all.with(it, provisioner));
-            put(new, calls).await?
+            calls.put(new).await.map_err(unwritten())?
         }
     };
     let why = format!(
@@ -121,13 +109,7 @@ async fn provision(claim: Cached, class: &DynamicObject, calls: &Calls) -> Resul
          manually by the system administrator. If volume creation is delayed, please verify that \
          the provisioner is running and correctly registered."
     );
-    report(
-        &claim,
-        EventType::Normal,
-        "ExternalProvisioning",
-        why,
-        calls,
-    );
+    calls.report(&*claim, EventType::Normal, "ExternalProvisioning", why);
     set_phase(claim, "Pending", calls).await.map(drop)
 }
 
@@ -144,7 +126,7 @@ async fn named(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sync
         if let Some(problem) = matching::problem(&volume, &claim) {
             let name = &volume.metadata.name;
             let why = format!("Cannot bind to requested volume {name:?}: {problem}");
-            report(&claim, EventType::Warning, "VolumeMismatch", why, calls);
+            calls.report(&*claim, EventType::Warning, "VolumeMismatch", why);
             return set_phase(claim, "Pending", calls).await.map(drop);
         }
         return bind(volume, claim, calls).await;
@@ -162,7 +144,7 @@ async fn named(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sync
             "volume {:?} already bound to a different claim.",
             volume.metadata.name
         );
-        report(&claim, EventType::Warning, "FailedBinding", why, calls);
+        calls.report(&*claim, EventType::Warning, "FailedBinding", why);
     }
     set_phase(claim, "Pending", calls).await.map(drop)
 }
@@ -193,7 +175,7 @@ async fn lost(
     calls: &Calls,
 ) -> Result<(), SyncFailure> {
     if text(&claim, "/status/phase") != "Lost" {
-        report(&claim, EventType::Warning, reason, why.to_owned(), calls);
+        calls.report(&*claim, EventType::Warning, reason, why);
     }
     set_phase(claim, "Lost", calls).await.map(drop)
 }

@@ -18,9 +18,8 @@ mod volume;
 
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Now, ObjectReference};
-use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, Workload};
+use podstorm_objects::{DynamicObject, Kind, Now};
+use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -225,22 +224,6 @@ fn class_of(object: &DynamicObject) -> &str {
         Some(class) => class,
         None => text(object, "/spec/storageClassName"),
     }
-}
-
-/// An Event about a claim or a volume.
-fn report(
-    object: &DynamicObject,
-    kind: EventType,
-    reason: &'static str,
-    text: String,
-    calls: &Calls,
-) {
-    calls.event(EventIntent {
-        regarding: Arc::new(ObjectReference::new(object.kind(), &object.metadata)),
-        kind,
-        reason,
-        message: EventMessage::Text(text.into()),
-    });
 }
 
 impl Workload for Binder {

@@ -5,14 +5,12 @@
 use std::sync::Arc;
 
 use podstorm_objects::{DynamicObject, Kind, Uid};
-use podstorm_runtime::client::{Answer, Request};
-use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::workqueue::End;
 
-use super::bind::{put, set_phase};
+use super::bind::{set_phase, unwritten};
 use super::{BOUND_BY_CONTROLLER, CLAIMS, Cached, Shared, at, text};
-use crate::volumes::failure;
 
 /// On a volume that a provisioner has made.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
@@ -79,17 +77,12 @@ async fn find(
     {
         return Ok(Some(Cached::clone(&claim)));
     }
-    let read = Request::Get {
-        kind: Kind::PERSISTENT_VOLUME_CLAIM,
-        namespace: namespace.into(),
-        name: name.into(),
-    };
-    match calls.request(read).await {
-        Answer::Object(object) => Ok(object.downcast::<DynamicObject>().filter(is_it)),
-        Answer::Failed(error) if error.is_not_found() => Ok(None),
-        Answer::Failed(error) => Err(failure("read failed", error.message)),
-        other => panic!("a read can't be answered by {other:?}"),
-    }
+    let namespace = namespace.into();
+    let read = calls
+        .get(Kind::PERSISTENT_VOLUME_CLAIM, &namespace, name)
+        .await;
+    let read = unless_gone(read).map_err(SyncFailure::at("read failed"))?;
+    Ok(read.filter(is_it))
 }
 
 /// Undoes what the controller has written of a claim; what a user has reserved stays reserved.
@@ -113,6 +106,6 @@ async fn release(volume: Cached, calls: &Calls) -> Result<(), SyncFailure> {
         let annotations = &mut new.metadata.annotations;
         *annotations = annotations.without(BOUND_BY_CONTROLLER);
     }
-    let volume = put(new, calls).await?;
+    let volume = calls.put(new).await.map_err(unwritten())?;
     set_phase(volume, "Available", calls).await.map(drop)
 }

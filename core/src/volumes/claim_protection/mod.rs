@@ -14,7 +14,7 @@ use podstorm_runtime::row::{ControllerRow, Pods, Write};
 use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 
-use super::{Cached, failure, has_finalizer, put_finalizer};
+use super::{Cached, put_finalizer};
 use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::{ControllerType, Setup};
 
@@ -113,7 +113,8 @@ impl Shared {
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
         let held = change.new.as_ref();
-        if held.is_some_and(|it| it.metadata.is_deleting() || !has_finalizer(it, FINALIZER)) {
+        if held.is_some_and(|it| it.metadata.is_deleting() || !it.metadata.has_finalizer(FINALIZER))
+        {
             self.queue.add(change.key, now.mono_ns);
         }
     }
@@ -127,7 +128,7 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     let Some(claim) = shared.claims.get(key) else {
         return Ok(End::Forget);
     };
-    let (meta, is_held) = (&claim.metadata, has_finalizer(&claim, FINALIZER));
+    let (meta, is_held) = (&claim.metadata, claim.metadata.has_finalizer(FINALIZER));
     if !meta.is_deleting() {
         if !is_held {
             put_finalizer(&claim, FINALIZER, true, &calls).await?;
@@ -149,13 +150,16 @@ async fn is_used_now(namespace: &Str, claim: &str, calls: &Calls) -> Result<bool
         namespace: namespace.clone(),
         selection: Selection::default(),
     };
-    match calls.request(list).await {
+    match calls
+        .send(list)
+        .await
+        .map_err(SyncFailure::at("list failed"))?
+    {
         Answer::List { items, .. } => Ok(items.iter().any(|object| {
             let pod = object.downcast_ref::<Pod>();
             let pod = pod.filter(|pod| pod.node_name.is_some());
             pod.is_some_and(|pod| pod.spec.claims().iter().any(|it| **it == *claim))
         })),
-        Answer::Failed(error) => Err(failure("list failed", error.message)),
         other => panic!("a list can't be answered by {other:?}"),
     }
 }

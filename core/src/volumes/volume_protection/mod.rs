@@ -10,7 +10,7 @@ use podstorm_runtime::row::{ControllerRow, Write};
 use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 
-use super::{Cached, has_finalizer, put_finalizer, text};
+use super::{Cached, put_finalizer, text};
 use crate::controller::{ControllerType, Setup};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
@@ -60,7 +60,8 @@ impl ControllerType for PersistentVolumeProtection {
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
         let held = change.new.as_ref();
-        if held.is_some_and(|it| it.metadata.is_deleting() || !has_finalizer(it, FINALIZER)) {
+        if held.is_some_and(|it| it.metadata.is_deleting() || !it.metadata.has_finalizer(FINALIZER))
+        {
             self.queue.add(change.key, now.mono_ns);
         }
     }
@@ -74,7 +75,7 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     let Some(volume) = shared.volumes.get(key) else {
         return Ok(End::Forget);
     };
-    let is_held = has_finalizer(&volume, FINALIZER);
+    let is_held = volume.metadata.has_finalizer(FINALIZER);
     match volume.metadata.is_deleting() {
         true if is_held && text(&volume, "/status/phase") != "Bound" => {
             put_finalizer(&volume, FINALIZER, false, &calls).await?;

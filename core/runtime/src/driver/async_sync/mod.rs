@@ -3,6 +3,7 @@
 //! function: it is no task, has no waker and needs no runtime. One allocation for each sync.
 
 mod calls;
+mod verbs;
 
 use std::fmt;
 use std::future::Future;
@@ -17,6 +18,7 @@ use crate::intern::KeyId;
 use crate::workqueue::End;
 
 pub use calls::{Calls, Started, join_all};
+pub use verbs::unless_gone;
 
 /// Why a sync failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
