@@ -9,6 +9,7 @@ pub mod disruption;
 mod disruption_target;
 pub mod endpoints;
 pub mod identity;
+pub mod job;
 pub mod namespace;
 mod node;
 pub mod node_lifecycle;

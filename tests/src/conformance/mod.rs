@@ -20,6 +20,7 @@ mod free_choice;
 mod gc;
 mod handlers;
 pub mod http;
+mod job;
 mod limit;
 mod log_rank;
 mod namespace;
@@ -72,6 +73,13 @@ fn runner_of(subject: &str) -> Option<Run> {
         "expectations" => expectations::run,
         "gc" => gc::run,
         "handlers" => handlers::run,
+        "job_backoff" => job::pure::backoff,
+        "job_handlers" => job::handlers::run,
+        "job_indexes" => job::pure::indexes,
+        "job_orphan" => job::orphan::run,
+        "job_pod_failure_policy" => job::pure::failure_policy,
+        "job_success_policy" => job::pure::success_policy,
+        "job_sync" => job::sync::run,
         "log_rank" => log_rank::run,
         "namespace" => namespace::run,
         "pdb" => pdb::run,

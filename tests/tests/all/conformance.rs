@@ -9,7 +9,7 @@ use podstorm_tests::conformance::runner::{FileReport, LeftOut, Options, read_cas
 use serde_json::Value;
 
 /// How many cases each file holds; see `vectors/README.md`.
-const CASES: [(&str, usize); 39] = [
+const CASES: [(&str, usize); 46] = [
     ("active", 118),
     ("claim", 305),
     ("consistency", 94),
@@ -32,6 +32,13 @@ const CASES: [(&str, usize); 39] = [
     ("handlers", 472),
     ("http", 969),
     ("http2", 52),
+    ("job_backoff", 146),
+    ("job_handlers", 188),
+    ("job_indexes", 310),
+    ("job_orphan", 99),
+    ("job_pod_failure_policy", 239),
+    ("job_success_policy", 184),
+    ("job_sync", 898),
     ("log_rank", 742),
     ("namespace", 144),
     ("pdb", 292),
@@ -67,7 +74,7 @@ fn every_recorded_decision_is_ours_too() {
     let counts: Vec<(&str, usize)> = counts.map(|it| (file(it), it.total)).collect();
     assert_eq!(counts, CASES);
     let total: usize = counts.iter().map(|(_, total)| total).sum();
-    assert_eq!(total, 11126);
+    assert_eq!(total, 13190);
     let deviations = reports.iter().filter(|it| !it.deviations.is_empty());
     let deviations = deviations.map(|it| (file(it), it.deviations.len()));
     assert_eq!(deviations.collect::<Vec<_>>(), DEVIATIONS);

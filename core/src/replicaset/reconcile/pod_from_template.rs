@@ -1,20 +1,26 @@
-//! The pod that a ReplicaSet asks the server to create.
+//! The pod that a controller asks the server to create.
 
 use std::sync::Arc;
 
-use podstorm_objects::{ObjectMeta, OwnerReference, Pod, ReplicaSet, is_dns_subdomain};
+use podstorm_objects::{
+    ObjectMeta, OwnerReference, Pod, PodTemplate, ReplicaSet, is_dns_subdomain,
+};
 
 /// The local error for a template without labels. Such a pod is never requested.
 pub const NO_LABELS_ERROR: &str = "unable to create pods, no labels";
 
-/// The pod made from the owner's template: labels, annotations and finalizers of the template,
-/// `generateName`, exactly one owner reference, and the template's spec. Everything else in the
-/// template's metadata is ignored. Shares everything, copies nothing.
+/// The pod made from the owner's template.
 pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference>) -> Pod {
-    let template = &owner.spec.template;
+    pod_of(&owner.metadata.name, &owner.spec.template, controller_ref)
+}
+
+/// The pod made from a template for the owner with that name: labels, annotations and finalizers of the
+/// template, `generateName`, exactly one owner reference, and the template's spec. Everything else in
+/// the template's metadata is ignored. Shares everything, copies nothing.
+pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerReference>) -> Pod {
     Pod {
         metadata: ObjectMeta {
-            generate_name: Some(pod_name_prefix(&owner.metadata.name).into()),
+            generate_name: Some(pod_name_prefix(owner).into()),
             labels: template.metadata.labels.clone(),
             annotations: template.metadata.annotations.clone(),
             finalizers: template.metadata.finalizers.clone(),

@@ -1,0 +1,108 @@
+//! How long a Job waits before it replaces failed pods.
+//!
+//! Source: `backoff_utils.go` of Kubernetes' `pkg/controller/job`.
+
+use podstorm_objects::{ConditionStatus, ConditionType, Pod, Time};
+
+use super::pod::terminations;
+
+/// The delay after the first failure, ns.
+const BASE_NS: i64 = 10_000_000_000;
+
+/// The longest delay, ns.
+const MAX_NS: i64 = 600_000_000_000;
+
+/// What is remembered of a Job's failures. A restart of the controller loses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// The failures since the last success.
+    pub count: u32,
+    /// When the last of them ended, in ns since the Unix epoch.
+    pub last_ns: Option<i64>,
+}
+
+impl Failures {
+    /// The record with newly finished pods: when each ended, in ns since the Unix epoch, in any order.
+    #[must_use]
+    pub fn with(self, failed: &[i64], succeeded: &[i64]) -> Failures {
+        let (since, before) = match succeeded.iter().max() {
+            None if failed.is_empty() => return self,
+            None => (i64::MIN, self.count),
+            Some(success) => (*success, 0),
+        };
+        let newer = failed.iter().filter(|at| **at > since || since == i64::MIN);
+        let count = u32::try_from(newer.clone().count()).unwrap_or(u32::MAX);
+        Failures {
+            count: before.saturating_add(count),
+            last_ns: newer.max().copied(),
+        }
+    }
+
+    /// How long no pod is created, ns; 0 if one may be created now.
+    pub fn remaining_ns(self, now_ns: i64) -> i64 {
+        let (Some(doublings), Some(last_ns)) = (self.count.checked_sub(1), self.last_ns) else {
+            return 0;
+        };
+        // Six doublings are beyond the cap.
+        let delay_ns = (BASE_NS << doublings.min(6)).min(MAX_NS);
+        let elapsed_ns = now_ns.saturating_sub(last_ns);
+        delay_ns.saturating_sub(elapsed_ns).max(0)
+    }
+}
+
+/// When a pod ended: when its last container did; else when it ceased to be ready, its deletion began, or
+/// it was created.
+///
+/// Source: `getFinishedTime`. Its oddity is kept: sidecars count even where a regular container has not ended.
+pub fn finish_time(pod: &Pod) -> Time {
+    let status = &pod.status;
+    let mut last: Option<Time> = None;
+    let mut fold = |ended: Option<Time>| {
+        last = ended.map(|at| last.map_or(at, |last| if after(at, last) { at } else { last }));
+        ended.is_some()
+    };
+    let regular = status.container_statuses.iter();
+    for container in regular {
+        if !fold(terminations(container).finished) {
+            break;
+        }
+    }
+    let init = status
+        .init_container_statuses
+        .iter()
+        .flat_map(|all| all.iter());
+    let sidecars = init.filter(|container| {
+        let mut specs = pod.spec.init_containers.iter();
+        specs.any(|spec| spec.name == container.name && spec.is_sidecar)
+    });
+    for container in sidecars {
+        if !fold(terminations(container).finished) {
+            break;
+        }
+    }
+    if let Some(last) = last {
+        return last;
+    }
+    let ready = status.conditions.first(ConditionType::Ready);
+    if let Some((ConditionStatus::False, since)) = ready
+        && !since.get().is_unset()
+    {
+        return since.get();
+    }
+    let meta = &pod.metadata;
+    if let Some(deleted) = meta.deletion_timestamp.unix_seconds() {
+        let grace = meta.deletion_grace_period_seconds.get().unwrap_or(0);
+        return Time::from_unix_seconds(deleted.saturating_sub(grace));
+    }
+    meta.creation_timestamp
+}
+
+fn after(a: Time, b: Time) -> bool {
+    a.unix_seconds() > b.unix_seconds()
+}
+
+/// [`finish_time`] in ns since the Unix epoch.
+pub(super) fn finish_ns(pod: &Pod) -> i64 {
+    let seconds = finish_time(pod).unix_seconds().unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000)
+}

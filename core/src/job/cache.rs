@@ -1,0 +1,233 @@
+//! The Jobs that the controller reads, each with what is derived from it once, when it arrives.
+
+use std::sync::{Arc, OnceLock};
+
+use podstorm_objects::{
+    AnyObject, DynamicObject, Kind, LabelSelector, Now, ObjectReference, OwnerReference,
+    PodTemplate, Selector, SelectorError,
+};
+use podstorm_runtime::informer::Informed;
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::store::Cached;
+use serde_json::{Value, json};
+
+use super::SECOND_NS;
+use super::pod::{COMPLETION_INDEX, TRACKING_FINALIZER};
+use super::policies::{FailurePolicy, SuccessPolicy};
+use super::status::JobStatus;
+
+/// The value of `spec.managedBy` that means this controller.
+const MANAGER: &str = "kubernetes.io/job-controller";
+
+/// The variable that tells a container its completion index.
+const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
+
+/// A compiled selector, or the error of compiling it.
+pub(super) type JobSelector = Result<Arc<Selector>, SelectorError>;
+
+/// A cached Job.
+#[derive(Debug)]
+pub(crate) struct CachedJob {
+    pub(super) object: Arc<DynamicObject>,
+    pub(super) spec: Arc<JobSpec>,
+    pub(super) status: JobStatus,
+    pub(super) selector: JobSelector,
+    /// The controller reference of its pods.
+    pub(super) controller_ref: Arc<OwnerReference>,
+    /// The reference that Events about it carry.
+    pub(super) reference: Arc<ObjectReference>,
+    /// What its pods are made from; made when the first is created.
+    template: OnceLock<Result<Arc<PodTemplate>, String>>,
+}
+
+/// What a sync reads of the spec.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JobSpec {
+    pub(super) parallelism: i64,
+    pub(super) completions: Option<i64>,
+    pub(super) mode: Option<CompletionMode>,
+    pub(super) backoff_limit: i64,
+    pub(super) backoff_limit_per_index: Option<i64>,
+    pub(super) max_failed_indexes: Option<i64>,
+    pub(super) active_deadline_seconds: Option<i64>,
+    pub(super) is_suspended: bool,
+    /// Whether another controller manages the Job.
+    pub(super) is_foreign: bool,
+    /// Whether a pod is replaced only once it has failed.
+    pub(super) only_replace_failed: bool,
+    pub(super) failure_policy: Option<FailurePolicy>,
+    pub(super) success_policy: Option<SuccessPolicy>,
+    /// Whether `restartPolicy` of the pods is `OnFailure`.
+    pub(super) restarts_in_place: bool,
+}
+
+/// `spec.completionMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompletionMode {
+    NonIndexed,
+    Indexed,
+    /// A mode that Kubernetes doesn't define.
+    Unknown,
+}
+
+impl JobSpec {
+    fn read(object: &DynamicObject) -> JobSpec {
+        let spec = object.fields.get("spec").unwrap_or(&Value::Null);
+        let number = |name: &str| spec[name].as_i64();
+        let backoff_limit_per_index = number("backoffLimitPerIndex");
+        let failure_policy = FailurePolicy::read(&spec["podFailurePolicy"]);
+        JobSpec {
+            parallelism: number("parallelism").unwrap_or(1),
+            completions: number("completions"),
+            mode: spec["completionMode"].as_str().map(|mode| match mode {
+                "NonIndexed" => CompletionMode::NonIndexed,
+                "Indexed" => CompletionMode::Indexed,
+                _ => CompletionMode::Unknown,
+            }),
+            // As the server's defaults.
+            backoff_limit: number("backoffLimit").unwrap_or(match backoff_limit_per_index {
+                Some(_) => i64::from(i32::MAX),
+                None => 6,
+            }),
+            backoff_limit_per_index,
+            max_failed_indexes: number("maxFailedIndexes"),
+            active_deadline_seconds: number("activeDeadlineSeconds"),
+            is_suspended: spec["suspend"] == true,
+            is_foreign: spec["managedBy"].as_str().is_some_and(|by| by != MANAGER),
+            only_replace_failed: spec["podReplacementPolicy"] == "Failed"
+                || failure_policy.is_some(),
+            failure_policy,
+            success_policy: SuccessPolicy::read(&spec["successPolicy"]),
+            restarts_in_place: spec["template"]["spec"]["restartPolicy"] == "OnFailure",
+        }
+    }
+
+    pub(super) fn is_indexed(&self) -> bool {
+        self.mode == Some(CompletionMode::Indexed)
+    }
+
+    /// The number of indexes; 0 for a Job without.
+    pub(super) fn indexes(&self) -> i64 {
+        match self.is_indexed() {
+            true => self.completions.unwrap_or(0),
+            false => 0,
+        }
+    }
+
+    pub(super) fn has_index(&self, index: i64) -> bool {
+        (0..self.indexes()).contains(&index)
+    }
+}
+
+impl CachedJob {
+    pub(super) fn is_finished(&self) -> bool {
+        self.status.conditions.end().is_some()
+    }
+
+    /// How long the Job may run on, ns, having started at `start_ns`; below 0 if its time is over. `None` if it has no deadline
+    /// or has not started.
+    pub(super) fn deadline_left_ns(&self, start_ns: Option<i64>, now: Now) -> Option<i64> {
+        let deadline = self.spec.active_deadline_seconds?.saturating_mul(SECOND_NS);
+        Some(deadline.saturating_sub(now.wall_ns.saturating_sub(start_ns?)))
+    }
+
+    /// What its pods are made from: the template with the tracking finalizer, and with the variable of the index.
+    ///
+    /// # Errors
+    /// The template can't be read.
+    pub(super) fn template(&self) -> Result<Arc<PodTemplate>, String> {
+        let made = self.template.get_or_init(|| {
+            let spec = self.object.fields.get("spec").unwrap_or(&Value::Null);
+            let mut template = spec["template"].clone();
+            if self.spec.is_indexed() {
+                add_index_variable(&mut template["spec"]);
+            }
+            let read = PodTemplate::from_json(template);
+            let mut template = read.map_err(|error| format!("spec.template: {error}"))?;
+            template.metadata.add_finalizer(TRACKING_FINALIZER);
+            Ok(Arc::new(template))
+        });
+        made.clone()
+    }
+}
+
+/// Tells each container that does not say otherwise the index of its pod.
+fn add_index_variable(spec: &mut Value) {
+    let path = format!("metadata.labels['{COMPLETION_INDEX}']");
+    let variable = json!({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    for list in ["initContainers", "containers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            let variables = container.entry("env").or_insert(Value::Null);
+            if variables.is_null() {
+                *variables = json!([]);
+            }
+            if let Value::Array(variables) = variables
+                && !variables.iter().any(|it| it["name"] == INDEX_VARIABLE)
+            {
+                variables.push(variable.clone());
+            }
+        }
+    }
+}
+
+fn spec_of(object: &DynamicObject) -> Option<&Value> {
+    object.fields.get("spec")
+}
+
+/// The selector of a Job. One that is absent matches nothing, an empty one every pod.
+pub(super) fn selector_of(job: &DynamicObject) -> JobSelector {
+    let selector = spec_of(job).and_then(|spec| spec.get("selector"));
+    let selector = selector.filter(|it| !it.is_null()).cloned();
+    let selector = selector.and_then(|it| LabelSelector::from_json(it).ok());
+    Selector::compile(selector.as_ref()).map(Arc::new)
+}
+
+impl Cached for CachedJob {
+    type Object = DynamicObject;
+    type Context = ();
+
+    fn derive(object: Arc<DynamicObject>, _: KeyId, old: Option<&Self>, _: &()) -> Self {
+        let same = old.filter(|old| spec_of(&old.object) == spec_of(&object));
+        let (spec, selector, template) = match same {
+            Some(same) => (
+                same.spec.clone(),
+                same.selector.clone(),
+                same.template.clone(),
+            ),
+            None => (
+                Arc::new(JobSpec::read(&object)),
+                selector_of(&object),
+                OnceLock::new(),
+            ),
+        };
+        let meta = &object.metadata;
+        CachedJob {
+            spec,
+            status: JobStatus::read(&object),
+            selector,
+            controller_ref: Arc::new(Kind::JOB.controller_reference(meta)),
+            reference: Arc::new(ObjectReference::new(Kind::JOB, meta)),
+            template,
+            object,
+        }
+    }
+
+    fn object(&self) -> &Arc<DynamicObject> {
+        &self.object
+    }
+
+    fn selector(&self) -> Option<&Arc<Selector>> {
+        self.selector.as_ref().ok()
+    }
+}
+
+impl Informed for CachedJob {
+    fn read(object: AnyObject) -> Option<Arc<DynamicObject>> {
+        object.downcast()
+    }
+}

@@ -1,0 +1,193 @@
+//! Whether a Job has finished, and why.
+//!
+//! Source: `syncJob` in Kubernetes' `pkg/controller/job`.
+
+use std::collections::BTreeSet;
+
+use podstorm_objects::PodPhase;
+
+use super::indexes::Indexes;
+use super::pod::{JobPod, restarts};
+use super::policies::{FailureAction, MetRule};
+use super::status::Reason;
+use super::sync::Sync;
+
+/// What finishes a Job.
+#[derive(Clone, Debug)]
+pub(super) struct Hit {
+    pub(super) kind: HitKind,
+    pub(super) reason: Reason,
+}
+
+/// The condition that a Job gets before it has finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HitKind {
+    /// It will be `Complete`.
+    SuccessCriteriaMet,
+    /// It will be `Failed`.
+    FailureTarget,
+    /// It will be `Failed`, and has `FailureTarget` already.
+    Failed,
+}
+
+impl Hit {
+    pub(super) fn new(kind: HitKind, reason: &str, message: &str) -> Hit {
+        Hit {
+            kind,
+            reason: Reason {
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            },
+        }
+    }
+}
+
+fn failure(reason: &str, message: &str) -> Option<Hit> {
+    Some(Hit::new(HitKind::FailureTarget, reason, message))
+}
+
+impl Sync<'_> {
+    /// What finishes the Job, whatever its indexes are.
+    pub(super) fn evaluate(&self) -> Option<Hit> {
+        let conditions = &self.status.conditions;
+        if let Some(reason) = conditions.met("SuccessCriteriaMet") {
+            let kind = HitKind::SuccessCriteriaMet;
+            return Some(Hit { kind, reason });
+        }
+        if let Some(reason) = conditions.met("FailureTarget") {
+            let kind = HitKind::Failed;
+            return Some(Hit { kind, reason });
+        }
+        if let Some(message) = self.pods.iter().find_map(|pod| self.fails_job(pod)) {
+            return failure("PodFailurePolicy", &message);
+        }
+        let spec = &self.job.spec;
+        if self.failed > spec.backoff_limit || self.restarted_too_often() {
+            let message = "Job has reached the specified backoff limit";
+            return failure("BackoffLimitExceeded", message);
+        }
+        if !spec.is_suspended {
+            let now = self.calls.now();
+            let left = self.job.deadline_left_ns(self.start_ns, now);
+            match left {
+                Some(left_ns) if left_ns <= 0 => {
+                    let message = "Job was active longer than specified deadline";
+                    return failure("DeadlineExceeded", message);
+                }
+                Some(left_ns) => self.add_after(left_ns),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Finds the indexes that have succeeded and failed, and what follows from them.
+    pub(super) fn evaluate_indexes(&mut self) {
+        let spec = self.job.spec.clone();
+        let completions = spec.indexes();
+        let done = self.pods.iter().filter(|pod| {
+            pod.is_tracked && pod.phase() == PodPhase::Succeeded && spec.has_index(pod.index)
+        });
+        let done: BTreeSet<i64> = done.map(|pod| pod.index).collect();
+        let stored = Indexes::parse(&self.status.completed_indexes, completions);
+        let succeeded = stored.union(&Indexes::of_ordered(done));
+        self.succeeded = succeeded.count();
+        self.indexes.stored = stored;
+        if spec.backoff_limit_per_index.is_some() {
+            let failed = self.failed_indexes();
+            if self.hit.is_none() {
+                let (failures, successes) = (failed.count(), succeeded.count());
+                if spec.max_failed_indexes.is_some_and(|most| failures > most) {
+                    let message = "Job has exceeded the specified maximal number of failed indexes";
+                    self.hit = failure("MaxFailedIndexesExceeded", message);
+                } else if failures > 0 && failures + successes >= completions {
+                    self.hit = failure("FailedIndexes", "Job has failed indexes");
+                }
+            }
+            self.delay_pods(&succeeded, &failed);
+            self.indexes.failed = Some(failed);
+        }
+        if self.hit.is_none()
+            && let Some(policy) = &spec.success_policy
+            && let Some(message) = policy.met(&succeeded, completions)
+        {
+            let kind = HitKind::SuccessCriteriaMet;
+            self.hit = Some(Hit::new(kind, "SuccessPolicy", &message));
+        }
+        self.indexes.succeeded = succeeded;
+    }
+
+    fn failed_indexes(&self) -> Indexes {
+        let spec = &self.job.spec;
+        let limit = spec.backoff_limit_per_index.unwrap_or(i64::MAX);
+        let failed = self.pods.iter().filter(|pod| {
+            pod.is_tracked
+                && spec.has_index(pod.index)
+                && pod.is_failed(spec.only_replace_failed)
+                && match self.met_rule(pod).map(|met| met.action) {
+                    Some(FailureAction::FailIndex) => true,
+                    Some(FailureAction::Ignore) => false,
+                    _ => pod.failures().0 >= limit,
+                }
+        });
+        let failed: BTreeSet<i64> = failed.map(|pod| pod.index).collect();
+        let stored = self.status.failed_indexes.as_deref().unwrap_or_default();
+        Indexes::parse(stored, spec.indexes()).union(&Indexes::of_ordered(failed))
+    }
+
+    /// Chooses the failed pods that keep their finalizer, so that their replacements know the failures before.
+    fn delay_pods(&mut self, succeeded: &Indexes, failed: &Indexes) {
+        let active = self.pods.iter().filter(|pod| pod.is_active());
+        let active: BTreeSet<i64> = active.map(|pod| pod.index).collect();
+        let only_replace_failed = self.job.spec.only_replace_failed;
+        for pod in &self.pods {
+            let index = pod.index;
+            let is_open = !succeeded.has(index) && !failed.has(index) && !active.contains(&index);
+            if !is_open || !pod.is_failed(only_replace_failed) || !self.counts(pod) {
+                continue;
+            }
+            let kept = self.indexes.delayed.entry(index);
+            let kept = kept.or_insert_with(|| pod.clone());
+            if pod.is_later_than(kept) {
+                *kept = pod.clone();
+            }
+        }
+    }
+
+    /// The rule of the pod failure policy that a failed pod meets.
+    pub(super) fn met_rule(&self, pod: &JobPod) -> Option<MetRule> {
+        self.job.spec.failure_policy.as_ref()?.met(&pod.pod)
+    }
+
+    /// Whether the failure of a pod is counted.
+    pub(super) fn is_counted_failure(&self, pod: &JobPod) -> bool {
+        let met = self.met_rule(pod);
+        met.is_none_or(|met| met.action != FailureAction::Ignore)
+    }
+
+    fn fails_job(&self, pod: &JobPod) -> Option<String> {
+        let policy = self.job.spec.failure_policy.as_ref()?;
+        if !pod.is_failed(self.job.spec.only_replace_failed) {
+            return None;
+        }
+        let met = policy.met(&pod.pod)?;
+        (met.action == FailureAction::FailJob).then_some(met.message)
+    }
+
+    /// Whether pods that restart their containers themselves have done so too often.
+    fn restarted_too_often(&self) -> bool {
+        let spec = &self.job.spec;
+        if !spec.restarts_in_place {
+            return false;
+        }
+        let alive = self
+            .pods
+            .iter()
+            .filter(|pod| matches!(pod.phase(), PodPhase::Running | PodPhase::Pending));
+        let count: i64 = alive.map(|pod| restarts(&pod.pod)).sum();
+        match spec.backoff_limit {
+            0 => count > 0,
+            limit => count >= limit,
+        }
+    }
+}

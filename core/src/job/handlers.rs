@@ -1,0 +1,215 @@
+//! What wakes a Job, and when: its own changes at once, its pods' together, a second later.
+//!
+//! Source: the event handlers in Kubernetes' `pkg/controller/job`.
+
+use podstorm_objects::{DynamicObject, Now, ObjectMeta, Pod, Time};
+use podstorm_runtime::cache::PodChange;
+use podstorm_runtime::informer::Handler;
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::primitives::lock;
+use podstorm_runtime::store::{Change, Keyed};
+
+use super::cache::{CachedJob, JobSelector, selector_of};
+use super::orphans::OrphanKey;
+use super::pod::TRACKING_FINALIZER;
+use super::{SECOND_NS, Shared};
+
+/// How long the changes of pods, and of a Job's status, are gathered, ns.
+const BATCH_NS: i64 = SECOND_NS;
+
+impl Handler<CachedJob> for Shared {
+    fn handle(&self, change: &Change<CachedJob>, now: Now) {
+        self.note_empty_selector(change);
+        match (&change.old, &change.new) {
+            (_, None) => {
+                if let Some(last) = &change.last {
+                    self.job_deleted(change.key, last, now);
+                }
+            }
+            (None, Some(_)) => self.add_after(change.key, 0, now),
+            (Some(old), Some(job)) => self.job_updated(change.key, old, job, now),
+        }
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
+    }
+}
+
+impl Keyed for Shared {
+    fn is_idle(&self, key: KeyId) -> bool {
+        self.queues[super::JOBS].is_idle(key)
+    }
+
+    fn forget(&self, key: KeyId) {
+        self.queues[super::JOBS].forget(key);
+        self.expectations.delete(key);
+        self.states.forget(key);
+        self.written.clear(&key, None);
+    }
+}
+
+impl Shared {
+    fn job_updated(&self, key: KeyId, old: &CachedJob, job: &CachedJob, now: Now) {
+        if job.is_finished() {
+            self.add_selector_orphans(&job.object.metadata, &job.selector, now);
+            return;
+        }
+        let is_same = old.object.metadata.generation == job.object.metadata.generation;
+        self.add_after(key, if is_same { BATCH_NS } else { 0 }, now);
+        let deadline = job.spec.active_deadline_seconds;
+        let start = job.status.start_time.and_then(Time::unix_seconds);
+        let start_ns = start.map(|start| start.saturating_mul(SECOND_NS));
+        if deadline != old.spec.active_deadline_seconds
+            && let Some(left_ns) = job.deadline_left_ns(start_ns, now)
+        {
+            self.add_after(key, left_ns, now);
+        }
+    }
+
+    fn job_deleted(&self, key: KeyId, last: &DynamicObject, now: Now) {
+        let meta = &last.metadata;
+        self.add_after(key, 0, now);
+        self.written.clear(&key, Some(&meta.uid));
+        self.states.with(key, |state| {
+            state.finished.remove(&meta.uid);
+            state.failures = None;
+        });
+        self.add_selector_orphans(meta, &selector_of(last), now);
+    }
+
+    /// Handles the change of a pod.
+    pub(super) fn pod_changed(&self, change: &PodChange, now: Now) {
+        match &change.old {
+            _ if change.deleted => self.pod_deleted(&change.new, true, now),
+            None => self.pod_added(&change.new, now),
+            Some(old) => self.pod_updated(old, &change.new, now),
+        }
+    }
+
+    fn pod_added(&self, pod: &Pod, now: Now) {
+        let meta = &pod.metadata;
+        if meta.is_deleting() {
+            self.pod_deleted(pod, false, now);
+        } else if meta.controller().is_some() {
+            if let Some((key, _)) = self.resolve(meta) {
+                self.expectations.creation_observed(key);
+                self.add_after(key, BATCH_NS, now);
+            }
+        } else {
+            self.add_orphan(pod, now);
+            self.wake_matching(meta, now);
+        }
+    }
+
+    fn pod_updated(&self, old: &Pod, pod: &Pod, now: Now) {
+        let (was, is) = (&old.metadata, &pod.metadata);
+        if was.resource_version == is.resource_version {
+            return;
+        }
+        if is.is_deleting() {
+            self.pod_deleted(pod, false, now);
+            return;
+        }
+        let is_released = !is.has_finalizer(TRACKING_FINALIZER);
+        let wake = |key| {
+            if is_released {
+                self.states.forget_released(key, &is.uid);
+            }
+            self.add_after(key, BATCH_NS, now);
+        };
+        let is_moved = was.controller() != is.controller();
+        if is_moved && let Some((key, _)) = self.resolve(was) {
+            wake(key);
+        }
+        if is.controller().is_some() {
+            if let Some((key, _)) = self.resolve(is) {
+                wake(key);
+            }
+            return;
+        }
+        self.add_orphan(pod, now);
+        if is_moved || was.labels != is.labels {
+            self.wake_matching(is, now);
+        }
+    }
+
+    /// A pod is gone, or on its way out: then each of its changes comes here.
+    fn pod_deleted(&self, pod: &Pod, is_gone: bool, now: Now) {
+        let meta = &pod.metadata;
+        let job = self.resolve(meta).filter(|(_, job)| !job.is_finished());
+        let Some((key, _)) = job else {
+            self.add_orphan(pod, now);
+            return;
+        };
+        // Below zero too: every change of a pod on its way out counts.
+        self.expectations.lower(key, 0, 1);
+        if is_gone || !meta.has_finalizer(TRACKING_FINALIZER) {
+            self.states.forget_released(key, &meta.uid);
+        }
+        self.add_after(key, BATCH_NS, now);
+    }
+
+    /// Wakes the Jobs that could adopt an orphan.
+    fn wake_matching(&self, orphan: &ObjectMeta, now: Now) {
+        if orphan.labels.is_empty() {
+            return;
+        }
+        let namespace = &orphan.namespace;
+        for (key, _) in self.jobs.matching(namespace, &orphan.labels) {
+            self.add_after(key, BATCH_NS, now);
+        }
+        let all = lock(&self.select_all);
+        for key in all.get(namespace).into_iter().flatten() {
+            self.add_after(*key, BATCH_NS, now);
+        }
+    }
+
+    /// Keeps the Jobs whose empty selector matches every pod.
+    fn note_empty_selector(&self, change: &Change<CachedJob>) {
+        let selects_all = |job: &CachedJob| job.selector.as_ref().is_ok_and(|it| it.is_empty());
+        let states = [(&change.old, false), (&change.new, true)];
+        for (job, is_there) in states {
+            let Some(job) = job.as_ref().filter(|job| selects_all(job)) else {
+                continue;
+            };
+            let mut all = lock(&self.select_all);
+            let keys = all
+                .entry(job.object.metadata.namespace.clone())
+                .or_default();
+            match is_there {
+                true => keys.insert(change.key),
+                false => keys.remove(&change.key),
+            };
+            if keys.is_empty() {
+                all.remove(&job.object.metadata.namespace);
+            }
+        }
+    }
+
+    fn add_after(&self, key: KeyId, delay_ns: i64, now: Now) {
+        self.queues[super::JOBS].add_after(key, delay_ns, now.mono_ns);
+    }
+
+    /// A pod that no Job counts, and that waits to be counted.
+    fn add_orphan(&self, pod: &Pod, now: Now) {
+        let meta = &pod.metadata;
+        if meta.has_finalizer(TRACKING_FINALIZER) {
+            let key = OrphanKey::Name(meta.namespace.clone(), meta.name.clone());
+            self.add_orphans(key, now);
+        }
+    }
+
+    /// The pods of a Job that counts no more.
+    fn add_selector_orphans(&self, meta: &ObjectMeta, selector: &JobSelector, now: Now) {
+        if let Ok(selector) = selector {
+            let key = OrphanKey::Selector(meta.namespace.clone(), selector.to_string());
+            self.add_orphans(key, now);
+        }
+    }
+
+    fn add_orphans(&self, key: OrphanKey, now: Now) {
+        let key = self.orphan_keys.add(key);
+        self.queues[super::ORPHANS].add(key, now.mono_ns);
+    }
+}

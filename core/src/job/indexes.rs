@@ -1,0 +1,172 @@
+//! Sets of completion indexes as the status of a Job writes them: `0,2-5,7`.
+//!
+//! Source: `orderedIntervals` in Kubernetes' `pkg/controller/job`.
+
+use std::fmt::{self, Display, Formatter, Write as _};
+
+use compact_str::CompactString;
+
+/// A set of completion indexes: ordered intervals, both ends included, of which no two touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Indexes(Vec<(i64, i64)>);
+
+impl Indexes {
+    /// Reads the text of a status, for a Job with that many completions. Indexes that are too large are cut off;
+    /// parts that can't be read are left out. The server lets only ordered texts through, and no order is made here.
+    /// O(parts).
+    pub fn parse(text: &str, completions: i64) -> Indexes {
+        let mut all = Indexes::default();
+        for part in text.split(',') {
+            let mut ends = part.split('-');
+            let Some(Ok(first)) = ends.next().map(str::parse::<i64>) else {
+                continue;
+            };
+            if first >= completions {
+                break;
+            }
+            let last = match ends.next().map(str::parse::<i64>) {
+                None => first,
+                Some(Ok(last)) => last.min(completions - 1),
+                Some(Err(_)) => continue,
+            };
+            match all.0.last_mut() {
+                Some(before) if before.1 == first - 1 => before.1 = last,
+                _ => all.0.push((first, last)),
+            }
+        }
+        all
+    }
+
+    /// The set of these indexes, which are in order; repetitions are allowed. O(indexes).
+    pub fn of_ordered(indexes: impl IntoIterator<Item = i64>) -> Indexes {
+        let mut all = Indexes::default();
+        for index in indexes {
+            all.join((index, index));
+        }
+        all
+    }
+
+    /// The indexes of both sets. O(intervals).
+    #[must_use]
+    pub fn union(&self, other: &Indexes) -> Indexes {
+        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut all = Indexes::default();
+        loop {
+            let next = match (a.peek(), b.peek()) {
+                (Some(x), Some(y)) if x.0 <= y.0 => a.next(),
+                (Some(_), None) => a.next(),
+                (_, Some(_)) => b.next(),
+                (None, None) => return all,
+            };
+            all.join(*next.expect("it was peeked"));
+        }
+    }
+
+    /// Adds an interval that begins no earlier than the last one.
+    fn join(&mut self, (first, last): (i64, i64)) {
+        match self.0.last_mut() {
+            Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
+            _ => self.0.push((first, last)),
+        }
+    }
+
+    /// How many indexes there are. O(intervals).
+    pub fn count(&self) -> i64 {
+        self.0.iter().map(|(first, last)| last - first + 1).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an index is there. O(log intervals).
+    pub fn has(&self, index: i64) -> bool {
+        let at = self.0.partition_point(|(_, last)| *last < index);
+        self.0.get(at).is_some_and(|(first, _)| *first <= index)
+    }
+
+    /// The intervals, both ends included.
+    pub fn intervals(&self) -> &[(i64, i64)] {
+        &self.0
+    }
+
+    /// The first `count` indexes below `completions` that are not in the set, in order. O(count + intervals).
+    pub fn first_missing(&self, count: usize, completions: i64) -> Vec<i64> {
+        let mut missing = Vec::with_capacity(count.min(1024));
+        let mut next = 0;
+        let ends = self.0.iter().copied().chain([(completions, completions)]);
+        for (first, last) in ends {
+            while next < first.min(completions) {
+                if missing.len() == count {
+                    return missing;
+                }
+                missing.push(next);
+                next += 1;
+            }
+            next = last.saturating_add(1).max(next);
+        }
+        missing
+    }
+}
+
+/// The text in a status. Two neighbours are written one by one: `3,4`.
+impl Display for Indexes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (at, (first, last)) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_char(',')?;
+            }
+            match last - first {
+                1 => write!(f, "{first},{last}")?,
+                2.. => write!(f, "{first}-{last}")?,
+                _ => write!(f, "{first}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The prefix of the names of the pods of one index; the name of a long Job is cut.
+pub fn indexed_name_prefix(job: &str, index: i64) -> CompactString {
+    /// What a name leaves for the five characters that the server adds, bytes.
+    const PREFIX_BYTES_MAX: usize = 58;
+    let end = format!("-{index}-");
+    let most = PREFIX_BYTES_MAX.saturating_sub(end.len());
+    let kept = &job[..job.floor_char_boundary(most)];
+    compact_str::format_compact!("{kept}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn they_do_what_sets_of_numbers_do(
+            a in proptest::collection::btree_set(0..60_i64, 0..40),
+            b in proptest::collection::btree_set(0..60_i64, 0..40),
+            completions in 0..70_i64,
+            count in 0..20_usize,
+        ) {
+            let (x, y) = (Indexes::of_ordered(a.clone()), Indexes::of_ordered(b.clone()));
+            let both: BTreeSet<i64> = a.union(&b).copied().collect();
+            let union = x.union(&y);
+            prop_assert_eq!(&union, &Indexes::of_ordered(both.clone()));
+            prop_assert_eq!(union.count(), both.len() as i64);
+            for index in -1..70 {
+                prop_assert_eq!(union.has(index), both.contains(&index));
+            }
+            let missing: Vec<i64> = (0..completions).filter(|it| !both.contains(it)).take(count).collect();
+            prop_assert_eq!(union.first_missing(count, completions), missing);
+            let cut: BTreeSet<i64> = both.into_iter().filter(|it| *it < completions).collect();
+            prop_assert_eq!(Indexes::parse(&union.to_string(), completions), Indexes::of_ordered(cut));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Pods that no Job will count: their tracking finalizer is removed.
+//!
+//! Source: `syncOrphanPod` in Kubernetes' `pkg/controller/job`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use podstorm_objects::{Kind, Pod, Selector, Str};
+use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::primitives::{Mutex, lock};
+use podstorm_runtime::workqueue::End;
+
+use super::Shared;
+use super::pod::TRACKING_FINALIZER;
+use super::tracking::finalizer_patch;
+
+/// Where orphans may be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OrphanKey {
+    /// The pod with this name.
+    Name(Str, CompactString),
+    /// The pods of a namespace that a selector in canonical form matches.
+    Selector(Str, String),
+}
+
+/// The keys of the queue of orphans. A key is freed by the sync that has done all that it was added for.
+#[derive(Debug, Default)]
+pub(super) struct OrphanKeys(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    by_name: BTreeMap<OrphanKey, KeyId>,
+    /// By key; the number counts how often the key was added. `None` for a free key.
+    names: Vec<Option<(OrphanKey, u64)>>,
+    free: Vec<KeyId>,
+}
+
+impl OrphanKeys {
+    /// The key to add for a name.
+    pub(super) fn add(&self, name: OrphanKey) -> KeyId {
+        let table = &mut *lock(&self.0);
+        if let Some(key) = table.by_name.get(&name) {
+            if let Some((_, added)) = &mut table.names[key.index()] {
+                *added += 1;
+            }
+            return *key;
+        }
+        let key = table.free.pop().unwrap_or_else(|| {
+            table.names.push(None);
+            KeyId(u32::try_from(table.names.len() - 1).expect("fewer keys than 32 bits count"))
+        });
+        table.names[key.index()] = Some((name.clone(), 1));
+        table.by_name.insert(name, key);
+        key
+    }
+
+    /// The name of a key, and how often it was added; `None` for a free key.
+    pub(super) fn get(&self, key: KeyId) -> Option<(OrphanKey, u64)> {
+        lock(&self.0).names.get(key.index())?.clone()
+    }
+
+    /// Frees a key unless it was added since.
+    fn free(&self, key: KeyId, added: u64) {
+        let table = &mut *lock(&self.0);
+        let name = &mut table.names[key.index()];
+        if let Some((name, _)) = name.take_if(|(_, now)| *now == added) {
+            table.by_name.remove(&name);
+            table.free.push(key);
+        }
+    }
+}
+
+/// Runs a sync of the queue of orphans.
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let Some((name, added)) = shared.orphan_keys.get(key) else {
+        return Ok(End::Forget);
+    };
+    match name {
+        OrphanKey::Name(namespace, name) => {
+            if let Some(pod) = shared.pods.get(&namespace, &name) {
+                release(&shared, &pod, &calls).await?;
+            }
+        }
+        OrphanKey::Selector(namespace, text) => {
+            let selector = Selector::parse(&text).map_err(|error| {
+                SyncFailure::new("selector", format!("invalid label selector: {error}"))
+            })?;
+            let mut pods = Vec::new();
+            let collect = |pod: &Arc<Pod>| pods.push(Arc::clone(pod));
+            let selector = Arc::new(selector);
+            shared
+                .pods
+                .for_each_matching(&namespace, &selector, collect);
+            for pod in pods {
+                // As upstream: what fails here is not tried again.
+                let _ = release(&shared, &pod, &calls).await;
+            }
+        }
+    }
+    shared.orphan_keys.free(key, added);
+    Ok(End::Forget)
+}
+
+/// Removes the finalizer of a pod, unless a Job will count it.
+async fn release(shared: &Shared, pod: &Pod, calls: &Calls) -> Result<(), SyncFailure> {
+    let meta = &pod.metadata;
+    if let Some(owner) = meta.controller() {
+        if *owner.kind != *Kind::JOB.name() || *owner.api_version != *"batch/v1" {
+            return Ok(());
+        }
+        let job = shared.jobs.resolve(&meta.namespace, owner);
+        if job.is_some_and(|(_, job)| job.spec.is_foreign || !job.is_finished()) {
+            return Ok(());
+        }
+    }
+    if !meta.has_finalizer(TRACKING_FINALIZER) {
+        return Ok(());
+    }
+    let patched = calls.patch(Kind::POD, meta, finalizer_patch(), false).await;
+    unless_gone(patched)
+        .map(drop)
+        .map_err(SyncFailure::at("finalizer failed"))
+}

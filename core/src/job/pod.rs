@@ -1,0 +1,157 @@
+//! What a sync reads of a pod.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use podstorm_objects::{ContainerStatus, Labels, Pod, PodPhase, Time, Uid};
+
+use super::backoff::finish_ns;
+
+/// The finalizer that keeps a pod until its Job has counted the pod.
+pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+
+/// The annotation and label with the index of a pod.
+pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// The annotation with the failures of a pod's index that count.
+pub const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+
+/// The annotation with the failures of a pod's index that a policy ignores.
+pub const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+
+/// A pod of the Job as a sync sees it.
+#[derive(Clone, Debug)]
+pub(super) struct JobPod {
+    pub(super) pod: Arc<Pod>,
+    /// Whether it has the tracking finalizer, which an adoption in this sync adds.
+    pub(super) is_tracked: bool,
+    /// Its completion index; -1 if unknown.
+    pub(super) index: i64,
+}
+
+impl JobPod {
+    pub(super) fn new(pod: Arc<Pod>, is_adopted: bool) -> JobPod {
+        JobPod {
+            is_tracked: is_adopted || pod.metadata.has_finalizer(TRACKING_FINALIZER),
+            index: completion_index(&pod.metadata.annotations),
+            pod,
+        }
+    }
+
+    pub(super) fn uid(&self) -> &Uid {
+        &self.pod.metadata.uid
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.pod.is_active()
+    }
+
+    pub(super) fn phase(&self) -> PodPhase {
+        self.pod.status.phase
+    }
+
+    /// Failed, or on its way out where such a pod is replaced before it has failed.
+    pub(super) fn is_failed(&self, only_replace_failed: bool) -> bool {
+        match self.phase() {
+            PodPhase::Failed => true,
+            PodPhase::Succeeded => false,
+            _ => !only_replace_failed && self.pod.metadata.is_deleting(),
+        }
+    }
+
+    /// The failures of its index when it was created: those that count, and those that are ignored.
+    pub(super) fn failures(&self) -> (i64, i64) {
+        let annotations = &self.pod.metadata.annotations;
+        let count = |name| count_of(annotations.get(name).map(|text| &**text));
+        (count(FAILURE_COUNT), count(IGNORED_FAILURE_COUNT))
+    }
+
+    /// Of two failed pods of an index, the one that says more about it.
+    pub(super) fn is_later_than(&self, other: &JobPod) -> bool {
+        let all = |pod: &JobPod| pod.failures().0 + pod.failures().1;
+        all(self) >= all(other) && finish_ns(&self.pod) >= finish_ns(&other.pod)
+    }
+}
+
+/// The index that annotations name; -1 if there is none, or none that can be read.
+pub fn completion_index(annotations: &Labels) -> i64 {
+    let text = annotations.get(COMPLETION_INDEX);
+    let index = text.and_then(|text| text.parse().ok());
+    index.filter(|index| *index >= 0).unwrap_or(-1)
+}
+
+/// A number of failures as an annotation writes it; 0 if it can't be read.
+pub fn count_of(text: Option<&str>) -> i64 {
+    let count = text.and_then(|text| text.parse::<i32>().ok());
+    count.map_or(0, |count| i64::from(count.max(0)))
+}
+
+/// How a container ended, as far as its status says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Termination {
+    /// Absent if the container has not ended.
+    pub(super) exit_code: Option<i64>,
+    /// Absent if the container has not ended, or the time is not told.
+    pub(super) finished: Option<Time>,
+}
+
+/// How the current instance of a container ended. O(bytes of the status).
+pub(super) fn terminations(container: &ContainerStatus) -> Termination {
+    let details = container.details.as_ref();
+    let Some(state) = details.and_then(|details| details.rest.get("state")) else {
+        return Termination::default();
+    };
+    let Some(terminated) = state.get("terminated").filter(|it| it.is_object()) else {
+        return Termination::default();
+    };
+    let finished = terminated["finishedAt"].as_str();
+    let finished = finished.and_then(|text| text.parse::<Time>().ok());
+    Termination {
+        exit_code: Some(terminated["exitCode"].as_i64().unwrap_or(0)),
+        finished: finished.filter(|time| !time.is_unset()),
+    }
+}
+
+/// The order in which active pods are removed: the least first.
+///
+/// Source: `ActivePods` of Kubernetes' `pkg/controller`.
+pub(super) fn rank(pod: &Pod) -> impl Ord + use<> {
+    let status = &pod.status;
+    let phase = match status.phase {
+        PodPhase::Unknown => 1,
+        PodPhase::Running => 2,
+        _ => 0,
+    };
+    let is_ready = pod.is_ready();
+    // An unset time counts as the newest.
+    let age = |time: Time| Reverse(time.unix_seconds().unwrap_or(i64::MAX));
+    let most = |counts: &mut dyn Iterator<Item = i32>| Reverse(counts.max().unwrap_or(0));
+    let regular = most(&mut status.container_statuses.iter().map(|it| it.restart_count));
+    let init = status.init_container_statuses.iter();
+    let sidecars = init.flat_map(|all| all.iter()).filter(|container| {
+        let mut specs = pod.spec.init_containers.iter();
+        specs.any(|spec| spec.name == container.name && spec.is_sidecar)
+    });
+    let sidecars = most(&mut sidecars.map(|it| it.restart_count));
+    (
+        pod.node_name.is_some(),
+        phase,
+        is_ready,
+        is_ready.then(|| age(pod.ready_time())),
+        regular,
+        sidecars,
+        age(pod.metadata.creation_timestamp),
+    )
+}
+
+/// How often the containers of a pod were restarted, all together.
+pub(super) fn restarts(pod: &Pod) -> i64 {
+    let status = &pod.status;
+    let init = status.init_container_statuses.iter();
+    let all = status
+        .container_statuses
+        .iter()
+        .chain(init.flat_map(|all| all.iter()));
+    all.map(|container| i64::from(container.restart_count))
+        .sum()
+}

@@ -1,0 +1,66 @@
+//! The row of the controller of Jobs.
+
+use std::sync::Arc;
+
+use podstorm_objects::Kind;
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::row::{ControllerRow, Gate, Pods, WorkersFlag, Write};
+use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
+
+use super::{Controller, ControllerOptions, SECOND_NS};
+use crate::controller::{ControllerType, Setup};
+
+/// The controller of Jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jobs;
+
+/// A sync waits until the caches have its last writes.
+const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyJob");
+
+/// A Job that is suspended loses its start time.
+const SUSPENDED_JOBS_CHANGE: Gate = Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
+
+const fn queue(name: &'static str) -> QueueRow {
+    QueueRow {
+        delay: RetryDelay::Exponential {
+            base_ns: SECOND_NS,
+            max_ns: 60 * SECOND_NS,
+            bucket: false,
+        },
+        ..QueueRow::new(name)
+    }
+}
+
+impl ControllerType for Jobs {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "job-controller",
+        alias: "job",
+        component: "job-controller",
+        purpose: "Jobs",
+        kind: Some(Kind::JOB),
+        pods: Pods::OwnedBy(Kind::JOB),
+        writes: &[
+            Write::of(Kind::POD, &["create", "delete", "patch"]),
+            Write::of(Kind::JOB, &["get"]),
+            Write::status(Kind::JOB),
+        ],
+        queues: &[queue("job"), queue("job_orphan_pod")],
+        workers: Some(WorkersFlag {
+            flag: "concurrent-job-syncs",
+            default: 5,
+        }),
+        gates: &[STALE_CONSISTENCY, SUSPENDED_JOBS_CHANGE],
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        let options = ControllerOptions {
+            waits_for_caches: STALE_CONSISTENCY.is_on(&setup.feature_gates),
+            suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
+            ..ControllerOptions::default()
+        };
+        Arc::new(Controller::new(options, informers))
+    }
+}

@@ -1,0 +1,369 @@
+//! One sync of one Job: its steps in upstream's order, which can be observed.
+//!
+//! Source: `syncJob` in Kubernetes' `pkg/controller/job`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use podstorm_objects::{
+    DynamicObject, Kind, OwnerPatch, Pod, PodPhase, ResourceVersion, Time, Uid,
+};
+use podstorm_runtime::claim::{Claim, ClaimStep};
+use podstorm_runtime::client::{EventIntent, EventMessage, EventType, Patch};
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::workqueue::End;
+use serde_json::{Value, json};
+
+use super::backoff::{Failures, finish_ns};
+use super::cache::{CachedJob, CompletionMode};
+use super::end::{Hit, HitKind};
+use super::indexes::Indexes;
+use super::pod::{JobPod, TRACKING_FINALIZER};
+use super::status::JobStatus;
+use super::tracking::DELETE_FINALIZERS;
+use super::{SECOND_NS, Shared};
+
+/// A sync in progress.
+pub(super) struct Sync<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) calls: &'a Calls,
+    pub(super) key: KeyId,
+    pub(super) job: Arc<CachedJob>,
+    /// The Job that the next write replaces.
+    pub(super) object: Arc<DynamicObject>,
+    /// The status as later steps see it and writes send it.
+    pub(super) status: JobStatus,
+    /// The pods of the Job, ended ones and those on their way out included.
+    pub(super) pods: Vec<JobPod>,
+    /// The pods whose tracking finalizer was removed before: they are counted.
+    pub(super) released: BTreeSet<Uid>,
+    /// The record of failures with those of this sync. The first status write stores it.
+    pub(super) failures: Failures,
+    /// When the Job started, in ns since the Unix epoch.
+    pub(super) start_ns: Option<i64>,
+    pub(super) active: i64,
+    pub(super) ready: i64,
+    pub(super) terminating: i64,
+    /// The pods, of an indexed Job the indexes, that have succeeded.
+    pub(super) succeeded: i64,
+    /// The pods that have failed and count.
+    pub(super) failed: i64,
+    pub(super) indexes: IndexesOf,
+    /// What finishes the Job.
+    pub(super) hit: Option<Hit>,
+    /// Whether the status is to be written.
+    pub(super) needs_flush: bool,
+}
+
+/// The indexes of an indexed Job.
+#[derive(Debug, Default)]
+pub(super) struct IndexesOf {
+    /// Those that the status has as succeeded.
+    pub(super) stored: Indexes,
+    pub(super) succeeded: Indexes,
+    /// Present where each index has a back-off limit.
+    pub(super) failed: Option<Indexes>,
+    /// By index, the failed pod that keeps its finalizer until its replacement is active.
+    pub(super) delayed: BTreeMap<i64, JobPod>,
+}
+
+/// Runs a sync to its end.
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let name = shared.jobs.name(key);
+    if name.namespace.is_empty() || name.name.is_empty() {
+        let problem = "either namespace or name is missing";
+        let key = format!("{}/{}", name.namespace, name.name);
+        let text = format!("invalid job key {key:?}: {problem}");
+        return Err(SyncFailure::new("key", text));
+    }
+    let versions = [shared.pods.version().get(), shared.jobs.version().get()];
+    let seen = shared.written.ensure_ready(&key, &versions);
+    seen.map_err(|stale| SyncFailure::new("stale cache", stale.to_string()))?;
+    let Some(job) = shared.jobs.get(key) else {
+        shared.expectations.delete(key);
+        shared.written.clear(&key, None);
+        shared.states.with(key, |state| {
+            state.released = None;
+            state.failures = None;
+        });
+        return Ok(End::Forget);
+    };
+    if job.spec.is_foreign {
+        return Ok(End::Forget);
+    }
+    let uid = &job.object.metadata.uid;
+    if job.is_finished() {
+        shared.written.clear(&key, Some(uid));
+        shared.states.with(key, |state| {
+            state.failures = None;
+            state.finished.remove(uid);
+        });
+        return Ok(End::Forget);
+    }
+    let remembered = shared.states.with(key, |state| state.clone());
+    if remembered.finished.contains(uid) {
+        return Ok(End::Forget);
+    }
+    let mut sync = Sync {
+        shared: &shared,
+        calls: &calls,
+        key,
+        object: job.object.clone(),
+        status: job.status.clone(),
+        pods: Vec::new(),
+        released: remembered.released.unwrap_or_default(),
+        failures: remembered.failures.unwrap_or_default(),
+        start_ns: None,
+        active: 0,
+        ready: 0,
+        terminating: 0,
+        succeeded: 0,
+        failed: 0,
+        indexes: IndexesOf::default(),
+        hit: None,
+        needs_flush: false,
+        job,
+    };
+    sync.steps().await?;
+    Ok(End::Forget)
+}
+
+impl Sync<'_> {
+    async fn steps(&mut self) -> Result<(), SyncFailure> {
+        if self.job.spec.mode == Some(CompletionMode::Unknown) {
+            let text = "Skipped Job sync because completion mode is unknown";
+            self.event(EventType::Warning, "UnknownCompletionMode", text);
+            return Ok(());
+        }
+        let now = self.calls.now();
+        let is_settled = self.shared.expectations.satisfied(self.key, now.mono_ns);
+        self.claim_pods().await?;
+        self.classify();
+        let start = self.status.start_time.and_then(Time::unix_seconds);
+        self.start_ns = start.map(|start| start.saturating_mul(SECOND_NS));
+        if start.is_none() && !self.job.spec.is_suspended {
+            self.status.start_time = Some(now.wall());
+            self.start_ns = Some(now.wall_ns);
+        }
+        self.hit = self.evaluate();
+        if self.job.spec.is_indexed() {
+            self.evaluate_indexes();
+        }
+        let mut managed = Ok(());
+        let mut suspension_changed = false;
+        if self.hit.is_some() {
+            let (all_deleted, deleted) = self.delete_active_pods().await;
+            managed = deleted;
+            if !all_deleted || !is_settled {
+                self.hit = None;
+            }
+        } else {
+            let manages = is_settled && !self.object.metadata.is_deleting();
+            if manages {
+                managed = self.manage().await;
+            }
+            self.hit = self.completion();
+            if self.hit.is_none() && manages {
+                suspension_changed = self.tell_suspension();
+            }
+        }
+        let status = &mut self.status;
+        self.needs_flush = suspension_changed
+            || self.active != status.active
+            || Some(self.ready) != status.ready
+            || Some(self.terminating) != status.terminating;
+        status.active = self.active;
+        status.ready = Some(self.ready);
+        status.terminating = Some(self.terminating);
+        self.track().await?;
+        managed
+    }
+
+    /// Finds the pods of the Job, adopts and releases.
+    async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
+        let job = Arc::clone(&self.job);
+        let meta = &job.object.metadata;
+        let selector = job.selector.as_ref().map_err(|error| {
+            SyncFailure::new(
+                "selector",
+                format!("couldn't convert Job selector: {error}"),
+            )
+        })?;
+        if meta.uid.is_empty() {
+            return Err(SyncFailure::new("identity", "no owner uid provided"));
+        }
+        let pods = self.candidates();
+        let matches = |pod: &Pod| selector.matches(&pod.metadata.labels);
+        let mut claim = Claim::new(meta, job.controller_ref.clone(), pods, matches);
+        let mut adopted = BTreeSet::new();
+        loop {
+            match claim.step() {
+                ClaimStep::ReadOwner => {
+                    let read = self.calls.read(Kind::JOB, &meta.namespace, &meta.name);
+                    let read = read.await;
+                    claim.owner_read(read.as_ref().map(|live| live.metadata()));
+                }
+                ClaimStep::Patch(pod, patch) => {
+                    let is_adoption = matches!(patch, OwnerPatch::Adopt { .. });
+                    let member = match is_adoption {
+                        true => "finalizers",
+                        false => DELETE_FINALIZERS,
+                    };
+                    let mut body = patch.body();
+                    body["metadata"][member] = json!([TRACKING_FINALIZER]);
+                    let Value::Object(body) = body else {
+                        unreachable!("a patch of metadata is an object");
+                    };
+                    let patch = Patch::Strategic(body);
+                    let patched = self.calls.patch(Kind::POD, &pod.metadata, patch, false);
+                    let patched = patched.await;
+                    if let Ok(patched) = &patched
+                        && is_adoption
+                    {
+                        self.wrote(Kind::POD, &patched.metadata().resource_version);
+                        // As upstream: a pod that names the Job as an owner already is not counted in this sync.
+                        if !pod
+                            .metadata
+                            .owner_references
+                            .iter()
+                            .any(|it| it.uid == meta.uid)
+                        {
+                            adopted.insert(pod.metadata.uid.clone());
+                        }
+                    }
+                    claim.patched(patched.as_ref().map(|_| ()));
+                }
+                ClaimStep::Finished => break,
+            }
+        }
+        if let Some(error) = claim.error() {
+            return Err(SyncFailure::new("claim failed", error));
+        }
+        let claimed = claim.into_claimed().into_iter();
+        self.pods = claimed
+            .map(|pod| {
+                let is_adopted = adopted.contains(&pod.metadata.uid);
+                JobPod::new(pod, is_adopted)
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// The pods with the Job as their controller, then the orphans of its namespace. O(these).
+    fn candidates(&self) -> Vec<Arc<Pod>> {
+        let namespace = &self.object.metadata.namespace;
+        let mut pods = Vec::new();
+        let owned = self
+            .shared
+            .pods
+            .owned_by(namespace, &self.job.controller_ref);
+        for owned in owned
+            .into_iter()
+            .chain([self.shared.pods.orphans(namespace)])
+        {
+            let members = owned.lock();
+            pods.extend(members.iter().map(|(pod, _)| Arc::clone(pod)));
+        }
+        pods
+    }
+
+    /// Counts the pods by their state, and records the failures.
+    fn classify(&mut self) {
+        let only_replace_failed = self.job.spec.only_replace_failed;
+        let uncounted = &self.status.uncounted;
+        let known_succeeded: BTreeSet<&Uid> = uncounted.succeeded.iter().collect();
+        let known_failed: BTreeSet<&Uid> = uncounted.failed.iter().collect();
+        let (mut new_succeeded, mut new_failed) = (Vec::new(), Vec::new());
+        let mut ignored = 0;
+        for pod in &self.pods {
+            if pod.is_active() {
+                self.active += 1;
+                self.ready += i64::from(pod.pod.is_ready());
+            } else if pod.pod.is_terminating() {
+                self.terminating += 1;
+            }
+            if !self.counts(pod) {
+                continue;
+            }
+            if pod.phase() == PodPhase::Succeeded && !known_succeeded.contains(pod.uid()) {
+                new_succeeded.push(finish_ns(&pod.pod));
+            } else if pod.is_failed(only_replace_failed) && !known_failed.contains(pod.uid()) {
+                new_failed.push(finish_ns(&pod.pod));
+                ignored += i64::from(!self.is_counted_failure(pod));
+            }
+        }
+        let many = |list: &[i64]| i64::try_from(list.len()).unwrap_or(i64::MAX);
+        let uids = |list: &[Uid]| i64::try_from(list.len()).unwrap_or(i64::MAX);
+        self.succeeded = self.status.succeeded + many(&new_succeeded) + uids(&uncounted.succeeded);
+        self.failed = self.status.failed + many(&new_failed) - ignored + uids(&uncounted.failed);
+        self.failures = self.failures.with(&new_failed, &new_succeeded);
+    }
+
+    /// Whether the end of a pod is to be counted: it is tracked, was not counted before, and has one of the indexes.
+    pub(super) fn counts(&self, pod: &JobPod) -> bool {
+        let spec = &self.job.spec;
+        pod.is_tracked
+            && !self.released.contains(pod.uid())
+            && (!spec.is_indexed() || spec.has_index(pod.index))
+    }
+
+    /// Whether the job is complete now.
+    fn completion(&self) -> Option<Hit> {
+        let is_complete = match self.job.spec.completions {
+            None => self.succeeded > 0 && self.active == 0,
+            Some(completions) => self.succeeded >= completions && self.active == 0,
+        };
+        is_complete.then(|| {
+            let message = "Reached expected number of succeeded pods";
+            Hit::new(HitKind::SuccessCriteriaMet, "CompletionsReached", message)
+        })
+    }
+
+    /// Tells whether the Job is suspended; returns whether that is news.
+    fn tell_suspension(&mut self) -> bool {
+        let is_suspended = self.job.spec.is_suspended;
+        let now = self.calls.now().wall();
+        if !self.status.conditions.set_suspended(is_suspended, now) {
+            return false;
+        }
+        if is_suspended {
+            self.event(EventType::Normal, "Suspended", "Job suspended");
+            if self.shared.options.suspending_clears_start_time {
+                self.status.start_time = None;
+            }
+        } else {
+            self.event(EventType::Normal, "Resumed", "Job resumed");
+            self.status.start_time = Some(now);
+        }
+        true
+    }
+
+    /// Adds the key after a delay of at least the time for which changes of pods are gathered.
+    pub(super) fn again_after(&self, delay_ns: i64) {
+        self.add_after(delay_ns.max(SECOND_NS));
+    }
+
+    pub(super) fn add_after(&self, delay_ns: i64) {
+        let now_ns = self.calls.now().mono_ns;
+        self.shared.queues[super::JOBS].add_after(self.key, delay_ns, now_ns);
+    }
+
+    /// Records the version of a write, which the cache must reach before the next sync.
+    pub(super) fn wrote(&self, kind: Kind, version: &ResourceVersion) {
+        if self.shared.options.waits_for_caches {
+            let uid = &self.object.metadata.uid;
+            self.shared.written.wrote_at(self.key, uid, kind, version);
+        }
+    }
+
+    /// Records an Event about the Job.
+    pub(super) fn event(&self, kind: EventType, reason: &'static str, text: &str) {
+        self.calls.event(EventIntent {
+            regarding: self.job.reference.clone(),
+            kind,
+            reason,
+            message: EventMessage::Text(text.into()),
+        });
+    }
+}

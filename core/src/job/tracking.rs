@@ -1,0 +1,271 @@
+//! How ended pods are counted: their UIDs go into the status, their finalizers are removed, and the UIDs move into the
+//! counters.
+//!
+//! Source: `trackJobStatusAndRemoveFinalizers` in Kubernetes' `pkg/controller/job`.
+
+use std::collections::BTreeSet;
+
+use podstorm_objects::{Kind, Map, PodPhase, Uid};
+use podstorm_runtime::client::{Answer, EventType, Patch, Request};
+use podstorm_runtime::driver::SyncFailure;
+use serde_json::json;
+
+use super::Remembered;
+use super::end::HitKind;
+use super::indexes::Indexes;
+use super::pod::TRACKING_FINALIZER;
+use super::status::Uncounted;
+use super::sync::Sync;
+
+/// The member of a strategic merge patch that removes finalizers.
+pub(super) const DELETE_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
+
+/// The patch that removes the tracking finalizer.
+pub(super) fn finalizer_patch() -> Patch {
+    let metadata = json!({DELETE_FINALIZERS: [TRACKING_FINALIZER]});
+    Patch::Strategic(Map::from_iter([("metadata".to_owned(), metadata)]))
+}
+
+impl Sync<'_> {
+    /// Counts the ended pods, and writes the status as often as that takes.
+    pub(super) async fn track(&mut self) -> Result<(), SyncFailure> {
+        if self.job.spec.is_indexed() {
+            self.pods.sort_by_key(|pod| pod.index);
+        }
+        let tracked = self
+            .pods
+            .iter()
+            .filter(|pod| pod.is_tracked && !self.released.contains(pod.uid()));
+        let mut tracked: BTreeSet<Uid> = tracked.map(|pod| pod.uid().clone()).collect();
+        self.count_released(&tracked);
+        let (removed, is_truncated) = self.note_ended(&tracked);
+        self.note_hit();
+        let is_flushed = self.needs_flush;
+        self.flush("adding uncounted pods to status").await?;
+        if is_flushed {
+            let failures = self.failures;
+            let store = |state: &mut Remembered| state.failures = Some(failures);
+            self.shared.states.with(self.key, store);
+        }
+        let removal = self.remove_finalizers(&removed, &mut tracked).await;
+        self.count_released(&tracked);
+        if let Err(failure) = removal {
+            self.flush("removing uncounted pods from status").await?;
+            return Err(failure);
+        }
+        let is_counted = !is_truncated && self.status.uncounted == Uncounted::default();
+        let end = self
+            .hit
+            .clone()
+            .filter(|_| is_counted && self.terminating == 0);
+        let Some(end) = end else {
+            return self.flush("removing uncounted pods from status").await;
+        };
+        let now = self.calls.now().wall();
+        let is_complete = end.kind == HitKind::SuccessCriteriaMet;
+        let kind = if is_complete { "Complete" } else { "Failed" };
+        self.status.conditions.set(kind, &end.reason, now);
+        if is_complete {
+            self.status.completion_time = Some(now);
+        }
+        self.needs_flush = true;
+        self.flush("removing uncounted pods from status").await?;
+        let uid = self.object.metadata.uid.clone();
+        self.shared
+            .states
+            .with(self.key, |state| state.finished.insert(uid));
+        self.tell_end(is_complete, &end.reason.reason, &end.reason.message);
+        Ok(())
+    }
+
+    /// Moves the pods without finalizer from the lists into the counters.
+    fn count_released(&mut self, tracked: &BTreeSet<Uid>) {
+        let status = &mut self.status;
+        for (list, count) in [
+            (&mut status.uncounted.succeeded, &mut status.succeeded),
+            (&mut status.uncounted.failed, &mut status.failed),
+        ] {
+            let before = list.len();
+            list.retain(|uid| tracked.contains(uid));
+            let moved = before - list.len();
+            if moved > 0 {
+                *count += i64::try_from(moved).unwrap_or(i64::MAX);
+                self.needs_flush = true;
+            }
+        }
+    }
+
+    /// Puts the pods that have ended on the lists. Returns the places of those whose finalizers go, and whether others
+    /// must wait for the next sync.
+    fn note_ended(&mut self, tracked: &BTreeSet<Uid>) -> (Vec<usize>, bool) {
+        let spec = self.job.spec.clone();
+        let is_deleting = self.object.metadata.is_deleting();
+        let fails = |kind: HitKind| kind != HitKind::SuccessCriteriaMet;
+        let hit = self.hit.as_ref().map(|hit| hit.kind);
+        let known_succeeded: BTreeSet<Uid> =
+            self.status.uncounted.succeeded.iter().cloned().collect();
+        let known_failed: BTreeSet<Uid> = self.status.uncounted.failed.iter().cloned().collect();
+        let mut removed = Vec::new();
+        let mut new_indexes = BTreeSet::new();
+        let mut new_count = 0;
+        let mut is_truncated = false;
+        for (place, pod) in self.pods.iter().enumerate() {
+            let uid = pod.uid();
+            if !tracked.contains(uid) {
+                continue;
+            }
+            let is_succeeded = pod.phase() == PodPhase::Succeeded;
+            let is_failed = pod.is_failed(spec.only_replace_failed);
+            let delayed = || self.indexes.delayed.get(&pod.index);
+            let is_delayed = || delayed().is_some_and(|delayed| delayed.uid() == uid);
+            let may_go = is_deleting || hit.is_some() || is_succeeded || is_failed && !is_delayed();
+            if !may_go {
+                continue;
+            }
+            removed.push(place);
+            let has_index = !spec.is_indexed() || spec.has_index(pod.index);
+            if is_succeeded && !known_failed.contains(uid) {
+                if spec.is_indexed() {
+                    if has_index && !self.indexes.stored.has(pod.index) {
+                        new_indexes.insert(pod.index);
+                        new_count += 1;
+                        self.needs_flush = true;
+                    }
+                } else if !known_succeeded.contains(uid) {
+                    self.status.uncounted.succeeded.push(uid.clone());
+                    self.needs_flush = true;
+                }
+            } else if (is_failed || hit.is_some_and(fails))
+                && has_index
+                && !known_failed.contains(uid)
+                && self.is_counted_failure(pod)
+            {
+                self.status.uncounted.failed.push(uid.clone());
+                self.needs_flush = true;
+            }
+            let uncounted = &self.status.uncounted;
+            let held = new_count + uncounted.succeeded.len() + uncounted.failed.len();
+            if held >= self.shared.options.uncounted_max {
+                is_truncated = true;
+                break;
+            }
+        }
+        if spec.is_indexed() {
+            let new = Indexes::of_ordered(new_indexes);
+            let succeeded = self.indexes.succeeded.union(&new);
+            self.status.succeeded = succeeded.count();
+            let failed = self.indexes.failed.as_ref().map(Indexes::to_string);
+            let succeeded = succeeded.to_string();
+            self.needs_flush |= succeeded != self.status.completed_indexes;
+            self.needs_flush |= failed != self.status.failed_indexes;
+            self.status.completed_indexes = succeeded;
+            self.status.failed_indexes = failed;
+        }
+        (removed, is_truncated)
+    }
+
+    /// Says that the Job is about to finish.
+    fn note_hit(&mut self) {
+        let Some(hit) = &self.hit else {
+            return;
+        };
+        let kind = match hit.kind {
+            HitKind::FailureTarget => "FailureTarget",
+            HitKind::SuccessCriteriaMet => "SuccessCriteriaMet",
+            HitKind::Failed => return,
+        };
+        let conditions = &mut self.status.conditions;
+        if conditions.met(kind).is_none() {
+            conditions.append(kind, &hit.reason, self.calls.now().wall());
+            self.needs_flush = true;
+        }
+    }
+
+    /// Removes the finalizers of these pods. Those that have none afterwards leave the tracked ones.
+    async fn remove_finalizers(
+        &mut self,
+        places: &[usize],
+        tracked: &mut BTreeSet<Uid>,
+    ) -> Result<(), SyncFailure> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let uid = |place: &usize| self.pods[*place].uid().clone();
+        self.shared.states.with(self.key, |state| {
+            let released = state.released.get_or_insert_default();
+            released.extend(places.iter().map(uid));
+        });
+        let patches = places.iter().map(|place| {
+            let meta = &self.pods[*place].pod.metadata;
+            Request::Patch {
+                kind: Kind::POD,
+                namespace: meta.namespace.clone(),
+                name: meta.name.clone(),
+                patch: Box::new(finalizer_patch()),
+                of_status: false,
+            }
+        });
+        let answers = self.calls.batch(patches.collect::<Vec<_>>()).await;
+        let mut outcome = Ok(());
+        for (place, answer) in places.iter().zip(answers) {
+            let uid = self.pods[*place].uid();
+            match &answer {
+                Answer::Failed(error) => {
+                    self.shared.states.forget_released(self.key, uid);
+                    if !error.is_not_found() {
+                        let text = format!("tracking status: {}", error.message);
+                        let failure = SyncFailure::new("finalizer failed", text);
+                        outcome = outcome.and(Err(failure));
+                        continue;
+                    }
+                }
+                Answer::Pod(pod) => self.wrote(Kind::POD, &pod.metadata.resource_version),
+                Answer::Object(pod) => self.wrote(Kind::POD, &pod.metadata().resource_version),
+                other => panic!("a patch can't be answered by {other:?}"),
+            }
+            tracked.remove(uid);
+        }
+        outcome
+    }
+
+    /// Writes the status, if that is needed.
+    async fn flush(&mut self, step: &str) -> Result<(), SyncFailure> {
+        if !self.needs_flush {
+            return Ok(());
+        }
+        let new = self.status.write(&self.object);
+        let written = self.calls.put_status(new).await;
+        let written = written.map_err(|error| {
+            let text = format!("tracking status: {step}: {}", error.message);
+            SyncFailure::new("status failed", text)
+        })?;
+        self.wrote(Kind::JOB, &written.metadata.resource_version);
+        self.object = written;
+        self.needs_flush = false;
+        Ok(())
+    }
+
+    fn tell_end(&self, is_complete: bool, reason: &str, message: &str) {
+        if !is_complete {
+            let reason = END_REASONS.iter().find(|known| **known == reason);
+            let reason = reason.copied().unwrap_or("Failed");
+            self.event(EventType::Warning, reason, message);
+            return;
+        }
+        let completions = self.job.spec.completions;
+        if completions.is_some_and(|completions| self.status.succeeded > completions) {
+            let text = "Too many succeeded pods running after completion count reached";
+            self.event(EventType::Warning, "TooManySucceededPods", text);
+        }
+        self.event(EventType::Normal, "Completed", "Job completed");
+    }
+}
+
+/// The reasons for which a Job fails.
+const END_REASONS: [&str; 5] = [
+    "PodFailurePolicy",
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "MaxFailedIndexesExceeded",
+    "FailedIndexes",
+];
