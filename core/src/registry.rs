@@ -3,7 +3,7 @@
 use crate::controller::ControllerType;
 use crate::{
     deployment, disruption, endpoints, namespace, node_lifecycle, pod_gc, replicaset,
-    service_account, taint_eviction, ttl_after_finished, volumes,
+    role_aggregation, service_account, taint_eviction, ttl_after_finished, volumes,
 };
 
 /// What takes controllers: the registry of a program that runs them.
@@ -29,6 +29,7 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<service_account::ServiceAccounts>();
     registrar.add::<service_account::ServiceAccountTokens>();
     registrar.add::<service_account::RootCa>();
+    registrar.add::<role_aggregation::ClusterRoleAggregation>();
     registrar.add::<node_lifecycle::NodeLifecycle>();
     registrar.add::<taint_eviction::TaintEviction>();
 }

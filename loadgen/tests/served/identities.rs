@@ -59,6 +59,19 @@ async fn a_whole_cluster_begins_with_roles_classes_and_flows() {
     ] {
         assert!(roles.iter().any(|it| it == role), "{role}");
     }
+    let rules = async |role: &str| {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}");
+        let role = get(&served, &path).await;
+        role["rules"].as_array().expect("it has rules").clone()
+    };
+    let sum = async |parts: [&str; 2]| rules(parts[0]).await.len() + rules(parts[1]).await.len();
+    let view = rules("view").await;
+    assert_eq!(view, rules("system:aggregate-to-view").await);
+    let edit = rules("edit").await;
+    assert_eq!(edit.len(), sum(["view", "system:aggregate-to-edit"]).await);
+    assert!(view.iter().all(|rule| edit.contains(rule)));
+    let admin = sum(["edit", "system:aggregate-to-admin"]).await;
+    assert_eq!(rules("admin").await.len(), admin);
     let flows = "flowcontrol.apiserver.k8s.io/v1";
     assert_eq!(names(&format!("{flows}/flowschemas")).await.len(), 13);
     assert_eq!(

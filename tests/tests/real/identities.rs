@@ -58,7 +58,7 @@ fn namespaces_pods_and_tokens_have_identities() {
             "get priorityclasses",
             &["system-cluster-critical", "system-node-critical"],
         );
-        served.shows(
+        served.comes_to_show(
             "describe clusterrole view",
             &["configmaps", "[get list watch]"],
         );
@@ -69,6 +69,46 @@ fn namespaces_pods_and_tokens_have_identities() {
         served.shows("get apiservices", &["v1.apps", "Local", "True"]);
         served.shows("get flowschemas", &["system-nodes", "ByUser"]);
     });
+}
+
+/// A role as charts bring it.
+const CHART_ROLE: &str = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: certificates-view
+  labels: {rbac.authorization.k8s.io/aggregate-to-view: 'true'}
+rules:
+- {apiGroups: [cert-manager.io], resources: [certificates], verbs: [get, list, watch]}
+";
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn a_role_with_the_label_of_view_goes_into_view_edit_and_admin() {
+    with_each(&[], |served| {
+        let line = "certificates.cert-manager.io [] [] [get list watch]";
+        served.file("role.yaml", CHART_ROLE);
+        served.run("apply -f role.yaml");
+        for role in ["view", "edit", "admin"] {
+            let describe = format!("describe clusterrole {role}");
+            served.comes_to_show(&describe, &[line, "configmaps"]);
+        }
+        let managers = "get clusterrole view --show-managed-fields \
+                        -o jsonpath={.metadata.managedFields[*].manager}";
+        served.shows(managers, &["clusterrole-aggregation-controller"]);
+        served.run("delete -f role.yaml");
+        for role in ["view", "edit", "admin"] {
+            let describe = format!("describe clusterrole {role}");
+            served.comes_to(&describe, |text| !text.contains("certificates"));
+            served.shows(&describe, &["configmaps"]);
+        }
+    });
+    with_each(
+        &["--controllers=*,-clusterrole-aggregation-controller"],
+        |served| {
+            served.says("get clusterrole view -o jsonpath={.rules}", "[]");
+        },
+    );
 }
 
 #[test]

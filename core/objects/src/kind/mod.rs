@@ -16,7 +16,7 @@ pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{
-    CONFIG_MAP, DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, LEASE, PERSISTENT_VOLUME,
+    CLUSTER_ROLE, CONFIG_MAP, DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, LEASE, PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET, SECRET, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET,
     STORAGE_CLASS,
 };
@@ -412,6 +412,9 @@ impl Kind {
     pub const STORAGE_CLASS: Kind = Kind(&STORAGE_CLASS);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
+    /// `rbac.authorization.k8s.io/v1` `ClusterRole`, cluster-scoped, whose objects the server keeps without a type
+    /// of their own.
+    pub const CLUSTER_ROLE: Kind = Kind(&CLUSTER_ROLE);
     /// `v1` `ServiceAccount`, whose objects the server keeps without a type of their own.
     pub const SERVICE_ACCOUNT: Kind = Kind(&SERVICE_ACCOUNT);
     /// `v1` `ConfigMap`, whose objects the server keeps without a type of their own.

@@ -135,6 +135,17 @@ pub(super) static STORAGE_CLASS: ResourceType = ResourceType {
     ..ResourceType::DEFAULT
 };
 
+pub(super) static CLUSTER_ROLE: ResourceType = ResourceType {
+    group: "rbac.authorization.k8s.io",
+    api_version: "rbac.authorization.k8s.io/v1",
+    kind: "ClusterRole",
+    name_format: NameFormat::PathSegment,
+    metadata_checks: MetadataChecks::BOTH,
+    resource: "clusterroles",
+    namespaced: false,
+    ..ResourceType::DEFAULT
+};
+
 pub(super) static SERVICE_ACCOUNT: ResourceType = ResourceType {
     kind: "ServiceAccount",
     metadata_checks: MetadataChecks::BOTH,

@@ -1,8 +1,6 @@
 //! `rbac.authorization.k8s.io/v1`: stored, not enforced.
 
-use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, MetadataChecks, NameFormat, ResourceType, Rules,
-};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, ResourceType, Rules};
 use serde_json::Value;
 
 use super::columns::column;
@@ -10,11 +8,8 @@ use crate::defaulting::Fill;
 use crate::validation::Checks;
 
 const RBAC: ResourceType = ResourceType {
-    group: "rbac.authorization.k8s.io",
-    api_version: "rbac.authorization.k8s.io/v1",
-    name_format: NameFormat::PathSegment,
-    metadata_checks: MetadataChecks::BOTH,
-    ..ResourceType::DEFAULT
+    namespaced: true,
+    ..*Kind::CLUSTER_ROLE.row()
 };
 
 const BINDING: Rules = Rules {
@@ -33,12 +28,7 @@ const BINDING: Rules = Rules {
 };
 
 pub(super) static ROWS: [ResourceType; 4] = [
-    ResourceType {
-        kind: "ClusterRole",
-        resource: "clusterroles",
-        namespaced: false,
-        ..RBAC
-    },
+    *Kind::CLUSTER_ROLE.row(),
     ResourceType {
         kind: "ClusterRoleBinding",
         resource: "clusterrolebindings",

@@ -2,11 +2,9 @@
 //! them, the levels and flows of requests, the API's own groups, the range of Services' addresses.
 //!
 //! They are data: `roles.txt`, `bindings.txt`, `objects.json`. Each is created as a client would; one that a file has
-//! brought stays as it is.
+//! brought stays as it is. A role that is made of others has no rules: the controller of aggregated roles gives them.
 //!
 //! Source: what kube-apiserver 1.36 creates when it starts.
-
-use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 use podstorm_apiserver::{Cluster, kind_named};
@@ -124,37 +122,7 @@ fn roles(table: &str) -> Result<Vec<Value>> {
         }
         roles.push(role);
     }
-    aggregate(&mut roles);
     Ok(roles)
-}
-
-/// Gives the roles that are made of others their rules, as upstream's controller does: no controller here does.
-fn aggregate(roles: &mut [Value]) {
-    // Each may be a part of the next.
-    for whole in ["view", "edit", "admin"] {
-        let label = format!("{AGGREGATE}{whole}");
-        let mut parts: BTreeMap<&str, &Value> = BTreeMap::new();
-        for role in roles.iter() {
-            let metadata = &role["metadata"];
-            if metadata["labels"][&label] == "true" {
-                parts.insert(metadata["name"].as_str().unwrap_or(""), &role["rules"]);
-            }
-        }
-        let mut rules: Vec<Value> = Vec::new();
-        for rule in parts
-            .values()
-            .filter_map(|rules| rules.as_array())
-            .flatten()
-        {
-            if !rules.contains(rule) {
-                rules.push(rule.clone());
-            }
-        }
-        let of_name = |role: &&mut Value| role["metadata"]["name"] == whole;
-        if let Some(role) = roles.iter_mut().find(of_name) {
-            role["rules"] = rules.into();
-        }
-    }
 }
 
 /// A line of a role.
@@ -280,29 +248,42 @@ mod tests {
     }
 
     #[test]
-    fn a_role_of_others_has_their_rules() {
+    fn a_role_of_others_names_them_by_their_label() {
         let roles = roles(ROLES).unwrap();
-        let rules = |name: &str| {
-            named(&roles, "ClusterRole", name)["rules"]
-                .as_array()
-                .unwrap()
+        for (whole, parts) in [
+            ("view", vec!["system:aggregate-to-view"]),
+            ("edit", vec!["system:aggregate-to-edit", "view"]),
+            ("admin", vec!["edit", "system:aggregate-to-admin"]),
+        ] {
+            let role = named(&roles, "ClusterRole", whole);
+            assert_eq!(role["rules"], json!([]));
+            let selector = &role["aggregationRule"]["clusterRoleSelectors"][0];
+            let label = format!("{AGGREGATE}{whole}");
+            assert_eq!(selector["matchLabels"], json!({&label: "true"}));
+            let has_it = |role: &&Value| role["metadata"]["labels"][&label] == "true";
+            let found: Vec<_> = roles.iter().filter(has_it).collect();
+            let names: Vec<_> = found.iter().map(|it| &it["metadata"]["name"]).collect();
+            assert_eq!(names, parts);
+        }
+    }
+
+    #[test]
+    fn rules_are_those_of_upstream() {
+        let roles = roles(ROLES).unwrap();
+        let has = |role: &str, rule: Value| {
+            let rules = named(&roles, "ClusterRole", role)["rules"].as_array();
+            assert!(rules.unwrap().contains(&rule), "{role}: {rule}");
         };
-        let all = |whole: &str, parts: [&str; 2]| {
-            let sum: usize = parts.map(|part| rules(part).len()).iter().sum();
-            assert_eq!(rules(whole).len(), sum, "{whole}");
-            assert!(
-                parts
-                    .iter()
-                    .all(|part| rules(part).iter().all(|it| rules(whole).contains(it)))
-            );
-        };
-        assert_eq!(rules("view"), rules("system:aggregate-to-view"));
-        all("edit", ["system:aggregate-to-edit", "view"]);
-        all("admin", ["edit", "system:aggregate-to-admin"]);
         let any = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]});
-        assert_eq!(rules("cluster-admin")[0], any);
+        has("cluster-admin", any);
         let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["delete"]});
-        assert!(rules("system:kube-controller-manager").contains(&secrets));
+        has("system:kube-controller-manager", secrets);
+        let events = json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"],
+            "verbs": ["get", "list", "watch"]});
+        has("system:aggregate-to-view", events);
+        let slices = json!({"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"],
+            "verbs": ["deletecollection"]});
+        has("system:node", slices);
     }
 
     #[test]
