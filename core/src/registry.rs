@@ -23,6 +23,7 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<disruption::Disruption>();
     registrar.add::<endpoints::EndpointSlices>();
     registrar.add::<endpoints::EndpointsOfServices>();
+    registrar.add::<endpoints::EndpointSliceMirroring>();
     registrar.add::<volumes::PersistentVolumeBinder>();
     registrar.add::<volumes::PersistentVolumeClaimProtection>();
     registrar.add::<volumes::PersistentVolumeProtection>();

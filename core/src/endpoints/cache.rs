@@ -17,6 +17,9 @@ pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// Who writes the slices of this controller.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 
+/// Who writes the slices that mirror Endpoints.
+pub(super) const MIRRORING_MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+
 /// A cached Service.
 #[derive(Debug)]
 pub(super) struct CachedService {
@@ -87,10 +90,19 @@ impl Informed for CachedService {
 pub(super) struct CachedSlice(Arc<DynamicObject>);
 
 impl CachedSlice {
-    /// The name of the Service of a slice that this controller writes.
+    /// The name of the Service of a slice that the controller of slices writes.
     pub(super) fn service(&self) -> Option<&Str> {
+        self.service_if_by(MANAGER)
+    }
+
+    /// The name of the Endpoints, and of their Service, that a slice mirrors.
+    pub(super) fn mirrors(&self) -> Option<&Str> {
+        self.service_if_by(MIRRORING_MANAGER)
+    }
+
+    fn service_if_by(&self, manager: &str) -> Option<&Str> {
         let labels = &self.0.metadata.labels;
-        let is_own = labels.get(MANAGED_BY).is_some_and(|by| **by == *MANAGER);
+        let is_own = labels.get(MANAGED_BY).is_some_and(|by| **by == *manager);
         labels.get(SERVICE_NAME).filter(|_| is_own)
     }
 

@@ -7,12 +7,14 @@
 //! Service, not those of its namespace.
 //!
 //! A Service without a selector, or of type `ExternalName`, is left alone, and so is whatever was written
-//! for it before: as upstream.
+//! for it before: as upstream. `mirror` is a controller of its own: it writes the EndpointSlices of Endpoints
+//! that clients write for such Services.
 //!
-//! Source: Kubernetes' `pkg/controller/endpointslice`, `pkg/controller/endpoint` and
-//! `k8s.io/endpointslice`.
+//! Source: Kubernetes' `pkg/controller/endpointslice`, `pkg/controller/endpoint`,
+//! `pkg/controller/endpointslicemirroring` and `k8s.io/endpointslice`.
 
 mod cache;
+mod mirror;
 mod row;
 mod selected;
 mod slices;
@@ -36,6 +38,7 @@ use crate::cache::{Listed, PodCache, PodChange};
 use cache::{CachedService, CachedSlice};
 use trigger::Triggers;
 
+pub use mirror::{EndpointSliceMirroring, Mirroring};
 pub use row::{EndpointSlices, EndpointsOfServices};
 
 /// One of the two controllers, over informers that it shares with others. A clone is the same controller.

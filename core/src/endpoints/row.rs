@@ -11,10 +11,11 @@ use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
 /// How often in a row a failed key is retried.
-const RETRIES_MAX: u32 = 15;
+pub(super) const RETRIES_MAX: u32 = 15;
 
-/// Upstream's defaults of `--concurrent-service-endpoint-syncs` and `--concurrent-endpoint-syncs`.
-const WORKERS: usize = 5;
+/// Upstream's defaults of `--concurrent-service-endpoint-syncs`, `--concurrent-endpoint-syncs` and
+/// `--mirroring-concurrent-service-endpoint-syncs`.
+pub(super) const WORKERS: usize = 5;
 
 /// The controller that writes EndpointSlices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub(super) struct Plan {
 }
 
 /// Endpoints by what tells them apart.
-type Endpoints = BTreeMap<String, Value>;
+pub(super) type Endpoints = BTreeMap<String, Value>;
 
 /// The address types of a Service.
 pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
@@ -128,14 +128,14 @@ pub(super) fn target(pod: &Pod) -> Value {
 }
 
 /// What tells one list of ports from another.
-fn ports_key(ports: &[Value]) -> String {
+pub(super) fn ports_key(ports: &[Value]) -> String {
     let mut texts: Vec<String> = ports.iter().map(Value::to_string).collect();
     texts.sort();
     texts.join(",")
 }
 
 /// What tells one endpoint from another: its addresses, its host name and its pod.
-fn endpoint_key(endpoint: &Value) -> String {
+pub(super) fn endpoint_key(endpoint: &Value) -> String {
     let mut addresses: Vec<&str> = items(endpoint, "/addresses")
         .filter_map(Value::as_str)
         .collect();
@@ -146,7 +146,8 @@ fn endpoint_key(endpoint: &Value) -> String {
     format!("{} {}", parts.join(" "), addresses.join(" "))
 }
 
-fn endpoints_of(slice: &DynamicObject) -> &[Value] {
+/// The endpoints of a slice.
+pub(super) fn endpoints_of(slice: &DynamicObject) -> &[Value] {
     let endpoints = slice.fields.get("endpoints").and_then(Value::as_array);
     endpoints.map_or(&[], Vec::as_slice)
 }

@@ -244,7 +244,8 @@ async fn write_endpoints(
     Err(SyncFailure::new("write failed", error.message))
 }
 
-fn is_of_ending_namespace(error: &ApiError) -> bool {
+/// Whether an object was refused because its namespace is being deleted.
+pub(super) fn is_of_ending_namespace(error: &ApiError) -> bool {
     error.reason == Reason::Forbidden && error.has_cause("NamespaceTerminating")
 }
 

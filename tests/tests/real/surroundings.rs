@@ -64,6 +64,51 @@ fn services_have_endpoints_and_addresses() {
     });
 }
 
+/// A Service of addresses outside of the cluster.
+const OUTSIDE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: database}
+spec: {ports: [{name: sql, port: 5432}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: database, labels: {tier: data}}
+subsets:
+- addresses: [{ip: 192.0.2.7}, {ip: 192.0.2.8}]
+  ports: [{name: sql, port: 5432}]
+";
+
+#[test]
+#[ignore = "needs kubectl"]
+fn endpoints_that_a_client_writes_are_mirrored_to_slices() {
+    with_each(&[], |served| {
+        served.apply(OUTSIDE);
+        let slices = "get endpointslices -l kubernetes.io/service-name=database,tier=data,\
+                      endpointslice.kubernetes.io/managed-by=endpointslicemirroring-controller.k8s.io";
+        let addresses = format!("{slices} -o jsonpath={{.items[*].endpoints[*].addresses[*]}}");
+        served.becomes(&addresses, "192.0.2.7 192.0.2.8");
+        served.says(
+            &format!("{slices} -o jsonpath={{.items[*].metadata.ownerReferences[*].kind}}"),
+            "Endpoints",
+        );
+        served.shows(
+            "describe service database",
+            &["192.0.2.7:5432,192.0.2.8:5432"],
+        );
+        let fewer = "patch endpoints database --type=json \
+                     -p [{\"op\":\"remove\",\"path\":\"/subsets/0/addresses/0\"}]";
+        served.run(fewer);
+        served.becomes(&addresses, "192.0.2.8");
+        served.run("label endpoints database endpointslice.kubernetes.io/skip-mirror=true");
+        served.becomes(&addresses, "");
+        served.run("label endpoints database endpointslice.kubernetes.io/skip-mirror-");
+        served.becomes(&addresses, "192.0.2.8");
+        served.run("delete service database --timeout=60s");
+        served.becomes("get endpointslices,endpoints -l tier=data -o name", "");
+    });
+}
+
 #[test]
 #[ignore = "needs kubectl"]
 fn claims_are_bound_and_go_when_nobody_uses_them() {

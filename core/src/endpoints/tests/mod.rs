@@ -1,4 +1,4 @@
-//! Both controllers over a server that keeps what is written, and what each sync asks of it.
+//! The controllers over a server that keeps what is written, and what each sync asks of it.
 
 use std::collections::BTreeMap;
 
@@ -27,36 +27,36 @@ fn at(seconds: i64) -> Now {
 }
 
 /// A server with the kind that a controller writes, and the controller with its caches.
-struct World {
+pub(super) struct World<C = Controller> {
     written: Kind,
-    controller: Arc<Controller>,
-    services: Arc<dyn AnyInformer>,
+    controller: Arc<C>,
+    /// The caches that are read, by kind.
+    read: BTreeMap<Kind, Arc<dyn AnyInformer>>,
     outputs: Arc<dyn AnyInformer>,
-    nodes: Option<Arc<dyn AnyInformer>>,
     pods: Arc<PodCache>,
     driver: Driver<AsyncSync>,
     stored: BTreeMap<String, AnyObject>,
     version: u64,
     /// Whether the caches hear of writes by themselves.
-    is_watched: bool,
-    refusal: Option<ApiError>,
-    events: Vec<String>,
-    failures: Vec<String>,
+    pub(super) is_watched: bool,
+    pub(super) refusal: Option<ApiError>,
+    pub(super) events: Vec<String>,
+    pub(super) failures: Vec<String>,
 }
 
-impl World {
-    fn of<C: ControllerType<Workload = Controller>>(written: Kind) -> World {
+impl<C: Workload<Sync = AsyncSync>> World<C> {
+    pub(super) fn of<T: ControllerType<Workload = C>>(written: Kind) -> World<C> {
         let mut informers = Informers::new(Arc::default());
-        let controller = C::make(&Setup::default(), &mut informers);
-        let has_nodes = C::ROW.reads.contains(&Kind::NODE);
+        let controller = T::make(&Setup::default(), &mut informers);
+        let read = T::ROW.watched().chain([Kind::SERVICE]);
+        let read = read.filter(|kind| *kind != written);
         let outputs = informers.take(written);
         outputs.replace(Vec::new(), &ResourceVersion::from(10), at(0));
         World {
             written,
             controller,
-            services: informers.take(Kind::SERVICE),
+            read: read.map(|kind| (kind, informers.take(kind))).collect(),
             outputs,
-            nodes: has_nodes.then(|| informers.take(Kind::NODE)),
             pods: Arc::clone(informers.pods()),
             driver: Driver::default(),
             stored: BTreeMap::new(),
@@ -68,26 +68,14 @@ impl World {
         }
     }
 
-    /// One of slices, with a node `n` in zone `z`.
-    fn of_slices() -> World {
-        let world = World::of::<EndpointSlices>(Kind::ENDPOINT_SLICE);
-        world.add_node("n");
-        world
-    }
-
-    fn of_endpoints() -> World {
-        World::of::<EndpointsOfServices>(Kind::ENDPOINTS)
-    }
-
     fn add_node(&self, name: &str) {
         let labels = json!({"topology.kubernetes.io/zone": "z"});
         let node = json!({"metadata": {"name": name, "labels": labels}});
         let node: AnyObject = Arc::new(Node::from_json(node).expect("a node"));
-        let nodes = self.nodes.as_ref().expect("it is read");
-        nodes.apply(Delta::Applied(node), at(0));
+        self.read[&Kind::NODE].apply(Delta::Applied(node), at(0));
     }
 
-    fn service(&self, spec: Value) {
+    pub(super) fn service(&self, spec: Value) {
         self.labelled_service(spec, json!({}));
     }
 
@@ -97,9 +85,20 @@ impl World {
         }
         let service = json!({"metadata": {"namespace": "ns", "name": "web", "uid": "svc",
             "labels": labels, "creationTimestamp": "2027-01-15T08:00:00Z"}, "spec": spec});
-        let service = DynamicObject::from_json(Kind::SERVICE, service).expect("a Service");
-        self.services
-            .apply(Delta::Applied(Arc::new(service)), at(0));
+        self.apply(Kind::SERVICE, service);
+    }
+
+    /// An object that is read comes or changes.
+    pub(super) fn apply(&self, kind: Kind, object: Value) {
+        let object = DynamicObject::from_json(kind, object).expect("a readable object");
+        self.read[&kind].apply(Delta::Applied(Arc::new(object)), at(0));
+    }
+
+    /// An object of namespace `ns` that is read goes.
+    pub(super) fn remove(&self, kind: Kind, name: &str) {
+        let object = json!({"metadata": {"namespace": "ns", "name": name}});
+        let object = DynamicObject::from_json(kind, object).expect("a readable object");
+        self.read[&kind].apply(Delta::Deleted(Arc::new(object)), at(0));
     }
 
     /// A ready pod on node `n`; `over` is laid over its JSON.
@@ -124,7 +123,7 @@ impl World {
     }
 
     /// Syncs what is due, with all that follows from it; the requests.
-    fn sync(&mut self, seconds: i64) -> Vec<String> {
+    pub(super) fn sync(&mut self, seconds: i64) -> Vec<String> {
         let mut requests = Vec::new();
         loop {
             let before = requests.len();
@@ -163,7 +162,9 @@ impl World {
                     Request::Delete { name, .. } => match stored.remove(&**name) {
                         Some(old) => {
                             requests.push(format!("delete {name}"));
-                            changed.push(Delta::Deleted(old.clone()));
+                            let mut gone = old.downcast_ref::<DynamicObject>().expect("it").clone();
+                            gone.metadata.resource_version = ResourceVersion::from(*version);
+                            changed.push(Delta::Deleted(Arc::new(gone)));
                             Answer::Object(old)
                         }
                         None => Answer::Failed(ApiError::status(404, Reason::NotFound, "gone")),
@@ -189,21 +190,21 @@ impl World {
     }
 
     /// What is stored, by name.
-    fn all(&self) -> Vec<Value> {
+    pub(super) fn all(&self) -> Vec<Value> {
         self.stored
             .values()
             .map(|object| object.to_json())
             .collect()
     }
 
-    fn one(&self) -> Value {
+    pub(super) fn one(&self) -> Value {
         let mut all = self.all();
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
     }
 
     /// Somebody else writes an object, and the caches hear of it.
-    fn meddle(&mut self, change: impl Fn(&mut DynamicObject)) {
+    pub(super) fn meddle(&mut self, change: impl Fn(&mut DynamicObject)) {
         let old = self.stored.values().next().expect("there is one");
         let mut new = old.downcast_ref::<DynamicObject>().expect("it").clone();
         self.version += 1;
@@ -216,13 +217,26 @@ impl World {
     }
 
     /// How many endpoints each slice has.
-    fn sizes(&self) -> Vec<usize> {
+    pub(super) fn sizes(&self) -> Vec<usize> {
         let size = |slice: Value| slice["endpoints"].as_array().map_or(0, Vec::len);
         self.all().into_iter().map(size).collect()
     }
 }
 
-fn lay(on: &mut Value, over: Value) {
+impl World {
+    /// One of slices, with a node `n` in zone `z`.
+    fn of_slices() -> World {
+        let world = World::of::<EndpointSlices>(Kind::ENDPOINT_SLICE);
+        world.add_node("n");
+        world
+    }
+
+    fn of_endpoints() -> World {
+        World::of::<EndpointsOfServices>(Kind::ENDPOINTS)
+    }
+}
+
+pub(super) fn lay(on: &mut Value, over: Value) {
     match (on, over) {
         (Value::Object(on), Value::Object(over)) => {
             for (name, value) in over {

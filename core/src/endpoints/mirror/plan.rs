@@ -1,0 +1,214 @@
+//! Which slices mirror Endpoints: one for each list of ports and address type.
+//!
+//! Source: `reconciler` in Kubernetes' `pkg/controller/endpointslicemirroring`.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm_objects::cells::items;
+use podstorm_objects::{DynamicObject, Kind, Labels};
+use serde_json::{Map, Value, json};
+
+use crate::endpoints::cache::{MANAGED_BY, MIRRORING_MANAGER, SERVICE_NAME};
+use crate::endpoints::slices::{Endpoints, Plan, endpoint_key, endpoints_of, ports_key};
+use crate::endpoints::trigger;
+
+/// Most addresses of a subset: upstream's default of `--mirroring-max-endpoints-per-subset`.
+const ADDRESSES_MAX: usize = 1_000;
+
+/// The annotation with what `kubectl apply` applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What a sync writes, and the addresses that it leaves out.
+#[derive(Debug, Default)]
+pub(super) struct Mirror {
+    pub(super) plan: Plan,
+    /// Addresses that are not IP addresses.
+    invalid_count: usize,
+    /// Those, and the addresses above the limit of a subset.
+    skipped_count: usize,
+}
+
+impl Mirror {
+    /// The reasons and texts of the Events about addresses that are left out.
+    pub(super) fn events(&self) -> Vec<(&'static str, String)> {
+        let (invalid, skipped) = (self.invalid_count, self.skipped_count);
+        let mut events = Vec::new();
+        if invalid > 0 {
+            let text =
+                format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
+            events.push(("InvalidIPAddress", text));
+        }
+        if skipped > invalid {
+            let text = format!(
+                "A max of {ADDRESSES_MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. \
+                 {skipped} addresses were skipped"
+            );
+            events.push(("TooManyAddressesToMirror", text));
+        }
+        events
+    }
+}
+
+/// What tells one slice of an Endpoints from another: its address type and its ports.
+type Key = (&'static str, String);
+
+/// What is to be written so that these slices mirror Endpoints. O((addresses + endpoints) × log).
+pub(super) fn mirror(endpoints: &DynamicObject, existing: &[Arc<DynamicObject>]) -> Mirror {
+    let mut mirror = Mirror::default();
+    let wanted = mirror.wanted(endpoints);
+    let mut by_key: BTreeMap<(String, String), Vec<&Arc<DynamicObject>>> = BTreeMap::new();
+    for slice in existing {
+        let family = slice.fields.get("addressType").and_then(Value::as_str);
+        let ports = slice.fields.get("ports").and_then(Value::as_array);
+        let key = ports_key(ports.map_or(&[], Vec::as_slice));
+        let key = (family.unwrap_or("").to_owned(), key);
+        by_key.entry(key).or_default().push(slice);
+    }
+    let plan = &mut mirror.plan;
+    for ((family, key), (ports, wanted)) in wanted {
+        let slices = by_key.remove(&(family.to_owned(), key));
+        let mut slices = slices.into_iter().flatten();
+        let mut slice = slice(
+            endpoints,
+            family,
+            &ports,
+            wanted.values().cloned().collect(),
+        );
+        let Some(first) = slices.next() else {
+            plan.create.push(slice);
+            continue;
+        };
+        plan.delete.extend(slices.map(Arc::clone));
+        let has = endpoints_of(first)
+            .iter()
+            .map(|it| (endpoint_key(it), it.clone()));
+        let is_right = has.collect::<Endpoints>() == wanted
+            && slice.metadata.labels.pairs() == first.metadata.labels.pairs()
+            && slice.metadata.annotations.pairs() == first.metadata.annotations.pairs();
+        if !is_right {
+            take_place(&mut slice, first);
+            plan.update.push(slice);
+        }
+    }
+    plan.delete
+        .extend(by_key.into_values().flatten().map(Arc::clone));
+    reuse_deleted(plan);
+    mirror
+}
+
+/// One that would go becomes one of its address type that would come: one write where there were two.
+fn reuse_deleted(plan: &mut Plan) {
+    let family = |slice: &DynamicObject| slice.fields.get("addressType").cloned();
+    let mut create = Vec::new();
+    for mut slice in std::mem::take(&mut plan.create) {
+        let same = |old: &Arc<DynamicObject>| family(old) == family(&slice);
+        match plan.delete.iter().position(same) {
+            Some(place) => {
+                take_place(&mut slice, &plan.delete.remove(place));
+                plan.update.push(slice);
+            }
+            None => create.push(slice),
+        }
+    }
+    plan.create = create;
+}
+
+/// Makes a slice the next version of one that is there.
+fn take_place(slice: &mut DynamicObject, old: &DynamicObject) {
+    let new = std::mem::replace(&mut slice.metadata, old.metadata.clone());
+    slice.metadata.labels = new.labels;
+    slice.metadata.annotations = new.annotations;
+    slice.metadata.owner_references = new.owner_references;
+}
+
+/// A slice of Endpoints, yet without a name.
+fn slice(
+    endpoints: &DynamicObject,
+    family: &str,
+    ports: &[Value],
+    list: Vec<Value>,
+) -> DynamicObject {
+    let of = &endpoints.metadata;
+    let mut slice = DynamicObject::new(Kind::ENDPOINT_SLICE);
+    let meta = &mut slice.metadata;
+    meta.namespace = of.namespace.clone();
+    meta.generate_name = Some(format!("{}-", of.name).into());
+    meta.labels = of
+        .labels
+        .with(SERVICE_NAME, &of.name)
+        .with(MANAGED_BY, MIRRORING_MANAGER);
+    meta.annotations = annotations(&of.annotations);
+    meta.owner_references
+        .push(Arc::new(Kind::ENDPOINTS.controller_reference(of)));
+    let ports = match ports {
+        [] => Value::Null,
+        ports => ports.into(),
+    };
+    slice.fields = Map::from_iter([
+        ("addressType".to_owned(), family.into()),
+        ("endpoints".to_owned(), list.into()),
+        ("ports".to_owned(), ports),
+    ]);
+    slice
+}
+
+/// The annotations of Endpoints that their slices have too.
+fn annotations(of: &Labels) -> Labels {
+    of.without(trigger::ANNOTATION).without(LAST_APPLIED)
+}
+
+impl Mirror {
+    /// The endpoints of each slice with its ports; counts the addresses that are left out.
+    fn wanted(&mut self, endpoints: &DynamicObject) -> BTreeMap<Key, (Vec<Value>, Endpoints)> {
+        let mut wanted: BTreeMap<Key, (Vec<Value>, Endpoints)> = BTreeMap::new();
+        let all = json!({"subsets": endpoints.fields.get("subsets")});
+        for subset in items(&all, "/subsets") {
+            let ports: Vec<Value> = items(subset, "/ports").map(port).collect();
+            let key = ports_key(&ports);
+            let ready = items(subset, "/addresses").map(|it| (it, true));
+            let others = items(subset, "/notReadyAddresses").map(|it| (it, false));
+            let mut added = 0;
+            for (address, is_ready) in ready.chain(others) {
+                if added == ADDRESSES_MAX {
+                    self.skipped_count += 1;
+                    continue;
+                }
+                let Some((family, endpoint)) = endpoint(address, is_ready) else {
+                    self.invalid_count += 1;
+                    self.skipped_count += 1;
+                    continue;
+                };
+                added += 1;
+                let slice = wanted.entry((family, key.clone()));
+                let (_, list) = slice.or_insert_with(|| (ports.clone(), Endpoints::new()));
+                list.insert(endpoint_key(&endpoint), endpoint);
+            }
+        }
+        wanted
+    }
+}
+
+/// A port of a subset as slices have it: with a name, be it empty.
+fn port(of_subset: &Value) -> Value {
+    let mut port = of_subset.clone();
+    if port["name"].is_null() {
+        port["name"] = "".into();
+    }
+    port
+}
+
+/// The endpoint of an address with its address type; `None` for what is not an IP address.
+fn endpoint(address: &Value, is_ready: bool) -> Option<(&'static str, Value)> {
+    let ip: IpAddr = address["ip"].as_str()?.parse().ok()?;
+    let ip = ip.to_canonical();
+    let mut endpoint = json!({"addresses": [ip.to_string()], "conditions": {"ready": is_ready}});
+    for member in ["hostname", "nodeName", "targetRef"] {
+        let value = &address[member];
+        if !value.is_null() && value != "" {
+            endpoint[member] = value.clone();
+        }
+    }
+    Some((if ip.is_ipv6() { "IPv6" } else { "IPv4" }, endpoint))
+}
