@@ -11,12 +11,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use podstorm_objects::{ObjectMeta, Uid};
 use ring::rand::SystemRandom;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _,
-    UnparsedPublicKey,
-};
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
+
+use crate::token_keys::{KeyError, PrivateKey, PublicKey};
 
 /// Who makes tokens that end, and who they are for unless a request says otherwise.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
@@ -30,19 +27,18 @@ const LEGACY: &str = "kubernetes.io/serviceaccount/";
 /// What the names of the users begin with that service accounts are.
 const USER: &str = "system:serviceaccount:";
 
-/// The algorithm of the signatures.
-pub(crate) const ALGORITHM: &str = "ES256";
-
 /// Verified tokens that are remembered: a signature costs more than a look.
 const VERIFIED_MAX: usize = 1_024;
 
-/// The key by which a server signs the tokens of service accounts. A clone is the same key.
+/// The key by which a server signs the tokens of service accounts, with the keys of those that it believes. A clone is
+/// the same key.
 #[derive(Clone)]
 pub struct TokenKey(Arc<Key>);
 
 struct Key {
-    pair: EcdsaKeyPair,
-    id: String,
+    private: Arc<PrivateKey>,
+    /// The keys that verify tokens, each once, that of `private` first.
+    public: Vec<PublicKey>,
     random: SystemRandom,
     /// Claims by tokens whose signatures are good.
     verified: Mutex<BTreeMap<String, Arc<Claims>>>,
@@ -51,7 +47,7 @@ struct Key {
 impl fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenKey")
-            .field("id", &self.0.id)
+            .field("id", &self.signs_by().id)
             .finish_non_exhaustive()
     }
 }
@@ -63,18 +59,47 @@ impl TokenKey {
     /// The system has no random numbers.
     pub fn new() -> io::Result<TokenKey> {
         let random = SystemRandom::new();
-        let failed = |_| io::Error::other("can't make a key for tokens: no random numbers");
-        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random);
-        let key = key.map_err(failed)?;
-        let pair =
-            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &random);
-        let pair = pair.map_err(|_| io::Error::other("a key that was just made can't be read"))?;
-        Ok(TokenKey(Arc::new(Key {
-            id: key_id(pair.public_key().as_ref()),
-            pair,
-            random,
+        let failed = || io::Error::other("can't make a key for tokens: no random numbers");
+        let private = PrivateKey::generate(&random).ok_or_else(failed)?;
+        Ok(TokenKey::of(Arc::new(private), Vec::new()))
+    }
+
+    /// The key of a file in PEM: RSA, or EC of the curve P-256.
+    ///
+    /// # Errors
+    /// The file has no such private key.
+    pub fn read(text: &str) -> Result<TokenKey, KeyError> {
+        let private = PrivateKey::read(text, &SystemRandom::new())?;
+        Ok(TokenKey::of(Arc::new(private), Vec::new()))
+    }
+
+    /// A key that signs as this one, and believes the tokens of these keys besides its own.
+    #[must_use]
+    pub fn believing(&self, keys: Vec<PublicKey>) -> TokenKey {
+        TokenKey::of(Arc::clone(&self.0.private), keys)
+    }
+
+    fn of(private: Arc<PrivateKey>, further: Vec<PublicKey>) -> TokenKey {
+        let mut public = vec![private.public()];
+        for key in further {
+            if !public.contains(&key) {
+                public.push(key);
+            }
+        }
+        TokenKey(Arc::new(Key {
+            private,
+            public,
+            random: SystemRandom::new(),
             verified: Mutex::default(),
-        })))
+        }))
+    }
+
+    /// The public part of the key that signs.
+    fn signs_by(&self) -> &PublicKey {
+        self.0
+            .public
+            .first()
+            .expect("the first is that of the private key")
     }
 
     /// The token of a Secret, which is valid until the Secret or its account goes. `None` if the system has no random
@@ -94,15 +119,20 @@ impl TokenKey {
 
     /// A token with these claims. `None` if the system has no random numbers.
     pub(crate) fn sign(&self, claims: &Value) -> Option<String> {
-        let header = format!(r#"{{"alg":"{ALGORITHM}","kid":"{}"}}"#, self.0.id);
+        let public = self.signs_by();
+        let header = format!(
+            r#"{{"alg":"{}","kid":"{}"}}"#,
+            public.algorithm(),
+            public.id
+        );
         let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
         let signed = format!("{}.{}", encode(&header), encode(&claims.to_string()));
-        let signature = self.0.pair.sign(&self.0.random, signed.as_bytes()).ok()?;
+        let signature = self.0.private.sign(signed.as_bytes(), &self.0.random)?;
         let signature = BASE64_URL_SAFE_NO_PAD.encode(signature);
         Some(format!("{signed}.{signature}"))
     }
 
-    /// What a token claims that this key has signed; `None` for any other token.
+    /// What a token claims that this key has signed, or one that it believes; `None` for any other token.
     pub(crate) fn verify(&self, token: &str) -> Option<Arc<Claims>> {
         let lock = || {
             self.0
@@ -118,12 +148,12 @@ impl TokenKey {
         let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).ok();
         let read = |text: &str| serde_json::from_slice::<Value>(&decode(text)?).ok();
         let header = read(header)?;
-        if header["alg"] != ALGORITHM || header["kid"] != self.0.id.as_str() {
+        let is_its = |key: &&PublicKey| header["kid"] == key.id && header["alg"] == key.algorithm();
+        let public = self.0.public.iter().find(is_its)?;
+        let signature = decode(signature)?;
+        if !public.verifies(signed.as_bytes(), &signature) {
             return None;
         }
-        let public = self.0.pair.public_key().as_ref();
-        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public);
-        public.verify(signed.as_bytes(), &decode(signature)?).ok()?;
         let claims = Arc::new(Claims::read(&read(claims)?)?);
         let mut verified = lock();
         if verified.len() >= VERIFIED_MAX {
@@ -133,30 +163,10 @@ impl TokenKey {
         Some(claims)
     }
 
-    /// The public key as a JSON web key.
-    pub(crate) fn public(&self) -> Value {
-        let [x, y] = coordinates(self.0.pair.public_key().as_ref())
-            .map(|coordinate| BASE64_URL_SAFE_NO_PAD.encode(coordinate));
-        json!({"use": "sig", "kty": "EC", "kid": self.0.id, "crv": "P-256", "alg": ALGORITHM,
-            "x": x, "y": y})
+    /// The keys that verify tokens, that of the key that signs first.
+    pub(crate) fn public(&self) -> &[PublicKey] {
+        &self.0.public
     }
-}
-
-/// The two halves of a point, which has a byte before them.
-fn coordinates(point: &[u8]) -> [&[u8]; 2] {
-    let (x, y) = point.get(1..).unwrap_or(&[]).split_at(point.len() / 2);
-    [x, y]
-}
-
-/// The id of a public key, as upstream makes it: the hash of its `SubjectPublicKeyInfo`.
-fn key_id(point: &[u8]) -> String {
-    /// All before the point: that it is one of P-256.
-    const BEFORE: &[u8] = &[
-        0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08,
-        0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-    ];
-    let hash = Sha256::new().chain_update(BEFORE).chain_update(point);
-    BASE64_URL_SAFE_NO_PAD.encode(hash.finalize())
 }
 
 /// The user that a service account is.
@@ -336,7 +346,7 @@ mod tests {
         let token = key.sign(&claims().to_json()).unwrap();
         assert_eq!(
             part(&token, 0),
-            json!({"alg": "ES256", "kid": key.public()["kid"]})
+            json!({"alg": "ES256", "kid": key.public()[0].id})
         );
         let expected = json!({"aud": [ISSUER], "exp": 700, "iat": 100, "nbf": 100, "iss": ISSUER,
             "jti": "7", "sub": "system:serviceaccount:shop:builder", "kubernetes.io": {
@@ -382,7 +392,7 @@ mod tests {
         let token = key.sign(&claims().to_json()).unwrap();
         assert!(other.verify(&token).is_none());
         let parts: Vec<&str> = token.split('.').collect();
-        let forged = json!({"alg": "none", "kid": key.public()["kid"]}).to_string();
+        let forged = json!({"alg": "none", "kid": key.public()[0].id}).to_string();
         let forged = BASE64_URL_SAFE_NO_PAD.encode(forged);
         let mut richer = claims();
         richer.account.name = "admin".to_owned();
@@ -403,20 +413,24 @@ mod tests {
     }
 
     #[test]
-    fn the_public_key_verifies_what_is_signed() {
-        let key = TokenKey::new().unwrap();
-        let token = key.sign(&claims().to_json()).unwrap();
-        let public = key.public();
-        let coordinate = |name: &str| {
-            let text = public[name].as_str().unwrap();
-            BASE64_URL_SAFE_NO_PAD.decode(text).unwrap()
-        };
-        let point = [vec![4], coordinate("x"), coordinate("y")].concat();
-        assert_eq!(public["kid"], key_id(&point).as_str());
-        let (signed, signature) = token.rsplit_once('.').unwrap();
-        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
-        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
-        assert!(public.verify(signed.as_bytes(), &signature).is_ok());
+    fn a_key_believes_the_tokens_of_other_keys() {
+        let (old, stranger) = (TokenKey::new().unwrap(), TokenKey::new().unwrap());
+        let new = TokenKey::new().unwrap();
+        let id = new.public()[0].id.clone();
+        let own = new.public()[0].clone();
+        let new = new.believing(vec![old.public()[0].clone(), own]);
+        let ids: Vec<&str> = new.public().iter().map(|key| &*key.id).collect();
+        assert_eq!(
+            ids,
+            [&*id, &*old.public()[0].id],
+            "each once, its own first"
+        );
+        let token = |key: &TokenKey| key.sign(&claims().to_json()).unwrap();
+        assert_eq!(*new.verify(&token(&old)).unwrap(), claims());
+        assert_eq!(*new.verify(&token(&new)).unwrap(), claims());
+        assert_eq!(part(&token(&new), 0)["kid"], *id);
+        assert!(new.verify(&token(&stranger)).is_none());
+        assert!(old.verify(&token(&new)).is_none());
     }
 
     #[test]

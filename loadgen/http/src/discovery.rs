@@ -2,6 +2,8 @@
 //!
 //! Source: `endpoints/discovery` of Kubernetes' apiserver; recorded answers of 1.36.
 
+use std::collections::BTreeSet;
+
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::header::{ACCEPT, ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -10,13 +12,14 @@ use podstorm_objects::{ApiError, Kind, Subresource};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::account_tokens::{ALGORITHM, ISSUER, TokenKey};
+use crate::account_tokens::{ISSUER, TokenKey};
 use crate::answer::{self, Body};
 use crate::catalog::{Catalog, GroupVersion};
 use crate::media::Shape;
 use crate::openapi;
 use crate::reviews;
 use crate::route::Route;
+use crate::token_keys::PublicKey;
 use crate::{Call, component_status, view};
 
 /// The release of Kubernetes whose behaviour is served.
@@ -48,14 +51,9 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
     let document = match route {
         Route::Root => paths(call),
         Route::Version => version(),
-        Route::Issuer => issuer(),
+        Route::Issuer => issuer(token_keys(call)),
         Route::Keys => {
-            let keys: Vec<Value> = call
-                .server
-                .token_key()
-                .map(TokenKey::public)
-                .into_iter()
-                .collect();
+            let keys: Vec<Value> = token_keys(call).iter().map(PublicKey::to_json).collect();
             json!({"keys": keys})
         }
         Route::CoreVersions if aggregated => return Ok(aggregate(call, true)),
@@ -173,10 +171,16 @@ fn dated(mut response: Response<Body>, catalog: &Catalog) -> Response<Body> {
     response
 }
 
-fn issuer() -> Value {
+/// The keys that verify the tokens of service accounts.
+fn token_keys<'c>(call: &Call<'c>) -> &'c [PublicKey] {
+    call.server.token_key().map_or(&[], TokenKey::public)
+}
+
+fn issuer(keys: &[PublicKey]) -> Value {
+    let algorithms: BTreeSet<&str> = keys.iter().map(PublicKey::algorithm).collect();
     json!({"issuer": ISSUER, "jwks_uri": format!("{ISSUER}/openid/v1/jwks"),
         "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": [ALGORITHM]})
+        "id_token_signing_alg_values_supported": algorithms})
 }
 
 fn version() -> Value {

@@ -72,6 +72,7 @@ mod table;
 mod time;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod token_keys;
 mod token_request;
 mod view;
 mod warnings;
@@ -103,6 +104,7 @@ pub use memory::Memory;
 pub use no_tls as tls;
 pub use requests::{Answered, Log};
 pub use time::VirtualTime;
+pub use token_keys::{KeyError, PublicKey};
 pub use web_pages::BUILT_IN_HOSTS;
 
 use catalog::Catalog;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use podstorm_http::TokenKey;
 
-use crate::serve::{Access, read_tokens};
+use crate::serve::{Access, read_token_key, read_tokens};
 
 /// Who may ask, and how the server speaks.
 #[derive(Args, Debug)]
@@ -27,6 +28,17 @@ pub(super) struct AccessFlags {
     /// token,user,uid,"group,group"
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     token_auth_file: Option<PathBuf>,
+    /// The private key that signs the tokens of service accounts, in PEM: EC of the curve P-256, or RSA. Tokens outlive the
+    /// server where the next one has the same key [default: a key made at start]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// Keys in PEM, public or private, whose tokens of service accounts are believed too; repeatable
+    #[arg(
+        long = "service-account-key-file",
+        value_name = "FILE",
+        help_heading = "Access"
+    )]
+    service_account_key_files: Vec<PathBuf>,
     /// A further name by which clients may call the server; without credentials it answers to addresses, to
     /// localhost and to the names of Kubernetes alone, so that no web page reaches it; repeatable
     #[arg(
@@ -49,9 +61,25 @@ impl AccessFlags {
         &self.allowed_hosts
     }
 
-    /// The token file, which is read.
-    pub(super) fn token_file(&self) -> Option<&PathBuf> {
-        self.token_auth_file.as_ref()
+    /// The files that are read, by their flags.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let tokens = self.token_auth_file.iter();
+        let signing = self.service_account_signing_key_file.iter();
+        let verifying = self.service_account_key_files.iter();
+        (tokens.map(|path| ("--token-auth-file", path)))
+            .chain(signing.map(|path| ("--service-account-signing-key-file", path)))
+            .chain(verifying.map(|path| ("--service-account-key-file", path)))
+    }
+
+    /// The key of the tokens of service accounts, where a flag names one.
+    ///
+    /// # Errors
+    /// A file that can't be read or has no usable key.
+    pub(super) fn token_key(&self) -> Result<Option<TokenKey>> {
+        read_token_key(
+            self.service_account_signing_key_file.as_ref(),
+            &self.service_account_key_files,
+        )
     }
 
     /// What the flags ask for, at a server that listens there.

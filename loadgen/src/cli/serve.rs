@@ -222,14 +222,15 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     for path in &flags.files {
         inputs.add("-f", path);
     }
-    if let Some(path) = flags.access.token_file() {
-        inputs.add("--token-auth-file", path);
+    for (flag, path) in flags.access.files() {
+        inputs.add(flag, path);
     }
     // Both are known to be writable, and no input, before anything is read.
     let mut outputs = Outputs::default();
     outputs.open_private("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
     outputs.open_private("--snapshot", flags.snapshot.as_ref(), &inputs)?;
     let access = flags.access.access(flags.listen)?;
+    let token_key = flags.access.token_key()?;
     let bound = bind("--listen", flags.listen)?;
     let interrupter = interrupt::watch(&Arc::default(), outputs.temporary(), true);
     let (objects, places) = match flags.files.is_empty() {
@@ -300,6 +301,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         log_line: flags.log_line.clone(),
         reaches_kubelets: flags.reach_kubelets,
         bootstraps: true,
+        token_key,
     };
     let log = match flags.log_requests {
         true => Some(Arc::new(RequestLog::start(error_stream()?)?) as Arc<dyn Log>),

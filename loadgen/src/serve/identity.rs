@@ -25,15 +25,22 @@ pub(super) fn is_sent(services: &Services, verb: &str, kind: Kind) -> bool {
     populating.any(|row| services.controllers.has(row) && row.may_send(verb, kind, ""))
 }
 
-/// Gives the controllers a key to sign tokens with, if the one that does runs. The API server needs the same one.
+/// Gives the controllers a key to sign tokens with, if the one that does runs: this one, or a new one. The API server
+/// needs the same one.
 ///
 /// # Errors
 /// The system has no random numbers.
-pub(super) fn add_signer(services: &mut Services) -> Result<Option<TokenKey>> {
+pub(super) fn add_signer(
+    services: &mut Services,
+    key: Option<TokenKey>,
+) -> Result<Option<TokenKey>> {
     if !is_sent(services, "update", Kind::SECRET) {
-        return Ok(None);
+        return Ok(key);
     }
-    let key = TokenKey::new().context("tokens of service accounts")?;
+    let key = match key {
+        Some(key) => key,
+        None => TokenKey::new().context("tokens of service accounts")?,
+    };
     services.identity.signer = Some(Arc::new(Signer(key.clone())));
     Ok(Some(key))
 }

@@ -17,6 +17,7 @@ mod page;
 mod request_log;
 mod snapshot;
 mod token_file;
+mod token_keys;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use podstorm::controller::ControllerType as _;
 use podstorm::metrics::text_of;
 use podstorm_apiserver::{Cluster, Plugin};
 use podstorm_http::tls::Tls;
-use podstorm_http::{ApiServer, Builder, VirtualTime, listen};
+use podstorm_http::{ApiServer, Builder, TokenKey, VirtualTime, listen};
 use podstorm_objects::{Kind, Namespace, Now, Resource};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{self, ClientRules, NodeTimes};
@@ -50,6 +51,7 @@ pub use load::Refused;
 pub use request_log::RequestLog;
 pub use snapshot::write_snapshot;
 pub use token_file::read_tokens;
+pub use token_keys::read_token_key;
 
 /// The namespaces that every cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -80,6 +82,9 @@ pub struct ServeOptions {
     /// Whether the cluster begins with the objects of a new one: classes of priority, roles, levels and flows of
     /// requests. A server that a test embeds has none, unless it asks for them.
     pub bootstraps: bool,
+    /// The key that signs the tokens of service accounts; a new one unless given. Tokens of the same key, of accounts with
+    /// the same UIDs, are good in each cluster that has it.
+    pub token_key: Option<TokenKey>,
 }
 
 impl Default for ServeOptions {
@@ -102,6 +107,7 @@ impl Default for ServeOptions {
             log_line: "a simulated container runs here".to_owned(),
             reaches_kubelets: true,
             bootstraps: false,
+            token_key: None,
         }
     }
 }
@@ -141,7 +147,7 @@ impl Served {
     ) -> Result<Served> {
         Rows::installed().check_gates(&options.sim.controller.feature_gates)?;
         let wall_start_ns = wall_start_ns(&options.objects);
-        let token_key = identity::add_signer(&mut options.sim.services)?;
+        let token_key = identity::add_signer(&mut options.sim.services, options.token_key)?;
         let simulated = Simulated {
             sim: options.sim,
             node_times: options.node_times,

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use podstorm::identity::PLACEHOLDER_CA;
 use podstorm_apiserver::Plugins;
+use podstorm_http::{PublicKey, TokenKey};
 use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 
@@ -364,4 +365,67 @@ async fn a_token_secret_is_filled_and_its_token_is_the_accounts() {
     assert_eq!(send(&served, "GET", &path, Value::Null).await.0, 404);
     let status = create(&served, reviews, review).await["status"].clone();
     assert!(status["error"].is_string(), "{status}");
+}
+
+/// `openssl ecparam -name prime256v1 -genkey -noout`.
+const KEY: &str = "\
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIAsihInesaX0HscG/y+3ZE6z9pgCOfp+j1vBTbEzoI5yoAoGCCqGSM49
+AwEHoUQDQgAEYusseJsl2H09VMCerr1O7EIeKbV8k2SM2d9lQkPqtqa4yG3EEOzx
+2ViiC3FJvYoA7Gul731N4Pqng3CRAgcTqA==
+-----END EC PRIVATE KEY-----
+";
+
+/// Its public key: `openssl ec -pubout`.
+const PUBLIC_KEY: &str = "\
+-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYusseJsl2H09VMCerr1O7EIeKbV8
+k2SM2d9lQkPqtqa4yG3EEOzx2ViiC3FJvYoA7Gul731N4Pqng3CRAgcTqA==
+-----END PUBLIC KEY-----
+";
+
+#[tokio::test]
+async fn tokens_are_good_in_the_next_server_with_the_same_key() {
+    let with = |key: Option<TokenKey>| ServeOptions {
+        token_key: key,
+        ..whole(EngineKind::Virtual, &["*"])
+    };
+    let key = || TokenKey::read(KEY).expect("it is a key");
+    let served = Served::start(with(Some(key()))).expect("nothing is loaded");
+    namespace(&served, "shop").await;
+    let account = "/api/v1/namespaces/shop/serviceaccounts/default";
+    let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
+    let (code, made) = send(&served, "POST", &format!("{account}/token"), asked).await;
+    assert_eq!(code, 201, "{made}");
+    let secret = json!({"metadata": {"name": "s", "annotations":
+        {"kubernetes.io/service-account.name": "default"}},
+        "type": "kubernetes.io/service-account-token"});
+    create(&served, "/api/v1/namespaces/shop/secrets", secret).await;
+    let filled = get(&served, "/api/v1/namespaces/shop/secrets/s").await;
+    let filled = filled["data"]["token"].as_str().expect("it is filled");
+    let filled = BASE64_STANDARD.decode(filled).expect("it is base64");
+    let tokens = [
+        made["status"]["token"].clone(),
+        String::from_utf8(filled).expect("it is text").into(),
+    ];
+    let mut dump = Vec::new();
+    write_snapshot(served.cluster(), &mut dump).expect("memory takes all");
+    let dump = String::from_utf8(dump).expect("it is text");
+    let other = TokenKey::new().expect("there are random numbers");
+    let public = PublicKey::read_all(PUBLIC_KEY).expect("it is a key");
+    for (key, is_good) in [
+        (Some(key()), true),
+        (Some(other.believing(public)), true),
+        (Some(other), false),
+        (None, false),
+    ] {
+        let served = load(&dump, with(key));
+        for token in &tokens {
+            let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+            let review = json!({"spec": {"token": token}});
+            let (_, review) = send(&served, "POST", reviews, review).await;
+            let is_authenticated = review["status"]["authenticated"] == true;
+            assert_eq!(is_authenticated, is_good, "{review}");
+        }
+    }
 }

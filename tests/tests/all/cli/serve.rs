@@ -117,6 +117,11 @@ fn flags_of_serve_that_cannot_be_are_refused() {
         ("tokens", "t,jane,1\n"),
         ("bad-tokens", "t,jane,1\nu,bob\n"),
         ("no-tokens", ""),
+        (
+            "public.pem",
+            "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+        ),
+        ("cut.pem", "-----BEGIN PUBLIC KEY-----\nAAAA\n"),
         ("empty.yaml", ""),
         (
             "cut.json",

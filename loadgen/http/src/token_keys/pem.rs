@@ -1,0 +1,52 @@
+//! The blocks of a file in PEM.
+//!
+//! Source: RFC 7468.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::KeyError;
+
+/// The type of a block that says which curve the next key has, which the key says too.
+const PARAMETERS: &str = "EC PARAMETERS";
+
+/// A block.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Its type: `PRIVATE KEY`.
+    pub(super) label: String,
+    /// What it holds.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The blocks of a file, without those of parameters. Text around blocks is left out.
+///
+/// # Errors
+/// A block without an end, or one that is not base64.
+pub(super) fn blocks(text: &str) -> Result<Vec<Block>, KeyError> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        let label = line.strip_prefix("-----BEGIN ");
+        let Some(label) = label.and_then(|rest| rest.strip_suffix("-----")) else {
+            continue;
+        };
+        let damaged = || KeyError::BadBlock(label.to_owned());
+        let end = format!("-----END {label}-----");
+        let mut body = String::new();
+        loop {
+            match lines.next().ok_or_else(damaged)? {
+                line if line == end => break,
+                line => body.push_str(line),
+            }
+        }
+        let bytes = BASE64_STANDARD.decode(body).map_err(|_| damaged())?;
+        if label != PARAMETERS {
+            blocks.push(Block {
+                label: label.to_owned(),
+                bytes,
+            });
+        }
+    }
+    Ok(blocks)
+}
