@@ -65,7 +65,9 @@ pub use owners::{OwnerReference, OwnerReferences};
 pub use patch::{
     DeleteOptions, EventPatch, EventSource, EventWrite, OwnerPatch, Propagation, Scale,
 };
-pub use pod::{Pod, PodPhase, PodSpec, PodStart, PodStatus, RestartPolicy, SpecContainer};
+pub use pod::{
+    Pod, PodPhase, PodSpec, PodStart, PodStatus, RestartPolicy, SpecContainer, TOLERATED_TAINTS,
+};
 pub use quantity::{
     Quantity, QuantityError, canonical_quantity, is_canonical_quantity, milli_quantity,
 };

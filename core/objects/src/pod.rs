@@ -55,13 +55,20 @@ pub struct PodSpec {
     pub scheduler_name: Option<Str>,
     /// Whether `schedulingGates` has any.
     pub is_gated: bool,
-    /// Whether there is an `affinity`.
-    pub has_affinity: bool,
+    /// Whether the pod says more of its node than what it requests: a node selector, required affinity or
+    /// anti-affinity, a topology spread that must hold, a host port, or a toleration that not every pod has.
+    pub is_particular: bool,
     /// `restartPolicy`.
     pub restart_policy: RestartPolicy,
     /// `activeDeadlineSeconds`.
     pub active_deadline_seconds: Option<i64>,
 }
+
+/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready, or not reachable.
+pub const TOLERATED_TAINTS: [&str; 2] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+];
 
 /// `restartPolicy` of a pod or a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

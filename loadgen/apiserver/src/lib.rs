@@ -109,7 +109,7 @@ pub use meta::check_patched;
 pub use patch::{Operation, Patch};
 pub use places::Places;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
-pub use pods::{Annotations, Binding, NewPod, Plugin, Plugins, TOLERATED_TAINTS, add_by_key};
+pub use pods::{Annotations, Binding, NewPod, Plugin, Plugins, add_by_key};
 pub use podstorm_objects::{DeleteOptions, Propagation, Scale};
 pub use quotas::pod_requests;
 pub use scale::{Scalable, ScaleUpdate};

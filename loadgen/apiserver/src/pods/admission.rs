@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, DecodeError, Kind, Labels, Pod, PodSpec};
+use podstorm_objects::{ApiError, DecodeError, Kind, Labels, Pod, PodSpec, TOLERATED_TAINTS};
 use serde_json::{Map, Value, json};
 
 use super::account;
@@ -145,12 +145,6 @@ impl NewPod<'_> {
         }
     }
 }
-
-/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready, or not reachable.
-pub const TOLERATED_TAINTS: [&str; 2] = [
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-];
 
 /// Seconds that a pod stays on a node that is not ready or not reachable, where nothing else is said.
 const TOLERATED_SECONDS: i64 = 300;

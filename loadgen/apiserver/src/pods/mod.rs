@@ -23,7 +23,7 @@ use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
 use super::{Cluster, Strategy, errors};
 
-pub use admission::{Annotations, NewPod, Plugin, Plugins, TOLERATED_TAINTS, add_by_key};
+pub use admission::{Annotations, NewPod, Plugin, Plugins, add_by_key};
 
 use account::Admitted;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use podstorm_apiserver::{TOLERATED_TAINTS, pod_requests};
-use podstorm_objects::{Labels, Node, PodSpec, Quantity};
+use podstorm_apiserver::pod_requests;
+use podstorm_objects::{Labels, Node, PodSpec, Quantity, TOLERATED_TAINTS};
 use serde_json::{Value, json};
 
 use super::neighbours::{Spread, Term};
@@ -89,7 +89,7 @@ impl Ask {
         let needs = json!({"containers": get("containers"), "overhead": get("overhead"),
             "initContainers": get("initContainers"), "resources": get("resources")});
         let requests = pod_requests(&needs).into_iter();
-        let mut ask = Ask {
+        Ask {
             requests: requests.filter(|(_, amount)| !amount.is_zero()).collect(),
             ports: host_ports(&needs),
             tolerations: items(&tolerations).filter_map(Toleration::of).collect(),
@@ -104,14 +104,8 @@ impl Ask {
                 .filter_map(Spread::of)
                 .collect(),
             never_preempts: get("preemptionPolicy") == "Never",
-            is_particular: false,
-        };
-        ask.is_particular = !items(&tolerations).all(is_for_all)
-            || !ask.selector.is_empty()
-            || ask.terms.is_some()
-            || !ask.ports.is_empty()
-            || ask.has_neighbours();
-        ask
+            is_particular: spec.is_particular,
+        }
     }
 
     /// Whether other pods decide where it may go, so that one more pod may let it go somewhere.
@@ -157,11 +151,6 @@ fn named(terms: &[NodeTerm]) -> Option<BTreeSet<String>> {
         all.extend(first.filter(|name| rest.iter().all(|it| it.values.contains(name))));
     }
     (!terms.is_empty()).then_some(all)
-}
-
-/// Whether the required affinity of a pod names the nodes that it may go to.
-pub(super) fn names_nodes(spec: &PodSpec) -> bool {
-    Ask::of(spec).names.is_some()
 }
 
 /// Of its containers and sidecars.
@@ -260,8 +249,7 @@ impl Requirement {
     }
 }
 
-/// Whether it is one of the taints that admission has every pod tolerate, or a toleration of one. To look at all
-/// nodes for each pod that tolerates just these would take a cluster of thousands of nodes most of its time.
+/// Whether it is one of the taints that admission has every pod tolerate.
 pub(super) fn is_for_all(taint: &Value) -> bool {
     let key = taint["key"].as_str();
     taint["effect"] == "NoExecute" && key.is_some_and(|key| TOLERATED_TAINTS.contains(&key))

@@ -14,6 +14,7 @@ mod kubelet;
 mod neighbours;
 mod node_status;
 mod place_waits;
+mod placed;
 mod placement;
 #[cfg(test)]
 mod placement_tests;

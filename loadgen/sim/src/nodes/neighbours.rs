@@ -4,13 +4,13 @@
 //! Source: the plugins `InterPodAffinity` and `PodTopologySpread` of Kubernetes' scheduler, 1.36.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{LabelSelector, Labels, Namespace, Node, Pod, Selector, Str};
 use serde_json::Value;
 
 use super::asks::{Ask, items, text};
+use super::placed::Placed;
 
 /// A label of nodes and one of its values: the nodes that share them are a domain.
 type Domain = (String, Str);
@@ -59,9 +59,13 @@ impl Term {
         }
     }
 
-    /// Whether the term of a pod of that namespace is about another pod.
-    fn is_about(&self, cluster: &Cluster, home: &str, pod: &Pod) -> bool {
-        let there = &*pod.metadata.namespace;
+    /// Whether the term of a pod of that namespace is about a pod of another one with these labels.
+    pub(super) fn is_about(
+        &self,
+        cluster: &Cluster,
+        home: &str,
+        (there, labels): (&str, &Labels),
+    ) -> bool {
         let is_own = self.namespaces.is_empty() && self.namespace_selector.is_none();
         let is_listed = || self.namespaces.iter().any(|name| name == there);
         let is_selected = || {
@@ -70,7 +74,6 @@ impl Term {
                 namespace.is_ok_and(|it| selector.matches(&it.metadata.labels))
             })
         };
-        let labels = &pod.metadata.labels;
         self.selector.as_ref().is_some_and(|it| it.matches(labels))
             && match is_own {
                 true => there == home,
@@ -116,14 +119,6 @@ impl Spread {
     }
 }
 
-/// A pod on a node.
-#[derive(Debug)]
-pub(super) struct Placed {
-    pub(super) pod: Arc<Pod>,
-    pub(super) node: Str,
-    pub(super) ask: Arc<Ask>,
-}
-
 /// What the pods that are placed mean for one pod.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
@@ -140,33 +135,45 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    /// O(pods that are placed) where the pod has neighbours, else O(those with anti-affinity).
+    /// O(groups of pods that are placed · nodes) where the pod has neighbours, else O(those with anti-affinity).
     pub(super) fn of<'a>(
         cluster: &Cluster,
         (pod, ask): (&Pod, &Ask),
-        placed: impl Iterator<Item = (&'a Placed, &'a Node)> + Clone,
+        placed: &Placed,
         nodes: impl Iterator<Item = (&'a Node, bool)> + Clone,
+        node_of: impl Fn(&str) -> Option<&'a Node>,
     ) -> Neighbours {
         let home = &*pod.metadata.namespace;
+        let own = (home, &pod.metadata.labels);
         let mut all = Neighbours::default();
-        let is_affine = |other: &Pod| {
+        let is_affine = |other| {
             let mut terms = ask.affinity.iter();
             terms.all(|term| term.is_about(cluster, home, other))
         };
-        for (other, node) in placed.clone() {
-            let is_near = !ask.affinity.is_empty() && is_affine(&other.pod);
-            let near = ask.affinity.iter().filter(|_| is_near);
-            all.near.extend(near.filter_map(|term| term.domain(node)));
+        let has_neighbours = ask.has_neighbours();
+        let others = placed.groups().filter(|_| has_neighbours);
+        for group in others.chain(placed.exclusive().filter(|_| !has_neighbours)) {
+            let other = (group.namespace(), group.labels());
+            let is_near = !ask.affinity.is_empty() && is_affine(other);
             let far = ask.anti_affinity.iter();
-            let far = far.filter(|term| term.is_about(cluster, home, &other.pod));
-            all.far.extend(far.filter_map(|term| term.domain(node)));
-            let theirs = other.ask.anti_affinity.iter();
-            let theirs =
-                theirs.filter(|term| term.is_about(cluster, &other.pod.metadata.namespace, pod));
-            all.kept_away
-                .extend(theirs.filter_map(|term| term.domain(node)));
+            let far = far.filter(|term| term.is_about(cluster, home, other));
+            let far: Vec<&Term> = far.collect();
+            let theirs = group.ask.anti_affinity.iter();
+            let theirs = theirs.filter(|term| term.is_about(cluster, other.0, own));
+            let theirs: Vec<&Term> = theirs.collect();
+            if !is_near && far.is_empty() && theirs.is_empty() {
+                continue;
+            }
+            for node in group.on_nodes.keys().filter_map(|name| node_of(name)) {
+                let near = ask.affinity.iter().filter(|_| is_near);
+                all.near.extend(near.filter_map(|term| term.domain(node)));
+                all.far
+                    .extend(far.iter().filter_map(|term| term.domain(node)));
+                let theirs = theirs.iter().filter_map(|term| term.domain(node));
+                all.kept_away.extend(theirs);
+            }
         }
-        all.is_first = all.near.is_empty() && is_affine(pod);
+        all.is_first = all.near.is_empty() && is_affine(own);
         for constraint in &ask.spread {
             let keys = ask.spread.iter().map(|it| &it.key);
             let is_eligible = |node: &Node, tolerated: bool| {
@@ -185,15 +192,17 @@ impl Neighbours {
                     eligible.insert(node.metadata.name.as_str());
                 }
             }
-            for (other, node) in placed.clone() {
-                let meta = &other.pod.metadata;
-                if !meta.is_deleting()
-                    && meta.namespace == pod.metadata.namespace
-                    && eligible.contains(node.metadata.name.as_str())
-                    && constraint.counts(pod, &meta.labels)
-                    && let Some((_, value)) = domain(&constraint.key, node)
+            let counted = placed.groups().filter(|group| {
+                !group.is_deleting()
+                    && group.namespace() == home
+                    && constraint.counts(pod, group.labels())
+            });
+            for (name, count) in counted.flat_map(|group| &group.on_nodes) {
+                if eligible.contains(&**name)
+                    && let Some((_, value)) =
+                        node_of(name).and_then(|it| domain(&constraint.key, it))
                 {
-                    *counts.entry(value).or_default() += 1;
+                    *counts.entry(value).or_default() += i64::from(*count);
                 }
             }
             let fewest = match counts.len() < constraint.min_domains {

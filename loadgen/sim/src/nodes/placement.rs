@@ -1,8 +1,8 @@
 //! Which nodes take a pod, and why the others don't: cordons, taints, node selectors and affinity, host ports,
 //! what pods request, and the pods that are there already.
 //!
-//! Clusters with [client rules](super::ClientRules) look at all of it. Others look at requests, once a node says how
-//! much of a resource it has, and at pods that name their node in their affinity, as those of a DaemonSet do.
+//! Nothing of it is kept before something of it counts: [client rules](super::ClientRules) ask for it, a node says how
+//! much of a resource it has, or a pod says [more of its node](PodSpec::is_particular) than what it requests.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::asks::{Ask, HostPort, allocatable, is_for_all};
 use super::capacity::Capacity;
 use super::events::SchedulerEvents;
-use super::neighbours::{Neighbours, Placed};
+use super::neighbours::Neighbours;
+use super::placed::Placed;
 use super::rules::NodeChoice;
 use super::scheduler::Waiting;
 
@@ -27,16 +28,15 @@ const ASKS_MAX: usize = 10_000;
 pub(super) struct Placement {
     cluster: Arc<Cluster>,
     choice: NodeChoice,
-    /// Whether nothing counts but requests, and names of nodes.
-    pub(super) is_of_requests: bool,
+    /// Whether pods that fit nowhere have nothing written to them, and claims don't count: there are no client rules.
+    pub(super) is_of_run: bool,
     nodes: BTreeMap<Str, Place>,
     used: BTreeMap<Str, Used>,
-    placed: BTreeMap<Uid, Placed>,
-    /// How many of these have anti-affinity.
-    exclusive: usize,
+    placed: Placed,
     /// What each spec asks, by the address of the spec, which it keeps.
     asks: BTreeMap<usize, (Arc<PodSpec>, Arc<Ask>)>,
-    /// Why no node takes pods of a spec, by its address, until a pod comes or goes or a node changes.
+    /// Why no node takes pods of a spec, by its address, until a pod comes or goes or a node changes. Empty until it
+    /// is asked for.
     refused: BTreeMap<usize, String>,
     /// Particular pods that no node takes.
     pub(super) waiting: Vec<Waiting>,
@@ -87,11 +87,10 @@ impl Placement {
         Placement {
             cluster,
             choice,
-            is_of_requests: false,
+            is_of_run: false,
             nodes: BTreeMap::new(),
             used: BTreeMap::new(),
-            placed: BTreeMap::new(),
-            exclusive: 0,
+            placed: Placed::default(),
             asks: BTreeMap::new(),
             refused: BTreeMap::new(),
             waiting: Vec::new(),
@@ -101,10 +100,10 @@ impl Placement {
         }
     }
 
-    /// Of a cluster whose pods and nodes are looked at for requests and names alone; with those that it has.
-    pub(super) fn of_requests(cluster: &Arc<Cluster>) -> Placement {
+    /// Of a cluster without client rules, with the pods and nodes that it has.
+    pub(super) fn of_run(cluster: &Arc<Cluster>) -> Placement {
         let mut placement = Placement::new(Arc::clone(cluster), NodeChoice::default(), None);
-        placement.is_of_requests = true;
+        placement.is_of_run = true;
         let mut bound = Vec::new();
         cluster.for_each::<Pod>(|pod| {
             if let Some(node) = &pod.node_name
@@ -117,7 +116,7 @@ impl Placement {
             placement.add(&pod, &node);
         }
         cluster.for_each::<Node>(|node| {
-            placement.see_node(node.clone());
+            placement.see_node(node.clone(), true);
         });
         placement
     }
@@ -130,23 +129,25 @@ impl Placement {
 
     /// Forgets all pods.
     pub(super) fn clear_pods(&mut self) {
-        (self.used, self.placed, self.exclusive) = Default::default();
+        (self.used, self.placed) = Default::default();
         self.refused.clear();
     }
 
-    /// Takes a node as it is now; returns whether it may take pods that it did not take before.
-    pub(super) fn see_node(&mut self, node: Arc<Node>) -> bool {
+    /// Takes a node as it is now, which may have come just now; returns whether it may take pods that it did not take
+    /// before.
+    pub(super) fn see_node(&mut self, node: Arc<Node>, is_new: bool) -> bool {
         let name = node.metadata.name.as_str();
         let allocatable = allocatable(&node);
-        let is_same = self.nodes.get(name).is_some_and(|known| {
-            let (old, meta) = (&known.node, &known.node.metadata);
-            known.allocatable == allocatable
-                && old.pods_allocatable == node.pods_allocatable
-                && old.unschedulable == node.unschedulable
-                && old.spec == node.spec
-                && meta.labels == node.metadata.labels
-                && meta.is_deleting() == node.metadata.is_deleting()
-        });
+        let is_same = !is_new
+            && self.nodes.get(name).is_some_and(|known| {
+                let (old, meta) = (&known.node, &known.node.metadata);
+                known.allocatable == allocatable
+                    && old.pods_allocatable == node.pods_allocatable
+                    && old.unschedulable == node.unschedulable
+                    && old.spec == node.spec
+                    && meta.labels == node.metadata.labels
+                    && meta.is_deleting() == node.metadata.is_deleting()
+            });
         if !is_same {
             self.refused.clear();
             self.retry = true;
@@ -182,16 +183,12 @@ impl Placement {
 
     /// Whether the pod is counted.
     pub(super) fn has(&self, pod: &Pod) -> bool {
-        self.placed.contains_key(&pod.metadata.uid)
+        self.placed.get(&pod.metadata.uid).is_some()
     }
 
     /// Counts a pod on a node, once.
     pub(super) fn add(&mut self, pod: &Arc<Pod>, node: &Str) {
-        if let Some(known) = self.placed.get_mut(&pod.metadata.uid)
-            && known.node == *node
-            && Arc::ptr_eq(&known.pod.spec, &pod.spec)
-        {
-            known.pod = Arc::clone(pod);
+        if self.placed.replace(pod, node) {
             return;
         }
         self.remove(&pod.metadata.uid);
@@ -202,15 +199,9 @@ impl Placement {
             *sum = sum.plus(*amount);
         }
         used.ports.extend(ask.ports.iter().cloned());
-        self.exclusive += usize::from(!ask.anti_affinity.is_empty());
         self.refused.clear();
         self.retry |= self.awaits_neighbours;
-        let placed = Placed {
-            pod: Arc::clone(pod),
-            node: node.clone(),
-            ask,
-        };
-        self.placed.insert(pod.metadata.uid.clone(), placed);
+        self.placed.insert(Arc::clone(pod), node.clone(), ask);
     }
 
     /// A pod is gone, has ended, or was not bound.
@@ -229,25 +220,32 @@ impl Placement {
                 at.map(|at| used.ports.swap_remove(at));
             }
         }
-        self.exclusive -= usize::from(!placed.ask.anti_affinity.is_empty());
         self.refused.clear();
         self.retry = true;
     }
 
-    /// Whether capacity in pods alone decides which node a pod gets that asks for this, or that and requests.
-    fn looks_at_all(&self, ask: &Ask) -> bool {
-        let is_particular = ask.is_particular || self.exclusive > 0;
-        self.choice == NodeChoice::First
-            || ask.names.is_some()
-            || is_particular && !self.is_of_requests
+    /// Whether more than requests and capacity in pods decides which node a pod gets.
+    fn looks_at_all(&self, pod: &Pod, ask: &Ask) -> bool {
+        self.choice == NodeChoice::First || ask.is_particular || self.is_unwanted(pod)
+    }
+
+    /// Whether pods that are there keep this one away. O(groups of pods with anti-affinity).
+    fn is_unwanted(&self, pod: &Pod) -> bool {
+        let meta = &pod.metadata;
+        let own = (&*meta.namespace, &meta.labels);
+        self.placed.exclusive().any(|group| {
+            let mut terms = group.ask.anti_affinity.iter();
+            terms.any(|term| term.is_about(&self.cluster, group.namespace(), own))
+        })
     }
 
     /// The node of a pod, with its capacity taken; where there is none, whether only the end of a pod makes a place
     /// for this one, whichever it is. O(nodes) for pods that are particular, and where much is full.
     pub(super) fn take(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) -> Result<Str, bool> {
         let ask = self.ask(&pod.spec);
-        let is_plain = !self.looks_at_all(&ask);
-        let has_none = self.refused.contains_key(&Arc::as_ptr(&pod.spec).addr());
+        let is_plain = !self.looks_at_all(pod, &ask);
+        let address = Arc::as_ptr(&pod.spec).addr();
+        let has_none = self.refused.contains_key(&address);
         let node = match is_plain {
             _ if has_none => None,
             true if ask.requests.is_empty() => capacity.take(),
@@ -259,7 +257,11 @@ impl Placement {
         };
         let Some(node) = node else {
             self.awaits_neighbours |= ask.has_neighbours();
-            return Err(is_plain && ask.requests.is_empty());
+            let is_full = is_plain && ask.requests.is_empty();
+            if !is_full && self.decides_alone(&ask) {
+                self.refused.entry(address).or_default();
+            }
+            return Err(is_full);
         };
         self.add(pod, &node);
         Ok(node)
@@ -271,21 +273,24 @@ impl Placement {
         std::mem::take(&mut self.waiting)
     }
 
+    /// Whether pods that ask this are refused for what they ask alone, whatever their labels are.
+    fn decides_alone(&self, ask: &Ask) -> bool {
+        !ask.has_neighbours() && self.placed.exclusive().next().is_none()
+    }
+
     fn neighbours(&self, pod: &Pod, ask: &Ask) -> Option<Neighbours> {
-        if self.exclusive == 0 && !ask.has_neighbours() {
+        if self.decides_alone(ask) {
             return None;
         }
-        let placed = self.placed.values().filter_map(|placed| {
-            let place = self.nodes.get(&placed.node)?;
-            Some((placed, &*place.node))
-        });
         let tolerated =
             |node| !taints(node).any(|taint| keeps_away(taint) && !ask.tolerates(taint));
         let nodes = self
             .nodes
             .values()
             .map(|place| (&*place.node, tolerated(&place.node)));
-        Some(Neighbours::of(&self.cluster, (pod, ask), placed, nodes))
+        let node_of = |name: &str| self.nodes.get(name).map(|place| &*place.node);
+        let (cluster, placed) = (&self.cluster, &self.placed);
+        Some(Neighbours::of(cluster, (pod, ask), placed, nodes, node_of))
     }
 
     /// The node of the pod among those that take it.
@@ -390,13 +395,13 @@ impl Placement {
     /// Source: `FitError.Error` of Kubernetes' `pkg/scheduler/framework`, and `Preempt` of its `preemption`.
     pub(super) fn why_none(&mut self, pod: &Arc<Pod>, capacity: &Capacity) -> String {
         let address = Arc::as_ptr(&pod.spec).addr();
-        if let Some(known) = self.refused.get(&address) {
+        if let Some(known) = self.refused.get(&address).filter(|why| !why.is_empty()) {
             return known.clone();
         }
         let ask = self.ask(&pod.spec);
         let why = self.why(pod, &ask, capacity);
         // What only the spec decides is so for all pods that share it.
-        if self.exclusive == 0 && !ask.has_neighbours() {
+        if self.decides_alone(&ask) {
             self.refused.insert(address, why.clone());
         }
         why

@@ -39,7 +39,7 @@ impl Placing {
             let node = Node::from_json(node.clone()).unwrap();
             let places = node.pods_allocatable.unwrap_or(10);
             placing.capacity.set_node(&node.metadata.name, places, true);
-            placing.placement.see_node(Arc::new(node));
+            placing.placement.see_node(Arc::new(node), true);
         }
         placing
     }

@@ -1,9 +1,8 @@
 //! The simulated scheduler: binds every pod without a node to the node with the most free capacity, or
 //! to the first that takes it.
 //!
-//! It considers the number of pods that a node takes (`status.allocatable.pods`, 110 where absent),
-//! `spec.unschedulable`, and what pods request of resources that nodes say they have; with [client
-//! rules](super::ClientRules) also all else that [pods and nodes say of each other](super::placement). A pod
+//! It considers the number of pods that a node takes (`status.allocatable.pods`, 110 where absent), cordons and
+//! taints, and all else that [pods and nodes say of each other](super::placement), where they say something. A pod
 //! that fits on no node waits until a pod ends or a node changes. Pods that name another scheduler are ignored.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -14,7 +13,7 @@ use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
-use super::asks::{allocatable, names_nodes};
+use super::asks::allocatable;
 use super::capacity::Capacity;
 use super::change::{change_status, unschedulable};
 use super::claims::{Claims, State};
@@ -122,32 +121,37 @@ impl Scheduler {
             (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let handles_faults = self.handles_faults;
         let (placement, cluster) = (&mut self.placement, &self.cluster);
-        self.nodes.poll(now, |item| match item {
-            ObjectEvent::Reset => {
-                capacity.clear_nodes();
-                placement.iter_mut().for_each(Placement::clear_nodes);
-            }
-            ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
-                let places = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
-                let unreachable = handles_faults && is_unreachable(&node);
-                let heeds_taints = placement.as_ref().is_some_and(|it| !it.is_of_requests);
-                let tainted = heeds_taints && is_tainted(&node);
-                let open =
-                    !node.unschedulable && !node.metadata.is_deleting() && !unreachable && !tainted;
-                capacity.set_node(&node.metadata.name, places, open);
-                if placement.is_none() && !allocatable(&node).is_empty() {
-                    *placement = Some(Placement::of_requests(cluster));
+        self.nodes.poll(now, |item| {
+            let is_new = matches!(item, ObjectEvent::Added(_));
+            match item {
+                ObjectEvent::Reset => {
+                    capacity.clear_nodes();
+                    placement.iter_mut().for_each(Placement::clear_nodes);
                 }
-                let is_news = placement.as_mut().is_none_or(|it| it.see_node(node));
-                // Waiting pods may fit now.
-                if is_news {
-                    ready.append(unschedulable);
+                ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
+                    let places = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
+                    let unreachable = handles_faults && is_unreachable(&node);
+                    let open = !node.unschedulable
+                        && !node.metadata.is_deleting()
+                        && !unreachable
+                        && !is_tainted(&node);
+                    capacity.set_node(&node.metadata.name, places, open);
+                    if placement.is_none() && !allocatable(&node).is_empty() {
+                        *placement = Some(Placement::of_run(cluster));
+                    }
+                    let is_news = placement
+                        .as_mut()
+                        .is_none_or(|it| it.see_node(node, is_new));
+                    // Waiting pods may fit now.
+                    if is_news {
+                        ready.append(unschedulable);
+                    }
                 }
-            }
-            ObjectEvent::Deleted(node) => {
-                capacity.set_node(&node.metadata.name, 0, false);
-                if let Some(placement) = placement {
-                    placement.remove_node(&node.metadata.name);
+                ObjectEvent::Deleted(node) => {
+                    capacity.set_node(&node.metadata.name, 0, false);
+                    if let Some(placement) = placement {
+                        placement.remove_node(&node.metadata.name);
+                    }
                 }
             }
         })
@@ -167,39 +171,41 @@ impl Scheduler {
                 ended.clear();
                 placement.iter_mut().for_each(Placement::clear_pods);
             }
-            ObjectEvent::Added(pod) => match &pod.node_name {
-                // A pod that has ended uses no capacity.
-                Some(node) if !pod.status.phase.is_terminal() => {
-                    capacity.add_pod(node);
-                    placement.iter_mut().for_each(|it| it.add(&pod, node));
+            ObjectEvent::Added(pod) => {
+                if pod.spec.is_particular && placement.is_none() {
+                    *placement = Some(Placement::of_run(cluster));
                 }
-                Some(_) => {
-                    ended.insert(pod.metadata.uid.clone());
-                }
-                None if wants_scheduling(&pod) && !is_stuck(&pod) => {
-                    if pod.spec.has_affinity && placement.is_none() && names_nodes(&pod.spec) {
-                        *placement = Some(Placement::of_requests(cluster));
+                match &pod.node_name {
+                    // A pod that has ended uses no capacity.
+                    Some(node) if !pod.status.phase.is_terminal() => {
+                        capacity.add_pod(node);
+                        placement.iter_mut().for_each(|it| it.add(&pod, node));
                     }
-                    let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
-                    let waiting = Waiting {
-                        name: pod.metadata.name.clone(),
-                        namespace: pod.metadata.namespace.clone(),
-                    };
-                    if due_ns > now.mono_ns {
-                        delayed.push(due_ns, waiting);
-                    } else {
-                        ready.push_back(waiting);
+                    Some(_) => {
+                        ended.insert(pod.metadata.uid.clone());
                     }
+                    None if wants_scheduling(&pod) && !is_stuck(&pod) => {
+                        let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
+                        let waiting = Waiting {
+                            name: pod.metadata.name.clone(),
+                            namespace: pod.metadata.namespace.clone(),
+                        };
+                        if due_ns > now.mono_ns {
+                            delayed.push(due_ns, waiting);
+                        } else {
+                            ready.push_back(waiting);
+                        }
+                    }
+                    None => {}
                 }
-                None => {}
-            },
+            }
             // Where only this scheduler binds, it counted the pod when it did.
             ObjectEvent::Modified(pod) => {
                 if let Some(placement) = placement {
                     match &pod.node_name {
                         _ if pod.status.phase.is_terminal() => placement.remove(&pod.metadata.uid),
                         Some(node) => {
-                            if !placement.is_of_requests && !placement.has(&pod) {
+                            if !placement.is_of_run && !placement.has(&pod) {
                                 capacity.add_pod(node);
                             }
                             placement.add(&pod, node);
@@ -254,7 +260,7 @@ impl Scheduler {
             }
             return Err(NoPlace::Gone);
         }
-        let claims = match placement.is_of_requests {
+        let claims = match placement.is_of_run {
             true => State::Bound,
             false => self.claims.of(&pod),
         };
@@ -279,7 +285,7 @@ impl Scheduler {
                 (Err(is_full), _) => is_full,
             },
         };
-        if !placement.is_of_requests {
+        if !placement.is_of_run {
             let why = refused.unwrap_or_else(|| placement.why_none(&pod, &self.capacity));
             if let Some(events) = &mut placement.events {
                 events.failed(&pod, &why, now);

@@ -11,7 +11,8 @@ use crate::json::{JsonValue, Rest, Tape, Writer};
 use crate::shape::check;
 use crate::token_volume::MARKER;
 use crate::{
-    Kind, Map, Pod, PodSpec, PodStatus, Resource, RestartPolicy, SpecContainer, Str, TokenVolume,
+    Kind, Map, Pod, PodSpec, PodStatus, Resource, RestartPolicy, SpecContainer, Str,
+    TOLERATED_TAINTS, TokenVolume,
 };
 
 object!(Pod, |pod, out| {
@@ -204,8 +205,12 @@ impl PodSpec {
         let mut look = |member| members.look(member);
         let deadline = look("activeDeadlineSeconds").and_then(|seconds| seconds.as_i64());
         let affinity = look("affinity");
-        let containers = SpecContainer::read_all(look("containers")).collect();
-        let init_containers = SpecContainer::read_all(look("initContainers")).collect();
+        let lists = [look("containers"), look("initContainers")];
+        let has_host_port = lists.into_iter().any(|list| any(list, takes_host_port));
+        let [containers, init_containers] = lists;
+        let containers = SpecContainer::read_all(containers).collect();
+        let init_containers = SpecContainer::read_all(init_containers).collect();
+        let selector = look("nodeSelector");
         let policy = look("restartPolicy").and_then(|policy| policy.as_str());
         let scheduler_name = look("schedulerName").and_then(|name| name.as_str());
         let gates = look("schedulingGates");
@@ -213,6 +218,11 @@ impl PodSpec {
         let mut account = |member| look(member).and_then(|it| it.as_str()).unwrap_or("");
         let is_one_account = account("serviceAccount") == account("serviceAccountName");
         let grace = look("terminationGracePeriodSeconds").and_then(|seconds| seconds.as_i64());
+        let is_particular = selector.is_some_and(|selector| selector.pairs().next().is_some())
+            || affinity.is_some_and(has_required_terms)
+            || any(look("tolerations"), |it| !is_usual_toleration(it))
+            || any(look("topologySpreadConstraints"), must_hold)
+            || has_host_port;
         PodSpec {
             members: text,
             stars,
@@ -224,12 +234,52 @@ impl PodSpec {
                 .filter(|name| *name != "default-scheduler")
                 .map(Into::into),
             is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
-            has_affinity: affinity.is_some_and(|affinity| affinity.is_object()),
+            is_particular,
             // Absent means `Always`, as does a text that admission refuses.
             restart_policy: policy.and_then(RestartPolicy::new).unwrap_or_default(),
             active_deadline_seconds: deadline,
         }
     }
+}
+
+/// Whether a list has such an item.
+fn any(list: Option<JsonValue<'_>>, is_one: fn(JsonValue<'_>) -> bool) -> bool {
+    list.is_some_and(|list| list.items().any(is_one))
+}
+
+fn is_text(of: JsonValue<'_>, member: &str, text: &str) -> bool {
+    of.get(member).and_then(|it| it.as_str()) == Some(text)
+}
+
+fn takes_host_port(container: JsonValue<'_>) -> bool {
+    let is_taken = |port: JsonValue<'_>| {
+        let number = port.get("hostPort").and_then(|number| number.as_i64());
+        number.is_some_and(|number| number > 0)
+    };
+    any(container.get("ports"), is_taken)
+}
+
+/// Whether an affinity says more than what is preferred.
+fn has_required_terms(affinity: JsonValue<'_>) -> bool {
+    let required = |kind| {
+        affinity
+            .get(kind)?
+            .get("requiredDuringSchedulingIgnoredDuringExecution")
+    };
+    let is_of_pods = |kind| required(kind).is_some_and(|terms| terms.items().next().is_some());
+    required("nodeAffinity").is_some_and(|terms| terms.is_object())
+        || is_of_pods("podAffinity")
+        || is_of_pods("podAntiAffinity")
+}
+
+fn must_hold(constraint: JsonValue<'_>) -> bool {
+    !is_text(constraint, "whenUnsatisfiable", "ScheduleAnyway")
+}
+
+/// Whether a toleration is of a taint that every pod tolerates.
+fn is_usual_toleration(toleration: JsonValue<'_>) -> bool {
+    let is_usual = |key: &str| is_text(toleration, "key", key);
+    is_text(toleration, "effect", "NoExecute") && TOLERATED_TAINTS.into_iter().any(is_usual)
 }
 
 impl SpecContainer {

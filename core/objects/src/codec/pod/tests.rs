@@ -214,3 +214,42 @@ fn wrong_types_are_refused_with_their_path() {
     )];
     assert!(PodSpec::from_json(Map::from_iter(with_name)).is_err());
 }
+
+#[test]
+fn a_particular_pod_says_more_of_its_node_than_what_it_requests() {
+    let affinity = |kind: &str, how: &str, terms: Value| json!({"affinity": {kind: {format!("{how}DuringSchedulingIgnoredDuringExecution"): terms}}});
+    let tolerates = |key: &str, effect: &str| json!({"tolerations": [{"key": key, "operator": "Exists", "effect": effect}]});
+    let port = |member: &str| json!({"containers": [{"name": "c", "ports": [{member: 80}]}]});
+    let spread = |when: &str| {
+        json!({"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1,
+            "whenUnsatisfiable": when}]})
+    };
+    for (spec, is_particular) in [
+        (json!({}), false),
+        (json!({"nodeSelector": {}, "affinity": {}}), false),
+        (json!({"nodeSelector": {"disk": "ssd"}}), true),
+        (affinity("podAffinity", "required", json!([{}])), true),
+        (affinity("podAntiAffinity", "required", json!([{}])), true),
+        (affinity("podAntiAffinity", "required", json!([])), false),
+        (affinity("podAntiAffinity", "preferred", json!([{}])), false),
+        (affinity("nodeAffinity", "required", json!({})), true),
+        (affinity("nodeAffinity", "preferred", json!([{}])), false),
+        (
+            tolerates("node.kubernetes.io/not-ready", "NoExecute"),
+            false,
+        ),
+        (
+            tolerates("node.kubernetes.io/not-ready", "NoSchedule"),
+            true,
+        ),
+        (tolerates("node.kubernetes.io/not-ready", ""), true),
+        (tolerates("gpu", "NoExecute"), true),
+        (spread("DoNotSchedule"), true),
+        (spread("ScheduleAnyway"), false),
+        (port("containerPort"), false),
+        (port("hostPort"), true),
+    ] {
+        let read = PodSpec::from_json(spec.as_object().unwrap().clone()).unwrap();
+        assert_eq!(read.is_particular, is_particular, "{spec}");
+    }
+}

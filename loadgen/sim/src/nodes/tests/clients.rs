@@ -1,5 +1,7 @@
 //! Pods on nodes where clients of any kind write to the cluster.
 
+use podstorm_apiserver::Patch;
+
 use super::*;
 
 /// A cluster whose clients may do as they like.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::latency::Latency;
-use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, Patch};
+use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
 use podstorm_objects::{Event, Kind, Namespace, Node, Now, Object, Pod, PodPhase, Resource};
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
 
 mod clients;
+mod runs;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -103,11 +104,14 @@ impl NodeHarness {
         self.create_with(name, json!({}));
     }
 
-    /// Creates a pod with more members of its spec, or others.
+    /// Creates a pod with more members of its spec, or others; `labels` are its own.
     fn create_with(&self, name: &str, spec: Value) {
         let mut value = json!({"metadata": {"name": name, "namespace": "n"},
             "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
-        let members = spec.as_object().unwrap().clone();
+        let mut members = spec.as_object().unwrap().clone();
+        if let Some(labels) = members.remove("labels") {
+            value["metadata"]["labels"] = labels;
+        }
         value["spec"].as_object_mut().unwrap().extend(members);
         let pod = Pod::from_json(value).unwrap();
         self.cluster.create(pod, self.now).unwrap();
@@ -424,72 +428,4 @@ fn pods_wait_for_a_place_until_they_are_bound_or_deleted() {
     assert_eq!(seconds, 50);
     // The capacity went to the one that is gone, then to the first that waits.
     assert_eq!(at(30), (3, 60, 3, 8), "one waits on");
-}
-
-/// A cluster without client rules: a scheduler alone, over nodes of two cores each.
-fn of_two_cores() -> (NodeHarness, Scheduler) {
-    let harness = NodeHarness::new();
-    let waker: Waker = Arc::new(|| {});
-    let scheduler = Scheduler::new(harness.cluster.clone(), Latency::ZERO, 1, waker);
-    for name in ["a", "b"] {
-        let patch = json!({"status": {"allocatable": {"cpu": "2"}}});
-        let patch = Patch::Merge(patch.as_object().unwrap().clone());
-        let nodes = harness.cluster.api(Kind::NODE);
-        nodes.patch_status("", name, &patch, harness.now).unwrap();
-    }
-    (harness, scheduler)
-}
-
-#[test]
-fn pods_of_a_run_go_where_what_they_request_is_free() {
-    let (harness, mut scheduler) = of_two_cores();
-    let mut run = || while scheduler.run(harness.now) == Next::Again {};
-    let requests = json!({"requests": {"cpu": "1500m"}});
-    let container = json!({"name": "c", "image": "x:1", "resources": requests});
-    for name in ["p1", "p2", "p3"] {
-        harness.create_with(name, json!({"containers": [container]}));
-    }
-    harness.create("q");
-    run();
-    let bound = |name: &str| harness.pod(name).node_name.is_some();
-    assert_eq!(
-        ["p1", "p2", "p3", "q"].map(bound),
-        [true, true, false, true]
-    );
-    assert_ne!(harness.pod("p1").node_name, harness.pod("p2").node_name);
-    assert!(harness.pod("p3").status.conditions.is_empty());
-    let options = DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
-    };
-    let cluster = &harness.cluster;
-    let deleted = cluster.delete::<Pod>("n", "p1", &options, harness.now);
-    deleted.unwrap();
-    run();
-    assert!(bound("p3"));
-}
-
-#[test]
-fn a_pod_of_a_run_that_names_its_node_goes_there() {
-    let harness = NodeHarness::new();
-    let waker: Waker = Arc::new(|| {});
-    let mut scheduler = Scheduler::new(harness.cluster.clone(), Latency::ZERO, 1, waker);
-    let mut run = || while scheduler.run(harness.now) == Next::Again {};
-    for number in 0..3 {
-        harness.create(&format!("p{number}"));
-    }
-    run();
-    let named = |node: &str| {
-        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
-            {"nodeSelectorTerms": [{"matchFields": [
-                {"key": "metadata.name", "operator": "In", "values": [node]}]}]}}}})
-    };
-    for (name, node) in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("none", "c")] {
-        harness.create_with(name, named(node));
-    }
-    run();
-    let node = |name: &str| harness.pod(name).node_name.clone();
-    let nodes = ["a1", "a2", "b1", "none"].map(node);
-    let nodes = nodes.each_ref().map(|node| node.as_deref());
-    assert_eq!(nodes, [Some("a"), Some("a"), Some("b"), None]);
 }

@@ -1,0 +1,218 @@
+//! The pods that have nodes, and in groups: the pods of one namespace with the same labels mean the same to other
+//! pods, so a rule about other pods looks at a group once, however many pods it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use podstorm_objects::{Labels, Pod, Str, Uid, hash_state};
+
+use super::asks::Ask;
+
+/// A pod on a node.
+#[derive(Debug)]
+pub(super) struct PlacedPod {
+    pub(super) pod: Arc<Pod>,
+    pub(super) node: Str,
+    pub(super) ask: Arc<Ask>,
+    /// The number of its group.
+    group: u32,
+}
+
+/// What the pods of a group share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shared {
+    namespace: Str,
+    labels: Labels,
+    is_deleting: bool,
+    /// The address of what they ask; 0 where they have no anti-affinity.
+    ask: usize,
+}
+
+/// Pods that mean the same to other pods.
+#[derive(Debug)]
+pub(super) struct Group {
+    shared: Shared,
+    /// What the first of them asked. All ask the same of other pods where they have anti-affinity.
+    pub(super) ask: Arc<Ask>,
+    /// How many there are on each node; at least one.
+    pub(super) on_nodes: BTreeMap<Str, u32>,
+}
+
+/// The pods that have nodes.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pods: BTreeMap<Uid, PlacedPod>,
+    /// By number. Each has a pod.
+    groups: BTreeMap<u32, Group>,
+    /// The numbers of the groups.
+    numbers: HashMap<Shared, u32, ahash::RandomState>,
+    /// The numbers of those with anti-affinity.
+    exclusive: BTreeSet<u32>,
+    /// The number of the next group.
+    next: u32,
+}
+
+impl Default for Placed {
+    fn default() -> Placed {
+        Placed {
+            pods: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            numbers: HashMap::with_hasher(hash_state()),
+            exclusive: BTreeSet::new(),
+            next: 0,
+        }
+    }
+}
+
+impl Placed {
+    pub(super) fn get(&self, uid: &Uid) -> Option<&PlacedPod> {
+        self.pods.get(uid)
+    }
+
+    /// All groups, in the order of their first pods.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values()
+    }
+
+    /// Those with anti-affinity.
+    pub(super) fn exclusive(&self) -> impl Iterator<Item = &Group> {
+        let groups = self.exclusive.iter();
+        groups.filter_map(|number| self.groups.get(number))
+    }
+
+    /// Takes a pod as it is now, if it is known with that node, spec and labels and nothing else of it counts.
+    pub(super) fn replace(&mut self, pod: &Arc<Pod>, node: &str) -> bool {
+        let Some(known) = self.pods.get_mut(&pod.metadata.uid) else {
+            return false;
+        };
+        let (old, new) = (&known.pod.metadata, &pod.metadata);
+        let is_same = *known.node == *node
+            && Arc::ptr_eq(&known.pod.spec, &pod.spec)
+            && old.labels == new.labels
+            && old.is_deleting() == new.is_deleting();
+        if is_same {
+            known.pod = Arc::clone(pod);
+        }
+        is_same
+    }
+
+    /// Adds a pod that is not there.
+    pub(super) fn insert(&mut self, pod: Arc<Pod>, node: Str, ask: Arc<Ask>) {
+        let meta = &pod.metadata;
+        let is_exclusive = !ask.anti_affinity.is_empty();
+        let shared = Shared {
+            namespace: meta.namespace.clone(),
+            labels: meta.labels.clone(),
+            is_deleting: meta.is_deleting(),
+            ask: match is_exclusive {
+                true => Arc::as_ptr(&ask).addr(),
+                false => 0,
+            },
+        };
+        let number = match self.numbers.get(&shared) {
+            Some(number) => *number,
+            None => {
+                let number = self.next;
+                self.next += 1;
+                self.numbers.insert(shared.clone(), number);
+                if is_exclusive {
+                    self.exclusive.insert(number);
+                }
+                let group = Group {
+                    shared,
+                    ask: Arc::clone(&ask),
+                    on_nodes: BTreeMap::new(),
+                };
+                self.groups.insert(number, group);
+                number
+            }
+        };
+        let group = self.groups.get_mut(&number).expect("each number has one");
+        *group.on_nodes.entry(node.clone()).or_default() += 1;
+        let uid = meta.uid.clone();
+        let placed = PlacedPod {
+            pod,
+            node,
+            ask,
+            group: number,
+        };
+        self.pods.insert(uid, placed);
+    }
+
+    /// Removes a pod, if it is there.
+    pub(super) fn remove(&mut self, uid: &Uid) -> Option<PlacedPod> {
+        let placed = self.pods.remove(uid)?;
+        let number = placed.group;
+        let group = self.groups.get_mut(&number).expect("each pod has one");
+        if let Some(count) = group.on_nodes.get_mut(&placed.node) {
+            *count -= 1;
+            if *count == 0 {
+                group.on_nodes.remove(&placed.node);
+            }
+        }
+        if group.on_nodes.is_empty()
+            && let Some(group) = self.groups.remove(&number)
+        {
+            self.numbers.remove(&group.shared);
+            self.exclusive.remove(&number);
+        }
+        Some(placed)
+    }
+}
+
+impl Group {
+    pub(super) fn namespace(&self) -> &str {
+        &self.shared.namespace
+    }
+
+    pub(super) fn labels(&self) -> &Labels {
+        &self.shared.labels
+    }
+
+    pub(super) fn is_deleting(&self) -> bool {
+        self.shared.is_deleting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::{PodSpec, Resource};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_alike_are_one_group_until_they_go() {
+        let mut placed = Placed::default();
+        let ask = Arc::new(Ask::of(&PodSpec::default()));
+        let pod = |name: &str, app: &str| {
+            let meta = json!({"name": name, "namespace": "n", "uid": name, "labels": {"app": app}});
+            Arc::new(Pod::from_json(json!({"metadata": meta})).unwrap())
+        };
+        for (name, app, node) in [("a", "web", "x"), ("b", "web", "x"), ("c", "db", "y")] {
+            placed.insert(pod(name, app), node.into(), Arc::clone(&ask));
+        }
+        let counts = |placed: &Placed| -> Vec<(String, u32)> {
+            let groups = placed.groups();
+            let app = |group: &Group| group.labels().get("app").unwrap().to_string();
+            let counts = groups.map(|group| (app(group), group.on_nodes.values().sum()));
+            counts.collect()
+        };
+        assert_eq!(
+            counts(&placed),
+            [("web".to_owned(), 2), ("db".to_owned(), 1)]
+        );
+        assert!(!placed.replace(&pod("a", "db"), "x"), "its labels differ");
+        for _ in 0..2 {
+            placed.remove(&"a".into());
+        }
+        assert_eq!(
+            counts(&placed),
+            [("web".to_owned(), 1), ("db".to_owned(), 1)]
+        );
+        placed.remove(&"b".into());
+        assert_eq!(counts(&placed), [("db".to_owned(), 1)]);
+        assert_eq!((placed.numbers.len(), placed.pods.len()), (1, 1));
+    }
+}
