@@ -82,6 +82,7 @@ const FLAGS: &str = "
 threads --threads plain
 size.pods --pods plain
 size.nodes --nodes plain
+size.zones --zones plain
 size.namespaces --namespaces plain
 size.pods_per_node --pods-per-node plain
 controller.burst_replicas --burst-replicas plain

@@ -133,6 +133,10 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         nodes: Option<Size>,
 
+        /// Zones that generated nodes are in, in turn, by their label topology.kubernetes.io/zone [default: none]
+        #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
+        zones: Option<Size>,
+
         /// Namespaces [default: 100]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         namespaces: Option<Size>,

@@ -88,6 +88,7 @@ mod tests {
                 count: pods / 50,
             },
             nodes: pods / 20,
+            zones: None,
             namespaces: 100,
             pods_per_node: 110,
             groups: Vec::new(),

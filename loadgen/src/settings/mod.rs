@@ -88,7 +88,10 @@ impl Settings {
     pub(crate) fn objects(&self) -> Objects {
         let template = self.scenario.pod_template.as_ref();
         let template = template.and_then(|template| pod_template(template).ok());
+        // Nothing asks for the labels of nodes where all pods are the usual ones.
+        let labels_nodes = template.is_some() || !self.scenario.generates_cluster();
         let mut objects = Objects::new(self.size.clone(), template);
+        objects.labels_nodes = labels_nodes;
         objects.min_ready_seconds = self.min_ready_seconds;
         objects.values = self.workloads.clone();
         objects

@@ -27,6 +27,8 @@ pub(crate) struct Objects {
     /// Shared by every pod of every workload, with all defaults filled in, so that the server
     /// has nothing to add and need not copy it.
     pod_spec: Arc<PodSpec>,
+    /// Whether nodes have the label of their name, also where they are in no zone.
+    pub(crate) labels_nodes: bool,
     /// `minReadySeconds` of every workload.
     pub(crate) min_ready_seconds: i32,
     /// What the flags of the workloads say.
@@ -64,6 +66,7 @@ impl Objects {
                 .collect(),
             size,
             pod_spec,
+            labels_nodes: false,
             min_ready_seconds: 0,
             values: FlagValues::default(),
         }
@@ -85,6 +88,7 @@ impl Objects {
         let pods = self.size.pods_per_node;
         Node {
             metadata: ObjectMeta {
+                labels: self.node_labels(number, &name),
                 name,
                 ..ObjectMeta::default()
             },
@@ -92,6 +96,17 @@ impl Objects {
             pods_allocatable: Some(pods),
             ..Node::default()
         }
+    }
+
+    fn node_labels(&self, number: u64, name: &str) -> Labels {
+        let zone = self.size.zones.and_then(|zones| number.checked_rem(zones));
+        let zone = zone.map(|rest| format!("zone-{}", rest + 1));
+        if zone.is_none() && !self.labels_nodes {
+            return Labels::ABSENT;
+        }
+        let host = ("kubernetes.io/hostname", name.to_owned());
+        let zone = zone.map(|zone| ("topology.kubernetes.io/zone", zone));
+        Labels::from_pairs([Some(host), zone].into_iter().flatten())
     }
 
     /// The namespace of a workload.
@@ -213,5 +228,24 @@ mod tests {
         let objects = objects(103, 10, 4);
         let shares: Vec<i32> = (0..10).map(|number| objects.share(number)).collect();
         assert_eq!(shares, [11, 11, 11, 10, 10, 10, 10, 10, 10, 10]);
+    }
+
+    #[test]
+    fn nodes_are_in_zones_in_turn() {
+        let labels = |flags: &str| -> Vec<Labels> {
+            let objects = Settings::of_flags(flags, 1).unwrap().objects();
+            let labels = (0..3).map(|number| objects.node(number).metadata.labels);
+            labels.collect()
+        };
+        let of = |number: u64, zone: &str| {
+            Labels::from_pairs([
+                ("kubernetes.io/hostname", format!("node-{number:05}")),
+                ("topology.kubernetes.io/zone", zone.to_owned()),
+            ])
+        };
+        let expected = [of(0, "zone-1"), of(1, "zone-2"), of(2, "zone-1")];
+        assert_eq!(labels("--pods 10 --zones 2"), expected);
+        // Where nothing asks for labels, nodes cost no more than their names.
+        assert_eq!(labels("--pods 10"), [const { Labels::ABSENT }; 3]);
     }
 }

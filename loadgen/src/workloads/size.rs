@@ -18,6 +18,9 @@ pub struct ClusterSize {
     pub count: WorkloadCount,
     /// Nodes.
     pub nodes: u64,
+    /// How many zones generated nodes are in, in turn; absent where they are in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<u64>,
     /// Namespaces; workload i lives in namespace i modulo this.
     pub namespaces: u64,
     /// How many pods fit on a node.

@@ -62,7 +62,7 @@ fn flags_and_words_that_cannot_be_are_refused() {
 
 #[test]
 fn values_that_no_flag_of_their_kind_takes_are_refused() {
-    const SIZES: &str = "--pods --replicasets --pods-per-replicaset --nodes --namespaces \
+    const SIZES: &str = "--pods --replicasets --pods-per-replicaset --nodes --zones --namespaces \
                          --pods-per-node --burst-replicas --threads";
     const DURATIONS: &str = "--duration --time-limit --min-ready-seconds --pod-startup-latency \
                              --api-latency --watch-latency";
