@@ -58,6 +58,8 @@ pub struct PodSpec {
     /// Whether the pod says more of its node than what it requests: a node selector, required affinity or
     /// anti-affinity, a topology spread that must hold, a host port, or a toleration that not every pod has.
     pub is_particular: bool,
+    /// `priority`; 0 where absent, which is what absent means.
+    pub priority: i32,
     /// `restartPolicy`.
     pub restart_policy: RestartPolicy,
     /// `activeDeadlineSeconds`.

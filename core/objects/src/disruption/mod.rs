@@ -5,4 +5,4 @@ mod budget;
 mod target;
 
 pub use budget::{Amount, Budget, BudgetStatus, Condition, SYNC_FAILED};
-pub use target::{DELETION_TIMEOUT_NS, evicted, spared, stale_from_ns};
+pub use target::{DELETION_TIMEOUT_NS, evicted, preempted, spared, stale_from_ns};

@@ -57,6 +57,18 @@ pub fn evicted(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::True, &members, now)
 }
 
+/// The pod with the condition that the scheduler sets on a pod that has to go for another one.
+pub fn preempted(pod: &Pod, now: Now) -> Pod {
+    let members = [
+        ("reason", "PreemptionByScheduler"),
+        (
+            "message",
+            "default-scheduler: preempting to accommodate a higher priority pod",
+        ),
+    ];
+    with_condition(pod, ConditionStatus::True, &members, now)
+}
+
 /// The pod with a condition that says that it is not about to be disrupted.
 pub fn spared(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::False, &[], now)

@@ -28,6 +28,8 @@ pub(super) struct Ask {
     pub(super) anti_affinity: Vec<Term>,
     /// How evenly it is to be spread.
     pub(super) spread: Vec<Spread>,
+    /// Its priority.
+    pub(super) priority: i32,
     /// Whether its `preemptionPolicy` is `Never`.
     pub(super) never_preempts: bool,
     /// Whether it says more of its node than what it requests.
@@ -103,6 +105,7 @@ impl Ask {
             spread: items(&get("topologySpreadConstraints"))
                 .filter_map(Spread::of)
                 .collect(),
+            priority: spec.priority,
             never_preempts: get("preemptionPolicy") == "Never",
             is_particular: spec.is_particular,
         }

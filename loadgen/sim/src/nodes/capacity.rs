@@ -114,9 +114,14 @@ impl Capacity {
 
     /// The free capacity of a node, whether it is open or not.
     pub(super) fn free(&self, name: &str) -> u32 {
+        u32::try_from(self.balance(name)).unwrap_or(0)
+    }
+
+    /// The free capacity of a node, negative where it has more pods than it takes, whether it is open or not.
+    pub(super) fn balance(&self, name: &str) -> i64 {
         let index = self.by_name.get(name);
         let node = index.map(|&index| &self.nodes[index as usize]);
-        node.map_or(0, |node| node.allocatable.saturating_sub(node.pods))
+        node.map_or(0, |node| i64::from(node.allocatable) - i64::from(node.pods))
     }
 
     /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns

@@ -149,6 +149,25 @@ pub(super) fn unschedulable(live: &Pod, message: &str, now: Time) -> Option<PodS
     Some(status)
 }
 
+/// The status of a pod that is to get this node when others are gone from there, or none where the name is empty;
+/// `told` is what changes besides. `None` when nothing does.
+pub(super) fn nominated(live: &Pod, told: Option<PodStatus>, node: &str) -> Option<PodStatus> {
+    let known = live.status.rest.get(NOMINATED);
+    let known = known.as_ref().and_then(Value::as_str).unwrap_or("");
+    if known == node || live.node_name.is_some() {
+        return told;
+    }
+    let mut status = told.unwrap_or_else(|| live.status.clone());
+    status.rest = match node {
+        "" => status.rest.without(NOMINATED),
+        node => status.rest.with(NOMINATED, node),
+    };
+    Some(status)
+}
+
+/// The node that a pod is to get when others are gone from there.
+pub(super) const NOMINATED: &str = "nominatedNodeName";
+
 /// The status of a pod whose images can't all be pulled, as `unpullable` says; `None` when they can,
 /// or when the status says so already.
 pub(super) fn not_pulled(

@@ -205,7 +205,15 @@ impl SchedulerEvents {
         let (namespace, name) = (&meta.namespace, &meta.name);
         let note = format!("Successfully assigned {namespace}/{name} to {node}");
         let what = (EventType::Normal, "Scheduled", "Binding");
-        self.create(pod, what, &note, now);
+        self.create(pod, None, what, &note, now);
+    }
+
+    /// A pod has to go from that node for another one.
+    pub(super) fn preempted(&mut self, pod: &Pod, for_pod: &Pod, node: &str, now: Now) {
+        let preemptor = &for_pod.metadata;
+        let note = format!("Preempted by pod {} on node {node}", preemptor.uid);
+        let what = (EventType::Normal, "Preempted", "Preempting");
+        self.create(pod, Some(preemptor), what, &note, now);
     }
 
     /// No node takes the pod.
@@ -225,7 +233,7 @@ impl SchedulerEvents {
             return;
         }
         let what = (EventType::Warning, FAILED, "Scheduling");
-        if let Some(event) = self.create(pod, what, note, now) {
+        if let Some(event) = self.create(pod, None, what, note, now) {
             let series = Series {
                 version: meta.resource_version.clone(),
                 namespace: meta.namespace.clone(),
@@ -285,6 +293,7 @@ impl SchedulerEvents {
     fn create(
         &mut self,
         pod: &Pod,
+        related: Option<&ObjectMeta>,
         (kind, reason, action): (EventType, &'static str, &str),
         note: &str,
         now: Now,
@@ -295,6 +304,10 @@ impl SchedulerEvents {
         let mut rest = Map::new();
         rest.insert("action".into(), action.into());
         rest.insert("eventTime".into(), micro_time(made).into());
+        if let Some(related) = related {
+            let related = ObjectReference::new(Kind::POD, related);
+            rest.insert("related".into(), related.to_json());
+        }
         let event = Event {
             metadata: ObjectMeta {
                 name: name.as_str().into(),

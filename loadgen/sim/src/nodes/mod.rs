@@ -19,6 +19,10 @@ mod placement;
 #[cfg(test)]
 mod placement_tests;
 mod pod_life;
+mod preemption;
+#[cfg(test)]
+mod preemption_tests;
+mod refusals;
 mod rules;
 mod scheduler;
 mod script;

@@ -49,6 +49,8 @@ pub(super) struct Placed {
     numbers: HashMap<Shared, u32, ahash::RandomState>,
     /// The numbers of those with anti-affinity.
     exclusive: BTreeSet<u32>,
+    /// How many pods have each priority.
+    priorities: BTreeMap<i32, usize>,
     /// The number of the next group.
     next: u32,
 }
@@ -60,6 +62,7 @@ impl Default for Placed {
             groups: BTreeMap::new(),
             numbers: HashMap::with_hasher(hash_state()),
             exclusive: BTreeSet::new(),
+            priorities: BTreeMap::new(),
             next: 0,
         }
     }
@@ -68,6 +71,17 @@ impl Default for Placed {
 impl Placed {
     pub(super) fn get(&self, uid: &Uid) -> Option<&PlacedPod> {
         self.pods.get(uid)
+    }
+
+    /// All pods, by UID.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &PlacedPod> {
+        self.pods.values()
+    }
+
+    /// Whether one of them has a lower priority.
+    pub(super) fn has_lower(&self, priority: i32) -> bool {
+        let lowest = self.priorities.keys().next();
+        lowest.is_some_and(|lowest| *lowest < priority)
     }
 
     /// All groups, in the order of their first pods.
@@ -130,6 +144,7 @@ impl Placed {
         };
         let group = self.groups.get_mut(&number).expect("each number has one");
         *group.on_nodes.entry(node.clone()).or_default() += 1;
+        *self.priorities.entry(ask.priority).or_default() += 1;
         let uid = meta.uid.clone();
         let placed = PlacedPod {
             pod,
@@ -143,6 +158,12 @@ impl Placed {
     /// Removes a pod, if it is there.
     pub(super) fn remove(&mut self, uid: &Uid) -> Option<PlacedPod> {
         let placed = self.pods.remove(uid)?;
+        if let Some(count) = self.priorities.get_mut(&placed.ask.priority) {
+            *count -= 1;
+            if *count == 0 {
+                self.priorities.remove(&placed.ask.priority);
+            }
+        }
         let number = placed.group;
         let group = self.groups.get_mut(&number).expect("each pod has one");
         if let Some(count) = group.on_nodes.get_mut(&placed.node) {

@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 
 use super::asks::{Ask, HostPort, allocatable, is_for_all};
 use super::capacity::Capacity;
+use super::change::NOMINATED;
 use super::events::SchedulerEvents;
 use super::neighbours::Neighbours;
-use super::placed::Placed;
+use super::placed::{Placed, PlacedPod};
+use super::preemption::{self, Found, Nominations, Refused};
+use super::refusals::{Reasons, Refusal, everywhere};
 use super::rules::NodeChoice;
 use super::scheduler::Waiting;
 
@@ -26,17 +29,18 @@ const ASKS_MAX: usize = 10_000;
 /// What the scheduler keeps for pods that not every node takes.
 #[derive(Debug)]
 pub(super) struct Placement {
-    cluster: Arc<Cluster>,
+    pub(super) cluster: Arc<Cluster>,
     choice: NodeChoice,
     /// Whether pods that fit nowhere have nothing written to them, and claims don't count: there are no client rules.
     pub(super) is_of_run: bool,
     nodes: BTreeMap<Str, Place>,
     used: BTreeMap<Str, Used>,
-    placed: Placed,
+    pub(super) placed: Placed,
+    /// The pods that wait for others to go.
+    pub(super) nominations: Nominations,
     /// What each spec asks, by the address of the spec, which it keeps.
     asks: BTreeMap<usize, (Arc<PodSpec>, Arc<Ask>)>,
-    /// Why no node takes pods of a spec, by its address, until a pod comes or goes or a node changes. Empty until it
-    /// is asked for.
+    /// Why no node takes pods of a spec, by its address, until a pod comes or goes or a node changes. Empty in a run.
     refused: BTreeMap<usize, String>,
     /// Particular pods that no node takes.
     pub(super) waiting: Vec<Waiting>,
@@ -61,23 +65,6 @@ struct Used {
     ports: Vec<HostPort>,
 }
 
-/// Why a node does not take a pod.
-#[derive(Debug, PartialEq, Eq)]
-struct Refusal {
-    reasons: Vec<Cow<'static, str>>,
-    /// Whether the node would refuse it too if it had no other pods.
-    is_hopeless: bool,
-}
-
-impl Refusal {
-    fn one(reason: &'static str, is_hopeless: bool) -> Refusal {
-        Refusal {
-            reasons: vec![reason.into()],
-            is_hopeless,
-        }
-    }
-}
-
 impl Placement {
     pub(super) fn new(
         cluster: Arc<Cluster>,
@@ -91,6 +78,7 @@ impl Placement {
             nodes: BTreeMap::new(),
             used: BTreeMap::new(),
             placed: Placed::default(),
+            nominations: Nominations::default(),
             asks: BTreeMap::new(),
             refused: BTreeMap::new(),
             waiting: Vec::new(),
@@ -129,7 +117,7 @@ impl Placement {
 
     /// Forgets all pods.
     pub(super) fn clear_pods(&mut self) {
-        (self.used, self.placed) = Default::default();
+        (self.used, self.placed, self.nominations) = Default::default();
         self.refused.clear();
     }
 
@@ -191,14 +179,11 @@ impl Placement {
         if self.placed.replace(pod, node) {
             return;
         }
-        self.remove(&pod.metadata.uid);
+        let before = self.lift(&pod.metadata.uid);
+        // A pod that asks for less leaves room.
+        self.retry |= before.is_some_and(|it| !Arc::ptr_eq(&it.pod.spec, &pod.spec));
         let ask = self.ask(&pod.spec);
-        let used = self.used.entry(node.clone()).or_default();
-        for (name, amount) in &ask.requests {
-            let sum = used.amounts.entry(name.clone()).or_default();
-            *sum = sum.plus(*amount);
-        }
-        used.ports.extend(ask.ports.iter().cloned());
+        use_up(&mut self.used, node, &ask);
         self.refused.clear();
         self.retry |= self.awaits_neighbours;
         self.placed.insert(Arc::clone(pod), node.clone(), ask);
@@ -206,22 +191,26 @@ impl Placement {
 
     /// A pod is gone, has ended, or was not bound.
     pub(super) fn remove(&mut self, uid: &Uid) {
-        let Some(placed) = self.placed.remove(uid) else {
-            return;
-        };
-        if let Some(used) = self.used.get_mut(&placed.node) {
-            for (name, amount) in &placed.ask.requests {
-                if let Some(sum) = used.amounts.get_mut(name) {
-                    *sum = sum.minus(*amount);
-                }
-            }
-            for port in &placed.ask.ports {
-                let at = used.ports.iter().position(|it| it == port);
-                at.map(|at| used.ports.swap_remove(at));
-            }
+        if self.lift(uid).is_some() {
+            self.nominations.going.remove(uid);
+            self.refused.clear();
+            self.retry = true;
         }
-        self.refused.clear();
-        self.retry = true;
+    }
+
+    /// Takes a pod away to see what would be without it.
+    pub(super) fn lift(&mut self, uid: &Uid) -> Option<PlacedPod> {
+        let placed = self.placed.remove(uid)?;
+        give_back(&mut self.used, &placed.node, &placed.ask);
+        Some(placed)
+    }
+
+    /// Puts a pod back where it was.
+    pub(super) fn settle(&mut self, placed: &PlacedPod) {
+        let PlacedPod { pod, node, ask, .. } = placed;
+        use_up(&mut self.used, node, ask);
+        self.placed
+            .insert(Arc::clone(pod), node.clone(), Arc::clone(ask));
     }
 
     /// Whether more than requests and capacity in pods decides which node a pod gets.
@@ -244,8 +233,7 @@ impl Placement {
     pub(super) fn take(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) -> Result<Str, bool> {
         let ask = self.ask(&pod.spec);
         let is_plain = !self.looks_at_all(pod, &ask);
-        let address = Arc::as_ptr(&pod.spec).addr();
-        let has_none = self.refused.contains_key(&address);
+        let has_none = self.refused.contains_key(&Arc::as_ptr(&pod.spec).addr());
         let node = match is_plain {
             _ if has_none => None,
             true if ask.requests.is_empty() => capacity.take(),
@@ -257,11 +245,7 @@ impl Placement {
         };
         let Some(node) = node else {
             self.awaits_neighbours |= ask.has_neighbours();
-            let is_full = is_plain && ask.requests.is_empty();
-            if !is_full && self.decides_alone(&ask) {
-                self.refused.entry(address).or_default();
-            }
-            return Err(is_full);
+            return Err(is_plain && ask.requests.is_empty());
         };
         self.add(pod, &node);
         Ok(node)
@@ -390,83 +374,159 @@ impl Placement {
         Some(Refusal::one(reason, is_hopeless))
     }
 
-    /// Why no node takes the pod, in the words of Kubernetes' scheduler. O(nodes).
-    ///
-    /// Source: `FitError.Error` of Kubernetes' `pkg/scheduler/framework`, and `Preempt` of its `preemption`.
-    pub(super) fn why_none(&mut self, pod: &Arc<Pod>, capacity: &Capacity) -> String {
+    /// As [`refusal`](Placement::refusal), by the pods that are there now.
+    pub(super) fn refusal_now(
+        &self,
+        (pod, ask): (&Pod, &Ask),
+        node: &Str,
+        free: i64,
+    ) -> Option<Refusal> {
+        let place = self.nodes.get(node)?;
+        let neighbours = self.neighbours(pod, ask);
+        let free = u32::try_from(free).unwrap_or(0);
+        self.refusal((pod, ask), neighbours.as_ref(), (node, place), free)
+    }
+
+    /// What comes of a pod that no node takes, whose [hold](Placement::hold) is let go. O(nodes) and, where pods of lower
+    /// priority have nodes, O(pods that are placed), unless a pod of the same spec was refused since the last change.
+    pub(super) fn refuse(&mut self, pod: &Arc<Pod>, capacity: &Capacity) -> Refused {
         let address = Arc::as_ptr(&pod.spec).addr();
-        if let Some(known) = self.refused.get(&address).filter(|why| !why.is_empty()) {
-            return known.clone();
+        if let Some(why) = self.refused.get(&address) {
+            return Refused::because(why.clone());
         }
         let ask = self.ask(&pod.spec);
-        let why = self.why(pod, &ask, capacity);
+        let refused = match self.is_of_run && !self.placed.has_lower(ask.priority) {
+            true => Refused::default(),
+            false => self.search(pod, &ask, capacity),
+        };
         // What only the spec decides is so for all pods that share it.
-        if self.decides_alone(&ask) {
-            self.refused.insert(address, why.clone());
+        if self.nominations.is_empty() && self.decides_alone(&ask) {
+            self.refused.insert(address, refused.why.clone());
         }
-        why
+        refused
     }
 
-    /// The words for what keeps a pod from every node.
-    pub(super) fn why_everywhere(&self, why: &str) -> String {
-        let nodes = self.nodes.len();
-        format!(
-            "0/{nodes} nodes are available: {why}. preemption: 0/{nodes} nodes are available: {nodes} \
-             Preemption is not helpful for scheduling."
-        )
-    }
-
-    fn why(&self, pod: &Pod, ask: &Ask, capacity: &Capacity) -> String {
-        let nodes = self.nodes.len();
-        if nodes == 0 {
-            return "no nodes available to schedule pods".to_owned();
-        }
+    fn search(&mut self, pod: &Arc<Pod>, ask: &Arc<Ask>, capacity: &Capacity) -> Refused {
         let neighbours = self.neighbours(pod, ask);
-        let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
-        // On how many the end of other pods would not help.
-        let mut hopeless = 0;
-        for (name, place) in &self.nodes {
+        let places = self.nodes.iter();
+        let refusals = places.filter_map(|(name, place)| {
             let free = capacity.free(name);
             let refusal = self.refusal((pod, ask), neighbours.as_ref(), (name, place), free);
-            let Some(refusal) = refusal else {
-                continue;
-            };
-            hopeless += usize::from(refusal.is_hopeless);
-            for reason in refusal.reasons {
-                *reasons.entry(reason).or_default() += 1;
-            }
-        }
-        let listed = |reasons: &[(&str, usize)]| {
-            let reasons = reasons.iter().filter(|(_, count)| *count > 0);
-            let mut told: Vec<String> = reasons
-                .map(|(reason, count)| format!("{count} {reason}"))
-                .collect();
-            told.sort();
-            let told = told.join(", ");
-            format!("0/{nodes} nodes are available: {told}.")
-        };
-        let counts: Vec<_> = reasons
-            .iter()
-            .map(|(why, count)| (&**why, *count))
-            .collect();
+            Some((name.clone(), refusal?))
+        });
+        let refusals: Vec<(Str, Refusal)> = refusals.collect();
+        let found = preemption::search(self, (pod, ask), &refusals, capacity);
+        let nodes = self.nodes.len();
+        let mut reasons = Reasons::default();
+        reasons.add(
+            refusals
+                .into_iter()
+                .flat_map(|(_, refusal)| refusal.reasons),
+        );
         let of_nodes = match &ask.names {
+            _ if nodes == 0 => "no nodes available to schedule pods".to_owned(),
             Some(names) if names.is_empty() => {
                 format!("0/{nodes} nodes are available: pod affinity terms conflict.")
             }
-            _ => listed(&counts),
+            _ => reasons.words(nodes),
         };
-        let of_preemption = match ask.never_preempts {
-            true => "not eligible due to preemptionPolicy=Never.".to_owned(),
-            // This scheduler lets no pod go for another.
-            false => listed(&[
-                (
-                    "No preemption victims found for incoming pod",
-                    nodes - hopeless,
-                ),
-                ("Preemption is not helpful for scheduling", hopeless),
-            ]),
+        let mut refused = self.nominations.settle((pod, ask), &found);
+        refused.why = match found {
+            Found::NotEligible(why) => format!("{of_nodes} preemption: {why}"),
+            Found::Nothing(reasons) if nodes > 0 => {
+                format!("{of_nodes} preemption: {}", reasons.words(nodes))
+            }
+            _ => of_nodes,
         };
-        format!("{of_nodes} preemption: {of_preemption}")
+        refused
+    }
+
+    /// What comes of a pod that no node takes for this reason.
+    pub(super) fn refuse_everywhere(&self, why: &str) -> Refused {
+        Refused::because(everywhere(self.nodes.len(), why))
+    }
+
+    /// Gives a pod, and those of lower priority, no longer what they are to get on their nodes, so that this pod may
+    /// take it. Returns the UIDs of all of them, for [`hold`](Placement::hold).
+    pub(super) fn let_go(&mut self, pod: &Pod, capacity: &mut Capacity) -> Vec<Uid> {
+        let own = &pod.metadata.uid;
+        let uids = self.nominations.below(own, pod.spec.priority);
+        for held in uids.iter().filter_map(|uid| self.nominations.pods.get(uid)) {
+            give_back(&mut self.used, &held.node, &held.ask);
+            capacity.remove_pod(&held.node);
+        }
+        uids
+    }
+
+    /// Keeps for a pod, and for those that it let go, what they are to get on their nodes, if they still wait for it.
+    pub(super) fn hold(&mut self, pod: &Pod, others: Vec<Uid>, capacity: &mut Capacity) {
+        let own = &pod.metadata.uid;
+        let all = std::iter::once(own).chain(others.iter().filter(|uid| *uid != own));
+        for held in all.filter_map(|uid| self.nominations.pods.get(uid)) {
+            use_up(&mut self.used, &held.node, &held.ask);
+            capacity.add_pod(&held.node);
+        }
+    }
+
+    /// A pod is bound or gone: it waits for no others to go. Returns whether it did.
+    pub(super) fn end_nomination(&mut self, uid: &Uid, capacity: &mut Capacity) -> bool {
+        let Some(held) = self.nominations.pods.remove(uid) else {
+            return false;
+        };
+        give_back(&mut self.used, &held.node, &held.ask);
+        capacity.remove_pod(&held.node);
+        self.refused.clear();
+        self.retry = true;
+        true
+    }
+
+    /// Takes a pod whose status says that it is to get a node as one that waits for others to go from there, as in a
+    /// cluster that goes on from a state.
+    pub(super) fn recall(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) {
+        let rest = &pod.status.rest;
+        let uid = &pod.metadata.uid;
+        if !rest.as_str().contains(NOMINATED) || self.nominations.pods.contains_key(uid) {
+            return;
+        }
+        let Some(Value::String(node)) = rest.get(NOMINATED) else {
+            return;
+        };
+        let ask = self.ask(&pod.spec);
+        let node = Str::from(node.as_str());
+        let there = self.placed.pods().filter(|it| it.node == node);
+        let going =
+            there.filter(|it| it.ask.priority < ask.priority && it.pod.metadata.is_deleting());
+        let going = going.map(|it| it.pod.metadata.uid.clone());
+        self.nominations.going.extend(going);
+        use_up(&mut self.used, &node, &ask);
+        capacity.add_pod(&node);
+        self.nominations.add(pod, node, ask);
+    }
+}
+
+/// A pod that asks this uses it on a node.
+fn use_up(all: &mut BTreeMap<Str, Used>, node: &Str, ask: &Ask) {
+    let used = all.entry(node.clone()).or_default();
+    for (name, amount) in &ask.requests {
+        let sum = used.amounts.entry(name.clone()).or_default();
+        *sum = sum.plus(*amount);
+    }
+    used.ports.extend(ask.ports.iter().cloned());
+}
+
+/// It does no longer.
+fn give_back(all: &mut BTreeMap<Str, Used>, node: &Str, ask: &Ask) {
+    let Some(used) = all.get_mut(node) else {
+        return;
+    };
+    for (name, amount) in &ask.requests {
+        if let Some(sum) = used.amounts.get_mut(name) {
+            *sum = sum.minus(*amount);
+        }
+    }
+    for port in &ask.ports {
+        let at = used.ports.iter().position(|it| it == port);
+        at.map(|at| used.ports.swap_remove(at));
     }
 }
 

@@ -11,15 +11,15 @@ use super::placement::{Placement, is_tainted};
 use super::rules::NodeChoice;
 
 /// A cluster, and the number of pods made so far.
-struct Placing {
-    placement: Placement,
-    capacity: Capacity,
+pub(super) struct Placing {
+    pub(super) placement: Placement,
+    pub(super) capacity: Capacity,
     pods: u32,
 }
 
 impl Placing {
     /// The first node that takes a pod gets it. Nodes take ten pods unless they say otherwise.
-    fn on(nodes: &[Value]) -> Placing {
+    pub(super) fn on(nodes: &[Value]) -> Placing {
         let cluster = Cluster::new(ClusterOptions::default());
         let now = Now {
             mono_ns: 0,
@@ -44,32 +44,35 @@ impl Placing {
         placing
     }
 
-    fn pod(&mut self, members: &Value) -> Arc<Pod> {
+    pub(super) fn pod(&mut self, members: &Value) -> Arc<Pod> {
         self.pods += 1;
         let name = format!("p{}", self.pods);
         let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
         let mut meta = json!({"name": name, "namespace": "n", "uid": name});
+        let mut status = json!({});
         for (key, value) in members.as_object().unwrap() {
             match key.as_str() {
                 "labels" | "namespace" => meta[key] = value.clone(),
+                "startTime" => status[key] = value.clone(),
                 _ => spec[key] = value.clone(),
             }
         }
-        Arc::new(Pod::from_json(json!({"metadata": meta, "spec": spec})).unwrap())
+        let pod = json!({"metadata": meta, "spec": spec, "status": status});
+        Arc::new(Pod::from_json(pod).unwrap())
     }
 
     /// The node that the pod gets, or why there is none.
-    fn place(&mut self, members: &Value) -> String {
+    pub(super) fn place(&mut self, members: &Value) -> String {
         let pod = self.pod(members);
         let taken = self.placement.take(&pod, &mut self.capacity);
         match taken {
             Ok(node) => node.to_string(),
-            Err(_) => self.placement.why_none(&pod, &self.capacity),
+            Err(_) => self.placement.refuse(&pod, &self.capacity).why,
         }
     }
 
     /// A pod is on that node, however it came there.
-    fn put(&mut self, node: &str, members: &Value) -> Arc<Pod> {
+    pub(super) fn put(&mut self, node: &str, members: &Value) -> Arc<Pod> {
         let pod = self.pod(members);
         self.capacity.add_pod(node);
         self.placement.add(&pod, &Str::from(node));
@@ -77,7 +80,7 @@ impl Placing {
     }
 }
 
-fn node(name: &str, more: Value) -> Value {
+pub(super) fn node(name: &str, more: Value) -> Value {
     let mut node = json!({"metadata": {"name": name, "labels": {}}});
     for (key, value) in more.as_object().unwrap() {
         match key.as_str() {

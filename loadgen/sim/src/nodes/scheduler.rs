@@ -5,23 +5,26 @@
 //! taints, and all else that [pods and nodes say of each other](super::placement), where they say something. A pod
 //! that fits on no node waits until a pod ends or a node changes. Pods that name another scheduler are ignored.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::{Latency, LatencySampler};
+use podstorm_apiserver::{Cluster, DeleteOptions};
+use podstorm_objects::disruption::preempted;
 use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
 use super::asks::allocatable;
 use super::capacity::Capacity;
-use super::change::{change_status, unschedulable};
+use super::change::{change_status, nominated, unschedulable};
 use super::claims::{Claims, State};
 use super::control::NodeControl;
 use super::controller::is_unreachable;
 use super::events::SchedulerEvents;
 use super::place_waits::{PlaceWaits, Unplaced};
 use super::placement::{Placement, is_tainted};
+use super::preemption::Refused;
 use super::stuck::StuckPods;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
@@ -39,6 +42,7 @@ const BATCH: usize = 4000;
 pub(super) struct Waiting {
     name: CompactString,
     namespace: Str,
+    priority: i32,
 }
 
 /// The scheduler.
@@ -59,6 +63,8 @@ pub struct Scheduler {
     unplaced: Unplaced,
     /// Pods that have ended and use no capacity.
     ended: BTreeSet<Uid>,
+    /// Whether pods have had other priorities than 0.
+    has_priorities: bool,
     /// Whether nodes may fail.
     handles_faults: bool,
     /// Present where more than capacity in pods counts.
@@ -83,6 +89,7 @@ impl Scheduler {
             unschedulable: VecDeque::new(),
             unplaced: Unplaced::default(),
             ended: BTreeSet::new(),
+            has_priorities: false,
             handles_faults: false,
             placement: None,
             stuck: None,
@@ -163,6 +170,7 @@ impl Scheduler {
         let (latency, delayed) = (&mut self.latency, &mut self.delayed);
         let (ended, unplaced) = (&mut self.ended, &mut self.unplaced);
         let (placement, cluster) = (&mut self.placement, &self.cluster);
+        let has_priorities = &mut self.has_priorities;
         let stuck = &self.stuck;
         let is_stuck = |pod: &Pod| stuck.as_ref().is_some_and(|it| it.keeps_from_nodes(pod));
         self.pods.poll(now, |item| match item {
@@ -172,8 +180,9 @@ impl Scheduler {
                 placement.iter_mut().for_each(Placement::clear_pods);
             }
             ObjectEvent::Added(pod) => {
-                if pod.spec.is_particular && placement.is_none() {
-                    *placement = Some(Placement::of_run(cluster));
+                if pod.spec.is_particular || pod.spec.priority != 0 {
+                    *has_priorities |= pod.spec.priority != 0;
+                    placement.get_or_insert_with(|| Placement::of_run(cluster));
                 }
                 match &pod.node_name {
                     // A pod that has ended uses no capacity.
@@ -189,6 +198,7 @@ impl Scheduler {
                         let waiting = Waiting {
                             name: pod.metadata.name.clone(),
                             namespace: pod.metadata.namespace.clone(),
+                            priority: pod.spec.priority,
                         };
                         if due_ns > now.mono_ns {
                             delayed.push(due_ns, waiting);
@@ -208,6 +218,7 @@ impl Scheduler {
                             if !placement.is_of_run && !placement.has(&pod) {
                                 capacity.add_pod(node);
                             }
+                            placement.end_nomination(&pod.metadata.uid, capacity);
                             placement.add(&pod, node);
                         }
                         None => {}
@@ -224,7 +235,11 @@ impl Scheduler {
             }
             ObjectEvent::Deleted(pod) => {
                 if let Some(placement) = placement {
-                    placement.remove(&pod.metadata.uid);
+                    let uid = &pod.metadata.uid;
+                    placement.remove(uid);
+                    if placement.end_nomination(uid, capacity) {
+                        ready.extend(unschedulable.pop_front());
+                    }
                 }
                 if pod.node_name.is_none() {
                     unplaced.end(&pod.metadata.namespace, &pod.metadata.name, now.mono_ns);
@@ -264,40 +279,81 @@ impl Scheduler {
             true => State::Bound,
             false => self.claims.of(&pod),
         };
-        let refused = match &claims {
-            State::Refused(why) => Some(placement.why_everywhere(why)),
-            _ => None,
-        };
+        placement.recall(&pod, &mut self.capacity);
+        let held = placement.let_go(&pod, &mut self.capacity);
         let retries = placement.retry;
-        let is_full = match &refused {
-            Some(_) => false,
-            None => match (placement.take(&pod, &mut self.capacity), claims) {
-                (Ok(node), State::Late(claims)) => {
-                    // The pod takes its place when the claims are bound.
-                    placement.remove(&pod.metadata.uid);
-                    self.capacity.remove_pod(&node);
-                    // No other pod has room for that reason.
-                    placement.retry = retries;
-                    self.claims.select(&claims, &node, now);
-                    return Err(NoPlace::Particular);
-                }
-                (Ok(node), _) => return Ok((node, Some(pod))),
-                (Err(is_full), _) => is_full,
-            },
+        let taken = match &claims {
+            State::Refused(_) => Err(false),
+            _ => placement.take(&pod, &mut self.capacity),
         };
-        if !placement.is_of_run {
-            let why = refused.unwrap_or_else(|| placement.why_none(&pod, &self.capacity));
-            if let Some(events) = &mut placement.events {
-                events.failed(&pod, &why, now);
+        let refused = match (&taken, &claims) {
+            (Ok(_), _) => {
+                placement.nominations.pods.remove(&pod.metadata.uid);
+                Refused::default()
             }
-            change_status(&self.cluster, &pod, now, |live| {
-                unschedulable(live, &why, now.wall())
-            });
-        }
-        Err(match is_full {
+            (Err(_), State::Refused(why)) => placement.refuse_everywhere(why),
+            (Err(_), _) => placement.refuse(&pod, &self.capacity),
+        };
+        placement.hold(&pod, held, &mut self.capacity);
+        let is_full = match (taken, claims) {
+            (Ok(node), State::Late(claims)) => {
+                // The pod takes its place when the claims are bound.
+                placement.remove(&pod.metadata.uid);
+                self.capacity.remove_pod(&node);
+                // No other pod has room for that reason.
+                placement.retry = retries;
+                self.claims.select(&claims, &node, now);
+                return Err(NoPlace::Particular);
+            }
+            (Ok(node), _) => return Ok((node, Some(pod))),
+            (Err(is_full), _) => is_full,
+        };
+        self.refuse(&pod, &refused, now);
+        // Those of other priorities are tried in their order, whenever one may fit.
+        Err(match is_full && pod.spec.priority == 0 {
             true => NoPlace::Full,
             false => NoPlace::Particular,
         })
+    }
+
+    /// Says of a pod that no node takes it, and has others go for it if that helps.
+    fn refuse(&mut self, pod: &Arc<Pod>, refused: &Refused, now: Now) {
+        let Some(placement) = &mut self.placement else {
+            return;
+        };
+        let cluster = &self.cluster;
+        for victim in &refused.victims {
+            let meta = &victim.metadata;
+            change_status(cluster, victim, now, |live| {
+                Some(preempted(live, now).status)
+            });
+            let options = DeleteOptions {
+                precondition_uid: Some(meta.uid.clone()),
+                ..DeleteOptions::default()
+            };
+            let deleted = cluster.delete::<Pod>(&meta.namespace, &meta.name, &options, now);
+            if let (Ok(_), Some(events), Some(node)) =
+                (deleted, &mut placement.events, &refused.nominated)
+            {
+                events.preempted(victim, pod, node, now);
+            }
+        }
+        if placement.is_of_run {
+            return;
+        }
+        for outdone in &refused.outdone {
+            change_status(cluster, outdone, now, |live| nominated(live, None, ""));
+        }
+        if let Some(events) = &mut placement.events {
+            events.failed(pod, &refused.why, now);
+        }
+        change_status(cluster, pod, now, |live| {
+            let told = unschedulable(live, &refused.why, now.wall());
+            match &refused.nominated {
+                Some(node) => nominated(live, told, node),
+                None => told,
+            }
+        });
     }
 
     /// A pod finds no place: it waits, unless it was deleted while it did.
@@ -328,6 +384,10 @@ impl Scheduler {
             if is_due {
                 self.ready.append(&mut self.unschedulable);
             }
+        }
+        if self.has_priorities {
+            let ready = self.ready.make_contiguous();
+            ready.sort_by_key(|waiting| Reverse(waiting.priority));
         }
         for _ in 0..BATCH {
             let Some(waiting) = self.ready.pop_front() else {

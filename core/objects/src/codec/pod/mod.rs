@@ -211,6 +211,7 @@ impl PodSpec {
         let containers = SpecContainer::read_all(containers).collect();
         let init_containers = SpecContainer::read_all(init_containers).collect();
         let selector = look("nodeSelector");
+        let priority = look("priority").and_then(|priority| priority.as_i64());
         let policy = look("restartPolicy").and_then(|policy| policy.as_str());
         let scheduler_name = look("schedulerName").and_then(|name| name.as_str());
         let gates = look("schedulingGates");
@@ -235,6 +236,8 @@ impl PodSpec {
                 .map(Into::into),
             is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
             is_particular,
+            // Validation refuses a number out of range.
+            priority: priority.and_then(|it| it.try_into().ok()).unwrap_or(0),
             // Absent means `Always`, as does a text that admission refuses.
             restart_policy: policy.and_then(RestartPolicy::new).unwrap_or_default(),
             active_deadline_seconds: deadline,

@@ -425,3 +425,65 @@ fn a_pod_that_a_client_binds_or_deletes_is_tried_no_more() {
     harness.pass(5);
     assert_eq!((harness.count("R"), harness.count("P")), (8, 1));
 }
+
+#[test]
+fn a_pod_of_higher_priority_has_another_one_go() {
+    let mut harness = with_events();
+    for node in ["a", "b"] {
+        for number in 0..4 {
+            harness.create_with(&format!("{node}{number}"), json!({"priority": 1}));
+        }
+    }
+    harness.pass(5);
+    assert_eq!(harness.count("R"), 8);
+    harness.create_with("high", json!({"priority": 10}));
+    harness.create_with("never", json!({"priority": 9, "preemptionPolicy": "Never"}));
+    harness.pass(0);
+    let status = |pod: &str| harness.pod(pod).to_json()["status"].clone();
+    assert_eq!(status("high")["nominatedNodeName"], "a");
+    let full = "0/2 nodes are available: 2 Too many pods.";
+    let failed = format!("Warning FailedScheduling: {full}");
+    assert_eq!(told(&harness, "high"), [failed.as_str()]);
+    let why = "not eligible due to preemptionPolicy=Never.";
+    assert_eq!(
+        told(&harness, "never"),
+        [format!("{failed} preemption: {why}")]
+    );
+    let all = harness.cluster.list::<Pod>(None).0;
+    let victims = all.iter().filter(|pod| pod.metadata.is_deleting());
+    let victims: Vec<&Arc<Pod>> = victims.collect();
+    let [victim] = victims[..] else {
+        panic!("one pod goes: {victims:?}");
+    };
+    let name = victim.metadata.name.clone();
+    let conditions = status(&name)["conditions"].clone();
+    let mut conditions = conditions.as_array().unwrap().iter();
+    let condition = conditions.find(|it| it["type"] == "DisruptionTarget");
+    let condition = condition.unwrap();
+    for (member, text) in [
+        ("status", "True"),
+        ("reason", "PreemptionByScheduler"),
+        (
+            "message",
+            "default-scheduler: preempting to accommodate a higher priority pod",
+        ),
+    ] {
+        assert_eq!(condition[member], text, "{condition}");
+    }
+    let uid = harness.pod("high").metadata.uid.clone();
+    let event = format!("Normal Preempted: Preempted by pod {uid} on node a");
+    assert!(
+        told(&harness, &name).contains(&event),
+        "{:?}",
+        told(&harness, &name)
+    );
+    let event = events(&harness, &name);
+    let event = event.iter().find(|event| event["reason"] == "Preempted");
+    assert_eq!(event.unwrap()["related"]["name"], "high");
+    // Its place goes to the one that it went for.
+    harness.pass(5);
+    let pod = harness.pod("high").to_json();
+    assert_eq!(pod["spec"]["nodeName"], "a");
+    assert_eq!(pod["status"].get("nominatedNodeName"), None);
+    assert_eq!(harness.pod("never").node_name, None);
+}

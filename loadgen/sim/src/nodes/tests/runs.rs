@@ -211,3 +211,21 @@ fn pods_that_had_nodes_before_keep_others_of_a_run_away() {
     );
     assert_ne!(run.places(&["x"], &json!({"labels": {"app": "x"}})), ["-"]);
 }
+
+#[test]
+fn a_pod_of_a_run_has_one_of_lower_priority_go() {
+    let mut run = Run::new();
+    let names = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
+    assert!(!run.places(&names, &json!({})).contains(&"-".to_owned()));
+    let high = json!({"priority": 10});
+    assert_eq!(run.places(&["high"], &high), ["-"]);
+    let is_going = |name: &&&str| run.harness.pod(name).metadata.is_deleting();
+    let going: Vec<&&str> = names.iter().filter(is_going).collect();
+    assert_eq!(going.len(), 1);
+    let told = run.harness.pod(going[0]).to_json()["status"]["conditions"].to_string();
+    assert!(told.contains("PreemptionByScheduler"), "{told}");
+    // It gets the place, and not one that has waited longer.
+    assert_eq!(run.places(&["late"], &json!({})), ["-"]);
+    run.remove(going[0]);
+    assert_eq!(run.nodes(&["high", "late"]), ["a", "-"]);
+}

@@ -1,0 +1,330 @@
+//! Preemption: a pod that no node takes has pods of lower priority go, so that it fits where they were.
+//!
+//! The search tries each node without its pods of lower priority, then lets as many of them stay as it can. The node
+//! is nominated: nothing of lower or equal priority takes what the pod is to get there, until it is bound.
+//!
+//! Source: `pkg/scheduler/framework/preemption` and its plugin `DefaultPreemption`, Kubernetes 1.36. Unlike upstream's
+//! the search looks at all nodes.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use podstorm_apiserver::{Cluster, ListOptions};
+use podstorm_objects::disruption::Budget;
+use podstorm_objects::{DynamicObject, Kind, Pod, Selector, Str, Time, Uid};
+
+use super::asks::Ask;
+use super::capacity::Capacity;
+use super::placed::PlacedPod;
+use super::placement::Placement;
+use super::refusals::{Reasons, Refusal};
+
+/// Added to each priority before they are summed, so that fewer pods make a smaller sum.
+const OFFSET: i64 = 1 << 31;
+
+/// A pod that waits for others to leave a node, and what it is to get there.
+#[derive(Debug)]
+pub(super) struct Nomination {
+    pub(super) pod: Arc<Pod>,
+    pub(super) node: Str,
+    pub(super) ask: Arc<Ask>,
+}
+
+/// The pods that wait for others to go, and those that were told to.
+#[derive(Debug, Default)]
+pub(super) struct Nominations {
+    pub(super) pods: BTreeMap<Uid, Nomination>,
+    /// They are still there.
+    pub(super) going: BTreeSet<Uid>,
+}
+
+/// What comes of a pod that no node takes.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    /// Why, in the words of Kubernetes' scheduler; empty in a run.
+    pub(super) why: String,
+    /// The pods that have to go for it.
+    pub(super) victims: Vec<Arc<Pod>>,
+    /// The node that it is to get then. Empty where it was to get one before, and gets it no more.
+    pub(super) nominated: Option<Str>,
+    /// The pods of lower priority that were to get that node, and get it no more.
+    pub(super) outdone: Vec<Arc<Pod>>,
+}
+
+impl Refused {
+    pub(super) fn because(why: String) -> Refused {
+        Refused {
+            why,
+            ..Refused::default()
+        }
+    }
+}
+
+impl Nominations {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// The pod of that UID, if it waits, and those that wait with a lower priority.
+    pub(super) fn below(&self, uid: &Uid, priority: i32) -> Vec<Uid> {
+        let all = self.pods.iter();
+        let below = all.filter(|(other, it)| *other == uid || it.ask.priority < priority);
+        below.map(|(other, _)| other.clone()).collect()
+    }
+
+    pub(super) fn add(&mut self, pod: &Arc<Pod>, node: Str, ask: Arc<Ask>) {
+        let pod = Arc::clone(pod);
+        let uid = pod.metadata.uid.clone();
+        self.pods.insert(uid, Nomination { pod, node, ask });
+    }
+
+    /// Takes in what was found for a pod.
+    pub(super) fn settle(&mut self, (pod, ask): (&Arc<Pod>, &Arc<Ask>), found: &Found) -> Refused {
+        let mut refused = Refused::default();
+        match found {
+            Found::Victims(node, victims) => {
+                let is_outdone = |_: &Uid, it: &mut Nomination| {
+                    it.node == *node && it.ask.priority < ask.priority
+                };
+                let outdone = self.pods.extract_if(.., is_outdone);
+                refused.outdone = outdone.map(|(_, it)| it.pod).collect();
+                self.add(pod, node.clone(), Arc::clone(ask));
+                let uids = victims.iter().map(|victim| victim.metadata.uid.clone());
+                self.going.extend(uids);
+                // Those that are on their way already need no request.
+                let staying = victims.iter().filter(|it| !it.metadata.is_deleting());
+                refused.victims = staying.cloned().collect();
+                refused.nominated = Some(node.clone());
+            }
+            Found::Nothing(_) => {
+                let before = self.pods.remove(&pod.metadata.uid);
+                refused.nominated = before.map(|_| Str::default());
+            }
+            Found::NotEligible(_) => {}
+        }
+        refused
+    }
+}
+
+/// What can be done for a pod that no node takes.
+pub(super) enum Found {
+    /// These pods can go from that node.
+    Victims(Str, Vec<Arc<Pod>>),
+    /// On how many nodes preemption does not help, by the reason.
+    Nothing(Reasons),
+    /// The pod may not preempt, for this reason.
+    NotEligible(&'static str),
+}
+
+/// A node that takes the pod without these.
+struct Candidate {
+    node: Str,
+    victims: Vec<PlacedPod>,
+    /// How many of them their budgets would not let go.
+    violations: usize,
+}
+
+/// Searches a node from which pods can go for a pod that all nodes refuse.
+pub(super) fn search(
+    placement: &mut Placement,
+    (pod, ask): (&Pod, &Ask),
+    refusals: &[(Str, Refusal)],
+    capacity: &Capacity,
+) -> Found {
+    if ask.never_preempts {
+        return Found::NotEligible("not eligible due to preemptionPolicy=Never.");
+    }
+    if awaits_victims(placement, pod, refusals) {
+        return Found::NotEligible("not eligible due to a terminating pod on the nominated node.");
+    }
+    let mut lower: BTreeMap<Str, Vec<Uid>> = BTreeMap::new();
+    if placement.placed.has_lower(ask.priority) {
+        for placed in placement.placed.pods() {
+            if placed.ask.priority < ask.priority {
+                let uids = lower.entry(placed.node.clone()).or_default();
+                uids.push(placed.pod.metadata.uid.clone());
+            }
+        }
+    }
+    let budgets = match lower.is_empty() {
+        true => Vec::new(),
+        false => Allowance::all(&placement.cluster),
+    };
+    let mut reasons = Reasons::default();
+    let mut best: Option<Candidate> = None;
+    for (node, refusal) in refusals {
+        let uids = lower.get(node).filter(|_| !refusal.is_hopeless);
+        let found = match uids {
+            _ if refusal.is_hopeless => {
+                Err(vec!["Preemption is not helpful for scheduling".into()])
+            }
+            None => Err(vec!["No preemption victims found for incoming pod".into()]),
+            Some(uids) => try_node(placement, (pod, ask), (node, uids), &budgets, capacity),
+        };
+        match found {
+            // The first of equals.
+            Ok(candidate) => {
+                if best
+                    .as_ref()
+                    .is_none_or(|best| candidate.rank() < best.rank())
+                {
+                    best = Some(candidate);
+                }
+            }
+            Err(why) => reasons.add(why),
+        }
+    }
+    match best {
+        Some(best) => {
+            let victims = best.victims.into_iter().map(|victim| victim.pod);
+            Found::Victims(best.node, victims.collect())
+        }
+        None => Found::Nothing(reasons),
+    }
+}
+
+/// Whether pods of lower priority are on their way from the node that the pod is nominated for.
+fn awaits_victims(placement: &Placement, pod: &Pod, refusals: &[(Str, Refusal)]) -> bool {
+    let nominations = &placement.nominations;
+    let Some(own) = nominations.pods.get(&pod.metadata.uid) else {
+        return false;
+    };
+    let is_given_up = |(node, refusal): &(Str, Refusal)| *node == own.node && refusal.is_hopeless;
+    !refusals.iter().any(is_given_up)
+        && nominations.going.iter().any(|uid| {
+            let victim = placement.placed.get(uid);
+            victim.is_some_and(|it| it.node == own.node && it.ask.priority < own.ask.priority)
+        })
+}
+
+/// The pods that have to go from a node so that it takes the pod, or why that does not help.
+fn try_node(
+    placement: &mut Placement,
+    (pod, ask): (&Pod, &Ask),
+    (node, lower): (&Str, &[Uid]),
+    budgets: &[Allowance],
+    capacity: &Capacity,
+) -> Result<Candidate, Vec<Cow<'static, str>>> {
+    let lifted = lower.iter().filter_map(|uid| placement.lift(uid));
+    let mut lifted: Vec<PlacedPod> = lifted.collect();
+    lifted.sort_by_key(importance);
+    let mut free = capacity.balance(node) + lifted.len() as i64;
+    if let Some(refusal) = placement.refusal_now((pod, ask), node, free) {
+        lifted.iter().for_each(|it| placement.settle(it));
+        return Err(refusal.reasons);
+    }
+    let violating = violating(&lifted, budgets);
+    let mut all: Vec<(PlacedPod, bool)> = lifted.into_iter().zip(violating).collect();
+    // Those stay first that their budgets would not let go.
+    all.sort_by_key(|(_, violates)| !violates);
+    let (mut victims, mut violations) = (Vec::new(), 0);
+    for (other, violates) in all {
+        placement.settle(&other);
+        if placement.refusal_now((pod, ask), node, free - 1).is_none() {
+            free -= 1;
+            continue;
+        }
+        placement.lift(&other.pod.metadata.uid);
+        violations += usize::from(violates);
+        victims.push(other);
+    }
+    victims.iter().for_each(|it| placement.settle(it));
+    victims.sort_by_key(importance);
+    Ok(Candidate {
+        node: node.clone(),
+        victims,
+        violations,
+    })
+}
+
+impl Candidate {
+    /// The least is the best: fewest violations, then the lowest highest priority, the smallest sum of priorities,
+    /// the fewest pods, and the latest start of those of the highest priority.
+    fn rank(&self) -> (usize, i32, i64, usize, Reverse<i64>) {
+        let highest = self.victims.first().map_or(i32::MIN, |it| it.ask.priority);
+        let priorities = self.victims.iter().map(|it| i64::from(it.ask.priority));
+        let first = self.victims.iter().filter(|it| it.ask.priority == highest);
+        let start_ns = first.map(|it| start_ns(&it.pod)).min();
+        (
+            self.violations,
+            highest,
+            priorities.map(|priority| priority + OFFSET).sum(),
+            self.victims.len(),
+            Reverse(start_ns.unwrap_or(i64::MAX)),
+        )
+    }
+}
+
+/// The least is the most important: the highest priority, then the earliest start.
+fn importance(placed: &PlacedPod) -> (Reverse<i32>, i64) {
+    (Reverse(placed.ask.priority), start_ns(&placed.pod))
+}
+
+/// When a pod started, ns since the epoch; after all others where it has not.
+fn start_ns(pod: &Pod) -> i64 {
+    let status = &pod.status;
+    let time = match &status.started {
+        Some(started) => started.time,
+        None => {
+            let text = status.rest.get("startTime");
+            let text = text.as_ref().and_then(|text| text.as_str());
+            text.and_then(|text| text.parse().ok())
+                .unwrap_or(Time::UNSET)
+        }
+    };
+    time.unix_nanos().unwrap_or(i64::MAX)
+}
+
+/// How many pods a budget lets go.
+struct Allowance {
+    namespace: Str,
+    selector: Selector,
+    allowed: i64,
+    /// Pods that count already.
+    disrupted: BTreeSet<String>,
+}
+
+impl Allowance {
+    /// Those of all budgets that select pods by something.
+    fn all(cluster: &Cluster) -> Vec<Allowance> {
+        let page = cluster
+            .api(Kind::POD_DISRUPTION_BUDGET)
+            .list(&ListOptions::default());
+        let budgets = page.map(|page| page.items).unwrap_or_default();
+        let budgets = budgets.iter().filter_map(|budget| {
+            let budget = Budget::of((**budget).downcast_ref::<DynamicObject>()?);
+            let selector = budget.compiled().ok()?;
+            let disrupted = budget.status.disrupted_pods.keys();
+            (!selector.is_empty()).then(|| Allowance {
+                namespace: budget.metadata.namespace.clone(),
+                selector,
+                allowed: budget.status.disruptions_allowed,
+                disrupted: disrupted.map(|name| name.to_string()).collect(),
+            })
+        });
+        budgets.collect()
+    }
+}
+
+/// Whether each of the pods is one more than its budgets let go.
+fn violating(pods: &[PlacedPod], budgets: &[Allowance]) -> Vec<bool> {
+    let mut allowed: Vec<i64> = budgets.iter().map(|budget| budget.allowed).collect();
+    let mut violates = |pod: &Pod| {
+        let meta = &pod.metadata;
+        let mut is_one_more = false;
+        for (budget, left) in budgets.iter().zip(&mut allowed) {
+            if !meta.labels.is_empty()
+                && budget.namespace == meta.namespace
+                && budget.selector.matches(&meta.labels)
+                && !budget.disrupted.contains(meta.name.as_str())
+            {
+                *left -= 1;
+                is_one_more |= *left < 0;
+            }
+        }
+        is_one_more
+    };
+    pods.iter().map(|placed| violates(&placed.pod)).collect()
+}
