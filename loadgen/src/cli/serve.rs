@@ -14,7 +14,10 @@ use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Plugin, Plugins};
 use podstorm_http::tls::Tls;
 use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, Memory, REQUESTS_INFLIGHT, draw_hash_seed};
-use podstorm_sim::nodes::{ClientRules, Finishing, NodeChoice, NodeTimes, PodNetwork, Script};
+use podstorm_objects::{Quantity, canonical_quantity, milli_quantity};
+use podstorm_sim::nodes::{
+    ClientRules, Finishing, NodeChoice, NodeSize, NodeTimes, PodNetwork, Script,
+};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use podstorm_sim::rows::Rows;
 use podstorm_sim::services::{Controllers, Services};
@@ -63,6 +66,14 @@ pub(super) struct ServeFlags {
     /// Most pods of a node
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().pods_per_node)]
     pods_per_node: u32,
+    /// Cores of a node, as a quantity: 500m
+    #[arg(long, value_name = "QUANTITY", default_value_t = NodeSize::default().cpu, value_parser = cores,
+          allow_hyphen_values = true)]
+    node_cpu: String,
+    /// Memory of a node, as a quantity of bytes: 64Gi
+    #[arg(long, value_name = "QUANTITY", default_value_t = NodeSize::default().memory, value_parser = bytes,
+          allow_hyphen_values = true)]
+    node_memory: String,
     /// From bound to ready [default: 500ms, so that clients see pods that are pending; 0s with --engine virtual]
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency)]
     pod_startup_latency: Option<Latency>,
@@ -287,6 +298,10 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         rules: ClientRules {
             unpullable_images: flags.unpullable_images.clone(),
             node_choice: flags.node_choice.into(),
+            node_size: NodeSize {
+                cpu: flags.node_cpu.clone(),
+                memory: flags.node_memory.clone(),
+            },
             script: flags.pod_script.clone(),
             finishing: finishes.then(|| Finishing {
                 run_ns: flags.pod_run_time.unwrap_or(0),
@@ -426,6 +441,30 @@ fn plugins(flags: &ServeFlags) -> Result<Plugins> {
 fn pod_network(text: &str) -> Result<PodNetwork, String> {
     PodNetwork::parse(text)
         .ok_or_else(|| "expected a range with room for pods: 192.0.2.0/24".to_owned())
+}
+
+/// Reads `--node-cpu`.
+fn cores(text: &str) -> Result<String, String> {
+    let given = milli_quantity(text).zip(text.parse::<Quantity>().ok());
+    let (cores, amount) = given.ok_or("expected a number of cores, such as 32 or 500m")?;
+    match amount > Quantity::default() {
+        true => Ok(cores),
+        false => Err("must be above 0".to_owned()),
+    }
+}
+
+/// Reads `--node-memory`.
+fn bytes(text: &str) -> Result<String, String> {
+    let given = canonical_quantity(text).zip(text.parse::<Quantity>().ok());
+    let (bytes, amount) = given.ok_or("expected a number of bytes, such as 256Gi or 64G")?;
+    match amount {
+        amount if amount <= Quantity::default() => Err("must be above 0".to_owned()),
+        amount if !amount.is_whole() => Err(
+            "is no whole number of bytes; the suffix m is for thousandths, M for millions"
+                .to_owned(),
+        ),
+        _ => Ok(bytes),
+    }
 }
 
 fn time_scale(text: &str) -> Result<f64, String> {

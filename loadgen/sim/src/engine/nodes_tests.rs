@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Harness;
 use super::services_tests::{furnished, web};
-use crate::nodes::{ClientRules, NodeTimes, register};
+use crate::nodes::{ClientRules, NodeSize, NodeTimes, register};
 use crate::options::{EngineKind, SimOptions};
 use crate::rows::Rows;
 use crate::services::Controllers;
@@ -29,7 +29,14 @@ fn serving(options: &SimOptions, nodes: usize) -> Harness {
         cluster.create(namespace, now).unwrap();
     }
     for number in 1..=nodes {
-        register(cluster, &format!("node-{number}"), None, 110, now).unwrap();
+        register(
+            cluster,
+            &format!("node-{number}"),
+            None,
+            (&NodeSize::default(), 110),
+            now,
+        )
+        .unwrap();
     }
     harness
 }

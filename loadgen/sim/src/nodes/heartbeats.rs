@@ -25,6 +25,7 @@ use serde_json::json;
 
 use super::control::{KUBELET, NodeControl, NodeEvent};
 use super::node_status::{self, has_reported, reported_at};
+use super::rules::NodeSize;
 use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
@@ -55,6 +56,8 @@ pub struct Heartbeats {
     control: Arc<NodeControl>,
     seed: u64,
     renew_every_ns: i64,
+    /// What nodes have that say nothing of it.
+    size: NodeSize,
     nodes: ObjectStream<Node>,
     inbox: Receiver<NodeEvent>,
     kubelets: BTreeMap<Str, Kubelet>,
@@ -91,6 +94,9 @@ impl Heartbeats {
             inbox: control.open_inbox(waker),
             events: NodeEvents::new(Arc::clone(&cluster)),
             cluster,
+            size: control
+                .clients()
+                .map_or_else(NodeSize::default, |it| it.node_size.clone()),
             control: Arc::clone(control),
             seed,
             renew_every_ns: RENEW_EVERY_NS.min((grace_ns / 4).max(1_000_000)),
@@ -213,7 +219,7 @@ impl Heartbeats {
             };
             self.events.record_status(name, reason, now);
         }
-        let computed = node_status::compute(&node, now.wall());
+        let computed = node_status::compute(&node, &self.size, now.wall());
         if computed.is_changed || kubelet.report_ns <= now.mono_ns {
             kubelet.report_ns = now.mono_ns.saturating_add(REPORT_EVERY_NS);
             if self.report(&node, now) {
@@ -238,7 +244,9 @@ impl Heartbeats {
                 return false;
             }
             let mut new = live.to_json();
-            new["status"] = node_status::compute(&live, now.wall()).status.into();
+            new["status"] = node_status::compute(&live, &self.size, now.wall())
+                .status
+                .into();
             // Only where others have written what is no status of a node.
             let Ok(new) = Node::from_json(new) else {
                 return false;
@@ -272,7 +280,7 @@ impl Task for Heartbeats {
     }
 }
 
-/// Registers a node that takes so many pods, in a zone if it has one, with its Lease, as a kubelet that starts does.
+/// Registers a node of a size that takes so many pods, in a zone if it has one, with its Lease, as a kubelet that starts does.
 /// One of that name that is there already stays.
 ///
 /// # Errors
@@ -281,10 +289,10 @@ pub fn register(
     cluster: &Arc<Cluster>,
     name: &str,
     zone: Option<&str>,
-    pods: u32,
+    (size, pods): (&NodeSize, u32),
     now: Now,
 ) -> Result<(), ApiError> {
-    let (mut node, reasons) = node_status::registered(name, pods, now.wall());
+    let (mut node, reasons) = node_status::registered(name, size, pods, now.wall());
     if let Some(zone) = zone {
         let labels = &mut node.metadata.labels;
         *labels = labels.with("topology.kubernetes.io/zone", zone);

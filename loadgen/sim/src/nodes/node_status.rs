@@ -5,6 +5,7 @@
 use podstorm_objects::{Map, Node, Time};
 use serde_json::{Value, json};
 
+use super::rules::NodeSize;
 use super::scheduler::DEFAULT_PODS_PER_NODE;
 use super::status::node_address;
 
@@ -64,10 +65,11 @@ pub(super) struct Computed {
     pub(super) events: Vec<&'static str>,
 }
 
-/// The status of a node as its kubelet reports it now. What a node lacks that has never reported is filled in, and its
+/// The status of a node as its kubelet reports it now. What a node lacks that has never reported is filled in, with
+/// `size` for what it has, and its
 /// conditions are as where nothing is wrong. Of another one nothing but conditions that are `Unknown` becomes so: who has
 /// written the others wants them so.
-pub(super) fn compute(node: &Node, now: Time) -> Computed {
+pub(super) fn compute(node: &Node, size: &NodeSize, now: Time) -> Computed {
     let name = &node.metadata.name;
     let mut status = node.status.clone();
     let mut is_changed = false;
@@ -79,7 +81,7 @@ pub(super) fn compute(node: &Node, now: Time) -> Computed {
         }
     };
     let pods = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
-    fill("capacity", capacity(pods));
+    fill("capacity", capacity(size, pods));
     fill(
         "addresses",
         json!([{"type": "InternalIP", "address": node_address(name)},
@@ -154,8 +156,9 @@ pub(super) fn reported_at(node: &Node) -> Time {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-fn capacity(pods: u32) -> Value {
-    json!({"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": pods.to_string()})
+fn capacity(size: &NodeSize, pods: u32) -> Value {
+    let NodeSize { cpu, memory } = size;
+    json!({"cpu": cpu, "memory": memory, "ephemeral-storage": "1Ti", "pods": pods.to_string()})
 }
 
 /// Gives a node the labels and the annotation that its kubelet registers it with, those that it lacks. Returns whether
@@ -193,12 +196,17 @@ pub(super) fn label(node: &mut Node) -> bool {
 }
 
 /// A node that takes so many pods, as its kubelet registers it, and the reasons of the Events for its conditions.
-pub(super) fn registered(name: &str, pods: u32, now: Time) -> (Node, Vec<&'static str>) {
+pub(super) fn registered(
+    name: &str,
+    size: &NodeSize,
+    pods: u32,
+    now: Time,
+) -> (Node, Vec<&'static str>) {
     let mut node = Node::default();
     node.metadata.name = name.into();
     label(&mut node);
     node.pods_allocatable = Some(pods);
-    let computed = compute(&node, now);
+    let computed = compute(&node, size, now);
     node.status = computed.status;
     (node, computed.events)
 }
@@ -213,7 +221,11 @@ mod tests {
 
     #[test]
     fn a_registered_node_has_all_that_a_kubelet_reports() {
-        let (node, events) = registered("node-1", 7, NOW);
+        let size = NodeSize {
+            cpu: "500m".to_owned(),
+            memory: "2Gi".to_owned(),
+        };
+        let (node, events) = registered("node-1", &size, 7, NOW);
         let json = node.to_json();
         assert_eq!(
             json["metadata"]["labels"]["beta.kubernetes.io/arch"],
@@ -222,7 +234,8 @@ mod tests {
         assert_eq!(json["metadata"]["annotations"][ATTACHED], "true");
         let status = &json["status"];
         assert_eq!(status["allocatable"], status["capacity"]);
-        assert_eq!(status["allocatable"]["pods"], "7");
+        let has = json!({"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Ti", "pods": "7"});
+        assert_eq!(status["allocatable"], has);
         assert_eq!(status["addresses"][0]["address"], "10.0.0.2");
         let conditions = status["conditions"].as_array().unwrap();
         let types: Vec<&Value> = conditions.iter().map(|it| &it["type"]).collect();
@@ -240,7 +253,7 @@ mod tests {
         assert_eq!(events, all);
         // Nothing is left to report but heartbeats.
         let later = Time::from_unix_seconds(1_800_000_300);
-        let again = compute(&node, later);
+        let again = compute(&node, &size, later);
         assert!(!again.is_changed && again.events.is_empty());
         let ready = &again.status["conditions"][3];
         assert_eq!(ready["lastHeartbeatTime"], later.to_string());
@@ -254,7 +267,7 @@ mod tests {
                 {"type": "MemoryPressure", "status": "Unknown", "reason": "NodeStatusUnknown"},
                 {"type": "NetworkUnavailable", "status": "Unknown"}]}});
         let node = Node::from_json(node).unwrap();
-        let computed = compute(&node, NOW);
+        let computed = compute(&node, &NodeSize::default(), NOW);
         assert!(computed.is_changed);
         assert_eq!(computed.events, ["NodeHasSufficientMemory"]);
         let conditions = computed.status["conditions"].as_array().unwrap();
@@ -275,6 +288,7 @@ mod tests {
                     status: computed.status,
                     ..node
                 },
+                &NodeSize::default(),
                 NOW
             )
             .is_changed
@@ -285,7 +299,7 @@ mod tests {
     fn the_first_report_keeps_what_a_client_has_said() {
         let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"},
             "conditions": [{"type": "DiskPressure", "status": "True", "reason": "Full"}]}});
-        let computed = compute(&Node::from_json(node).unwrap(), NOW);
+        let computed = compute(&Node::from_json(node).unwrap(), &NodeSize::default(), NOW);
         assert_eq!(computed.status["allocatable"], json!({"cpu": "1"}));
         assert_eq!(computed.status["conditions"][0]["reason"], "Full");
         assert_eq!(computed.events.len(), 3);

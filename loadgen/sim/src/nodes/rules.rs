@@ -19,6 +19,8 @@ pub struct ClientRules {
     pub unpullable_images: Vec<String>,
     /// Which of the nodes that take a pod gets it.
     pub node_choice: NodeChoice,
+    /// What nodes have that say nothing of it.
+    pub node_size: NodeSize,
     /// The script of pods that have none of their own.
     pub script: Option<Script>,
     /// Which of these pods end by themselves instead; none where absent.
@@ -41,6 +43,24 @@ pub enum NodeChoice {
     Roomiest,
     /// The first by name.
     First,
+}
+
+/// What a node has, as quantities in the form that servers give them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSize {
+    /// Its cores.
+    pub cpu: String,
+    /// Its memory, bytes.
+    pub memory: String,
+}
+
+impl Default for NodeSize {
+    fn default() -> NodeSize {
+        NodeSize {
+            cpu: "32".to_owned(),
+            memory: "256Gi".to_owned(),
+        }
+    }
 }
 
 /// Pods that end by themselves: those whose restart policy is not `Always` succeed.
