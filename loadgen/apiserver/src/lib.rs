@@ -111,7 +111,7 @@ pub use places::Places;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use pods::{Annotations, Binding, NewPod, Plugin, Plugins, add_by_key};
 pub use podstorm_objects::{DeleteOptions, Propagation, Scale};
-pub use quotas::pod_requests;
+pub use quotas::{pod_limits, pod_requests};
 pub use scale::{Scalable, ScaleUpdate};
 pub use select::Selectors;
 pub use state::ClusterState;

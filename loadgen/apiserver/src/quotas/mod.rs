@@ -31,6 +31,11 @@ pub fn pod_requests(spec: &Value) -> BTreeMap<String, Quantity> {
     of_containers(spec, "requests")
 }
 
+/// As [`pod_requests`], of what the containers may use at most.
+pub fn pod_limits(spec: &Value) -> BTreeMap<String, Quantity> {
+    of_containers(spec, "limits")
+}
+
 /// Amounts by the name of a resource.
 type Amounts = BTreeMap<String, Quantity>;
 

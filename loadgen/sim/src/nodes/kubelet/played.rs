@@ -187,6 +187,7 @@ impl PodLifecycle {
             is_unpullable: &|image| self.is_unpullable(image),
             is_present: &|image| self.has_image(live, image),
             tells: self.events.is_some(),
+            is_full: self.plays_all,
             startup_ns,
             stop_ns,
             deleted_ns,

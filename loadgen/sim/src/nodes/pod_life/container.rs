@@ -10,6 +10,7 @@ use super::SECOND_NS;
 use super::events::Notes;
 use super::image::{PullPolicy, back_off_pulling};
 use super::probes::{Failures, Probes};
+use super::report::Report;
 use crate::nodes::script::{After, Exit, Part};
 
 /// The pause before the second restart; it doubles with each one.
@@ -137,6 +138,8 @@ pub(super) struct Container {
     pub(super) pulling_since_ns: Option<i64>,
     /// Its probes, where their failures are told.
     pub(super) probes: Option<Box<Probes>>,
+    /// What its status says of the spec, where it does.
+    pub(super) report: Option<Box<Report>>,
 }
 
 impl Restarts {
@@ -210,6 +213,7 @@ impl Container {
             is_present: false,
             pulling_since_ns: None,
             probes: None,
+            report: None,
         }
     }
 

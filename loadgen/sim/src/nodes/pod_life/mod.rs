@@ -14,6 +14,7 @@ mod image;
 #[cfg(test)]
 mod play;
 mod probes;
+mod report;
 mod resume;
 mod status;
 #[cfg(test)]
@@ -23,12 +24,15 @@ pub(super) use events::{PULLED, PodEvent};
 pub(super) use image::back_off_pulling;
 pub(super) use status::Place;
 
+use std::sync::Arc;
+
 use podstorm::client::EventType::{Normal, Warning};
-use podstorm_objects::{Pod, PodPhase};
+use podstorm_objects::{Pod, PodPhase, PodSpec};
 
 use super::script::{Script, ScriptError};
 use container::{Container, Ended, GRACE_MIN_NS, Role, State, Ways};
 use events::Notes;
+use report::PodReport;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -45,6 +49,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) is_present: &'a dyn Fn(&str) -> bool,
     /// Whether [Events](PodLife::take_events) are kept.
     pub(super) tells: bool,
+    /// Whether statuses say what follows from the spec: mounts and resources.
+    pub(super) is_full: bool,
     /// How long it still takes to start the pod, ns.
     pub(super) startup_ns: i64,
     /// How long its containers take to end once they are asked to, ns.
@@ -102,6 +108,8 @@ pub(super) struct PodLife {
     containers: Vec<Container>,
     /// The number of init containers.
     init: usize,
+    /// What its status says of resources, where it does, and of which spec.
+    report: Option<(Arc<PodSpec>, PodReport)>,
     /// The types of conditions that must hold before the pod is ready.
     gates: Vec<String>,
     ways: Ways,
@@ -140,6 +148,10 @@ impl PodLife {
             container.set_image(&spec.image, is_unpullable(&spec.image));
         }
         self.see_containers(live);
+        let reported = self.report.as_ref();
+        if reported.is_some_and(|(spec, _)| !Arc::ptr_eq(spec, &live.spec)) {
+            self.report_on(live);
+        }
         let meta = &live.metadata;
         if !meta.is_deleting() {
             return;

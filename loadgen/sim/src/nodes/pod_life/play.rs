@@ -37,6 +37,7 @@ impl Play {
             is_unpullable: &|image| image.starts_with("missing"),
             is_present: &|_| false,
             tells: true,
+            is_full: true,
             startup_ns: 2 * SECOND_NS,
             stop_ns: SECOND_NS,
             deleted_ns: 0,

@@ -2,7 +2,7 @@
 //! another kubelet, another client or a dump brought so far.
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, ContainerStatus, Pod, PodPhase, SpecContainer, Time,
+    ConditionStatus, ConditionType, ContainerStatus, Pod, PodPhase, PodSpec, SpecContainer, Time,
 };
 use serde_json::Value;
 
@@ -53,7 +53,8 @@ impl PodLife {
             generation: live.metadata.generation,
             containers: Vec::with_capacity(specs().count()),
             init,
-            gates: gates(live),
+            gates: gates(spec),
+            report: None,
             start_ns,
             up_ns: seen.now_ns.saturating_add(seen.startup_ns),
             is_up: holds(ConditionType::PodReadyToStartContainers)
@@ -113,6 +114,9 @@ impl PodLife {
                 Some(_) => &mut silent,
             };
             first.announce_pull(start_ns, notes);
+        }
+        if seen.is_full {
+            life.report_on(live);
         }
         life
     }
@@ -237,8 +241,8 @@ fn time(text: Option<&Value>) -> Option<Time> {
     (!time.is_unset()).then_some(time)
 }
 
-fn gates(live: &Pod) -> Vec<String> {
-    let gates = live.spec.get("readinessGates");
+fn gates(spec: &PodSpec) -> Vec<String> {
+    let gates = spec.get("readinessGates");
     let gates = gates.as_ref().and_then(Value::as_array);
     let types = gates.into_iter().flatten();
     let types = types.filter_map(|gate| gate["conditionType"].as_str());

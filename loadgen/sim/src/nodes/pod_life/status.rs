@@ -69,6 +69,9 @@ impl PodLife {
             rest.insert("reason".into(), reason.into());
             rest.insert("message".into(), message.into());
         }
+        if let Some((_, report)) = &self.report {
+            report.write(&mut rest);
+        }
         let statuses = |containers: &[Container], old: &[ContainerStatus]| {
             let of = |container: &Container| {
                 let mut old = old.iter();
@@ -304,6 +307,9 @@ impl PodLife {
         rest.entry("image")
             .or_insert_with(|| json!(&*container.image));
         rest.entry("imageID").or_insert_with(|| json!(""));
+        if let Some(report) = &container.report {
+            report.write(&mut rest, container.has_run());
+        }
         let mut id = shared.and_then(|details| details.id.clone());
         if container.has_run() {
             if !place.image_id.is_empty() {

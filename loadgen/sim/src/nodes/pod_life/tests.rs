@@ -374,6 +374,44 @@ fn probes_and_gates_decide_when_a_pod_is_ready() {
 }
 
 #[test]
+fn statuses_say_what_is_mounted_and_what_was_given_to_containers() {
+    let mut spec = one("Always");
+    let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+    let asked = json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}});
+    spec["containers"][0]["volumeMounts"] = mounts.clone();
+    spec["containers"][0]["resources"] = asked.clone();
+    let mut play = Play::of(spec, "");
+    let status = play.status();
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["volumeMounts"], mounts);
+    assert_eq!(container["resources"], Value::Null, "it is not created");
+    assert_eq!(status["resources"], asked);
+    assert_eq!(status["allocatedResources"], asked["requests"]);
+    let status = play.until(2).status();
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["resources"], asked);
+    assert_eq!(container["allocatedResources"], asked["requests"]);
+    // It was resized.
+    let mut json = play.pod.to_json();
+    json["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("2");
+    play.pod = Pod::from_json(json).unwrap();
+    play.see();
+    let status = play.status();
+    assert_eq!(status["resources"]["limits"]["cpu"], "2");
+    assert_eq!(
+        status["containerStatuses"][0]["resources"],
+        status["resources"]
+    );
+    // One that asks for nothing.
+    let status = Play::of(one("Always"), "").until(2).status();
+    for resources in [&status, &status["containerStatuses"][0]] {
+        assert_eq!(resources["resources"], json!({}));
+        assert_eq!(resources["allocatedResources"], Value::Null);
+    }
+    assert_eq!(status["containerStatuses"][0]["volumeMounts"], Value::Null);
+}
+
+#[test]
 fn a_faulty_script_keeps_the_containers_from_being_created() {
     for (script, message) in [
         (
@@ -418,6 +456,7 @@ fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
                 is_unpullable: &|_| false,
                 is_present: &|_| true,
                 tells: false,
+                is_full: true,
                 startup_ns: 0,
                 stop_ns: SECOND_NS,
                 deleted_ns: 0,

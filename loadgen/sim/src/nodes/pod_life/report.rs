@@ -1,0 +1,189 @@
+//! What the statuses of a pod and of its containers say of mounts and resources. All of it follows from the spec.
+//!
+//! `user` is left out: it is what a container runtime finds in the image, and simulated images hold nothing.
+//!
+//! Source: `kubelet_pods.go` of Kubernetes' kubelet, 1.36.
+
+use std::sync::Arc;
+
+use podstorm_apiserver::{pod_limits, pod_requests};
+use podstorm_objects::{Map, Pod, Quantity};
+use serde_json::{Value, json};
+
+use super::PodLife;
+
+/// What a container's status says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Report {
+    /// `volumeMounts`, where there are any.
+    mounts: Option<Value>,
+    /// `resources` of a container that was created.
+    resources: Value,
+    /// `allocatedResources`, where it requests anything.
+    allocated: Option<Value>,
+}
+
+impl Report {
+    /// Of a container of a spec.
+    pub(super) fn of(container: &Value) -> Report {
+        let mounts = container["volumeMounts"].as_array();
+        let mounts: Vec<Value> = mounts.into_iter().flatten().map(mount).collect();
+        let asked = &container["resources"];
+        let is_some = |list: &&str| asked[*list].as_object().is_some_and(|it| !it.is_empty());
+        let lists = ["limits", "requests"].into_iter().filter(is_some);
+        let resources: Map = lists
+            .map(|list| (list.to_owned(), asked[list].clone()))
+            .collect();
+        Report {
+            mounts: (!mounts.is_empty()).then_some(mounts.into()),
+            allocated: resources.get("requests").cloned(),
+            resources: resources.into(),
+        }
+    }
+
+    /// Puts it into the members of a status.
+    pub(super) fn write(&self, status: &mut Map, was_created: bool) {
+        if let Some(mounts) = &self.mounts {
+            status.insert("volumeMounts".into(), mounts.clone());
+        }
+        if was_created {
+            put(status, &self.resources, self.allocated.as_ref());
+        }
+    }
+}
+
+impl PodLife {
+    /// Takes from the spec of the stored pod what statuses say of it.
+    pub(super) fn report_on(&mut self, live: &Pod) {
+        let spec = live.spec.to_map(live.token_volume);
+        let lists = [spec.get("initContainers"), spec.get("containers")];
+        let specs = lists.into_iter().flatten().filter_map(Value::as_array);
+        for (container, spec) in self.containers.iter_mut().zip(specs.flatten()) {
+            container.report = Some(Box::new(Report::of(spec)));
+        }
+        self.report = Some((Arc::clone(&live.spec), PodReport::of(spec)));
+    }
+}
+
+/// What the status of a pod says: its containers together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PodReport {
+    resources: Value,
+    allocated: Option<Value>,
+}
+
+impl PodReport {
+    /// Of a pod with that spec.
+    pub(super) fn of(mut spec: Map) -> PodReport {
+        // The overhead is the node's.
+        spec.remove("overhead");
+        let spec = Value::Object(spec);
+        let mut resources = Map::new();
+        for (list, amounts) in [
+            ("limits", pod_limits(&spec)),
+            ("requests", pod_requests(&spec)),
+        ] {
+            let amounts = amounts.into_iter();
+            let texts: Map = amounts
+                .map(|(name, amount)| {
+                    let text = spelled(&spec, list, &name, amount);
+                    (name, text.into())
+                })
+                .collect();
+            if !texts.is_empty() {
+                resources.insert(list.to_owned(), texts.into());
+            }
+        }
+        PodReport {
+            allocated: resources.get("requests").cloned(),
+            resources: resources.into(),
+        }
+    }
+
+    /// Puts it into the members of a status.
+    pub(super) fn write(&self, status: &mut Map) {
+        put(status, &self.resources, self.allocated.as_ref());
+    }
+}
+
+fn put(status: &mut Map, resources: &Value, allocated: Option<&Value>) {
+    status.insert("resources".into(), resources.clone());
+    match allocated {
+        Some(allocated) => status.insert("allocatedResources".into(), allocated.clone()),
+        None => status.remove("allocatedResources"),
+    };
+}
+
+fn mount(mount: &Value) -> Value {
+    let mut told = json!({"name": mount["name"], "mountPath": mount["mountPath"]});
+    if mount["readOnly"] == true {
+        // The simulated runtime can mount recursively what is mounted to be read only.
+        let recursive = match mount["recursiveReadOnly"].as_str() {
+            Some("Enabled" | "IfPossible") => "Enabled",
+            _ => "Disabled",
+        };
+        told["readOnly"] = true.into();
+        told["recursiveReadOnly"] = recursive.into();
+    }
+    told
+}
+
+/// The text of a sum, with the suffix of its first part.
+fn spelled(spec: &Value, list: &str, name: &str, sum: Quantity) -> String {
+    let containers = [&spec["containers"], &spec["initContainers"]];
+    let containers = containers.into_iter().filter_map(Value::as_array).flatten();
+    let parts = containers.map(|container| &container["resources"]);
+    let mut parts = [&spec["resources"]].into_iter().chain(parts);
+    let first = parts.find_map(|part| part[list][name].as_str());
+    sum.text_like(first.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_has_the_sums_of_its_containers_and_not_its_overhead() {
+        let resources = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}});
+        let spec = json!({
+            "overhead": {"cpu": "1"},
+            "initContainers": [{"resources": {"requests": {"cpu": "2"}}},
+                {"restartPolicy": "Always", "resources": resources("100m", "1Mi")}],
+            "containers": [{"resources": resources("250m", "512Mi")},
+                {"resources": resources("0.25", "512Mi")}, {}],
+        });
+        let mut status = Map::new();
+        PodReport::of(spec.as_object().unwrap().clone()).write(&mut status);
+        let requests = json!({"cpu": "2", "memory": "1025Mi"});
+        let expected = json!({"allocatedResources": requests,
+            "resources": {"requests": requests, "limits": {"memory": "1025Mi"}}});
+        assert_eq!(Value::Object(status), expected);
+
+        // As a whole it may ask for more.
+        let mut whole = spec;
+        whole["resources"] = json!({"requests": {"cpu": "4"}});
+        let mut status = Map::new();
+        PodReport::of(whole.as_object().unwrap().clone()).write(&mut status);
+        assert_eq!(status["allocatedResources"]["cpu"], "4");
+    }
+
+    #[test]
+    fn a_mount_to_be_read_only_says_whether_it_is_so_recursively() {
+        let told = |members: &Value| {
+            let mut given = json!({"name": "v", "mountPath": "/v", "subPath": "s"});
+            given
+                .as_object_mut()
+                .unwrap()
+                .extend(members.as_object().unwrap().clone());
+            let mut told = mount(&given);
+            let members = told.as_object_mut().unwrap();
+            assert_eq!(members.remove("name"), Some("v".into()));
+            assert_eq!(members.remove("mountPath"), Some("/v".into()));
+            told
+        };
+        let with = |recursive: &str| json!({"readOnly": true, "recursiveReadOnly": recursive});
+        assert_eq!(told(&json!({"readOnly": false})), json!({}));
+        assert_eq!(told(&json!({"readOnly": true})), with("Disabled"));
+        assert_eq!(told(&with("IfPossible")), with("Enabled"));
+    }
+}
