@@ -67,22 +67,20 @@ fn pass(served: &Served, seconds: u32) {
     served.run("create --raw /podstorm/clock/advance -f advance.json");
 }
 
-#[track_caller]
-fn patch_condition(served: &Served, pod: &str, members: &str) {
-    let patch = format!("'{{\"status\":{{\"conditions\":[{{\"type\":\"Ready\",{members}}}]}}}}'");
-    served.run(&format!("patch pod {pod} --subresource=status -p {patch}"));
-}
-
 /// Makes a pod not ready.
 #[track_caller]
 fn not_ready(served: &Served, pod: &str) {
-    patch_condition(served, pod, "\"status\":\"False\"");
+    served.run(&format!(
+        "annotate pod {pod} --overwrite podstorm/script=ready=never"
+    ));
 }
 
 /// Makes a pod as if it had been ready since then.
 #[track_caller]
 fn old_since(served: &Served, pod: &str, time: &str) {
-    patch_condition(served, pod, &format!("\"lastTransitionTime\":\"{time}\""));
+    let condition = format!("{{\"type\":\"Ready\",\"lastTransitionTime\":\"{time}\"}}");
+    let patch = format!("'{{\"status\":{{\"conditions\":[{condition}]}}}}'");
+    served.run(&format!("patch pod {pod} --subresource=status -p {patch}"));
 }
 
 /// Has the container of a pod end with that code.

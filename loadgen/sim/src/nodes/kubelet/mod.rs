@@ -8,6 +8,7 @@
 //! saw, and on a conflict reads the live pod again. So an event that is repeated or late does not
 //! repeat an action.
 
+mod foreign;
 mod played;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
+use foreign::ForeignWrites;
 use played::Lives;
 
 /// An action of a kubelet on a pod.
@@ -49,6 +51,8 @@ enum PodAction {
     Play,
     /// Play on a life from the queue.
     PlayOn,
+    /// Compare its status with what the kubelet knows.
+    Compare,
 }
 
 /// The kubelets of all nodes whose names belong to one of `shards` shards.
@@ -87,6 +91,8 @@ struct PodLifecycle {
     lives: Lives,
     /// Whether those of all pods are.
     plays_all: bool,
+    /// What others write into these pods; empty unless all are played.
+    foreign: ForeignWrites,
     /// Present where what happens to pods is written as Events.
     events: Option<KubeletEvents>,
 }
@@ -122,6 +128,7 @@ impl Kubelets {
                 stuck: None,
                 lives: Lives::default(),
                 plays_all: false,
+                foreign: ForeignWrites::default(),
                 events: None,
             },
             faults: None,
@@ -170,19 +177,30 @@ impl Task for Kubelets {
         let mut controller = faults.as_mut().and_then(|it| it.controller.as_mut());
         let nodes = controller.as_mut().map(|it| it.see_nodes(now));
         let next = pods.poll(now, |item| {
-            let pod = match item {
-                ObjectEvent::Added(pod) | ObjectEvent::Modified(pod) => pod,
+            let (pod, is_foreign) = match item {
+                ObjectEvent::Added(pod) => {
+                    lifecycle.found(&pod);
+                    (pod, false)
+                }
+                ObjectEvent::Modified(pod) => {
+                    let is_foreign = lifecycle.is_foreign(&pod);
+                    (pod, is_foreign)
+                }
                 ObjectEvent::Deleted(pod) => return lifecycle.forget(&pod),
-                ObjectEvent::Reset => return,
+                ObjectEvent::Reset => return lifecycle.foreign.reset(),
             };
             if let Some(controller) = &mut controller {
                 controller.see_pod(&pod, now);
             }
-            if pod.node_name.is_some()
-                && let Some(action) = lifecycle.action(&pod)
-                && pod.node_name.as_deref().is_some_and(mine)
-            {
-                lifecycle.schedule(action, pod, now);
+            if pod.node_name.is_none() {
+                return;
+            }
+            let action = lifecycle.action(&pod);
+            if (action.is_some() || is_foreign) && pod.node_name.as_deref().is_some_and(mine) {
+                match action {
+                    Some(action) => lifecycle.schedule(action, pod, now),
+                    None => lifecycle.compare_later(pod, now),
+                }
             }
         });
         let next = next.or(nodes.unwrap_or(Next::Idle));
@@ -267,12 +285,17 @@ impl PodLifecycle {
         }
     }
 
+    /// Whether nothing has changed the pod since the kubelets began.
+    fn was_there(&self, pod: &Pod) -> bool {
+        let version = pod.metadata.resource_version.number();
+        let since = version.zip(self.began_at);
+        since.is_some_and(|(version, began)| version <= began)
+    }
+
     /// How long a pod that was there before the kubelets has waited for an action, by whole seconds of its times: a
     /// restored cluster goes on with it. 0 for any other pod.
     fn waited_ns(&self, action: PodAction, pod: &Pod, now: Now) -> i64 {
-        let version = pod.metadata.resource_version.number();
-        let was_there = version.zip(self.began_at);
-        if was_there.is_none_or(|(version, began)| version > began) {
+        if !self.was_there(pod) {
             return 0;
         }
         let since = match action {
@@ -285,7 +308,7 @@ impl PodLifecycle {
                 let end = pod.metadata.deletion_timestamp.unix_seconds();
                 end.map(|end| end.saturating_sub(grace.unwrap_or(0)))
             }
-            PodAction::Recover | PodAction::Play | PodAction::PlayOn => None,
+            PodAction::Recover | PodAction::Play | PodAction::PlayOn | PodAction::Compare => None,
         };
         let now = now.wall().unix_seconds();
         let waited = now.zip(since).map_or(0, |(now, since)| now - since);
@@ -298,7 +321,9 @@ impl PodLifecycle {
             return;
         }
         let delay_ns = match action {
-            PodAction::Play | PodAction::PlayOn => return self.perform(action, pod, now),
+            PodAction::Play | PodAction::PlayOn | PodAction::Compare => {
+                return self.perform(action, pod, now);
+            }
             PodAction::Start if self.rejects(&pod) => 0,
             PodAction::Start | PodAction::Recover => self.startup.draw_ns(),
             PodAction::End => {
@@ -330,6 +355,9 @@ impl PodLifecycle {
     }
 
     fn perform(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
+        if action == PodAction::Compare {
+            self.foreign.compares(&pod);
+        }
         if self.is_lost(&pod) {
             return;
         }
@@ -343,7 +371,7 @@ impl PodLifecycle {
                 self.report_stuck(&pod, now)
             }
             PodAction::Start => self.start(pod, now),
-            PodAction::Play => self.play(&pod, now),
+            PodAction::Play | PodAction::Compare => self.play(&pod, now),
             PodAction::PlayOn => self.play_queued(&pod, now),
             PodAction::End => self.remove(&pod, now),
             PodAction::Recover => self.recover(&pod, now),

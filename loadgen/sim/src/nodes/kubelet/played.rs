@@ -79,6 +79,9 @@ impl PodLifecycle {
         if !self.lives.0.is_empty() {
             self.lives.0.remove(&pod.metadata.uid);
         }
+        if self.plays_all {
+            self.foreign.forget(&pod.metadata.uid);
+        }
     }
 
     /// Plays on a pod that waits in the queue, if it is still to be looked at now.
@@ -188,6 +191,7 @@ impl PodLifecycle {
             is_present: &|image| self.has_image(live, image),
             tells: self.events.is_some(),
             is_full: self.plays_all,
+            heeds_status: !self.plays_all || self.foreign.came_unready(live),
             startup_ns,
             stop_ns,
             deleted_ns,
@@ -220,6 +224,9 @@ impl PodLifecycle {
             new.status = status;
             match self.cluster.update_status(new, now) {
                 Ok(stored) => {
+                    if self.plays_all {
+                        self.foreign.wrote(&stored);
+                    }
                     *live = stored;
                     return Written::Yes;
                 }

@@ -51,6 +51,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) tells: bool,
     /// Whether statuses say what follows from the spec: mounts and resources.
     pub(super) is_full: bool,
+    /// Whether the status of a container knows better than its probes that it is not ready.
+    pub(super) heeds_status: bool,
     /// How long it still takes to start the pod, ns.
     pub(super) startup_ns: i64,
     /// How long its containers take to end once they are asked to, ns.

@@ -38,6 +38,7 @@ impl Play {
             is_present: &|_| false,
             tells: true,
             is_full: true,
+            heeds_status: false,
             startup_ns: 2 * SECOND_NS,
             stop_ns: SECOND_NS,
             deleted_ns: 0,

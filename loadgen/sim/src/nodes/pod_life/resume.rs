@@ -92,10 +92,10 @@ impl PodLife {
             container.is_present = (seen.is_present)(&spec.image);
             (container.pull_policy, container.probes) = (pull_policy, probes);
             match found(live, spec, role) {
-                Some(status) => container.resume(status, seen.now_ns, &life.ways),
+                Some(status) => container.resume(status, seen, &life.ways),
                 // A pod that says that it runs, and of what it doesn't.
                 None if status.phase == PodPhase::Running && role != Role::Init => {
-                    container.run_since(start_ns, live.is_ready(), seen.now_ns, &life.ways);
+                    container.run_since(start_ns, live.is_ready(), seen, &life.ways);
                 }
                 None => {}
             }
@@ -152,7 +152,8 @@ impl PodLife {
 
 impl Container {
     /// Takes up a container as its status has it.
-    fn resume(&mut self, status: &ContainerStatus, now_ns: i64, ways: &Ways) {
+    fn resume(&mut self, status: &ContainerStatus, seen: &Circumstances<'_>, ways: &Ways) {
+        let now_ns = seen.now_ns;
         let details = status.details.as_ref();
         let last = details.and_then(|details| details.rest.get("lastState"));
         self.last = last
@@ -170,7 +171,7 @@ impl Container {
         let restarted_ns = started_ns.or(last_ns).unwrap_or(now_ns);
         self.assume_restarts(status.restart_count, restarted_ns);
         if let Some(since_ns) = started_ns {
-            return self.run_since(since_ns, status.ready, now_ns, ways);
+            return self.run_since(since_ns, status.ready, seen, ways);
         }
         if let Some(end) = state(status, "terminated") {
             let end = ended(&end, now_ns);
@@ -189,9 +190,9 @@ impl Container {
         }
     }
 
-    fn run_since(&mut self, since_ns: i64, is_ready: bool, now_ns: i64, ways: &Ways) {
-        let mut running = self.instance_since(since_ns, now_ns, ways);
-        if !is_ready && !self.part.says_ready() {
+    fn run_since(&mut self, since_ns: i64, is_ready: bool, seen: &Circumstances<'_>, ways: &Ways) {
+        let mut running = self.instance_since(since_ns, seen.now_ns, ways);
+        if !is_ready && seen.heeds_status && !self.part.says_ready() {
             // A probe that no script knows fails.
             (running.is_ready, running.ready_ns, running.unready) = (false, None, None);
         }

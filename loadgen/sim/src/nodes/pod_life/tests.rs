@@ -457,6 +457,7 @@ fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
                 is_present: &|_| true,
                 tells: false,
                 is_full: true,
+                heeds_status: false,
                 startup_ns: 0,
                 stop_ns: SECOND_NS,
                 deleted_ns: 0,

@@ -1,0 +1,92 @@
+//! What others write into the pods of a served cluster. Every ten seconds a kubelet of Kubernetes compares its
+//! statuses with those that are stored; here each write of another has its pod compared once, so that pods nobody
+//! writes to cost nothing. The kubelets of runs compare nothing: the faults that a run injects into statuses stay.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashSet;
+use podstorm_objects::{Now, Pod, PodPhase, Uid, hash_state};
+
+use super::{PodAction, PodLifecycle};
+
+/// How long what another client wrote stays at most.
+///
+/// Source: `syncPeriod` of the status manager of Kubernetes' kubelet.
+const COMPARED_NS: i64 = 10_000_000_000;
+
+/// The writes of others, and those of the kubelets until they see them.
+#[derive(Debug)]
+pub(super) struct ForeignWrites {
+    /// The versions that the kubelets have written and not seen yet.
+    own: HashSet<u64, RandomState>,
+    /// The pods that will be compared.
+    queued: HashSet<Uid, RandomState>,
+    /// Running pods that were there before the kubelets and not ready, for a reason that only their status knows.
+    came_unready: HashSet<Uid, RandomState>,
+}
+
+impl Default for ForeignWrites {
+    fn default() -> ForeignWrites {
+        ForeignWrites {
+            own: HashSet::with_hasher(hash_state()),
+            queued: HashSet::with_hasher(hash_state()),
+            came_unready: HashSet::with_hasher(hash_state()),
+        }
+    }
+}
+
+impl ForeignWrites {
+    /// The kubelets have written the pod.
+    pub(super) fn wrote(&mut self, stored: &Pod) {
+        self.own.extend(stored.metadata.resource_version.number());
+    }
+
+    /// Whether the pod came unready.
+    pub(super) fn came_unready(&self, pod: &Pod) -> bool {
+        self.came_unready.contains(&pod.metadata.uid)
+    }
+
+    /// Forgets a pod that is gone.
+    pub(super) fn forget(&mut self, uid: &Uid) {
+        self.queued.remove(uid);
+        self.came_unready.remove(uid);
+    }
+
+    /// Forgets what the kubelets have written: they may have missed to see it.
+    pub(super) fn reset(&mut self) {
+        self.own.clear();
+    }
+
+    /// The pod is compared now.
+    pub(super) fn compares(&mut self, pod: &Pod) {
+        self.queued.remove(&pod.metadata.uid);
+    }
+}
+
+impl PodLifecycle {
+    /// A pod is there as the kubelets begin, or is new.
+    pub(super) fn found(&mut self, pod: &Pod) {
+        let is_unready = || pod.status.phase == PodPhase::Running && !pod.is_ready();
+        if self.plays_all && is_unready() && self.was_there(pod) {
+            self.foreign.came_unready.insert(pod.metadata.uid.clone());
+        }
+    }
+
+    /// Whether a change of a pod is the write of another.
+    pub(super) fn is_foreign(&mut self, pod: &Pod) -> bool {
+        self.plays_all && {
+            let version = pod.metadata.resource_version.number();
+            version.is_none_or(|version| !self.foreign.own.remove(&version))
+        }
+    }
+
+    /// Has the pod compared with what its kubelet knows, in time.
+    pub(super) fn compare_later(&mut self, pod: Arc<Pod>, now: Now) {
+        let runs = pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
+        if runs && self.foreign.queued.insert(pod.metadata.uid.clone()) {
+            let due_ns = now.mono_ns.saturating_add(COMPARED_NS);
+            self.later.push(due_ns, (PodAction::Compare, pod));
+        }
+    }
+}
