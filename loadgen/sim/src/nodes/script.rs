@@ -34,8 +34,12 @@ pub(super) struct Part {
     run: Vec<After>,
     /// How.
     exit: Vec<Exit>,
+    /// When its startup probe begins to pass.
+    started: Vec<After>,
     /// When its readiness probe begins to pass.
     ready: Vec<After>,
+    /// When its readiness probe begins to fail again.
+    unready: Vec<After>,
     /// When its liveness probe has failed for good.
     unhealthy: Vec<After>,
     /// Whether each pull of its image succeeds.
@@ -166,14 +170,16 @@ impl Script {
         const EXIT: &str = "expected exit codes from 0 to 255, signals like SIGKILL, or OOM";
         match key {
             "run" => part.run = list(values, after, AFTER)?,
+            "started" => part.started = list(values, after, AFTER)?,
             "ready" => part.ready = list(values, after, AFTER)?,
+            "unready" => part.unready = list(values, after, AFTER)?,
             "unhealthy" => part.unhealthy = list(values, after, AFTER)?,
             "stop" => part.stop = list(values, after, AFTER)?,
             "exit" => part.exit = list(values, Exit::parse, EXIT)?,
             "stop-exit" => part.stop_exit = list(values, Exit::parse, EXIT)?,
             "pull" => part.pull = list(values, pulled, "expected ok or fail")?,
             _ => {
-                let keys = "expected run, exit, ready, unhealthy, pull, stop, stop-exit or evicted";
+                let keys = "expected run, exit, started, ready, unready, unhealthy, pull, stop, stop-exit or evicted";
                 return Err(keys.to_owned());
             }
         }
@@ -211,7 +217,9 @@ impl Script {
         if is_regular {
             or(&mut part.run, &self.all.run);
             or(&mut part.exit, &self.all.exit);
+            or(&mut part.started, &self.all.started);
             or(&mut part.ready, &self.all.ready);
+            or(&mut part.unready, &self.all.unready);
             or(&mut part.unhealthy, &self.all.unhealthy);
             or(&mut part.pull, &self.all.pull);
             or(&mut part.stop, &self.all.stop);
@@ -240,14 +248,24 @@ impl Part {
         at(&self.exit, instance).unwrap_or(Exit::Code(0))
     }
 
+    /// When its startup probe begins to pass, ns after its start.
+    pub(super) fn started(&self, instance: usize) -> After {
+        at(&self.started, instance).unwrap_or(Some(0))
+    }
+
+    /// When its readiness probe begins to fail again, ns after its start.
+    pub(super) fn unready(&self, instance: usize) -> After {
+        at(&self.unready, instance).unwrap_or(None)
+    }
+
     /// When it becomes ready, ns after its start.
     pub(super) fn ready(&self, instance: usize) -> After {
         at(&self.ready, instance).unwrap_or(Some(0))
     }
 
-    /// Whether anything is said of that.
+    /// Whether anything is said of when it is ready.
     pub(super) fn says_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !(self.started.is_empty() && self.ready.is_empty() && self.unready.is_empty())
     }
 
     /// When its liveness probe has failed for good, ns after its start.
@@ -373,7 +391,7 @@ mod tests {
             ),
             (
                 "c.evicted=1s",
-                "script: expected run, exit, ready, unhealthy, pull, stop, stop-exit or evicted in \"c.evicted=1s\"",
+                "script: expected run, exit, started, ready, unready, unhealthy, pull, stop, stop-exit or evicted in \"c.evicted=1s\"",
             ),
             (
                 "evicted=never",
@@ -385,7 +403,7 @@ mod tests {
             ),
             (
                 "color=red",
-                "script: expected run, exit, ready, unhealthy, pull, stop, stop-exit or evicted in \"color=red\"",
+                "script: expected run, exit, started, ready, unready, unhealthy, pull, stop, stop-exit or evicted in \"color=red\"",
             ),
         ] {
             assert_eq!(Script::parse(text).unwrap_err().to_string(), expected);

@@ -4,8 +4,9 @@ use podstorm::client::EventType::{Normal, Warning};
 use serde_json::Value;
 
 use super::SECOND_NS;
-use super::container::{BACKOFF_MAX_NS, BACKOFF_MIN_NS, Container, SHOWN_NS, State};
+use super::container::{Container, SHOWN_NS, State};
 use super::events::{Notes, PULLED};
+use super::restarts::{BACKOFF_MAX_NS, BACKOFF_MIN_NS};
 use super::status::go_duration;
 
 /// How long after an image was not there it is looked for again.

@@ -11,10 +11,14 @@ mod container;
 mod event_tests;
 mod events;
 mod image;
+mod instance;
 #[cfg(test)]
 mod play;
+#[cfg(test)]
+mod probe_tests;
 mod probes;
 mod report;
+mod restarts;
 mod resume;
 mod status;
 #[cfg(test)]
@@ -30,8 +34,9 @@ use podstorm::client::EventType::{Normal, Warning};
 use podstorm_objects::{Pod, PodPhase, PodSpec};
 
 use super::script::{Script, ScriptError};
-use container::{Container, Ended, GRACE_MIN_NS, Role, State, Ways};
+use container::{Container, Ended, Role, State, Ways};
 use events::Notes;
+use instance::GRACE_MIN_NS;
 use report::PodReport;
 
 const SECOND_NS: i64 = 1_000_000_000;

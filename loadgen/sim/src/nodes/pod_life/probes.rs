@@ -1,147 +1,306 @@
-//! The probes of a container, as far as their failed runs show in Events.
+//! The probes of a container: when an instance has started, is ready, and is ended by a probe, and which
+//! failed runs show in Events. A script says from when on a probe passes or fails; the spec says when it runs
+//! and how many runs count. What the spec has no probe for happens when the script says it.
+//!
+//! A probe first runs when the instance has run for its `initialDelaySeconds`, and then once each period.
+//!
+//! Source: `pkg/kubelet/prober` of Kubernetes, 1.36.
+
+use std::borrow::Cow;
 
 use podstorm::client::EventType::{Normal, Warning};
-use podstorm_objects::{RestartPolicy, Str};
+use podstorm_objects::Str;
 use serde_json::Value;
 
 use super::SECOND_NS;
-use super::container::{Container, Role, State, Ways};
+use super::container::Role;
 use super::events::Notes;
+use crate::nodes::script::After;
 
-/// A probe of a container, as far as its failures show.
+/// What a probe is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Startup,
+    Readiness,
+    Liveness,
+}
+
+/// A probe of a container. What the spec does not say is as the API's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Probe {
+struct Probe {
+    kind: Kind,
+    /// Whether the spec has it.
+    is_said: bool,
     delay_ns: i64,
     period_ns: i64,
-    threshold: i64,
+    /// How many runs in a row count as a failure.
+    failures: i64,
+    /// How many count as a success.
+    successes: i64,
+    /// The grace period of an instance that it ends, where it is not the pod's.
+    grace_ns: Option<i64>,
     /// What a failure says.
-    output: String,
+    output: Cow<'static, str>,
 }
 
-/// Readiness and liveness probe of a container.
+/// The probes of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Probes {
-    pub(super) readiness: Probe,
-    pub(super) liveness: Probe,
+    startup: Probe,
+    readiness: Probe,
+    liveness: Probe,
+    /// Whether failed runs are told.
+    tells: bool,
 }
 
-/// The failures of a probe that are still to come.
+/// From when on the script has probes of an instance pass and fail; wall times, ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    pub(super) started_ns: After,
+    pub(super) ready_ns: After,
+    pub(super) unready_ns: After,
+    /// When the liveness probe has failed for good.
+    pub(super) unhealthy_ns: After,
+}
+
+/// What its probes make of an instance; wall times, ns.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    pub(super) started_ns: After,
+    pub(super) ready_ns: After,
+    pub(super) unready_ns: After,
+    /// When a probe ends it, and with which grace period where it is not the pod's.
+    pub(super) killed: Option<(i64, Option<i64>)>,
+    pub(super) failures: Vec<Failures>,
+}
+
+/// The failed runs of a probe that are still to come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failures {
+    pub(super) kind: Kind,
     pub(super) next_ns: i64,
+    period_ns: i64,
     /// How many; no end where absent.
-    pub(super) left: Option<i64>,
+    left: Option<i64>,
+    /// Whether the last one ends the instance.
+    kills: bool,
 }
 
-impl Probes {
-    /// Of a container of a spec. What the spec does not say is as the API's defaults.
-    pub(super) fn of(container: &Value) -> Probes {
-        Probes {
-            readiness: Probe::of(&container["readinessProbe"]),
-            liveness: Probe::of(&container["livenessProbe"]),
+impl Kind {
+    const fn member(self) -> &'static str {
+        match self {
+            Kind::Startup => "startupProbe",
+            Kind::Readiness => "readinessProbe",
+            Kind::Liveness => "livenessProbe",
         }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Startup => "Startup",
+            Kind::Readiness => "Readiness",
+            Kind::Liveness => "Liveness",
+        }
+    }
+}
+
+impl Failures {
+    /// Leaves out those before that moment; returns whether there are others.
+    pub(super) fn skip(&mut self, at_ns: i64) -> bool {
+        let gone_ns = (at_ns - self.next_ns).max(0);
+        let gone =
+            gone_ns.div_euclid(self.period_ns) + i64::from(gone_ns.rem_euclid(self.period_ns) > 0);
+        self.next_ns = self
+            .next_ns
+            .saturating_add(gone.saturating_mul(self.period_ns));
+        self.left = self.left.map(|left| left - gone);
+        self.left.is_none_or(|left| left > 0)
     }
 }
 
 impl Probe {
-    fn of(probe: &Value) -> Probe {
+    fn of(container: &Value, kind: Kind) -> Probe {
+        let probe = &container[kind.member()];
         let number = |member: &str, usual| probe[member].as_i64().unwrap_or(usual);
         let port = |action: &Value| action["port"].to_string().replace('"', "");
         let output = if probe["exec"].is_object() {
             // A simulated command prints nothing.
-            String::new()
+            "".into()
         } else if probe["tcpSocket"].is_object() {
             let port = port(&probe["tcpSocket"]);
-            format!("dial tcp :{port}: connect: connection refused")
+            format!("dial tcp :{port}: connect: connection refused").into()
         } else if probe["grpc"].is_object() {
-            "service unhealthy (responded with \"NOT_SERVING\")".to_owned()
+            "service unhealthy (responded with \"NOT_SERVING\")".into()
         } else {
-            "HTTP probe failed with statuscode: 500".to_owned()
+            "HTTP probe failed with statuscode: 500".into()
         };
         let seconds = |seconds: i64| seconds.max(0).saturating_mul(SECOND_NS);
         Probe {
+            kind,
+            is_said: probe.is_object(),
             delay_ns: seconds(number("initialDelaySeconds", 0)),
             period_ns: seconds(number("periodSeconds", 10)).max(SECOND_NS),
-            threshold: number("failureThreshold", 3).max(1),
+            failures: number("failureThreshold", 3).max(1),
+            successes: number("successThreshold", 1).max(1),
+            grace_ns: probe["terminationGracePeriodSeconds"].as_i64().map(seconds),
             output,
         }
     }
 
-    /// The failures of a probe that has not passed since the container started then.
-    pub(super) fn fails_since(&self, since_ns: i64, at_ns: i64) -> Failures {
-        let first_ns = since_ns.saturating_add(self.delay_ns);
-        let gone = (at_ns - first_ns).max(0).div_euclid(self.period_ns);
+    /// The run of that number, of those that begin at that moment.
+    fn run(&self, first_ns: i64, number: i64) -> i64 {
+        first_ns.saturating_add(number.saturating_mul(self.period_ns))
+    }
+
+    /// How many runs come before that moment.
+    fn before(&self, first_ns: i64, from_ns: i64) -> i64 {
+        let after_ns = (from_ns.saturating_sub(first_ns)).max(0);
+        after_ns.div_euclid(self.period_ns) + i64::from(after_ns.rem_euclid(self.period_ns) > 0)
+    }
+
+    fn failing(&self, next_ns: i64, left: Option<i64>) -> Failures {
         Failures {
-            next_ns: first_ns.saturating_add(gone.saturating_mul(self.period_ns)),
-            left: None,
+            kind: self.kind,
+            next_ns,
+            period_ns: self.period_ns,
+            left,
+            kills: false,
+        }
+    }
+}
+
+impl Probes {
+    /// Of a container of a spec.
+    pub(super) fn of(container: &Value, tells: bool) -> Probes {
+        Probes {
+            startup: Probe::of(container, Kind::Startup),
+            readiness: Probe::of(container, Kind::Readiness),
+            liveness: Probe::of(container, Kind::Liveness),
+            tells,
         }
     }
 
-    /// The failures of a probe that has failed for good at that moment.
-    pub(super) fn fails_by(&self, failed_ns: i64, since_ns: i64, at_ns: i64) -> Option<Failures> {
-        let most = (failed_ns - since_ns.max(at_ns)).div_euclid(self.period_ns) + 1;
-        let left = self.threshold.min(most);
-        (failed_ns >= at_ns).then(|| Failures {
-            next_ns: failed_ns - (left - 1).saturating_mul(self.period_ns),
-            left: Some(left),
-        })
+    /// What becomes of an instance that runs since then.
+    pub(super) fn course(&self, said: &Said, since_ns: i64) -> Course {
+        let mut course = Course::default();
+        self.start(&mut course, said, since_ns);
+        // The other probes wait for the one of the start.
+        if let Some(started_ns) = course.started_ns {
+            let first_ns = |probe: &Probe| since_ns.saturating_add(probe.delay_ns).max(started_ns);
+            let (readiness, liveness) = (&self.readiness, &self.liveness);
+            self.ready(&mut course, said, first_ns(readiness));
+            self.live(&mut course, said, first_ns(liveness));
+        }
+        if !self.tells {
+            course.failures.clear();
+        }
+        course
     }
 
-    /// Tells the failures until that moment; returns whether the last one was among them.
+    fn start(&self, course: &mut Course, said: &Said, since_ns: i64) {
+        let probe = &self.startup;
+        if !probe.is_said {
+            course.started_ns = Some(since_ns);
+            return;
+        }
+        let first_ns = since_ns.saturating_add(probe.delay_ns);
+        let failing = said
+            .started_ns
+            .map(|from_ns| probe.before(first_ns, from_ns));
+        match failing.filter(|failing| *failing < probe.failures) {
+            Some(failing) => {
+                course.started_ns = Some(probe.run(first_ns, failing));
+                course.failures.push(probe.failing(first_ns, Some(failing)));
+            }
+            None => {
+                let last_ns = probe.run(first_ns, probe.failures - 1);
+                course.killed = Some((last_ns, probe.grace_ns));
+                course.failures.push(Failures {
+                    kills: true,
+                    ..probe.failing(first_ns, Some(probe.failures))
+                });
+            }
+        }
+    }
+
+    fn ready(&self, course: &mut Course, said: &Said, first_ns: i64) {
+        let probe = &self.readiness;
+        let failing = said.ready_ns.map(|from_ns| probe.before(first_ns, from_ns));
+        course.failures.push(probe.failing(first_ns, failing));
+        let Some(failing) = failing else {
+            return;
+        };
+        course.ready_ns = match probe.is_said {
+            true => Some(probe.run(first_ns, failing + probe.successes - 1)),
+            false => said.ready_ns.map(|ready_ns| ready_ns.max(first_ns)),
+        };
+        if let Some(from_ns) = said.unready_ns {
+            let passed = failing + probe.successes;
+            let fails = probe.before(first_ns, from_ns).max(passed);
+            course.unready_ns = match probe.is_said {
+                true => Some(probe.run(first_ns, fails + probe.failures - 1)),
+                false => Some(from_ns.max(first_ns)),
+            };
+            let next_ns = probe.run(first_ns, fails);
+            course.failures.push(probe.failing(next_ns, None));
+        }
+    }
+
+    fn live(&self, course: &mut Course, said: &Said, first_ns: i64) {
+        let probe = &self.liveness;
+        let Some(failed_ns) = said.unhealthy_ns else {
+            return;
+        };
+        let failed_ns = match probe.is_said {
+            // It takes as many runs.
+            true => failed_ns.max(probe.run(first_ns, probe.failures - 1)),
+            false => failed_ns.max(first_ns),
+        };
+        let most = (failed_ns - first_ns).div_euclid(probe.period_ns) + 1;
+        let count = probe.failures.min(most);
+        course.killed = Some((failed_ns, probe.grace_ns));
+        course.failures.push(Failures {
+            kills: true,
+            ..probe.failing(probe.run(failed_ns, 1 - count), Some(count))
+        });
+    }
+
+    /// Tells the failures until that moment, and that the last one ends the instance; returns whether others are to
+    /// come.
     pub(super) fn tell(
         &self,
         failures: &mut Failures,
         (container, at_ns): ((&Str, Role), i64),
-        kind: &str,
+        restarts: bool,
         notes: &mut Notes,
     ) -> bool {
-        while failures.next_ns <= at_ns {
+        let probe = match failures.kind {
+            Kind::Startup => &self.startup,
+            Kind::Readiness => &self.readiness,
+            Kind::Liveness => &self.liveness,
+        };
+        let kind = probe.kind.name();
+        while failures.next_ns <= at_ns && failures.left != Some(0) {
             notes.add(Some(container), Warning, "Unhealthy", || {
-                format!("{kind} probe failed: {}", self.output)
+                format!("{kind} probe failed: {}", probe.output)
             });
-            failures.next_ns = failures.next_ns.saturating_add(self.period_ns);
-            if let Some(left) = &mut failures.left {
-                *left -= 1;
-                if *left <= 0 {
-                    return true;
-                }
-            }
+            failures.next_ns = failures.next_ns.saturating_add(failures.period_ns);
+            failures.left = failures.left.map(|left| left - 1);
+        }
+        if failures.left != Some(0) {
+            return true;
+        }
+        if failures.kills {
+            notes.add(Some(container), Normal, "Killing", || {
+                let (what, then) = match (container.1, restarts) {
+                    (Role::Regular, true) => ("Container", ", will be restarted"),
+                    (Role::Regular, false) => ("Container", ""),
+                    (Role::Init | Role::Sidecar, _) => ("Init container", ""),
+                };
+                let kind = kind.to_lowercase();
+                format!("{what} {} failed {kind} probe{then}", container.0)
+            });
         }
         false
-    }
-}
-
-impl Container {
-    /// Tells the failures of its probes until that moment.
-    pub(super) fn tell_probes(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) {
-        let (State::Running(running), Some(probes)) = (&mut self.state, &self.probes) else {
-            return;
-        };
-        let of = (&self.name, self.role);
-        if let Some(failures) = &mut running.unready {
-            probes
-                .readiness
-                .tell(failures, (of, at_ns), "Readiness", notes);
-        }
-        if let Some(failures) = &mut running.unhealthy
-            && probes
-                .liveness
-                .tell(failures, (of, at_ns), "Liveness", notes)
-        {
-            running.unhealthy = None;
-            let policy = self.policy.policy.unwrap_or(ways.policy);
-            let restarts = self.role == Role::Sidecar || policy != RestartPolicy::Never;
-            notes.add(Some(of), Normal, "Killing", || {
-                let what = match self.role {
-                    Role::Regular => "Container",
-                    Role::Init | Role::Sidecar => "Init container",
-                };
-                let then = match (self.role, restarts) {
-                    (Role::Regular, true) => ", will be restarted",
-                    _ => "",
-                };
-                format!("{what} {} failed liveness probe{then}", self.name)
-            });
-        }
     }
 }

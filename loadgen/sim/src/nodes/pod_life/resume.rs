@@ -6,10 +6,11 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::container::{Container, Ended, Restarts, Role, State, Ways};
+use super::container::{Container, Ended, Role, State, Ways};
 use super::events::Notes;
 use super::image::PullPolicy;
 use super::probes::Probes;
+use super::restarts::Restarts;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS, identity};
 use crate::nodes::script::{Part, ScriptError};
 
@@ -45,8 +46,8 @@ impl PodLife {
             .map(|list| list.as_ref().and_then(Value::as_array));
         let texts = lists.into_iter().flatten().flatten();
         let policies = texts.map(|container| {
-            let probes = seen.tells.then(|| Box::new(Probes::of(container)));
-            (Restarts::of(container), PullPolicy::of(container), probes)
+            let probes = Probes::of(container, seen.tells);
+            ((Restarts::of(container), probes), PullPolicy::of(container))
         });
         let policies = policies.collect::<Vec<_>>();
         let mut life = PodLife {
@@ -77,7 +78,7 @@ impl PodLife {
             notes: Notes::on(seen.tells),
             ways,
         };
-        for ((number, spec), (policy, pull_policy, probes)) in (0..).zip(specs()).zip(policies) {
+        for ((number, spec), (policies, pull_policy)) in (0..).zip(specs()).zip(policies) {
             let role = match (number < init, spec.is_sidecar) {
                 (true, true) => Role::Sidecar,
                 (true, false) => Role::Init,
@@ -87,10 +88,10 @@ impl PodLife {
                 (None, Ok(script)) => script.of(&spec.name, role == Role::Regular),
                 _ => Part::default(),
             };
-            let mut container = Container::new(&spec.name, &spec.image, role, policy, part);
+            let mut container = Container::new(&spec.name, &spec.image, role, policies, part);
             container.is_unpullable = (seen.is_unpullable)(&spec.image);
             container.is_present = (seen.is_present)(&spec.image);
-            (container.pull_policy, container.probes) = (pull_policy, probes);
+            container.pull_policy = pull_policy;
             match found(live, spec, role) {
                 Some(status) => container.resume(status, seen, &life.ways),
                 // A pod that says that it runs, and of what it doesn't.
@@ -143,7 +144,8 @@ impl PodLife {
                 && let Some(end) = state(status, "terminated")
             {
                 let end = ended(&end, self.at_ns);
-                container.end(end, self.at_ns, is_alive, &self.ways);
+                let restarts = is_alive && container.may_restart(end.code, &self.ways);
+                container.end(end, self.at_ns, restarts);
             }
         }
         self.judge();
@@ -177,13 +179,15 @@ impl Container {
             let end = ended(&end, now_ns);
             let began_ns = end.began_ns.unwrap_or(now_ns);
             self.assume_restarts(status.restart_count, began_ns);
-            return self.end(end, now_ns, true, ways);
+            let restarts = self.may_restart(end.code, ways);
+            return self.end(end, now_ns, restarts);
         }
         let crashed = state(status, "waiting").is_some_and(|it| it["reason"] == "CrashLoopBackOff");
         if crashed && let Some(end) = self.last.take() {
             let began_ns = end.began_ns.unwrap_or(now_ns);
             self.assume_restarts(status.restart_count, began_ns);
-            self.end(end, now_ns, true, ways);
+            let restarts = self.may_restart(end.code, ways);
+            self.end(end, now_ns, restarts);
             if let State::Ended { shown_ns, .. } = &mut self.state {
                 *shown_ns = None;
             }
@@ -192,9 +196,10 @@ impl Container {
 
     fn run_since(&mut self, since_ns: i64, is_ready: bool, seen: &Circumstances<'_>, ways: &Ways) {
         let mut running = self.instance_since(since_ns, seen.now_ns, ways);
-        if !is_ready && seen.heeds_status && !self.part.says_ready() {
-            // A probe that no script knows fails.
-            (running.is_ready, running.ready_ns, running.unready) = (false, None, None);
+        // A probe that no script knows fails, or passes sooner.
+        let knows = seen.heeds_status && !self.part.says_ready();
+        if knows && is_ready != running.is_ready {
+            running.set_ready(is_ready);
         }
         self.state = State::Running(running);
     }

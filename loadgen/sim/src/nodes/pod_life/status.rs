@@ -362,7 +362,7 @@ impl PodLife {
         }
         let started = match container.role {
             Role::Init => container.running().is_some(),
-            Role::Sidecar | Role::Regular => container.is_done() && container.running().is_some(),
+            Role::Sidecar | Role::Regular => container.is_started(),
         };
         rest.insert("started".into(), started.into());
         let details = ContainerDetails {

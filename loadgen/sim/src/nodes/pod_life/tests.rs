@@ -437,11 +437,16 @@ fn a_faulty_script_keeps_the_containers_from_being_created() {
 /// A life can be dropped at any moment: the next one goes on where the status ends.
 #[test]
 fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
+    let mut probed = one("Always");
+    for kind in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        probed["containers"][0][kind] = json!({"periodSeconds": 3});
+    }
     for (spec, script) in [
         (one("Always"), "run=1s exit=1"),
         (one("Never"), "run=5s"),
         (with_init(), "i.run=3s c.run=5s s.run=2s"),
         (one("Always"), "ready=3s unhealthy=10s"),
+        (probed, "started=5s ready=8s unready=22s unhealthy=40s"),
     ] {
         let whole = Play::of(spec.clone(), script).until(60).lines();
         let mut play = Play::of(spec, script);

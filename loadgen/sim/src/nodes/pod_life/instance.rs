@@ -1,0 +1,173 @@
+//! An instance of a container: what its script and its probes make of it, and how it is stopped.
+
+use podstorm_objects::RestartPolicy;
+
+use super::container::{Container, Role, State, Ways};
+use super::events::Notes;
+use super::probes::{Failures, Kind, Said};
+use crate::nodes::script::{After, Exit};
+
+/// The least time between SIGTERM and SIGKILL.
+pub(super) const GRACE_MIN_NS: i64 = 2 * super::SECOND_NS;
+
+/// An instance that runs. Times are wall times, ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Running {
+    pub(super) since_ns: i64,
+    /// When its startup probe passes; never where a probe ends it before.
+    pub(super) started_ns: After,
+    pub(super) is_started: bool,
+    /// When it becomes ready next.
+    pub(super) ready_ns: After,
+    /// When it is ready no more.
+    pub(super) unready_ns: After,
+    pub(super) is_ready: bool,
+    /// When and how it ends.
+    pub(super) end: Option<(i64, Exit)>,
+    /// Whether a probe ends it.
+    pub(super) is_probed: bool,
+    /// Whether it was asked to end.
+    pub(super) is_stopped: bool,
+    /// The failed runs of its probes that are still to come, where they are told.
+    pub(super) failures: Vec<Failures>,
+}
+
+impl Running {
+    /// When something happens to it by itself.
+    pub(super) fn next_ns(&self) -> After {
+        let told = self.failures.iter().map(|failures| failures.next_ns);
+        let end = self.end.map(|(at_ns, _)| at_ns);
+        let started = self.started_ns.filter(|_| !self.is_started);
+        let ready = self.ready_ns.filter(|_| !self.is_ready);
+        let unready = self.unready_ns.filter(|_| self.is_ready);
+        let others = [end, started, ready, unready].into_iter().flatten();
+        told.chain(others).min()
+    }
+
+    /// Lets its probes pass and fail that are due; returns whether the status shows it.
+    pub(super) fn probe(&mut self, at_ns: i64) -> bool {
+        let is_due = |due: After| due.is_some_and(|due| due <= at_ns);
+        let was = (self.is_started, self.is_ready);
+        self.is_started |= is_due(self.started_ns);
+        if !self.is_ready && is_due(self.ready_ns) {
+            (self.is_ready, self.ready_ns) = (true, None);
+        }
+        if self.is_ready && is_due(self.unready_ns) {
+            (self.is_ready, self.unready_ns) = (false, None);
+        }
+        was != (self.is_started, self.is_ready)
+    }
+
+    /// Its readiness is as it is, and no probe changes that.
+    pub(super) fn set_ready(&mut self, is_ready: bool) {
+        self.is_ready = is_ready;
+        self.is_started |= is_ready;
+        (self.ready_ns, self.unready_ns) = (None, None);
+        self.failures.retain(|it| it.kind == Kind::Liveness);
+    }
+}
+
+impl Container {
+    /// The instance that its script and its probes make of one that runs since then, looked at later.
+    pub(super) fn instance_since(&self, since_ns: i64, at_ns: i64, ways: &Ways) -> Running {
+        let (part, instance) = (&self.part, self.instance());
+        let after = |after: After| after.map(|after| since_ns.saturating_add(after));
+        let said = Said {
+            started_ns: after(part.started(instance)),
+            ready_ns: after(part.ready(instance)),
+            unready_ns: after(part.unready(instance)),
+            unhealthy_ns: after(part.unhealthy(instance)),
+        };
+        let mut course = self.probes.course(&said, since_ns);
+        if self.role == Role::Init {
+            course.failures.clear();
+        }
+        course.failures.retain_mut(|failures| failures.skip(at_ns));
+        let ends_ns = after(part.run(instance, self.role == Role::Init));
+        let killed = course.killed.map(|(failed_ns, grace_ns)| {
+            let grace_ns = grace_ns.unwrap_or(ways.grace_ns).max(GRACE_MIN_NS);
+            self.stopped(failed_ns, failed_ns.saturating_add(grace_ns), ways)
+        });
+        let natural = ends_ns.map(|ends_ns| (ends_ns, part.exit(instance)));
+        let first = |natural: &(i64, Exit)| killed.is_none_or(|killed| natural.0 < killed.0);
+        let natural = natural.filter(first);
+        let mut running = Running {
+            since_ns,
+            started_ns: course.started_ns,
+            is_started: false,
+            ready_ns: course.ready_ns,
+            unready_ns: course.unready_ns,
+            is_ready: false,
+            is_probed: natural.is_none() && killed.is_some(),
+            // What is over already ends now.
+            end: natural
+                .or(killed)
+                .map(|(ends_ns, exit)| (ends_ns.max(at_ns), exit)),
+            is_stopped: false,
+            failures: course.failures,
+        };
+        running.probe(at_ns);
+        running
+    }
+
+    /// Asks the running instance to end, and kills it at `kill_ns`.
+    pub(super) fn stop(&mut self, at_ns: i64, kill_ns: i64, ways: &Ways) {
+        let stopped = self.stopped(at_ns, kill_ns, ways);
+        if let State::Running(running) = &mut self.state {
+            let natural = running.end.filter(|(ends_ns, _)| *ends_ns <= stopped.0);
+            running.end = Some(natural.unwrap_or(stopped));
+            running.is_stopped = true;
+            // Readiness probes go on.
+            running.failures.retain(|it| it.kind == Kind::Readiness);
+            running.started_ns = running.started_ns.filter(|_| running.is_started);
+        }
+    }
+
+    /// Ends the running instance now.
+    pub(super) fn kill(&mut self, at_ns: i64) {
+        if let State::Running(running) = &mut self.state {
+            running.end = Some((at_ns, Exit::KILLED));
+            running.is_stopped = true;
+        }
+    }
+
+    /// When and how an instance ends that is asked to.
+    fn stopped(&self, at_ns: i64, kill_ns: i64, ways: &Ways) -> (i64, Exit) {
+        let usual = match ways.policy {
+            // A server shuts down; work that is cut short has failed.
+            RestartPolicy::Always => Exit::Code(0),
+            RestartPolicy::OnFailure | RestartPolicy::Never => Exit::Signal(15),
+        };
+        let stop = self.part.stop(self.instance(), ways.stop_ns);
+        let ends_ns = stop.map(|stop_ns| at_ns.saturating_add(stop_ns));
+        match ends_ns.filter(|ends_ns| *ends_ns <= kill_ns) {
+            Some(ends_ns) => (ends_ns, self.part.stop_exit(self.instance(), usual)),
+            None => (kill_ns, Exit::KILLED),
+        }
+    }
+
+    /// Kills the instance that was asked to end no later than at that moment.
+    pub(super) fn hasten(&mut self, kill_ns: i64) {
+        if let State::Running(Running {
+            end: Some(end),
+            is_stopped: true,
+            ..
+        }) = &mut self.state
+            && end.0 > kill_ns
+        {
+            *end = (kill_ns, Exit::KILLED);
+        }
+    }
+
+    /// Tells the failures of its probes until that moment.
+    pub(super) fn tell_probes(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) {
+        let restarts = self.outlives_probes(ways);
+        let State::Running(running) = &mut self.state else {
+            return;
+        };
+        let of = (&self.name, self.role);
+        let goes_on =
+            |failures: &mut Failures| self.probes.tell(failures, (of, at_ns), restarts, notes);
+        running.failures.retain_mut(goes_on);
+    }
+}
