@@ -44,6 +44,10 @@ pub(super) struct Part {
     unhealthy: Vec<After>,
     /// Whether each pull of its image succeeds.
     pull: Vec<bool>,
+    /// Whether its hook after the start succeeds.
+    post_start: Vec<bool>,
+    /// Whether its hook before the stop succeeds.
+    pre_stop: Vec<bool>,
     /// How long it takes to end once it is asked to.
     stop: Vec<After>,
     /// How it then ends.
@@ -161,12 +165,13 @@ impl Script {
             "never" => Some(None),
             text => parse_duration(text).map(Some),
         };
-        let pulled = |text: &str| match text {
+        let succeeds = |text: &str| match text {
             "ok" => Some(true),
             "fail" => Some(false),
             _ => None,
         };
         const AFTER: &str = "expected times like 30s or 1m30s, or never";
+        const SUCCESS: &str = "expected ok or fail";
         const EXIT: &str = "expected exit codes from 0 to 255, signals like SIGKILL, or OOM";
         match key {
             "run" => part.run = list(values, after, AFTER)?,
@@ -177,9 +182,12 @@ impl Script {
             "stop" => part.stop = list(values, after, AFTER)?,
             "exit" => part.exit = list(values, Exit::parse, EXIT)?,
             "stop-exit" => part.stop_exit = list(values, Exit::parse, EXIT)?,
-            "pull" => part.pull = list(values, pulled, "expected ok or fail")?,
+            "pull" => part.pull = list(values, succeeds, SUCCESS)?,
+            "post-start" => part.post_start = list(values, succeeds, SUCCESS)?,
+            "pre-stop" => part.pre_stop = list(values, succeeds, SUCCESS)?,
             _ => {
-                let keys = "expected run, exit, started, ready, unready, unhealthy, pull, stop, stop-exit or evicted";
+                let keys = "expected run, exit, started, ready, unready, unhealthy, pull, post-start, pre-stop, \
+                    stop, stop-exit or evicted";
                 return Err(keys.to_owned());
             }
         }
@@ -222,6 +230,8 @@ impl Script {
             or(&mut part.unready, &self.all.unready);
             or(&mut part.unhealthy, &self.all.unhealthy);
             or(&mut part.pull, &self.all.pull);
+            or(&mut part.post_start, &self.all.post_start);
+            or(&mut part.pre_stop, &self.all.pre_stop);
             or(&mut part.stop, &self.all.stop);
             or(&mut part.stop_exit, &self.all.stop_exit);
         }
@@ -276,6 +286,16 @@ impl Part {
     /// Whether the pull succeeds that comes after so many that failed.
     pub(super) fn pulls(&self, failures: usize) -> bool {
         at(&self.pull, failures).unwrap_or(true)
+    }
+
+    /// Whether its hook after the start succeeds.
+    pub(super) fn post_start(&self, instance: usize) -> bool {
+        at(&self.post_start, instance).unwrap_or(true)
+    }
+
+    /// Whether its hook before the stop succeeds.
+    pub(super) fn pre_stop(&self, instance: usize) -> bool {
+        at(&self.pre_stop, instance).unwrap_or(true)
     }
 
     /// How long it takes to end once it is asked to, ns; `usual` where nothing is said.
@@ -391,7 +411,7 @@ mod tests {
             ),
             (
                 "c.evicted=1s",
-                "script: expected run, exit, started, ready, unready, unhealthy, pull, stop, stop-exit or evicted in \"c.evicted=1s\"",
+                "script: expected run, exit, started, ready, unready, unhealthy, pull, post-start, pre-stop, stop, stop-exit or evicted in \"c.evicted=1s\"",
             ),
             (
                 "evicted=never",
@@ -403,7 +423,7 @@ mod tests {
             ),
             (
                 "color=red",
-                "script: expected run, exit, started, ready, unready, unhealthy, pull, stop, stop-exit or evicted in \"color=red\"",
+                "script: expected run, exit, started, ready, unready, unhealthy, pull, post-start, pre-stop, stop, stop-exit or evicted in \"color=red\"",
             ),
         ] {
             assert_eq!(Script::parse(text).unwrap_err().to_string(), expected);

@@ -7,6 +7,7 @@ use podstorm_objects::{RestartPolicy, Str};
 
 use super::SECOND_NS;
 use super::events::Notes;
+use super::hooks::Hooks;
 use super::image::{PullPolicy, back_off_pulling};
 use super::instance::Running;
 use super::probes::Probes;
@@ -99,6 +100,9 @@ pub(super) struct Container {
     /// Since when its image is pulled, where that was told.
     pub(super) pulling_since_ns: Option<i64>,
     pub(super) probes: Box<Probes>,
+    pub(super) hooks: Hooks,
+    /// Whether its last instance has ended because its `postStart` hook failed.
+    pub(super) has_failed_hook: bool,
     /// What its status says of the spec, where it does.
     pub(super) report: Option<Box<Report>>,
 }
@@ -141,6 +145,8 @@ impl Container {
             is_present: false,
             pulling_since_ns: None,
             probes: Box::new(probes),
+            hooks: Hooks::default(),
+            has_failed_hook: false,
             report: None,
         }
     }
@@ -236,6 +242,7 @@ impl Container {
         notes: &mut Notes,
     ) -> bool {
         self.tell_probes(at_ns, ways, notes);
+        let is_past_hook = self.end_post_start(at_ns, ways, notes);
         let is_due = |due: &Option<i64>| due.is_some_and(|due| due <= at_ns);
         match &mut self.state {
             State::Running(running) => {
@@ -250,14 +257,17 @@ impl Container {
                         began_ns: Some(began_ns),
                         ended_ns: Some(end_ns.max(began_ns)),
                     };
+                    let has_failed_hook = running.hook_fails && running.hook_ns.is_none();
                     let restarts = match running.is_probed && !running.is_stopped {
                         true => self.outlives_probes(ways),
                         false => self.may_restart(end.code, ways),
                     };
+                    self.has_failed_hook = has_failed_hook;
                     self.end(end, at_ns, is_alive && restarts);
                     return true;
                 }
-                running.probe(at_ns)
+                // The containers after it show together with it.
+                running.probe(at_ns) && !is_past_hook
             }
             State::Ended {
                 again_ns, shown_ns, ..
@@ -341,6 +351,8 @@ impl Container {
             self.restarts = self.restarts.saturating_add(1);
         }
         self.state = State::Running(self.instance_since(at_ns, at_ns, ways));
+        self.has_failed_hook = false;
+        self.begin_post_start(at_ns);
     }
 
     /// Takes back what it waits for: it won't start any more.

@@ -14,6 +14,12 @@ pub(super) const GRACE_MIN_NS: i64 = 2 * super::SECOND_NS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Running {
     pub(super) since_ns: i64,
+    /// When its `postStart` hook ends, while it runs.
+    pub(super) hook_ns: After,
+    /// Whether that fails.
+    pub(super) hook_fails: bool,
+    /// Whether the status does not show it yet because of that hook.
+    pub(super) is_hidden: bool,
     /// When its startup probe passes; never where a probe ends it before.
     pub(super) started_ns: After,
     pub(super) is_started: bool,
@@ -40,7 +46,8 @@ impl Running {
         let started = self.started_ns.filter(|_| !self.is_started);
         let ready = self.ready_ns.filter(|_| !self.is_ready);
         let unready = self.unready_ns.filter(|_| self.is_ready);
-        let others = [end, started, ready, unready].into_iter().flatten();
+        let others = [self.hook_ns, end, started, ready, unready];
+        let others = others.into_iter().flatten();
         told.chain(others).min()
     }
 
@@ -78,7 +85,8 @@ impl Container {
             unready_ns: after(part.unready(instance)),
             unhealthy_ns: after(part.unhealthy(instance)),
         };
-        let mut course = self.probes.course(&said, since_ns);
+        let begins_ns = since_ns.saturating_add(self.post_start_ns());
+        let mut course = self.probes.course(&said, since_ns, begins_ns);
         if self.role == Role::Init {
             course.failures.clear();
         }
@@ -93,6 +101,9 @@ impl Container {
         let natural = natural.filter(first);
         let mut running = Running {
             since_ns,
+            hook_ns: None,
+            hook_fails: false,
+            is_hidden: false,
             started_ns: course.started_ns,
             is_started: false,
             ready_ns: course.ready_ns,
@@ -138,8 +149,9 @@ impl Container {
             RestartPolicy::Always => Exit::Code(0),
             RestartPolicy::OnFailure | RestartPolicy::Never => Exit::Signal(15),
         };
+        let (term_ns, kill_ns) = self.signals(at_ns, kill_ns);
         let stop = self.part.stop(self.instance(), ways.stop_ns);
-        let ends_ns = stop.map(|stop_ns| at_ns.saturating_add(stop_ns));
+        let ends_ns = stop.map(|stop_ns| term_ns.saturating_add(stop_ns));
         match ends_ns.filter(|ends_ns| *ends_ns <= kill_ns) {
             Some(ends_ns) => (ends_ns, self.part.stop_exit(self.instance(), usual)),
             None => (kill_ns, Exit::KILLED),
@@ -166,8 +178,14 @@ impl Container {
             return;
         };
         let of = (&self.name, self.role);
-        let goes_on =
-            |failures: &mut Failures| self.probes.tell(failures, (of, at_ns), restarts, notes);
-        running.failures.retain_mut(goes_on);
+        let mut is_killed = false;
+        running.failures.retain_mut(|failures| {
+            let goes_on = self.probes.tell(failures, (of, at_ns), restarts, notes);
+            is_killed |= !goes_on && failures.kills;
+            goes_on
+        });
+        if is_killed {
+            self.tell_pre_stop(notes);
+        }
     }
 }

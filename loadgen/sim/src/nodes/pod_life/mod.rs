@@ -10,6 +10,9 @@ mod container;
 #[cfg(test)]
 mod event_tests;
 mod events;
+#[cfg(test)]
+mod hook_tests;
+mod hooks;
 mod image;
 mod instance;
 #[cfg(test)]
@@ -301,6 +304,10 @@ impl PodLife {
                 container.start(at_ns, &self.ways, &mut self.notes);
                 started = true;
             }
+            // Its hook holds up the kubelet.
+            if container.is_hidden() {
+                return started;
+            }
             // Init containers wait for each other once; a sidecar that restarts holds up nothing.
             if number < self.init && !self.is_initialized && !container.is_done() {
                 return started;
@@ -323,6 +330,7 @@ impl PodLife {
                 self.notes.add(Some((name, role)), Normal, "Killing", || {
                     format!("Stopping container {name}")
                 });
+                container.tell_pre_stop(&mut self.notes);
             }
             container.give_up();
         }

@@ -83,7 +83,7 @@ pub(super) struct Failures {
     /// How many; no end where absent.
     left: Option<i64>,
     /// Whether the last one ends the instance.
-    kills: bool,
+    pub(super) kills: bool,
 }
 
 impl Kind {
@@ -180,10 +180,10 @@ impl Probes {
         }
     }
 
-    /// What becomes of an instance that runs since then.
-    pub(super) fn course(&self, said: &Said, since_ns: i64) -> Course {
+    /// What becomes of an instance that runs since then, whose probes begin at `begins_ns`.
+    pub(super) fn course(&self, said: &Said, since_ns: i64, begins_ns: i64) -> Course {
         let mut course = Course::default();
-        self.start(&mut course, said, since_ns);
+        self.start(&mut course, said, (since_ns, begins_ns));
         // The other probes wait for the one of the start.
         if let Some(started_ns) = course.started_ns {
             let first_ns = |probe: &Probe| since_ns.saturating_add(probe.delay_ns).max(started_ns);
@@ -197,13 +197,13 @@ impl Probes {
         course
     }
 
-    fn start(&self, course: &mut Course, said: &Said, since_ns: i64) {
+    fn start(&self, course: &mut Course, said: &Said, (since_ns, begins_ns): (i64, i64)) {
         let probe = &self.startup;
         if !probe.is_said {
-            course.started_ns = Some(since_ns);
+            course.started_ns = Some(begins_ns);
             return;
         }
-        let first_ns = since_ns.saturating_add(probe.delay_ns);
+        let first_ns = since_ns.saturating_add(probe.delay_ns).max(begins_ns);
         let failing = said
             .started_ns
             .map(|from_ns| probe.before(first_ns, from_ns));

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::container::{Container, Ended, Role, State, Ways};
 use super::events::Notes;
+use super::hooks::Hooks;
 use super::image::PullPolicy;
 use super::probes::Probes;
 use super::restarts::Restarts;
@@ -47,7 +48,8 @@ impl PodLife {
         let texts = lists.into_iter().flatten().flatten();
         let policies = texts.map(|container| {
             let probes = Probes::of(container, seen.tells);
-            ((Restarts::of(container), probes), PullPolicy::of(container))
+            let policies = (Restarts::of(container), probes);
+            (policies, (PullPolicy::of(container), Hooks::of(container)))
         });
         let policies = policies.collect::<Vec<_>>();
         let mut life = PodLife {
@@ -78,7 +80,7 @@ impl PodLife {
             notes: Notes::on(seen.tells),
             ways,
         };
-        for ((number, spec), (policies, pull_policy)) in (0..).zip(specs()).zip(policies) {
+        for ((number, spec), (policies, others)) in (0..).zip(specs()).zip(policies) {
             let role = match (number < init, spec.is_sidecar) {
                 (true, true) => Role::Sidecar,
                 (true, false) => Role::Init,
@@ -91,7 +93,7 @@ impl PodLife {
             let mut container = Container::new(&spec.name, &spec.image, role, policies, part);
             container.is_unpullable = (seen.is_unpullable)(&spec.image);
             container.is_present = (seen.is_present)(&spec.image);
-            container.pull_policy = pull_policy;
+            (container.pull_policy, container.hooks) = others;
             match found(live, spec, role) {
                 Some(status) => container.resume(status, seen, &life.ways),
                 // A pod that says that it runs, and of what it doesn't.

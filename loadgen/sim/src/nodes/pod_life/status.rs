@@ -9,6 +9,7 @@ use podstorm_objects::{
 use serde_json::{Value, json};
 
 use super::container::{Container, Ended, Role, State};
+use super::hooks::POST_START_FAILED;
 use super::{EVICTED, PodLife, SECOND_NS, Stopping, Why, names};
 
 /// What is written into every status of a node or a cluster.
@@ -42,6 +43,10 @@ impl PodLife {
     pub(in crate::nodes) fn status(&self, live: &Pod, place: &Place<'_>) -> PodStatus {
         let old = &live.status;
         let mut rest = old.rest.to_map();
+        let has_begun = old.started.is_some() || rest.contains_key("startTime");
+        if self.is_alive() && has_begun && self.containers.iter().any(Container::is_hidden) {
+            return old.clone();
+        }
         if self.generation > 0 {
             rest.insert("observedGeneration".into(), self.generation.into());
         }
@@ -343,6 +348,14 @@ impl PodLife {
                 );
                 let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
                 (Some(state), Some(end))
+            }
+            State::Ended {
+                end,
+                again_ns: Some(_),
+                ..
+            } if container.has_failed_hook => {
+                let waiting = json!({"reason": "PostStartHookError", "message": POST_START_FAILED});
+                (Some(json!({ "waiting": waiting })), Some(end))
             }
             State::Ended { end, .. } => (Some(terminated(end)), container.last.as_ref()),
         };
