@@ -103,6 +103,10 @@ pub(super) struct Container {
     pub(super) hooks: Hooks,
     /// Whether its last instance has ended because its `postStart` hook failed.
     pub(super) has_failed_hook: bool,
+    /// Whether its last end restarts all containers of the pod.
+    pub(super) restarts_all: bool,
+    /// Whether it was removed for that, and has not started since.
+    pub(super) is_removed: bool,
     /// What its status says of the spec, where it does.
     pub(super) report: Option<Box<Report>>,
 }
@@ -147,6 +151,8 @@ impl Container {
             probes: Box::new(probes),
             hooks: Hooks::default(),
             has_failed_hook: false,
+            restarts_all: false,
+            is_removed: false,
             report: None,
         }
     }
@@ -258,12 +264,12 @@ impl Container {
                         ended_ns: Some(end_ns.max(began_ns)),
                     };
                     let has_failed_hook = running.hook_fails && running.hook_ns.is_none();
-                    let restarts = match running.is_probed && !running.is_stopped {
-                        true => self.outlives_probes(ways),
-                        false => self.may_restart(end.code, ways),
-                    };
+                    let is_probed = running.is_probed && !running.is_stopped;
                     self.has_failed_hook = has_failed_hook;
-                    self.end(end, at_ns, is_alive && restarts);
+                    match is_probed {
+                        true => self.end(end, at_ns, is_alive && self.outlives_probes(ways)),
+                        false => self.finish(end, at_ns, is_alive, ways),
+                    }
                     return true;
                 }
                 // The containers after it show together with it.
@@ -347,7 +353,7 @@ impl Container {
         }
         notes.add(of, Normal, "Created", || "Container created".to_owned());
         notes.add(of, Normal, "Started", || "Container started".to_owned());
-        if self.last.is_some() {
+        if self.last.is_some() && !std::mem::take(&mut self.is_removed) {
             self.restarts = self.restarts.saturating_add(1);
         }
         self.state = State::Running(self.instance_since(at_ns, at_ns, ways));

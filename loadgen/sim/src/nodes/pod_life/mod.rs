@@ -21,6 +21,9 @@ mod play;
 mod probe_tests;
 mod probes;
 mod report;
+mod restart_all;
+#[cfg(test)]
+mod restart_tests;
 mod restarts;
 mod resume;
 mod status;
@@ -41,6 +44,7 @@ use container::{Container, Ended, Role, State, Ways};
 use events::Notes;
 use instance::GRACE_MIN_NS;
 use report::PodReport;
+use restart_all::RestartAll;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -129,6 +133,12 @@ pub(super) struct PodLife {
     up_ns: i64,
     is_up: bool,
     is_initialized: bool,
+    /// Whether it was so before all containers were restarted.
+    was_initialized: bool,
+    /// Whether a rule may restart all containers.
+    has_rule: bool,
+    /// Present while it does.
+    restarting: Option<RestartAll>,
     deadline_ns: Option<i64>,
     evicted_ns: Option<i64>,
     stopping: Option<Stopping>,
@@ -253,7 +263,7 @@ impl PodLife {
             self.start_containers();
             shows = true;
         }
-        let is_alive = self.is_alive();
+        let is_alive = self.is_alive() && self.restarting.is_none();
         for container in &mut self.containers {
             shows |= container.happen(at_ns, is_alive, &self.ways, &mut self.notes);
         }
@@ -284,7 +294,10 @@ impl PodLife {
     /// Does what follows from what has happened; returns whether the status shows it.
     fn follow(&mut self) -> bool {
         let shows = match self.stopping {
-            None => self.is_up && self.start_containers(),
+            None => match self.restart_all() {
+                Some(shows) => shows,
+                None => self.is_up && self.start_containers(),
+            },
             Some(stopping) => {
                 self.stop_containers(stopping);
                 false
@@ -324,6 +337,7 @@ impl PodLife {
             kill_ns,
         });
         self.follows = true;
+        self.restarting = None;
         for container in &mut self.containers {
             if container.running().is_some() {
                 let (name, role) = (&container.name, container.role);
@@ -362,7 +376,7 @@ impl PodLife {
 
     /// Ends the pod where nothing is left to do.
     fn judge(&mut self) {
-        if self.end.is_some() {
+        if self.end.is_some() || self.restarting.is_some() {
             return;
         }
         let failed_init = self.has_failed_init();
@@ -414,7 +428,7 @@ impl PodLife {
         let init = &self.containers[..self.init];
         // The last init container that has run, or the first.
         let reached = init.iter().rposition(Container::has_run).unwrap_or(0) + 1;
-        let is_initialized = self.init == 0 || self.is_initialized;
+        let is_initialized = self.init == 0 || self.is_initialized || self.was_initialized;
         for (number, container) in self.containers.iter_mut().enumerate() {
             let counts = match number < self.init {
                 true => number < reached,

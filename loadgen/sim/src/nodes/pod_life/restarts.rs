@@ -4,7 +4,7 @@ use podstorm_objects::RestartPolicy;
 use serde_json::Value;
 
 use super::SECOND_NS;
-use super::container::{Container, Role, Ways};
+use super::container::{Container, Ended, Role, Ways};
 
 /// The pause before the second restart; it doubles with each one.
 pub(super) const BACKOFF_MIN_NS: i64 = 10 * SECOND_NS;
@@ -17,8 +17,17 @@ const BACKOFF_RESET_NS: i64 = 600 * SECOND_NS;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restarts {
     pub(super) policy: Option<RestartPolicy>,
-    /// Lists of exit codes, each with whether a code must be in it, that restart the container.
-    rules: Vec<(bool, Vec<i64>)>,
+    rules: Vec<Rule>,
+}
+
+/// Exit codes that restart the container whatever its policy says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    /// Whether a code must be among these.
+    is_in: bool,
+    codes: Vec<i64>,
+    /// Whether the other containers restart too.
+    restarts_all: bool,
 }
 
 /// The pause before the next restart, and when the last one was.
@@ -41,7 +50,11 @@ impl Restarts {
                 _ => return None,
             };
             let values = codes["values"].as_array()?;
-            Some((is_in, values.iter().filter_map(Value::as_i64).collect()))
+            Some(Rule {
+                is_in,
+                codes: values.iter().filter_map(Value::as_i64).collect(),
+                restarts_all: rule["action"] == "RestartAllContainers",
+            })
         });
         Restarts {
             policy: policy.and_then(RestartPolicy::new),
@@ -49,10 +62,19 @@ impl Restarts {
         }
     }
 
-    fn restarts(&self, code: i32, of_pod: RestartPolicy) -> bool {
+    /// The first rule for a code.
+    fn rule(&self, code: i32) -> Option<&Rule> {
         let mut rules = self.rules.iter();
-        let matches = rules.any(|(is_in, codes)| codes.contains(&code.into()) == *is_in);
-        matches
+        rules.find(|rule| rule.codes.contains(&code.into()) == rule.is_in)
+    }
+
+    /// Whether an end with some code restarts all containers.
+    pub(super) fn may_restart_all(&self) -> bool {
+        self.rules.iter().any(|rule| rule.restarts_all)
+    }
+
+    fn restarts(&self, code: i32, of_pod: RestartPolicy) -> bool {
+        self.rule(code).is_some()
             || match self.policy.unwrap_or(of_pod) {
                 RestartPolicy::Always => true,
                 RestartPolicy::OnFailure => code != 0,
@@ -62,8 +84,16 @@ impl Restarts {
 }
 
 impl Container {
+    /// Its instance has ended. `is_alive`: its pod goes on.
+    pub(super) fn finish(&mut self, end: Ended, at_ns: i64, is_alive: bool, ways: &Ways) {
+        let rule = self.policy.rule(end.code);
+        self.restarts_all = is_alive && rule.is_some_and(|rule| rule.restarts_all);
+        let restarts = is_alive && self.may_restart(end.code, ways);
+        self.end(end, at_ns, restarts);
+    }
+
     /// Whether it restarts after an end with that code.
-    pub(super) fn may_restart(&self, code: i32, ways: &Ways) -> bool {
+    fn may_restart(&self, code: i32, ways: &Ways) -> bool {
         let of_pod = match (self.role, ways.policy) {
             (Role::Sidecar, _) => return true,
             // An init container that has ended well has done its work.

@@ -11,6 +11,7 @@ use super::events::Notes;
 use super::hooks::Hooks;
 use super::image::PullPolicy;
 use super::probes::Probes;
+use super::restart_all;
 use super::restarts::Restarts;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS, identity};
 use crate::nodes::script::{Part, ScriptError};
@@ -72,6 +73,9 @@ impl PodLife {
                     .map(|after| start_ns.saturating_add(after)),
                 Err(_) => None,
             },
+            was_initialized: false,
+            has_rule: false,
+            restarting: None,
             stopping: None,
             deleted_ns: seen.deleted_ns,
             end: None,
@@ -102,6 +106,7 @@ impl PodLife {
                 }
                 None => {}
             }
+            life.has_rule |= container.policy.may_restart_all();
             life.is_initialized |= role == Role::Regular && container.has_run();
             life.is_up |= container.has_run();
             life.containers.push(container);
@@ -146,8 +151,7 @@ impl PodLife {
                 && let Some(end) = state(status, "terminated")
             {
                 let end = ended(&end, self.at_ns);
-                let restarts = is_alive && container.may_restart(end.code, &self.ways);
-                container.end(end, self.at_ns, restarts);
+                container.finish(end, self.at_ns, is_alive, &self.ways);
             }
         }
         self.judge();
@@ -181,15 +185,16 @@ impl Container {
             let end = ended(&end, now_ns);
             let began_ns = end.began_ns.unwrap_or(now_ns);
             self.assume_restarts(status.restart_count, began_ns);
-            let restarts = self.may_restart(end.code, ways);
-            return self.end(end, now_ns, restarts);
+            return self.finish(end, now_ns, true, ways);
         }
-        let crashed = state(status, "waiting").is_some_and(|it| it["reason"] == "CrashLoopBackOff");
+        let waiting = state(status, "waiting");
+        let waits = |reason: &str| waiting.as_ref().is_some_and(|it| it["reason"] == reason);
+        self.is_removed = waits(restart_all::REASON);
+        let crashed = waits("CrashLoopBackOff");
         if crashed && let Some(end) = self.last.take() {
             let began_ns = end.began_ns.unwrap_or(now_ns);
             self.assume_restarts(status.restart_count, began_ns);
-            let restarts = self.may_restart(end.code, ways);
-            self.end(end, now_ns, restarts);
+            self.finish(end, now_ns, true, ways);
             if let State::Ended { shown_ns, .. } = &mut self.state {
                 *shown_ns = None;
             }

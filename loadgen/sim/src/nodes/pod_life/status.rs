@@ -120,7 +120,9 @@ impl PodLife {
 
     fn conditions(&self, live: &Pod, phase: PodPhase) -> podstorm_objects::PodConditions {
         let old = &live.status.conditions;
-        let foreign = || old.iter().filter(|it| it.kind == ConditionType::Other);
+        let is_foreign =
+            |it: &PodCondition| it.kind == ConditionType::Other && !self.says_restarting(it);
+        let foreign = || old.iter().filter(is_foreign);
         let is_target = |it: &PodCondition| {
             it.rest.get("type").as_ref().and_then(Value::as_str) == Some("DisruptionTarget")
         };
@@ -139,6 +141,7 @@ impl PodLife {
             .chain(foreign().filter(|it| evicted.is_none() && is_target(it)))
             .chain(evicted.clone())
             .chain(own)
+            .chain(self.restarting(live))
             .collect()
     }
 
@@ -200,7 +203,7 @@ impl PodLife {
         let mut initialized = holds(ConditionType::Initialized, true);
         if phase == PodPhase::Succeeded {
             initialized.reason = Some("PodCompleted");
-        } else if !self.is_initialized {
+        } else if !(self.is_initialized || self.was_initialized) {
             let incomplete = names(init.iter().filter(|it| !it.is_done()));
             initialized = Claim {
                 kind: ConditionType::Initialized,
@@ -332,7 +335,10 @@ impl PodLife {
                 running_since = time(running.since_ns);
                 (None, container.last.as_ref())
             }
-            State::Waiting => (Some(self.waiting()), container.last.as_ref()),
+            State::Waiting => {
+                let waiting = container.removed().unwrap_or_else(|| self.waiting());
+                (Some(waiting), container.last.as_ref())
+            }
             State::Refused {
                 reason, message, ..
             } => {
@@ -417,7 +423,7 @@ fn terminated(end: &Ended, id: Option<&str>) -> Value {
     members
 }
 
-fn time(ns: i64) -> Time {
+pub(super) fn time(ns: i64) -> Time {
     Time::from_unix_seconds(ns.div_euclid(SECOND_NS))
 }
 

@@ -1,0 +1,133 @@
+//! The restart of a whole pod, by the action `RestartAllContainers` of a container's rules: every container is
+//! stopped and removed, and then all start from the first init container on, without a pause.
+//!
+//! Source: `kuberuntime_manager.go` and `kubelet_pods.go` of Kubernetes' kubelet, 1.36.
+
+use podstorm::client::EventType::Normal;
+use podstorm_objects::{ConditionStatus, ConditionType, Map, PackedTime, Pod, PodCondition};
+use serde_json::{Value, json};
+
+use super::PodLife;
+use super::container::{Container, Ended, State};
+use super::instance::GRACE_MIN_NS;
+use super::status::time;
+
+/// The condition of a pod that restarts like that.
+const CONDITION: &str = "AllContainersRestarting";
+
+/// Why a container waits that was removed, and why its last instance ended.
+pub(super) const REASON: &str = "RestartingAllContainers";
+pub(super) const MESSAGE: &str = "The container is removed because RestartAllContainers in place";
+
+/// How far the restart of a pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RestartAll {
+    /// Its containers are asked to end.
+    Stops,
+    /// They are removed.
+    Removed,
+}
+
+impl PodLife {
+    /// Goes on with the restart of the pod; returns whether the status shows it, `None` where containers start as
+    /// usual.
+    pub(super) fn restart_all(&mut self) -> Option<bool> {
+        match self.restarting {
+            None if self.containers.iter().any(|it| it.restarts_all) => {
+                self.restarting = Some(RestartAll::Stops);
+                self.stop_all();
+                Some(true)
+            }
+            None => None,
+            Some(RestartAll::Stops) if self.containers.iter().any(|it| it.running().is_some()) => {
+                Some(false)
+            }
+            Some(RestartAll::Stops) => {
+                self.restarting = Some(RestartAll::Removed);
+                // The condition Initialized stays as it is.
+                self.was_initialized |= self.is_initialized;
+                self.is_initialized = self.init == 0;
+                self.containers.iter_mut().for_each(Container::remove);
+                Some(true)
+            }
+            Some(RestartAll::Removed) => {
+                self.restarting = None;
+                None
+            }
+        }
+    }
+
+    fn stop_all(&mut self) {
+        let kill_ns = self.at_ns.saturating_add(GRACE_MIN_NS);
+        for container in &mut self.containers {
+            container.restarts_all = false;
+            if container.running().is_some() {
+                let name = &container.name;
+                let of = Some((name, container.role));
+                let message = || format!("Stopping container {name}");
+                self.notes.add(of, Normal, "Killing", message);
+                container.stop(self.at_ns, kill_ns, &self.ways);
+            }
+            container.give_up();
+        }
+    }
+
+    /// Whether the condition is the one that says whether the pod restarts.
+    pub(super) fn says_restarting(&self, condition: &PodCondition) -> bool {
+        let kind = || condition.rest.get("type");
+        self.has_rule && kind().as_ref().and_then(Value::as_str) == Some(CONDITION)
+    }
+
+    /// The condition that says whether the pod restarts, where a rule may let it.
+    pub(super) fn restarting(&self, live: &Pod) -> Option<PodCondition> {
+        let is_restarting = self.restarting.is_some();
+        let status = match is_restarting {
+            true => ConditionStatus::True,
+            false => ConditionStatus::False,
+        };
+        let old = live.status.conditions.iter();
+        let mut old = old.filter(|it| self.says_restarting(it) && it.status == status);
+        let since = old.next().map(|old| old.last_transition_time);
+        let since = since.filter(|since| !since.get().is_unset());
+        let mut rest = Map::new();
+        rest.insert("type".into(), CONDITION.into());
+        if is_restarting {
+            rest.insert("reason".into(), "RestartAllContainersStarted".into());
+            let message = "container exited with restart policy rule";
+            rest.insert("message".into(), message.into());
+        }
+        self.has_rule.then(|| PodCondition {
+            kind: ConditionType::Other,
+            status,
+            last_transition_time: since.unwrap_or_else(|| PackedTime::new(time(self.at_ns))),
+            rest: rest.into(),
+        })
+    }
+}
+
+impl Container {
+    /// Removes its instances, so that it starts as if it had none.
+    fn remove(&mut self) {
+        let has_run = self.has_run();
+        self.state = State::Waiting;
+        if !has_run {
+            return;
+        }
+        self.last = Some(Ended {
+            code: 137,
+            reason: REASON.into(),
+            message: Some(MESSAGE.into()),
+            began_ns: None,
+            ended_ns: None,
+        });
+        self.restarts = self.restarts.saturating_add(1);
+        (self.is_removed, self.has_failed_hook) = (true, false);
+        (self.backoff, self.pause_ns) = (None, 0);
+    }
+
+    /// Why it waits where it was removed.
+    pub(super) fn removed(&self) -> Option<Value> {
+        let waiting = || json!({"waiting": {"reason": REASON, "message": MESSAGE}});
+        self.is_removed.then(waiting)
+    }
+}
