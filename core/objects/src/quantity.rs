@@ -48,6 +48,12 @@ impl Quantity {
         self.nanos.div_euclid(NANO) + (self.nanos.rem_euclid(NANO) != 0) as i128
     }
 
+    /// The amount in thousandths, rounded up.
+    pub const fn ceil_milli(self) -> i128 {
+        const MILLI: i128 = NANO / 1000;
+        self.nanos.div_euclid(MILLI) + (self.nanos.rem_euclid(MILLI) != 0) as i128
+    }
+
     /// Whether it is a whole number.
     pub const fn is_whole(self) -> bool {
         self.nanos.rem_euclid(NANO) == 0

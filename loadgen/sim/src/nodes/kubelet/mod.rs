@@ -8,21 +8,20 @@
 //! saw, and on a conflict reads the live pod again. So an event that is repeated or late does not
 //! repeat an action.
 
+mod admission;
 mod foreign;
 mod played;
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use podstorm::client::EventType;
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_objects::{ConditionType, Node, Now, Pod, PodPhase};
 
 use super::change::{
-    OUT_OF_PODS, STATUS_ATTEMPTS, change_status, ended, no_place, not_pulled, recovered, rejected,
-    restarted,
+    OUT_OF_PODS, STATUS_ATTEMPTS, change_status, ended, no_place, not_pulled, recovered, restarted,
 };
 use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
@@ -37,6 +36,7 @@ use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
+use admission::Refusal;
 use foreign::ForeignWrites;
 use played::Lives;
 
@@ -364,14 +364,18 @@ impl PodLifecycle {
         let starts = || pending_action(&pod) == Some(PodAction::Start);
         match action {
             PodAction::Start | PodAction::Play if starts() && self.rejects(&pod) => {
-                self.reject(&pod, now)
+                let refusal = self.no_place(&pod);
+                self.reject(&pod, &refusal, now);
             }
             PodAction::Start if self.waits_for_image(&pod) => self.report_image(&pod, now),
             PodAction::Start | PodAction::Play if starts() && self.is_stuck(&pod) => {
                 self.report_stuck(&pod, now)
             }
             PodAction::Start => self.start(pod, now),
-            PodAction::Play | PodAction::Compare => self.play(&pod, now),
+            PodAction::Play | PodAction::Compare => match self.refusal(&pod) {
+                Some(refusal) => self.reject(&pod, &refusal, now),
+                None => self.play(&pod, now),
+            },
             PodAction::PlayOn => self.play_queued(&pod, now),
             PodAction::End => self.remove(&pod, now),
             PodAction::Recover => self.recover(&pod, now),
@@ -448,21 +452,13 @@ impl PodLifecycle {
         }
     }
 
-    /// Reports that the node has no place for the pod.
-    fn reject(&mut self, pod: &Pod, now: Now) {
+    /// That the node has no place for the pod.
+    fn no_place(&self, pod: &Pod) -> Refusal {
         let node = pod.node_name.as_deref().unwrap_or("");
         let node = self.cluster.get::<Node>("", node).ok();
         let places = node.and_then(|node| node.pods_allocatable);
         let places = places.unwrap_or(DEFAULT_PODS_PER_NODE);
-        let message = no_place(places);
-        let event = PodEvent::of_pod(EventType::Warning, OUT_OF_PODS, &message);
-        let written = change_status(&self.cluster, pod, now, |live| {
-            let goes_on = live.is_active();
-            goes_on.then(|| rejected(live, (OUT_OF_PODS, &message), now.wall()))
-        });
-        if written {
-            self.tell(pod, vec![event], now);
-        }
+        Refusal::of(OUT_OF_PODS, no_place(places))
     }
 
     /// Whether an image of the pod can't be pulled.

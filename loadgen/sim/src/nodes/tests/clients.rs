@@ -5,7 +5,7 @@ use podstorm_apiserver::Patch;
 use super::*;
 
 /// A cluster whose clients may do as they like.
-fn for_clients() -> NodeHarness {
+pub(super) fn for_clients() -> NodeHarness {
     let rules = ClientRules {
         unpullable_images: vec!["broken:*".into()],
         ..ClientRules::default()
@@ -13,14 +13,14 @@ fn for_clients() -> NodeHarness {
     with_rules(rules)
 }
 
-fn with_rules(rules: ClientRules) -> NodeHarness {
+pub(super) fn with_rules(rules: ClientRules) -> NodeHarness {
     let control = NodeControl::for_clients(NodeTimes::default(), rules);
     NodeHarness::controlled(1, control)
 }
 
 impl NodeHarness {
     /// Merges a patch into an object, or into its status.
-    fn patch(&self, kind: Kind, name: &str, patch: Value) {
+    pub(super) fn patch(&self, kind: Kind, name: &str, patch: Value) {
         let namespace = if kind == Kind::NODE { "" } else { "n" };
         let api = self.cluster.api(kind);
         let Value::Object(patch) = patch else {
@@ -35,7 +35,7 @@ impl NodeHarness {
         patched.unwrap();
     }
 
-    fn condition(&self, name: &str, kind: &str) -> String {
+    pub(super) fn condition(&self, name: &str, kind: &str) -> String {
         let pod = self.pod(name).to_json();
         let conditions = pod["status"]["conditions"].as_array().unwrap();
         let found = conditions.iter().find(|it| it["type"] == kind).unwrap();
@@ -221,80 +221,6 @@ fn rules_say_where_pods_go_what_they_report_and_when_they_finish() {
     assert_eq!(ended["state"]["terminated"]["reason"], "Completed");
 }
 
-fn version(harness: &NodeHarness, pod: &str) -> Option<u64> {
-    harness.pod(pod).metadata.resource_version.number()
-}
-
-#[test]
-fn what_others_write_into_the_status_of_a_pod_lasts_ten_seconds() {
-    let mut harness = for_clients();
-    harness.create_with("p", json!({"nodeName": "a"}));
-    harness.pass(60);
-    assert!(harness.is_quiet());
-    let before = harness.pod("p").status.clone();
-    let mut status = harness.pod("p").to_json()["status"].clone();
-    status["containerStatuses"][0]["ready"] = json!(false);
-    let conditions = status["conditions"].as_array_mut().unwrap();
-    conditions.retain(|it| it["type"] != "ContainersReady");
-    for condition in conditions.iter_mut().filter(|it| it["type"] == "Ready") {
-        condition["status"] = json!("False");
-        condition["message"] = json!("says a client");
-    }
-    conditions.insert(0, json!({"type": "example.com/seen", "status": "True"}));
-    let status =
-        json!({"conditions": conditions, "containerStatuses": status["containerStatuses"]});
-    harness.patch(Kind::POD, "p", json!({"status": status}));
-    harness.pass(9);
-    assert_eq!(harness.states(), ["p a n"]);
-    harness.pass(1);
-    assert_eq!(harness.states(), ["p a R"]);
-    assert_eq!(harness.condition("p", "Ready"), "True null null");
-    let after = harness.pod("p").status.clone();
-    assert_eq!(after.container_statuses, before.container_statuses);
-    let types = |status: &podstorm_objects::PodStatus| status.conditions.len();
-    assert_eq!(
-        types(&after),
-        types(&before) + 1,
-        "what is not the kubelet's stays"
-    );
-
-    // Two changes, one comparison, and no write where nothing is to be put right.
-    let label = |value: &str| json!({"metadata": {"labels": {"app": value}}});
-    harness.patch(Kind::POD, "p", label("one"));
-    harness.pass(5);
-    harness.patch(Kind::POD, "p", label("other"));
-    let labelled = version(&harness, "p");
-    assert!(!harness.is_quiet());
-    harness.pass(6);
-    assert_eq!(version(&harness, "p"), labelled);
-    assert!(harness.is_quiet());
-}
-
-#[test]
-fn a_pod_that_came_unready_stays_so() {
-    let mut harness = for_clients();
-    harness.create_with("model", json!({"nodeName": "a"}));
-    harness.pass(5);
-    let mut came = harness.pod("model").to_json();
-    let mut others = for_clients();
-    for (name, is_ready) in [("down", false), ("up", true)] {
-        came["metadata"] = json!({"name": name, "namespace": "n", "uid": name});
-        came["status"]["containerStatuses"][0]["ready"] = is_ready.into();
-        came["status"]["conditions"][2]["status"] = if is_ready { "True" } else { "False" }.into();
-        let pod = Pod::from_json(came.clone()).unwrap();
-        others.cluster.import(pod, others.now).unwrap();
-    }
-    others.pass(60);
-    assert_eq!(others.states(), ["down a n", "up a R"]);
-    for name in ["down", "up"] {
-        let label = json!({"metadata": {"labels": {"app": "web"}}});
-        others.patch(Kind::POD, name, label);
-    }
-    others.pass(60);
-    assert_eq!(others.states(), ["down a n", "up a R"]);
-    assert!(others.is_quiet());
-}
-
 /// The Events about a pod in the order of their names, in the form of `core/v1`.
 fn events(harness: &NodeHarness, pod: &str) -> Vec<Value> {
     let (events, _) = harness.cluster.list::<Event>(None);
@@ -304,7 +230,7 @@ fn events(harness: &NodeHarness, pod: &str) -> Vec<Value> {
 }
 
 /// Type, reason and count of each, and its message.
-fn told(harness: &NodeHarness, pod: &str) -> Vec<String> {
+pub(super) fn told(harness: &NodeHarness, pod: &str) -> Vec<String> {
     let of = |event: Value| {
         let text = |member: &str| event[member].as_str().unwrap_or("-").to_owned();
         let count = event["series"]["count"]
@@ -321,7 +247,7 @@ fn told(harness: &NodeHarness, pod: &str) -> Vec<String> {
     events(harness, pod).into_iter().map(of).collect()
 }
 
-fn with_events() -> NodeHarness {
+pub(super) fn with_events() -> NodeHarness {
     with_rules(ClientRules {
         unpullable_images: vec!["broken:*".into()],
         pod_events: true,

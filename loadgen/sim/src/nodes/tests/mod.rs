@@ -12,6 +12,7 @@ use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
 
 mod clients;
+mod kubelets;
 mod runs;
 
 const SECOND: i64 = 1_000_000_000;

@@ -1,0 +1,198 @@
+//! Kubelets of a served cluster: what they overwrite, and which pods they refuse.
+
+use super::clients::{for_clients, told, with_events};
+use super::*;
+
+fn version(harness: &NodeHarness, pod: &str) -> Option<u64> {
+    harness.pod(pod).metadata.resource_version.number()
+}
+
+#[test]
+fn what_others_write_into_the_status_of_a_pod_lasts_ten_seconds() {
+    let mut harness = for_clients();
+    harness.create_with("p", json!({"nodeName": "a"}));
+    harness.pass(60);
+    assert!(harness.is_quiet());
+    let before = harness.pod("p").status.clone();
+    let mut status = harness.pod("p").to_json()["status"].clone();
+    status["containerStatuses"][0]["ready"] = json!(false);
+    let conditions = status["conditions"].as_array_mut().unwrap();
+    conditions.retain(|it| it["type"] != "ContainersReady");
+    for condition in conditions.iter_mut().filter(|it| it["type"] == "Ready") {
+        condition["status"] = json!("False");
+        condition["message"] = json!("says a client");
+    }
+    conditions.insert(0, json!({"type": "example.com/seen", "status": "True"}));
+    let status =
+        json!({"conditions": conditions, "containerStatuses": status["containerStatuses"]});
+    harness.patch(Kind::POD, "p", json!({"status": status}));
+    harness.pass(9);
+    assert_eq!(harness.states(), ["p a n"]);
+    harness.pass(1);
+    assert_eq!(harness.states(), ["p a R"]);
+    assert_eq!(harness.condition("p", "Ready"), "True null null");
+    let after = harness.pod("p").status.clone();
+    assert_eq!(after.container_statuses, before.container_statuses);
+    let types = |status: &podstorm_objects::PodStatus| status.conditions.len();
+    assert_eq!(
+        types(&after),
+        types(&before) + 1,
+        "what is not the kubelet's stays"
+    );
+
+    // Two changes, one comparison, and no write where nothing is to be put right.
+    let label = |value: &str| json!({"metadata": {"labels": {"app": value}}});
+    harness.patch(Kind::POD, "p", label("one"));
+    harness.pass(5);
+    harness.patch(Kind::POD, "p", label("other"));
+    let labelled = version(&harness, "p");
+    assert!(!harness.is_quiet());
+    harness.pass(6);
+    assert_eq!(version(&harness, "p"), labelled);
+    assert!(harness.is_quiet());
+}
+
+#[test]
+fn a_pod_that_came_unready_stays_so() {
+    let mut harness = for_clients();
+    harness.create_with("model", json!({"nodeName": "a"}));
+    harness.pass(5);
+    let mut came = harness.pod("model").to_json();
+    let mut others = for_clients();
+    for (name, is_ready) in [("down", false), ("up", true)] {
+        came["metadata"] = json!({"name": name, "namespace": "n", "uid": name});
+        came["status"]["containerStatuses"][0]["ready"] = is_ready.into();
+        came["status"]["conditions"][2]["status"] = if is_ready { "True" } else { "False" }.into();
+        let pod = Pod::from_json(came.clone()).unwrap();
+        others.cluster.import(pod, others.now).unwrap();
+    }
+    others.pass(60);
+    assert_eq!(others.states(), ["down a n", "up a R"]);
+    for name in ["down", "up"] {
+        let label = json!({"metadata": {"labels": {"app": "web"}}});
+        others.patch(Kind::POD, name, label);
+    }
+    others.pass(60);
+    assert_eq!(others.states(), ["down a n", "up a R"]);
+    assert!(others.is_quiet());
+}
+
+#[test]
+fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
+    let mut harness = with_events();
+    let allocatable = json!({"pods": "4", "cpu": "4", "memory": "1Gi", "example.com/disk": "1"});
+    harness.patch(
+        Kind::NODE,
+        "a",
+        json!({"status": {"allocatable": allocatable}}),
+    );
+    let asks = |requests: Value| {
+        json!([{"name": "c", "image": "x:1",
+            "resources": {"requests": requests, "limits": requests},
+            "ports": [{"containerPort": 80, "hostPort": 80}]}])
+    };
+    let first = asks(json!({"cpu": "3800m", "example.com/disk": "1"}));
+    harness.create_with("first", json!({"nodeName": "a", "containers": first}));
+    harness.pass(5);
+    assert_eq!(harness.states(), ["first a R"]);
+    let cpu = |cpu: &str| asks(json!({"cpu": cpu, "memory": "2Gi"}));
+    let lack = "Node didn't have enough resource: ";
+    let selector = json!({"disk": "ssd"});
+    let taint = |effect: &str| json!([{"key": "k", "effect": effect}]);
+    harness.patch(
+        Kind::NODE,
+        "a",
+        json!({"spec": {"taints": taint("NoSchedule")}}),
+    );
+    for (name, spec, reason, message) in [
+        (
+            "cpu",
+            json!({"containers": cpu("500m"), "nodeSelector": selector}),
+            "OutOfcpu",
+            format!("{lack}cpu, requested: 500, used: 3800, capacity: 4000"),
+        ),
+        (
+            "memory",
+            json!({"containers": cpu("100m")}),
+            "OutOfmemory",
+            format!("{lack}memory, requested: 2147483648, used: 0, capacity: 1073741824"),
+        ),
+        (
+            "disk",
+            json!({"containers": asks(json!({"example.com/disk": "1"}))}),
+            "OutOfexample.com/disk",
+            format!("{lack}example.com/disk, requested: 1, used: 1, capacity: 1"),
+        ),
+        (
+            "picky",
+            json!({"nodeSelector": selector, "containers": asks(json!({}))}),
+            "NodeAffinity",
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+                .to_owned(),
+        ),
+        (
+            "ports",
+            json!({"containers": asks(json!({"example.com/unknown": "1"}))}),
+            "NodePorts",
+            "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+                .to_owned(),
+        ),
+    ] {
+        let mut spec = spec;
+        spec["nodeName"] = json!("a");
+        harness.create_with(name, spec);
+        harness.pass(5);
+        let status = harness.pod(name).to_json()["status"].clone();
+        assert_eq!(status["phase"], "Failed", "{name}");
+        assert_eq!(status["reason"], reason);
+        assert_eq!(status["message"], format!("Pod was rejected: {message}"));
+        assert_eq!(status["conditions"], Value::Null);
+        assert_eq!(status["containerStatuses"], Value::Null);
+        let events = match name {
+            "disk" => vec![],
+            _ => vec![format!("Warning {reason} x1: {message}")],
+        };
+        assert_eq!(told(&harness, name), events);
+    }
+    // A taint that keeps the scheduler away does not count; one that drives pods out does.
+    harness.create_with("plain", json!({"nodeName": "a"}));
+    let critical = json!({"nodeName": "a", "priority": 2_000_000_000, "containers":
+        [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}]});
+    harness.create_with("critical", critical);
+    harness.pass(5);
+    let fits = ["critical a R", "first a R", "plain a R"];
+    let running = |harness: &NodeHarness| -> Vec<String> {
+        let all = harness.states().into_iter();
+        all.filter(|state| state.ends_with('R')).collect()
+    };
+    assert_eq!(running(&harness), fits);
+    let tolerations = json!([{"operator": "Exists"}]);
+    harness.create_with("one", json!({"nodeName": "a", "tolerations": tolerations}));
+    harness.create_with("more", json!({"nodeName": "a", "tolerations": tolerations}));
+    harness.pass(5);
+    let more = harness.pod("more").to_json()["status"].clone();
+    assert_eq!(more["reason"], "OutOfpods");
+    let message = "pods, requested: 1, used: 4, capacity: 4";
+    assert_eq!(
+        more["message"],
+        format!("Pod was rejected: {lack}{message}")
+    );
+    harness.patch(
+        Kind::NODE,
+        "b",
+        json!({"spec": {"taints": taint("NoExecute")}}),
+    );
+    harness.pass(5);
+    harness.create_with("driven", json!({"nodeName": "b"}));
+    harness.pass(5);
+    let driven = harness.pod("driven").to_json()["status"].clone();
+    assert_eq!(driven["reason"], "TaintToleration");
+    let message =
+        "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
+    assert_eq!(driven["message"], format!("Pod was rejected: {message}"));
+    // A node that is not there refuses none.
+    harness.create_with("lonely", json!({"nodeName": "z"}));
+    harness.pass(5);
+    assert!(harness.states().contains(&"lonely z R".to_owned()));
+    assert!(harness.is_quiet());
+}
