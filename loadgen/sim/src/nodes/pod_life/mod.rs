@@ -170,7 +170,7 @@ impl PodLife {
         self.see_containers(live);
         let reported = self.report.as_ref();
         if reported.is_some_and(|(spec, _)| !Arc::ptr_eq(spec, &live.spec)) {
-            self.report_on(live);
+            self.report_on(live, live.spec.to_map(live.token_volume));
         }
         let meta = &live.metadata;
         if !meta.is_deleting() {

@@ -53,16 +53,21 @@ impl Report {
 }
 
 impl PodLife {
-    /// Takes from the spec of the stored pod what statuses say of it.
-    pub(super) fn report_on(&mut self, live: &Pod) {
-        let spec = live.spec.to_map(live.token_volume);
-        let lists = [spec.get("initContainers"), spec.get("containers")];
-        let specs = lists.into_iter().flatten().filter_map(Value::as_array);
-        for (container, spec) in self.containers.iter_mut().zip(specs.flatten()) {
+    /// Takes from the spec of the stored pod, which `members` are, what statuses say of it.
+    pub(super) fn report_on(&mut self, live: &Pod, members: Map) {
+        let specs = containers(&members);
+        for (container, spec) in self.containers.iter_mut().zip(specs) {
             container.report = Some(Box::new(Report::of(spec)));
         }
-        self.report = Some((Arc::clone(&live.spec), PodReport::of(spec)));
+        self.report = Some((Arc::clone(&live.spec), PodReport::of(members)));
     }
+}
+
+/// The containers of a spec, init containers first.
+pub(super) fn containers(spec: &Map) -> impl Iterator<Item = &Value> {
+    let lists = [spec.get("initContainers"), spec.get("containers")];
+    let lists = lists.into_iter().flatten().filter_map(Value::as_array);
+    lists.flatten()
 }
 
 /// What the status of a pod says: its containers together.

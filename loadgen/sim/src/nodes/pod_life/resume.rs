@@ -2,7 +2,7 @@
 //! another kubelet, another client or a dump brought so far.
 
 use podstorm_objects::{
-    ConditionStatus, ConditionType, ContainerStatus, Pod, PodPhase, PodSpec, SpecContainer, Time,
+    ConditionStatus, ConditionType, ContainerStatus, Map, Pod, PodPhase, SpecContainer, Time,
 };
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ use super::events::Notes;
 use super::hooks::Hooks;
 use super::image::PullPolicy;
 use super::probes::Probes;
+use super::report::containers;
 use super::restart_all;
 use super::restarts::Restarts;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS, identity};
@@ -42,12 +43,8 @@ impl PodLife {
             found.is_some_and(|(status, _)| status == ConditionStatus::True)
         };
         let init = spec.init_containers.len();
-        let lists = [spec.get("initContainers"), spec.get("containers")];
-        let lists = lists
-            .each_ref()
-            .map(|list| list.as_ref().and_then(Value::as_array));
-        let texts = lists.into_iter().flatten().flatten();
-        let policies = texts.map(|container| {
+        let members = spec.to_map(live.token_volume);
+        let policies = containers(&members).map(|container| {
             let probes = Probes::of(container, seen.tells);
             let policies = (Restarts::of(container), probes);
             (policies, (PullPolicy::of(container), Hooks::of(container)))
@@ -57,7 +54,7 @@ impl PodLife {
             generation: live.metadata.generation,
             containers: Vec::with_capacity(specs().count()),
             init,
-            gates: gates(spec),
+            gates: gates(&members),
             report: None,
             start_ns,
             up_ns: seen.now_ns.saturating_add(seen.startup_ns),
@@ -124,7 +121,7 @@ impl PodLife {
             first.announce_pull(start_ns, notes);
         }
         if seen.is_full {
-            life.report_on(live);
+            life.report_on(live, members);
         }
         life
     }
@@ -254,9 +251,8 @@ fn time(text: Option<&Value>) -> Option<Time> {
     (!time.is_unset()).then_some(time)
 }
 
-fn gates(spec: &PodSpec) -> Vec<String> {
-    let gates = spec.get("readinessGates");
-    let gates = gates.as_ref().and_then(Value::as_array);
+fn gates(spec: &Map) -> Vec<String> {
+    let gates = spec.get("readinessGates").and_then(Value::as_array);
     let types = gates.into_iter().flatten();
     let types = types.filter_map(|gate| gate["conditionType"].as_str());
     types.map(str::to_owned).collect()
