@@ -2,7 +2,7 @@
 
 use crate::controller::ControllerType;
 use crate::{
-    deployment, disruption, endpoints, namespace, node_lifecycle, pod_gc, replicaset,
+    deployment, disruption, endpoints, job, namespace, node_lifecycle, pod_gc, replicaset,
     role_aggregation, service_account, taint_eviction, ttl_after_finished, volumes,
 };
 
@@ -17,6 +17,7 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<replicaset::ReplicaSets>();
     registrar.add::<replicaset::ReplicationControllers>();
     registrar.add::<deployment::Deployments>();
+    registrar.add::<job::Jobs>();
     registrar.add::<ttl_after_finished::TtlAfterFinished>();
     registrar.add::<namespace::Namespaces>();
     registrar.add::<pod_gc::PodGc>();

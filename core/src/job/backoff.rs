@@ -106,3 +106,30 @@ pub(super) fn finish_ns(pod: &Pod) -> i64 {
     let seconds = finish_time(pod).unix_seconds().unwrap_or(0);
     seconds.saturating_mul(1_000_000_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_ten_minutes() {
+        let waits = [0, 10, 20, 40, 80, 160, 320, 600, 600, 600];
+        for (count, seconds) in (0..).zip(waits) {
+            let failures = Failures {
+                count,
+                last_ns: Some(0),
+            };
+            assert_eq!(failures.remaining_ns(0), seconds * 1_000_000_000);
+            assert_eq!(failures.remaining_ns(i64::MAX), 0);
+        }
+    }
+
+    #[test]
+    fn a_success_forgets_the_failures_before_it() {
+        let three = Failures::default().with(&[1, 3, 2], &[]);
+        assert_eq!((three.count, three.last_ns), (3, Some(3)));
+        assert_eq!(three.with(&[], &[4]), Failures::default());
+        let newer = three.with(&[4, 5], &[4]);
+        assert_eq!((newer.count, newer.last_ns), (1, Some(5)));
+    }
+}

@@ -123,3 +123,28 @@ async fn release(shared: &Shared, pod: &Pod, calls: &Calls) -> Result<(), SyncFa
         .map(drop)
         .map_err(SyncFailure::at("finalizer failed"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(of: &str) -> OrphanKey {
+        OrphanKey::Name("shop".into(), of.into())
+    }
+
+    #[test]
+    fn a_key_is_given_to_another_name_once_all_is_done() {
+        let keys = OrphanKeys::default();
+        let first = keys.add(name("a"));
+        let (_, added) = keys.get(first).expect("it was added");
+        // An event comes while the sync is under way: its sync is still to come.
+        assert_eq!(keys.add(name("a")), first);
+        keys.free(first, added);
+        assert_eq!(keys.get(first), Some((name("a"), 2)));
+        assert_ne!(keys.add(name("b")), first);
+        keys.free(first, 2);
+        assert_eq!(keys.get(first), None);
+        assert_eq!(keys.add(name("c")), first);
+        assert_eq!(lock(&keys.0).names.len(), 2);
+    }
+}

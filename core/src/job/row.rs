@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::row::{ControllerRow, Gate, Pods, WorkersFlag, Write};
-use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
+use podstorm_runtime::row::{ControllerRow, Gate, Pods, Write};
+use podstorm_runtime::workqueue::{QueueRow, RetryDelay, Workers};
 
 use super::{Controller, ControllerOptions, SECOND_NS};
 use crate::controller::{ControllerType, Setup};
@@ -27,6 +27,7 @@ const fn queue(name: &'static str) -> QueueRow {
             max_ns: 60 * SECOND_NS,
             bucket: false,
         },
+        workers: Workers::Number(5),
         ..QueueRow::new(name)
     }
 }
@@ -47,10 +48,7 @@ impl ControllerType for Jobs {
             Write::status(Kind::JOB),
         ],
         queues: &[queue("job"), queue("job_orphan_pod")],
-        workers: Some(WorkersFlag {
-            flag: "concurrent-job-syncs",
-            default: 5,
-        }),
+        served_only: true,
         gates: &[STALE_CONSISTENCY, SUSPENDED_JOBS_CHANGE],
         ..ControllerRow::DEFAULT
     };

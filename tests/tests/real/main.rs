@@ -5,6 +5,7 @@ mod apply;
 mod browser;
 mod control_plane;
 mod identities;
+mod jobs;
 mod kubectl;
 mod live_page;
 mod manifests;
