@@ -3,9 +3,11 @@
 
 pub mod cache;
 pub mod deployment;
+pub mod endpoints;
 pub mod expectations;
 pub mod handlers;
 pub mod http;
+pub mod job;
 pub mod json;
 pub mod loading;
 pub mod planted;
@@ -131,6 +133,8 @@ pub fn paths() -> Vec<HotPath> {
         "cache/get/10000", 10_000, FREE, cache::get(10_000);
         "deployment/idle/1", 100, ALLOCATES, deployment::idle(1);
         "deployment/idle/10", 100, ALLOCATES, deployment::idle(10);
+        "endpoints/idle/100", 100, ALLOCATES, endpoints::idle(100);
+        "endpoints/idle/1000", 10, ALLOCATES, endpoints::idle(1_000);
         "expectations/create/1", 1_000, FREE, expectations::create(1);
         "expectations/create/5000", 5_000, FREE, expectations::create(5_000);
         "expectations/delete/500", 10, FREE, expectations::delete();
@@ -143,6 +147,8 @@ pub fn paths() -> Vec<HotPath> {
         "http/patch-status/8300", 100, ALLOCATES, http::patch_status();
         "http/list/1000", 1, ALLOCATES, http::list(1_000);
         "http/watch/100", 10, ALLOCATES, http::watch(100);
+        "job/idle/1", 100, ALLOCATES, job::idle(1);
+        "job/idle/1000", 10, ALLOCATES, job::idle(1_000);
         "json/decode-pod/8300", 100, ALLOCATES, json::decode();
         "json/encode-pod/8300", 100, FREE, json::encode();
         "loading/json-alike/1000", 1, ALLOCATES, loading::load(loading::json(1_000, 10));

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Remembered;
 use super::end::HitKind;
 use super::indexes::Indexes;
-use super::pod::TRACKING_FINALIZER;
+use super::pod::{JobPod, TRACKING_FINALIZER};
 use super::status::Uncounted;
 use super::sync::Sync;
 
@@ -29,16 +29,12 @@ pub(super) fn finalizer_patch() -> Patch {
 impl Sync<'_> {
     /// Counts the ended pods, and writes the status as often as that takes.
     pub(super) async fn track(&mut self) -> Result<(), SyncFailure> {
-        if self.job.spec.is_indexed() {
-            self.pods.sort_by_key(|pod| pod.index);
+        for pod in &mut self.pods {
+            pod.is_tracked &= !self.released.contains(pod.uid());
         }
-        let tracked = self
-            .pods
-            .iter()
-            .filter(|pod| pod.is_tracked && !self.released.contains(pod.uid()));
-        let mut tracked: BTreeSet<Uid> = tracked.map(|pod| pod.uid().clone()).collect();
-        self.count_released(&tracked);
-        let (removed, is_truncated) = self.note_ended(&tracked);
+        self.count_released();
+        let (removed, is_truncated) = self.note_ended();
+        self.note_indexes();
         self.note_hit();
         let is_flushed = self.needs_flush;
         self.flush("adding uncounted pods to status").await?;
@@ -47,8 +43,8 @@ impl Sync<'_> {
             let store = |state: &mut Remembered| state.failures = Some(failures);
             self.shared.states.with(self.key, store);
         }
-        let removal = self.remove_finalizers(&removed, &mut tracked).await;
-        self.count_released(&tracked);
+        let removal = self.remove_finalizers(&removed).await;
+        self.count_released();
         if let Err(failure) = removal {
             self.flush("removing uncounted pods from status").await?;
             return Err(failure);
@@ -79,8 +75,13 @@ impl Sync<'_> {
     }
 
     /// Moves the pods without finalizer from the lists into the counters.
-    fn count_released(&mut self, tracked: &BTreeSet<Uid>) {
+    fn count_released(&mut self) {
         let status = &mut self.status;
+        if status.uncounted == Uncounted::default() {
+            return;
+        }
+        let tracked = self.pods.iter().filter(|pod| pod.is_tracked);
+        let tracked: BTreeSet<&Uid> = tracked.map(JobPod::uid).collect();
         for (list, count) in [
             (&mut status.uncounted.succeeded, &mut status.succeeded),
             (&mut status.uncounted.failed, &mut status.failed),
@@ -97,11 +98,18 @@ impl Sync<'_> {
 
     /// Puts the pods that have ended on the lists. Returns the places of those whose finalizers go, and whether others
     /// must wait for the next sync.
-    fn note_ended(&mut self, tracked: &BTreeSet<Uid>) -> (Vec<usize>, bool) {
+    fn note_ended(&mut self) -> (Vec<usize>, bool) {
         let spec = self.job.spec.clone();
         let is_deleting = self.object.metadata.is_deleting();
         let fails = |kind: HitKind| kind != HitKind::SuccessCriteriaMet;
         let hit = self.hit.as_ref().map(|hit| hit.kind);
+        let may_end = |pod: &JobPod| !pod.is_active() || is_deleting || hit.is_some();
+        if !self.pods.iter().any(may_end) {
+            return (Vec::new(), false);
+        }
+        if spec.is_indexed() {
+            self.pods.sort_by_key(|pod| pod.index);
+        }
         let known_succeeded: BTreeSet<Uid> =
             self.status.uncounted.succeeded.iter().cloned().collect();
         let known_failed: BTreeSet<Uid> = self.status.uncounted.failed.iter().cloned().collect();
@@ -111,7 +119,7 @@ impl Sync<'_> {
         let mut is_truncated = false;
         for (place, pod) in self.pods.iter().enumerate() {
             let uid = pod.uid();
-            if !tracked.contains(uid) {
+            if !pod.is_tracked {
                 continue;
             }
             let is_succeeded = pod.phase() == PodPhase::Succeeded;
@@ -150,18 +158,24 @@ impl Sync<'_> {
                 break;
             }
         }
-        if spec.is_indexed() {
-            let new = Indexes::of_ordered(new_indexes);
-            let succeeded = self.indexes.succeeded.union(&new);
-            self.status.succeeded = succeeded.count();
-            let failed = self.indexes.failed.as_ref().map(Indexes::to_string);
-            let succeeded = succeeded.to_string();
-            self.needs_flush |= succeeded != self.status.completed_indexes;
-            self.needs_flush |= failed != self.status.failed_indexes;
-            self.status.completed_indexes = succeeded;
-            self.status.failed_indexes = failed;
-        }
+        let new = Indexes::of_ordered(new_indexes);
+        self.indexes.succeeded = self.indexes.succeeded.union(&new);
         (removed, is_truncated)
+    }
+
+    /// Writes the indexes of an indexed Job into the status.
+    fn note_indexes(&mut self) {
+        if !self.job.spec.is_indexed() {
+            return;
+        }
+        let succeeded = self.indexes.succeeded.to_string();
+        let failed = self.indexes.failed.as_ref().map(Indexes::to_string);
+        let status = &mut self.status;
+        self.needs_flush |= succeeded != status.completed_indexes;
+        self.needs_flush |= failed != status.failed_indexes;
+        status.succeeded = self.indexes.succeeded.count();
+        status.completed_indexes = succeeded;
+        status.failed_indexes = failed;
     }
 
     /// Says that the Job is about to finish.
@@ -181,12 +195,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Removes the finalizers of these pods. Those that have none afterwards leave the tracked ones.
-    async fn remove_finalizers(
-        &mut self,
-        places: &[usize],
-        tracked: &mut BTreeSet<Uid>,
-    ) -> Result<(), SyncFailure> {
+    /// Removes the finalizers of these pods. Those that have none afterwards are tracked no longer.
+    async fn remove_finalizers(&mut self, places: &[usize]) -> Result<(), SyncFailure> {
         if places.is_empty() {
             return Ok(());
         }
@@ -223,7 +233,7 @@ impl Sync<'_> {
                 Answer::Object(pod) => self.wrote(Kind::POD, &pod.metadata().resource_version),
                 other => panic!("a patch can't be answered by {other:?}"),
             }
-            tracked.remove(uid);
+            self.pods[*place].is_tracked = false;
         }
         outcome
     }
