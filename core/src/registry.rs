@@ -28,6 +28,7 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<volumes::PersistentVolumeBinder>();
     registrar.add::<volumes::PersistentVolumeClaimProtection>();
     registrar.add::<volumes::PersistentVolumeProtection>();
+    registrar.add::<volumes::EphemeralVolumes>();
     registrar.add::<service_account::ServiceAccounts>();
     registrar.add::<service_account::ServiceAccountTokens>();
     registrar.add::<service_account::RootCa>();

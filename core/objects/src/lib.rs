@@ -66,7 +66,8 @@ pub use patch::{
     DeleteOptions, EventPatch, EventSource, EventWrite, OwnerPatch, Propagation, Scale,
 };
 pub use pod::{
-    Pod, PodPhase, PodSpec, PodStart, PodStatus, RestartPolicy, SpecContainer, TOLERATED_TAINTS,
+    Pod, PodClaim, PodPhase, PodSpec, PodStart, PodStatus, RestartPolicy, SpecContainer,
+    TOLERATED_TAINTS,
 };
 pub use quantity::{
     Quantity, QuantityError, canonical_quantity, is_canonical_quantity, milli_quantity,

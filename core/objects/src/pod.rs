@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::{
@@ -71,6 +72,15 @@ pub const TOLERATED_TAINTS: [&str; 2] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
 ];
+
+/// A claim that a volume of a pod needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodClaim {
+    /// Its name.
+    pub name: Str,
+    /// The name and the template of the generic ephemeral volume for which the claim is made, if it is one.
+    pub template: Option<(Str, Value)>,
+}
 
 /// `restartPolicy` of a pod or a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,12 +3,13 @@
 //!
 //! `binder`: what upstream's `persistentvolume-binder-controller` does, but for the plug-ins that are
 //! compiled into it: volumes are made and removed by an external provisioner, which a class names.
-//! `claim_protection` and `volume_protection`: the finalizers.
+//! `claim_protection` and `volume_protection`: the finalizers. `ephemeral`: the claims of generic ephemeral volumes.
 //!
-//! Source: Kubernetes' `pkg/controller/volume/{persistentvolume,pvcprotection,pvprotection}`.
+//! Source: Kubernetes' `pkg/controller/volume/{ephemeral,persistentvolume,pvcprotection,pvprotection}`.
 
 mod binder;
 mod claim_protection;
+mod ephemeral;
 mod volume_protection;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 pub use binder::{Binder, PersistentVolumeBinder};
 pub use claim_protection::{ClaimProtection, PersistentVolumeClaimProtection};
+pub use ephemeral::{EphemeralVolumes, PodVolumes, owner_problem};
 pub use volume_protection::{PersistentVolumeProtection, VolumeProtection};
 
 /// A cached object.

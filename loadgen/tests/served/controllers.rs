@@ -184,3 +184,116 @@ fn a_feature_gate_that_nobody_has_is_refused() {
         "{problem}"
     );
 }
+
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+
+/// A pod `p` with a generic ephemeral volume `scratch`.
+fn with_scratch() -> Value {
+    let template = json!({"metadata": {"labels": {"for": "scratch"}}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "standard",
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    json!({"metadata": {"name": "p"}, "spec": {
+        "containers": [{"name": "c", "image": "i", "volumeMounts": [{"name": "scratch", "mountPath": "/s"}]}],
+        "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]}})
+}
+
+/// A cluster in virtual time with these controllers. Scheduler and kubelets write no Events: in time that stands still
+/// these have the names of those of controllers about the same pod.
+fn serve_virtual(controllers: &[&str]) -> Served {
+    let mut options = options();
+    options.rules.pod_events = false;
+    options.sim.services.controllers =
+        Controllers::of(Rows::installed(), controllers).expect("they are known");
+    Served::start(options).expect("nothing is loaded")
+}
+
+#[tokio::test]
+async fn a_generic_ephemeral_volume_has_a_claim_while_its_pod_lives() {
+    let served = serve_virtual(&["*"]);
+    create(&served, PODS, with_scratch()).await;
+    advance(&served, 2 * STARTUP_S);
+    let pod = get(&served, &format!("{PODS}/p")).await;
+    assert_eq!(pod["status"]["phase"], "Running", "{pod}");
+    let claim = get(&served, &format!("{CLAIMS}/p-scratch")).await;
+    assert_eq!(claim["status"]["phase"], "Bound", "{claim}");
+    assert_eq!(claim["metadata"]["labels"], json!({"for": "scratch"}));
+    assert_eq!(
+        claim["metadata"]["ownerReferences"][0]["uid"],
+        pod["metadata"]["uid"]
+    );
+    assert_eq!(
+        send(
+            &served,
+            "DELETE",
+            &format!("{CLAIMS}/p-scratch"),
+            Value::Null
+        )
+        .await
+        .0,
+        200
+    );
+    let claim = get(&served, &format!("{CLAIMS}/p-scratch")).await;
+    assert!(
+        claim["metadata"]["deletionTimestamp"].is_string(),
+        "its pod uses it: {claim}"
+    );
+    send(&served, "DELETE", &format!("{PODS}/p"), Value::Null).await;
+    advance(&served, 2 * ENDING_S);
+    assert_eq!(
+        send(&served, "GET", &format!("{CLAIMS}/p-scratch"), Value::Null)
+            .await
+            .0,
+        404
+    );
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_the_claim_of_its_ephemeral_volume() {
+    let reason = async |served: &Served| {
+        let pod = get(served, &format!("{PODS}/p")).await;
+        let conditions = pod["status"]["conditions"].as_array().cloned();
+        let scheduled = conditions.into_iter().flatten();
+        let mut scheduled = scheduled.filter(|it| it["type"] == "PodScheduled");
+        scheduled.next().expect("it was looked at")["message"].to_string()
+    };
+    let served = serve_virtual(&["*", "-ephemeral-volume"]);
+    create(&served, PODS, with_scratch()).await;
+    let waits = "waiting for ephemeral volume controller to create the persistentvolumeclaim";
+    let why = reason(&served).await;
+    assert!(why.contains(waits) && why.contains("p-scratch"), "{why}");
+
+    // A claim of that name that a client has made is not the pod's.
+    let served = serve_virtual(&["*"]);
+    let claim = json!({"metadata": {"name": "p-scratch"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}});
+    create(&served, CLAIMS, claim).await;
+    create(&served, PODS, with_scratch()).await;
+    let why = reason(&served).await;
+    let problem = "PVC default/p-scratch was not created for pod default/p (pod is not owner)";
+    assert!(why.contains(problem), "{why}");
+    advance(&served, 1);
+    let events = get(&served, "/api/v1/namespaces/default/events").await;
+    let events = events["items"].as_array().expect("a list").clone();
+    let event = events.iter().find(|it| it["reason"] == "FailedBinding");
+    let event = event.unwrap_or_else(|| panic!("{events:?}"));
+    assert_eq!(
+        event["message"],
+        format!("ephemeral volume scratch: {problem}")
+    );
+    assert_eq!(event["source"]["component"], "ephemeral_volume");
+    // It goes, and the pod gets its own at the next try.
+    assert_eq!(
+        send(
+            &served,
+            "DELETE",
+            &format!("{CLAIMS}/p-scratch"),
+            Value::Null
+        )
+        .await
+        .0,
+        200
+    );
+    advance(&served, 2 * STARTUP_S);
+    let pod = get(&served, &format!("{PODS}/p")).await;
+    assert_eq!(pod["status"]["phase"], "Running", "{pod}");
+}

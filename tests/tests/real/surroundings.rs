@@ -133,3 +133,35 @@ fn claims_are_bound_and_go_when_nobody_uses_them() {
         served.becomes("get pvc,pv -o name", "");
     });
 }
+
+const SCRATCH: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: worker}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: 'busybox:1', volumeMounts: [{name: scratch, mountPath: /s}]}]
+  volumes:
+  - name: scratch
+    ephemeral:
+      volumeClaimTemplate:
+        metadata: {labels: {for: scratch}}
+        spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+
+#[test]
+#[ignore = "needs kubectl"]
+fn a_generic_ephemeral_volume_has_a_claim_of_its_pod() {
+    with_each(&[], |served| {
+        served.apply(SCRATCH);
+        served.run("wait --for=condition=Ready pod/worker --timeout=60s");
+        served.says(
+            "get pvc -l for=scratch -o name",
+            "persistentvolumeclaim/worker-scratch",
+        );
+        served.shows("describe pvc worker-scratch", &["Bound", "worker"]);
+        served.shows("describe pod worker", &["EphemeralVolume"]);
+        served.run("delete pod worker --timeout=60s");
+        served.becomes("get pvc,pv -o name", "");
+    });
+}

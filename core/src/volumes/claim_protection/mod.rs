@@ -84,10 +84,10 @@ impl Shared {
             let Some(pod) = pod.filter(|pod| pod.node_name.is_some()) else {
                 continue;
             };
-            for claim in pod.spec.claims() {
-                let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-                let key = self.claims.intern(namespace, &claim);
-                let claim = (namespace.clone(), claim);
+            let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+            for claim in pod.spec.claims(name) {
+                let key = self.claims.intern(namespace, &claim.name);
+                let claim = (namespace.clone(), claim.name);
                 let mut users = lock(&self.users);
                 if is_there {
                     users.entry(claim).or_default().insert(name.clone());
@@ -158,7 +158,10 @@ async fn is_used_now(namespace: &Str, claim: &str, calls: &Calls) -> Result<bool
         Answer::List { items, .. } => Ok(items.iter().any(|object| {
             let pod = object.downcast_ref::<Pod>();
             let pod = pod.filter(|pod| pod.node_name.is_some());
-            pod.is_some_and(|pod| pod.spec.claims().iter().any(|it| **it == *claim))
+            pod.is_some_and(|pod| {
+                let claims = pod.spec.claims(&pod.metadata.name);
+                claims.iter().any(|it| *it.name == *claim)
+            })
         })),
         other => panic!("a list can't be answered by {other:?}"),
     }

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use podstorm::client::WatchEvent;
+use podstorm::volumes::owner_problem;
 use podstorm_apiserver::{AnyWatch, Cluster, WatchFrom, WatchOptions};
-use podstorm_objects::{DynamicObject, Kind, Now, Object, Pod};
+use podstorm_objects::{DynamicObject, Kind, Now, Object, Pod, PodClaim};
 use serde_json::Value;
 
 use crate::executor::Waker;
@@ -80,21 +81,32 @@ impl Claims {
 
     /// The state of a pod's claims. A pod without claims costs a search of its spec.
     pub(super) fn of(&mut self, pod: &Pod) -> State {
-        let names = pod.spec.claims();
-        if names.is_empty() {
+        let claims = pod.spec.claims(&pod.metadata.name);
+        if claims.is_empty() {
             return State::Bound;
         }
         let (mut late, mut is_unbound) = (Vec::new(), false);
-        for name in names {
+        for PodClaim { name, template } in claims {
             let api = self.cluster.api(Kind::PERSISTENT_VOLUME_CLAIM);
             let claim = api.get(&pod.metadata.namespace, &name);
             let claim = claim.ok().and_then(|it| it.downcast::<DynamicObject>());
             let Some(claim) = claim else {
-                let why = format!("persistentvolumeclaim {:?} not found", &*name);
+                let why = match template {
+                    None => format!("persistentvolumeclaim {:?} not found", &*name),
+                    Some(_) => format!(
+                        "waiting for ephemeral volume controller to create the persistentvolumeclaim {:?}",
+                        &*name
+                    ),
+                };
                 return self.wait(State::Refused(why));
             };
             if claim.metadata.is_deleting() {
                 let why = format!("persistentvolumeclaim {:?} is being deleted", &*name);
+                return self.wait(State::Refused(why));
+            }
+            if template.is_some()
+                && let Some(why) = owner_problem(&claim, pod)
+            {
                 return self.wait(State::Refused(why));
             }
             let volume = spec(&claim)["volumeName"].as_str().unwrap_or("");

@@ -11,7 +11,7 @@ use crate::json::{JsonValue, Rest, Tape, Writer};
 use crate::shape::check;
 use crate::token_volume::MARKER;
 use crate::{
-    Kind, Map, Pod, PodSpec, PodStatus, Resource, RestartPolicy, SpecContainer, Str,
+    Kind, Map, Pod, PodClaim, PodSpec, PodStatus, Resource, RestartPolicy, SpecContainer, Str,
     TOLERATED_TAINTS, TokenVolume,
 };
 
@@ -154,16 +154,33 @@ impl PodSpec {
         self.members.get(name)
     }
 
-    /// The claims that `volumes` names, in their order. A spec without claims is searched for one word; any
-    /// other is parsed.
-    pub fn claims(&self) -> Vec<Str> {
-        if !self.members.as_str().contains("\"persistentVolumeClaim\"") {
+    /// The claims that the `volumes` of a pod of that name need, in their order. A spec without claims is searched
+    /// for two words; any other is parsed.
+    pub fn claims(&self, pod: &str) -> Vec<PodClaim> {
+        let text = self.members.as_str();
+        if !["\"persistentVolumeClaim\"", "\"ephemeral\""]
+            .iter()
+            .any(|word| text.contains(word))
+        {
             return Vec::new();
         }
         let volumes = self.get("volumes").unwrap_or_default();
         let volumes = volumes.as_array().into_iter().flatten();
-        let names = volumes.filter_map(|it| it["persistentVolumeClaim"]["claimName"].as_str());
-        names.map(Str::from).collect()
+        let claims = volumes.filter_map(|volume| {
+            if let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() {
+                return Some(PodClaim {
+                    name: name.into(),
+                    template: None,
+                });
+            }
+            let template = volume["ephemeral"].get("volumeClaimTemplate")?;
+            let volume = volume["name"].as_str()?;
+            Some(PodClaim {
+                name: format!("{pod}-{volume}").into(),
+                template: Some((volume.into(), template.clone())),
+            })
+        });
+        claims.collect()
     }
 
     /// Calls `give` with the text of the members, piece by piece. The name of the pod's
