@@ -7,7 +7,7 @@ mod events;
 mod lru;
 mod request;
 
-pub use event_recorder::EventRecorder;
+pub use event_recorder::{EventRecorder, EventStamps};
 pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
 pub use events::{EventIntent, EventMessage, EventType};
 pub use podstorm_objects::{

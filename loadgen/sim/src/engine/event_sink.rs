@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, SinkStep};
+use podstorm::client::{
+    ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, EventStamps, SinkStep,
+};
 use podstorm_objects::{Event, Kind, Now};
 
 use super::client::{ApiCalls, CallLatency, Client, RequestInfo};
@@ -116,7 +118,7 @@ enum Write {
 
 impl EventWriter {
     pub(crate) fn new(
-        component: &'static str,
+        (component, stamps): (&'static str, EventStamps),
         queue: Arc<EventQueue>,
         client: Arc<Client>,
         call_latency: CallLatency,
@@ -126,7 +128,7 @@ impl EventWriter {
         EventWriter {
             queue,
             client,
-            sink: EventSink::new(component),
+            sink: EventSink::new(component).with_stamps(stamps),
             call_latency,
             random: fastrand::Rng::with_seed(seed),
             stage: Stage::None,

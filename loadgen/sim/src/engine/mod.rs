@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
+use podstorm::client::EventStamps;
 use podstorm::driver::Workload;
 use podstorm::informer::{AnyInformer, Informers};
 use podstorm::reflector::{ReflectorOptions, WATCH_LIST};
@@ -79,6 +80,8 @@ pub struct Builder {
     stuck: Option<Arc<StuckPods>>,
     /// Present where time is real.
     pub clock: Option<RealClock>,
+    /// The numbers in the names of Events, where no [`NodeControl`] has them.
+    stamps: EventStamps,
     /// Runs the tasks.
     pub executor: Arc<Executor>,
     /// The tasks.
@@ -140,6 +143,7 @@ impl Builder {
     ) -> Builder {
         Builder {
             nodes: None,
+            stamps: EventStamps::default(),
             stuck: None,
             clock,
             executor,
@@ -220,6 +224,7 @@ impl Builder {
         let (cluster, executor) = (Arc::clone(&self.cluster), Arc::clone(&self.executor));
         let mut own = Builder::over(options, self.clock, cluster, executor);
         own.registry = self.registry.clone();
+        own.stamps = self.stamps();
         own.tasks = std::mem::take(&mut self.tasks);
         own.installed = std::mem::take(&mut self.installed);
         let (runners, _) = own.controllers(RunsIn::Cluster, None);
@@ -285,6 +290,12 @@ impl Builder {
         let worker = Arc::new(Mutex::new(Worker::new(id, runner, queue, call_latency)));
         self.install(id, Arc::clone(&worker) as Arc<Mutex<dyn Task>>);
         self.workers.push(worker as Arc<Mutex<dyn AnyWorker>>);
+    }
+
+    /// The numbers in the names of all Events of the cluster.
+    fn stamps(&self) -> EventStamps {
+        let nodes = self.nodes.as_ref();
+        nodes.map_or(&self.stamps, |nodes| &nodes.stamps).clone()
     }
 
     fn seed(&self, user: &str, number: u64) -> u64 {
@@ -382,7 +393,7 @@ impl Builder {
         // Each controller manager of a run has its own random numbers.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
         let writer = EventWriter::new(
-            component,
+            (component, self.stamps()),
             events,
             client,
             self.call_latency(component, u64::MAX - first),

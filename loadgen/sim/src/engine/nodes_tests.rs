@@ -21,7 +21,11 @@ fn options(controllers: &[&str]) -> SimOptions {
 
 /// A served cluster with as many registered nodes, `node-1` and so on.
 fn serving(options: &SimOptions, nodes: usize) -> Harness {
-    let harness = Harness::serving(options, NodeTimes::default(), ClientRules::default()).started();
+    serving_by(ClientRules::default(), options, nodes)
+}
+
+fn serving_by(rules: ClientRules, options: &SimOptions, nodes: usize) -> Harness {
+    let harness = Harness::serving(options, NodeTimes::default(), rules).started();
     let (cluster, now) = (harness.cluster(), harness.now());
     for name in ["default", "shop", "kube-node-lease"] {
         let namespace = json!({"metadata": {"name": name}});
@@ -29,14 +33,8 @@ fn serving(options: &SimOptions, nodes: usize) -> Harness {
         cluster.create(namespace, now).unwrap();
     }
     for number in 1..=nodes {
-        register(
-            cluster,
-            &format!("node-{number}"),
-            None,
-            (&NodeSize::default(), 110),
-            now,
-        )
-        .unwrap();
+        let size = (&NodeSize::default(), 110);
+        register(cluster, &format!("node-{number}"), None, size, now).unwrap();
     }
     harness
 }
@@ -448,4 +446,25 @@ fn a_short_grace_period_has_leases_renewed_more_often() {
     pass(&harness, 3);
     assert_eq!(ready(&harness, "node-1"), "Unknown");
     assert_eq!(ready(&harness, "node-2"), "True");
+}
+
+#[test]
+fn events_of_one_pod_at_one_moment_have_different_names() {
+    let rules = ClientRules {
+        pod_events: true,
+        ..ClientRules::default()
+    };
+    let harness = serving_by(rules, &options(&["*"]), 1);
+    create_pod(&harness, "p", "node-1", json!([]));
+    pass(&harness, 5);
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
+    let patch = Patch::Merge(taint.as_object().unwrap().clone());
+    let api = harness.cluster().api(Kind::NODE);
+    api.patch("", "node-1", &patch, harness.now()).unwrap();
+    harness.advance(0);
+    // Of the controller and of the kubelet.
+    let told = events(harness.cluster(), "p");
+    for text in ["Marking for deletion", "Stopping container c"] {
+        assert!(told.iter().any(|it| it.contains(text)), "{text}: {told:?}");
+    }
 }

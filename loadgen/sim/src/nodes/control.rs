@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use podstorm::client::EventStamps;
 use podstorm_objects::Str;
 
-use super::events::Stamps;
 use super::rules::ClientRules;
 use crate::executor::Waker;
 
@@ -100,8 +100,8 @@ pub struct NodeControl {
     is_brief: bool,
     /// How many addresses pods have got.
     addresses: AtomicU64,
-    /// The moments in the names of Events.
-    pub(super) stamps: Stamps,
+    /// The numbers in the names of Events.
+    pub(crate) stamps: EventStamps,
     state: Mutex<ControlState>,
     /// The number of nodes with a fault. Written under the lock; a reader that finds none need not
     /// take it.

@@ -8,9 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use podstorm::client::{EventIntent, EventMessage, EventRecorder, EventType, EventWrite};
+use podstorm::client::{
+    EventIntent, EventMessage, EventRecorder, EventStamps, EventType, EventWrite,
+};
 use podstorm_apiserver::{Cluster, Patch};
 use podstorm_objects::{
     Event, EventTopic, Kind, Map, Now, ObjectMeta, ObjectReference, Pod, PodPhase, Regarding,
@@ -36,24 +37,6 @@ const REFRESH_NS: i64 = 30 * MINUTE_NS;
 /// The longest message of an Event of `events.k8s.io/v1`, bytes.
 const NOTE_BYTES_MAX: usize = 1024;
 
-/// The moments in the names of Events. Those of one pod come from its kubelet and from the scheduler, and on
-/// virtual time at the same moment: no two names may be the same.
-#[derive(Debug, Default)]
-pub(super) struct Stamps(AtomicI64);
-
-impl Stamps {
-    /// This moment, or some nanoseconds later where it is taken.
-    fn next(&self, now: Now) -> Now {
-        let later = |last: i64| Some(now.wall_ns.max(last + 1));
-        // Relaxed: nothing else hangs on the number.
-        let last = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
-        let wall_ns = last.map_or(now.wall_ns, |last| now.wall_ns.max(last + 1));
-        Now { wall_ns, ..now }
-    }
-}
-
 /// The Events of the kubelets of many nodes.
 #[derive(Debug)]
 pub(super) struct KubeletEvents {
@@ -61,19 +44,17 @@ pub(super) struct KubeletEvents {
     nodes: BTreeMap<Str, NodeEvents>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct NodeEvents {
-    recorder: EventRecorder,
+    /// Absent until there is something to record.
+    recorder: Option<EventRecorder>,
     /// The images that were pulled there.
     images: BTreeSet<Str>,
 }
 
 impl NodeEvents {
     fn of<'a>(nodes: &'a mut BTreeMap<Str, NodeEvents>, node: &Str) -> &'a mut NodeEvents {
-        nodes.entry(node.clone()).or_insert_with(|| NodeEvents {
-            recorder: EventRecorder::new("kubelet").on_node(node),
-            images: BTreeSet::new(),
-        })
+        nodes.entry(node.clone()).or_default()
     }
 }
 
@@ -105,12 +86,22 @@ impl KubeletEvents {
     }
 
     /// Writes what happened to a pod on its node.
-    pub(super) fn record(&mut self, pod: &Pod, events: Vec<PodEvent>, stamps: &Stamps, now: Now) {
-        let Some(node) = &pod.node_name else {
+    pub(super) fn record(
+        &mut self,
+        pod: &Pod,
+        events: Vec<PodEvent>,
+        stamps: &EventStamps,
+        now: Now,
+    ) {
+        let Some(name) = &pod.node_name else {
             return;
         };
         let cluster = &self.cluster;
-        let node = NodeEvents::of(&mut self.nodes, node);
+        let node = NodeEvents::of(&mut self.nodes, name);
+        let recorder = node.recorder.get_or_insert_with(|| {
+            let recorder = EventRecorder::new("kubelet").on_node(name);
+            recorder.with_stamps(stamps.clone())
+        });
         let regarding = Arc::new(ObjectReference::new(Kind::POD, &pod.metadata));
         for event in events {
             if event.reason == PULLED {
@@ -123,9 +114,7 @@ impl KubeletEvents {
                 reason: event.reason,
                 message: EventMessage::Text(event.message),
             };
-            let made = stamps.next(now);
-            let recorder = &mut node.recorder;
-            let Some(write) = recorder.correlate_part(intent, &path, made, now) else {
+            let Some(write) = recorder.correlate_part(intent, &path, now, now) else {
                 continue;
             };
             let create = |event: Event| cluster.create(about(event, &path), now);
@@ -298,7 +287,10 @@ impl SchedulerEvents {
         note: &str,
         now: Now,
     ) -> Option<String> {
-        let made = self.control.stamps.next(now);
+        let made = Now {
+            wall_ns: self.control.stamps.next(now.wall_ns),
+            ..now
+        };
         let meta = &pod.metadata;
         let name = format!("{}.{:x}", meta.name, made.wall_ns);
         let mut rest = Map::new();
@@ -384,17 +376,6 @@ fn shortened(note: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_two_names_have_the_same_moment() {
-        let stamps = Stamps::default();
-        let at = |wall_ns| Now {
-            mono_ns: 7,
-            wall_ns,
-        };
-        let moments = [100, 100, 50, 102, 200].map(|ns| stamps.next(at(ns)).wall_ns);
-        assert_eq!(moments, [100, 101, 102, 103, 200]);
-    }
 
     #[test]
     fn a_long_message_is_cut() {

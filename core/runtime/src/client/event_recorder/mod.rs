@@ -2,7 +2,7 @@
 //!
 //! In this order: many similar messages are combined, repeated messages are counted, and a token
 //! bucket per object drops the rest. The memory is bounded. A dropped event allocates nothing.
-//! There are no locks: one thread owns the recorder.
+//! There are no locks: one thread owns the recorder. The numbers in the names of Events are all that recorders share.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use podstorm_objects::{EventSource, EventTopic, Now, Str, Time, Uid};
 
 use super::lru::Lru;
 use super::{EventIntent, EventPatch, EventType, EventWrite, ObjectReference};
+use crate::primitives::{AtomicI64, Ordering};
 
 /// The capacity of each of the three LRU maps.
 const MEMORY_ENTRIES: usize = 4096;
@@ -46,14 +47,29 @@ pub struct EventRecorder {
     spam: Lru<Bucket>,
     /// The object of the last intent and its hash; the `Arc` keeps the address from being reused.
     last_object: Option<(Arc<ObjectReference>, u128)>,
-    /// The number in the last event name given out.
-    last_stamp: i64,
+    /// The numbers in the names of new events.
+    stamps: EventStamps,
     /// The text of the current message; kept to reuse its memory.
     text: String,
     /// What to store once the last write has succeeded.
     written: Option<(u128, Logged)>,
     /// The parts that events of one kind share. There are a handful.
     topics: Vec<Topic>,
+}
+
+/// The numbers in the names of Events: moments, in ns since the epoch. Two Events of one object may come from two
+/// recorders at the same moment, on virtual time above all; where the recorders share the numbers, their names differ.
+#[derive(Clone, Debug, Default)]
+pub struct EventStamps(Arc<AtomicI64>);
+
+impl EventStamps {
+    /// This moment, or the first one after the last that was given. No other call gives it.
+    pub fn next(&self, wall_ns: i64) -> i64 {
+        // Relaxed: nothing else hangs on the number, and one addition gives each.
+        self.0
+            .fetch_max(wall_ns.saturating_sub(1), Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
 }
 
 #[derive(Debug)]
@@ -103,7 +119,7 @@ impl EventRecorder {
             log: Lru::new(MEMORY_ENTRIES),
             spam: Lru::new(MEMORY_ENTRIES),
             last_object: None,
-            last_stamp: 0,
+            stamps: EventStamps::default(),
             text: String::new(),
             written: None,
             topics: Vec::new(),
@@ -117,6 +133,12 @@ impl EventRecorder {
             host: node.into(),
             ..self
         }
+    }
+
+    /// The same recorder, whose events get other names than those of all that have these numbers too.
+    #[must_use]
+    pub fn with_stamps(self, stamps: EventStamps) -> EventRecorder {
+        EventRecorder { stamps, ..self }
     }
 
     /// Takes an intent that was made now; see [`correlate`](EventRecorder::correlate).
@@ -180,9 +202,7 @@ impl EventRecorder {
         };
         let logged = self.log.touch(key, || never);
         if logged.count == 0 {
-            // Names must differ even if the clock stands still.
-            self.last_stamp = at.wall_ns.max(self.last_stamp + 1);
-            logged.stamp = self.last_stamp;
+            logged.stamp = self.stamps.next(at.wall_ns);
         }
         logged.count = logged.count.saturating_add(1);
         *logged

@@ -258,3 +258,21 @@ fn a_message_about_two_parts_makes_two_events_of_a_node() {
     }
     assert_eq!(counts, [1, 1, 2, 1]);
 }
+
+#[test]
+fn recorders_that_share_their_numbers_give_no_name_twice() {
+    let stamps = EventStamps::default();
+    let moments = [100, 100, 50, 102, 200].map(|wall_ns| stamps.next(wall_ns));
+    assert_eq!(moments, [100, 101, 102, 103, 200]);
+    let mut names = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        let mut recorder = recorder().with_stamps(stamps.clone());
+        for pod in [1, 2] {
+            let Some(EventWrite::Create(event)) = recorder.record(created(1, pod), now(0)) else {
+                panic!("it is new");
+            };
+            names.insert(event.metadata.name.to_string());
+        }
+    }
+    assert_eq!(names.len(), 4);
+}

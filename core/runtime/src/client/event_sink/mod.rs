@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use podstorm_objects::{Event, Now};
 
-use super::{ApiError, EventIntent, EventPatch, EventRecorder, EventWrite};
+use super::{ApiError, EventIntent, EventPatch, EventRecorder, EventStamps, EventWrite};
 
 /// The most waiting intents; further ones are dropped.
 pub const EVENT_QUEUE_MAX: usize = 1000;
@@ -69,6 +69,15 @@ impl EventSink {
             queue: VecDeque::new(),
             current: None,
             dropped: 0,
+        }
+    }
+
+    /// The same sink, whose events get other names than those of all that have these numbers too.
+    #[must_use]
+    pub fn with_stamps(self, stamps: EventStamps) -> EventSink {
+        EventSink {
+            recorder: self.recorder.with_stamps(stamps),
+            ..self
         }
     }
 
