@@ -249,6 +249,9 @@ async fn pods_of_a_set_have_tokens_and_wait_for_their_account() {
         spec["containers"][0]["volumeMounts"][0]["name"],
         *volumes[0]
     );
+    let mounts = &pods["items"][0]["status"]["containerStatuses"][0]["volumeMounts"];
+    assert_eq!(mounts[0]["name"], *volumes[0]);
+    assert_eq!(mounts[0]["recursiveReadOnly"], "Disabled");
 }
 
 #[tokio::test]

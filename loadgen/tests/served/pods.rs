@@ -88,6 +88,28 @@ async fn a_finalizer_keeps_a_pod_that_has_ended() {
     assert_eq!(seen, ["DELETED Succeeded False terminated 0"]);
 }
 
+#[tokio::test]
+async fn a_pod_that_only_a_client_finds_unready_is_ready_again_in_ten_seconds() {
+    let served = start();
+    // A pod with a script is looked at sooner.
+    let mut plain = pod("p", &json!([]));
+    plain["metadata"]["annotations"] = Value::Null;
+    create(&served, PODS, plain).await;
+    advance(&served, STARTUP_S);
+    let found = get(&served, &format!("{PODS}/p")).await;
+    let mut conditions = found["status"]["conditions"].clone();
+    assert_eq!(conditions[2]["type"], "Ready");
+    conditions[2]["status"] = "False".into();
+    let status = json!({"status": {"conditions": conditions}});
+    let (code, _) = send(&served, "PATCH", &format!("{PODS}/p/status"), status).await;
+    assert_eq!(code, 200);
+    for (seconds, is_ready) in [(9, "False"), (1, "True"), (600, "True")] {
+        advance(&served, seconds);
+        let found = get(&served, &format!("{PODS}/p")).await;
+        assert_eq!(found["status"]["conditions"][2]["status"], is_ready);
+    }
+}
+
 /// Reason, message and reporter of the events about a pod, in both of their forms.
 async fn events_about(served: &Served, pod: &str) -> [Vec<String>; 2] {
     let selected = |field: &str| format!("fieldSelector={field}.name%3D{pod}");

@@ -262,6 +262,12 @@ fn a_script_counts_from_when_it_is_there() {
     let mut changed = Pod::clone(&cluster.list::<Pod>(Some("shop")).0[0]);
     let script: Value = json!({"podstorm/script": "ready=never"});
     changed.metadata.annotations = podstorm_objects::Labels::from_json(script).unwrap();
+    let name = changed.metadata.name.clone();
     cluster.update(changed, now).unwrap();
     assert!(harness.until(5 * SECOND_NS, |cluster| ready(cluster) == 1));
+    // Without it the pod is as pods are.
+    let mut changed = Pod::clone(&cluster.get::<Pod>("shop", &name).unwrap());
+    changed.metadata.annotations = Default::default();
+    cluster.update(changed, harness.now()).unwrap();
+    assert!(harness.until(15 * SECOND_NS, |cluster| ready(cluster) == 2));
 }
