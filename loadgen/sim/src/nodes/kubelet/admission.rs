@@ -13,7 +13,7 @@ use podstorm::client::EventType;
 use podstorm_objects::{ConditionType, Node, Now, Pod, Quantity};
 use serde_json::Value;
 
-use super::PodLifecycle;
+use super::{PodAction, PodLifecycle, pending_action};
 use crate::nodes::asks::{Ask, HostPort, allocatable};
 use crate::nodes::change::{OUT_OF_PODS, change_status, rejected};
 use crate::nodes::placement::is_driven_out;
@@ -95,7 +95,8 @@ impl Used {
 /// Whether the pod came with the name of its node, and no kubelet has taken or refused it yet.
 pub(super) fn is_unseen(pod: &Pod) -> bool {
     let conditions = &pod.status.conditions;
-    pod.is_active() && conditions.first(ConditionType::PodScheduled).is_none()
+    pending_action(pod) == Some(PodAction::Start)
+        && conditions.first(ConditionType::PodScheduled).is_none()
 }
 
 impl PodLifecycle {

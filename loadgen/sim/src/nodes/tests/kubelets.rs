@@ -190,6 +190,16 @@ fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
     let message =
         "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
     assert_eq!(driven["message"], format!("Pod was rejected: {message}"));
+    // A pod that runs was taken, whatever its status lacks.
+    let runs = json!({"metadata": {"name": "old", "namespace": "n", "uid": "old"},
+        "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x:1"}]},
+        "status": {"phase": "Running"}});
+    let runs = Pod::from_json(runs).unwrap();
+    harness.cluster.import(runs, harness.now).unwrap();
+    let label = json!({"metadata": {"labels": {"app": "web"}}});
+    harness.patch(Kind::POD, "old", label);
+    harness.pass(15);
+    assert!(harness.states().contains(&"old a R".to_owned()));
     // A node that is not there refuses none.
     harness.create_with("lonely", json!({"nodeName": "z"}));
     harness.pass(5);
