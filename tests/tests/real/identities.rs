@@ -106,7 +106,7 @@ fn a_role_with_the_label_of_view_goes_into_view_edit_and_admin() {
     with_each(
         &["--controllers=*,-clusterrole-aggregation-controller"],
         |served| {
-            served.says("get clusterrole view -o jsonpath={.rules}", "[]");
+            served.says("get clusterrole view -o jsonpath={.rules}", "null");
         },
     );
 }

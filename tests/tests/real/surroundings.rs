@@ -96,8 +96,7 @@ fn endpoints_that_a_client_writes_are_mirrored_to_slices() {
             "describe service database",
             &["192.0.2.7:5432,192.0.2.8:5432"],
         );
-        let fewer = "patch endpoints database --type=json \
-                     -p [{\"op\":\"remove\",\"path\":\"/subsets/0/addresses/0\"}]";
+        let fewer = r#"patch endpoints database --type=json -p '[{"op":"remove","path":"/subsets/0/addresses/0"}]'"#;
         served.run(fewer);
         served.becomes(&addresses, "192.0.2.8");
         served.run("label endpoints database endpointslice.kubernetes.io/skip-mirror=true");
