@@ -11,6 +11,7 @@ mod live_page;
 mod manifests;
 mod outside;
 mod page;
+mod scheduling;
 mod served;
 mod surroundings;
 mod transcripts;

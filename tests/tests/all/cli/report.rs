@@ -33,7 +33,7 @@ fn strict(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             if let Some(Value::Object(properties)) = members.get("properties") {
-                let optional = ["host", "answer", "groups", "pods_asked", "note"];
+                let optional = ["host", "answer", "groups", "pods_asked", "zones", "note"];
                 let names = properties
                     .keys()
                     .filter(|name| !optional.contains(&name.as_str()));
