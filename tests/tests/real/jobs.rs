@@ -85,7 +85,7 @@ fn a_job_fails_for_the_reason_that_it_gives() {
             served.run(&format!(
                 "wait --for=condition=Failed job/{name} --timeout=60s"
             ));
-            let of = r#"-o jsonpath={.status.conditions[?(@.type=="Failed")].reason}"#;
+            let of = r#"-o jsonpath='{.status.conditions[?(@.type=="Failed")].reason}'"#;
             assert_eq!(served.run(&format!("get job {name} {of}")), reason);
         }
         served.becomes("get pods --field-selector=status.phase=Running -o name", "");
@@ -100,12 +100,12 @@ fn a_suspended_job_has_no_pods_until_it_goes_on() {
         served.apply(&job("pause", "run=2s", spec));
         served.run("wait --for=condition=Suspended job/pause --timeout=60s");
         assert_eq!(served.run("get pods -o name"), "");
-        served.run(r#"patch job pause --type=merge -p {"spec":{"suspend":false}}"#);
+        served.run(r#"patch job pause --type=merge -p '{"spec":{"suspend":false}}'"#);
         served.becomes("get job pause -o jsonpath={.status.active}", "2");
-        served.run(r#"patch job pause --type=merge -p {"spec":{"suspend":true}}"#);
+        served.run(r#"patch job pause --type=merge -p '{"spec":{"suspend":true}}'"#);
         served.run("wait --for=condition=Suspended job/pause --timeout=60s");
         served.becomes("get pods --field-selector=status.phase=Running -o name", "");
-        served.run(r#"patch job pause --type=merge -p {"spec":{"suspend":false}}"#);
+        served.run(r#"patch job pause --type=merge -p '{"spec":{"suspend":false}}'"#);
         served.run("wait --for=condition=Complete job/pause --timeout=90s");
     });
 }
