@@ -140,7 +140,8 @@ pub(super) fn search(
         return Found::NotEligible("not eligible due to a terminating pod on the nominated node.");
     }
     let mut lower: BTreeMap<Str, Vec<Uid>> = BTreeMap::new();
-    if placement.placed.has_lower(ask.priority) {
+    let may_help = refusals.iter().any(|(_, refusal)| !refusal.is_hopeless);
+    if may_help && placement.placed.has_lower(ask.priority) {
         for placed in placement.placed.pods() {
             if placed.ask.priority < ask.priority {
                 let uids = lower.entry(placed.node.clone()).or_default();
