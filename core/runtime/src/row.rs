@@ -39,7 +39,7 @@ pub struct ControllerRow {
     /// The program that runs it.
     pub runs_in: RunsIn,
     /// Whether only served clusters run it by default. Other programs (runs, benches, fault campaigns)
-    /// run it only if they select it by name or by kind.
+    /// run it only if they select it by name.
     pub served_only: bool,
     /// Whether it fills every namespace with objects of its own. Of served clusters only whole ones run it by
     /// default: a server that a test embeds has no objects but those that the test creates.

@@ -34,7 +34,7 @@ fn a_job_completes_and_says_so() {
         assert_eq!(row[..3], ["hello", "Complete", "1/1"], "{rows}");
         let described = served.run("describe job hello");
         for text in [
-            "Pods Statuses:    0 Active",
+            "Pods Statuses: 0 Active (0 Ready)",
             "1 Succeeded / 0 Failed",
             "SuccessfulCreate",
             "Completed",

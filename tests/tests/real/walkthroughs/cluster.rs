@@ -266,7 +266,8 @@ fn w184_a_batch_at_a_time() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w185_kubectl_waits() {
-    with_one(&["--pod-termination-latency", "1s"], |served| {
+    let flags = ["--pod-termination-latency", "1s", "--pod-run-time", "1s"];
+    with_one(&flags, |served| {
         served.apply(&[DEPLOYMENT, &pod("p", "labels: {a: b}", "")].join("---"));
         served.run("create job pi --image=perl");
         let waits = [
@@ -281,20 +282,6 @@ fn w185_kubectl_waits() {
             ("wait --for=create configmap/later", "created"),
         ]
         .map(|(line, file)| served.beside(&format!("{line} --timeout=30s"), file));
-        // There are no controllers of these kinds yet.
-        let condition = |object: &str, kind: &str, more: &str| {
-            let condition = format!(
-                "{{\"type\":\"{kind}\",\"status\":\"True\",\
-                 \"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}}"
-            );
-            let patch = format!("'{{\"status\":{{\"conditions\":[{condition}]{more}}}}}'");
-            served.run(&format!("patch {object} --subresource=status -p {patch}"));
-        };
-        condition("deployment nginx-deployment", "Available", "");
-        condition("job pi", "SuccessCriteriaMet", "");
-        let times =
-            ",\"startTime\":\"2026-01-01T00:00:00Z\",\"completionTime\":\"2026-01-01T00:01:00Z\"";
-        condition("job pi", "Complete", times);
         served.runs(&[
             "wait --for=condition=Ready pod/p",
             "create configmap later",
