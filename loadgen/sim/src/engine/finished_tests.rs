@@ -18,7 +18,8 @@ const SECOND: i64 = 1_000 * MS;
 
 fn options() -> SimOptions {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    let controllers = Controllers::of(Rows::installed(), &["*", "-podgc"]);
+    // The tests write what the controller of Jobs would.
+    let controllers = Controllers::of(Rows::installed(), &["*", "-podgc", "-job-controller"]);
     options.services.controllers = controllers.unwrap();
     options
 }
