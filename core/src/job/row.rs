@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::row::{ControllerRow, Gate, Pods, Write};
+use podstorm_runtime::row::{ControllerRow, Pods, Write};
 use podstorm_runtime::workqueue::{QueueRow, RetryDelay, Workers};
 
 use super::{Controller, ControllerOptions, SECOND_NS};
@@ -13,12 +13,6 @@ use crate::controller::{ControllerType, Setup};
 /// The controller of Jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jobs;
-
-/// A sync waits until the caches have its last writes.
-const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyJob");
-
-/// A Job that is suspended loses its start time.
-const SUSPENDED_JOBS_CHANGE: Gate = Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
 
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
@@ -49,16 +43,11 @@ impl ControllerType for Jobs {
         ],
         queues: &[queue("job"), queue("job_orphan_pod")],
         served_only: true,
-        gates: &[STALE_CONSISTENCY, SUSPENDED_JOBS_CHANGE],
         ..ControllerRow::DEFAULT
     };
 
-    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
-        let options = ControllerOptions {
-            waits_for_caches: STALE_CONSISTENCY.is_on(&setup.feature_gates),
-            suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
-            ..ControllerOptions::default()
-        };
+    fn make(_: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        let options = ControllerOptions::default();
         Arc::new(Controller::new(options, informers))
     }
 }

@@ -277,7 +277,7 @@ mod tests {
     use crate::scenario::Scenario;
 
     /// The arguments that name files which are read, by command and id.
-    const READ: [(&str, &str); 13] = [
+    const READ: [(&str, &str); 15] = [
         ("run", "files"),
         ("run", "scenario"),
         ("run", "baseline"),
@@ -291,6 +291,8 @@ mod tests {
         ("compare", "new"),
         ("replay", "schedule"),
         ("scenarios", "check"),
+        ("serve", "service_account_signing_key_file"),
+        ("serve", "service_account_key_file"),
     ];
 
     /// Those that name files which are written.
