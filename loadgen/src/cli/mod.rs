@@ -292,7 +292,7 @@ mod tests {
         ("replay", "schedule"),
         ("scenarios", "check"),
         ("serve", "service_account_signing_key_file"),
-        ("serve", "service_account_key_file"),
+        ("serve", "service_account_key_files"),
     ];
 
     /// Those that name files which are written.
@@ -388,7 +388,7 @@ mod tests {
                 pairs += 1;
             }
         }
-        assert_eq!(pairs, 3 * 9 + 2 * 3 + 2 * 2 + 3);
+        assert_eq!(pairs, 3 * 9 + 2 * 3 + 4 * 2 + 3);
         // A sweep's cells may each have files of their own.
         let name = file.display();
         for vary in [
