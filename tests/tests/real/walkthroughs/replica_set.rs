@@ -540,7 +540,11 @@ fn w13_a_lost_node_loses_its_pods() {
         served.comes_to_show("get node node-1", &["node-1 NotReady "]);
         let taints = "get node node-1 -o jsonpath='{.spec.taints[*].key} {.spec.taints[*].effect}'";
         let key = "node.kubernetes.io/unreachable";
-        served.becomes(taints, &format!("{key} {key} NoSchedule NoExecute"));
+        // The two are set by different loops.
+        served.comes_to(taints, |text| {
+            let has = |effect| text.contains(effect);
+            text.starts_with(&format!("{key} {key}")) && has("NoSchedule") && has("NoExecute")
+        });
         served.tabulates(ROW, "frontend 3 3 2");
         served.says(&format!("{ONE} -o name"), &one);
         served.becomes(&format!("{ONE} {REASON}"), "DeletionByTaintManager");
