@@ -564,7 +564,6 @@ fn a_snapshot_is_read_again() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn a_finished_job_goes_after_its_ttl_with_its_pods() {
-    // The test writes what the controller of Jobs would.
     with_each(&["--controllers=*,-job-controller"], |served| {
         served.apply(SHORT_LIVED);
         let uid = served.run("get job pi -o jsonpath={.metadata.uid}");
