@@ -1,4 +1,4 @@
-//! Syncs of Jobs with nothing to do: every pod is looked at anew.
+//! Syncs of Jobs with nothing to do: each examines every pod.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ impl Sync<'_> {
             let left_ns = self.failures.remaining_ns(now_ns);
             if left_ns > 0 {
                 self.again_after(left_ns);
-                // As upstream: no pod is told of as active while the Job waits.
+                // As upstream: while the Job waits its status counts no active pod.
                 self.active = 0;
                 return Ok(());
             }

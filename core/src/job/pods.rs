@@ -113,7 +113,7 @@ impl Sync<'_> {
         }
     }
 
-    /// What a pod of an index is told about the failures before it.
+    /// The annotations of a new pod with the failures of its index so far.
     fn failure_counts(&self, index: i64) -> Vec<(&'static str, i64)> {
         if self.job.spec.backoff_limit_per_index.is_none() {
             return Vec::new();

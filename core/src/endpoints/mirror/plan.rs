@@ -199,7 +199,7 @@ fn port(of_subset: &Value) -> Value {
     port
 }
 
-/// The endpoint of an address with its address type; `None` for what is not an IP address.
+/// The endpoint of an address with its address type; `None` if the text is not an IP address.
 fn endpoint(address: &Value, is_ready: bool) -> Option<(&'static str, Value)> {
     let ip: IpAddr = address["ip"].as_str()?.parse().ok()?;
     let ip = ip.to_canonical();

@@ -26,7 +26,7 @@ const CRITICAL: i64 = 2_000_000_000;
 /// The resources that are looked at first.
 const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// The resources that lack is told of in an Event.
+/// The resources whose lack an Event reports.
 const TOLD: [(&str, &str); 6] = [
     ("cpu", "OutOfcpu"),
     ("memory", "OutOfmemory"),

@@ -1,6 +1,6 @@
 //! What others write into the pods of a served cluster. Every ten seconds a kubelet of Kubernetes compares its
-//! statuses with those that are stored; here each write of another has its pod compared once, so that pods nobody
-//! writes to cost nothing. The kubelets of runs compare nothing: the faults that a run injects into statuses stay.
+//! stored statuses with its own. Here each write of another client has its pod compared once, so a pod without such
+//! writes costs nothing. The kubelets of runs compare nothing: the faults that a run injects into statuses stay.
 
 use std::sync::Arc;
 

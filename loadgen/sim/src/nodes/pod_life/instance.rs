@@ -34,7 +34,7 @@ pub(super) struct Running {
     pub(super) is_probed: bool,
     /// Whether it was asked to end.
     pub(super) is_stopped: bool,
-    /// The failed runs of its probes that are still to come, where they are told.
+    /// The failed runs of its probes that are still to come, where they are reported.
     pub(super) failures: Vec<Failures>,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Probes {
     startup: Probe,
     readiness: Probe,
     liveness: Probe,
-    /// Whether failed runs are told.
+    /// Whether failed runs are reported.
     tells: bool,
 }
 
