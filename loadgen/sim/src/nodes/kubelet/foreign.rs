@@ -1,4 +1,4 @@
-//! What others write into the pods of a served cluster. Every ten seconds a kubelet of Kubernetes compares its
+//! What others write into the pods of a served cluster. Every ten seconds a kubelet of Kubernetes compares the
 //! stored statuses with its own. Here each write of another client has its pod compared once, so a pod without such
 //! writes costs nothing. The kubelets of runs compare nothing: the faults that a run injects into statuses stay.
 
