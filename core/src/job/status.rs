@@ -72,8 +72,8 @@ impl Conditions {
         }
     }
 
-    /// Says whether the Job is suspended; returns whether that is news. That it is not suspended is said only of a
-    /// Job that was.
+    /// Sets the condition `Suspended`; returns whether it changed. `False` is set only in place of a condition that is
+    /// there.
     pub(super) fn set_suspended(&mut self, is_suspended: bool, now: Time) -> bool {
         let (status, reason, message) = match is_suspended {
             true => ("True", "JobSuspended", "Job suspended"),

@@ -308,7 +308,7 @@ impl Sync<'_> {
             && (!spec.is_indexed() || spec.has_index(pod.index))
     }
 
-    /// Whether the job is complete now.
+    /// What completes the Job, if enough of its pods have succeeded and none is active.
     fn completion(&self) -> Option<Hit> {
         let is_complete = match self.job.spec.completions {
             None => self.succeeded > 0 && self.active == 0,
@@ -320,7 +320,7 @@ impl Sync<'_> {
         })
     }
 
-    /// Tells whether the Job is suspended; returns whether that is news.
+    /// Writes the condition `Suspended`; returns whether it changed.
     fn tell_suspension(&mut self) -> bool {
         let is_suspended = self.job.spec.is_suspended;
         let now = self.calls.now().wall();

@@ -221,7 +221,7 @@ async fn pods_of_a_set_have_tokens_and_wait_for_their_account() {
         .iter()
         .find(|event| event["reason"] == "FailedCreate");
     let message = failed.and_then(|event| event["message"].as_str());
-    let message = message.expect("the failure is told");
+    let message = message.expect("the failure has a message");
     let expected = "is forbidden: error looking up service account default/web: serviceaccount \
                     \"web\" not found";
     assert!(

@@ -367,8 +367,8 @@ impl Api {
         Ok(Answer::Object(Arc::new(job(stored)?)))
     }
 
-    /// What was asked, in the form of the records. Flights of patches and of deletes that follow each other are told apart
-    /// as the record has them.
+    /// The requests of the sync in the form of the records. The record decides whether a run of finalizer patches begins
+    /// the deletion of pods or stands by itself.
     pub(super) fn into_requests(self, recorded: &[Value]) -> Vec<Value> {
         let mut requests: Vec<Value> = Vec::new();
         let mut asked = self.asked.into_iter().peekable();

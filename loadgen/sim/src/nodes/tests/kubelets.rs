@@ -37,7 +37,7 @@ fn what_others_write_into_the_status_of_a_pod_lasts_ten_seconds() {
     assert_eq!(
         types(&after),
         types(&before) + 1,
-        "what is not the kubelet's stays"
+        "conditions of other owners stay"
     );
 
     // Two changes, one comparison, and no write where nothing is to be put right.
