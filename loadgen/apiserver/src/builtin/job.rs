@@ -3,9 +3,10 @@
 use podstorm_objects::{Cause, DynamicObject, LabelSelector, Labels, Map, Selector};
 use serde_json::Value;
 
-use super::{indexes, template};
+use super::job_policies::{self, NEEDS_INDEXES};
+use super::template;
 use crate::defaulting::{Fill, Within};
-use crate::errors::{invalid_value, problem, too_long, too_many};
+use crate::errors::{invalid_value, too_long};
 use crate::internal;
 use crate::validation::{Checks, Field, IMMUTABLE, names, validate_selector};
 
@@ -93,7 +94,6 @@ pub(super) fn select_own_pods(job: &mut DynamicObject) {
 
 /// The label by which a Job finds its pods.
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
-const NEEDS_INDEXES: &str = "requires indexed completion mode";
 
 /// The labels of a Job's pods. Those without a domain are of old.
 fn own_labels<'v>(uid: &'v str, name: &'v str) -> [(&'static str, &'v str); 4] {
@@ -134,7 +134,7 @@ pub(super) fn validate_spec(spec: &Field<'_>) {
     let has_failure_policy = !spec.value["podFailurePolicy"].is_null();
     template::validate_ending(&spec.at("template"), has_failure_policy);
     check_spec(spec);
-    check_success_policy(spec);
+    job_policies::check_success_policy(spec);
 }
 
 /// The labels of a Job's pods are the Job's own, unless it selects by hand.
@@ -286,73 +286,9 @@ fn put_directives(old: &mut Value, new: &Value) {
     }
 }
 
-/// When an indexed Job counts as done before all of its pods are.
-fn check_success_policy(spec: &Field<'_>) {
-    const RULES_MAX: usize = 20;
-    let policy = spec.at("successPolicy");
-    if policy.is_null() {
-        return;
-    }
-    if spec.value["completionMode"] != "Indexed" {
-        let value = (policy.value, "SuccessPolicy");
-        let cause = internal::invalid(policy.path, value, NEEDS_INDEXES);
-        return spec.checks.push(cause);
-    }
-    let rules = policy.at("rules");
-    let count = rules.items().count();
-    if count == 0 {
-        rules.required("at least one rules must be specified when the successPolicy is specified");
-    }
-    if count > RULES_MAX {
-        let cause = too_many(rules.path.as_str(), count, RULES_MAX);
-        spec.checks.push(cause);
-    }
-    let completions = spec.at("completions").number();
-    for rule in rules.items() {
-        check_success_rule(&rule, completions);
-    }
-}
-
-fn check_success_rule(rule: &Field<'_>, completions: i64) {
-    const INDEXES_BYTES_MAX: usize = 64 << 10;
-    let (indexes, count) = (rule.at("succeededIndexes"), rule.at("succeededCount"));
-    let given = indexes.value.as_str();
-    if given.is_none() && count.value.as_i64().is_none() {
-        rule.required("at least one of succeededCount or succeededIndexes must be specified");
-    }
-    let mut total = 0;
-    if let Some(text) = given {
-        if text.len() > INDEXES_BYTES_MAX {
-            let cause = too_long(indexes.path.as_str(), INDEXES_BYTES_MAX);
-            rule.checks.push(cause);
-        }
-        match indexes::count(text, completions) {
-            Ok(count) => total = count,
-            Err(problem) => {
-                indexes.invalid(format!("error parsing succeededIndexes: {problem}"));
-            }
-        }
-    }
-    let Some(number) = count.value.as_i64() else {
-        return;
-    };
-    count.not_negative();
-    if number > completions {
-        count.invalid(format!(
-            "must be less than or equal to {completions} (the number of specified completions)"
-        ));
-    }
-    if given.is_some() && number > total {
-        count.invalid(format!(
-            "must be less than or equal to {total} (the number of indexes in the specified \
-             succeededIndexes field)"
-        ));
-    }
-}
-
 /// The rules of what a Job does when its pods fail, succeed or end, and of its indexes.
 fn check_spec(spec: &Field<'_>) {
-    const PARALLELISM_MAX: i64 = 100_000;
+    const MANAGER_BYTES_MAX: usize = 63;
     let (mode, completions) = (spec.at("completionMode"), spec.at("completions"));
     let is_indexed = mode.text() == "Indexed";
     for member in [
@@ -367,32 +303,21 @@ fn check_spec(spec: &Field<'_>) {
     if is_indexed && completions.value.as_i64().is_none() {
         completions.required("when completion mode is Indexed");
     }
-    let parallelism = spec.at("parallelism");
-    if is_indexed && parallelism.number() > PARALLELISM_MAX {
-        parallelism.invalid(format!(
-            "must be less than or equal to {PARALLELISM_MAX} when completion mode is Indexed"
-        ));
+    let (per_index, most) = (spec.at("backoffLimitPerIndex"), spec.at("maxFailedIndexes"));
+    if !most.is_null() && per_index.is_null() {
+        per_index.required("when maxFailedIndexes is specified");
     }
-    let per_index = spec.at("backoffLimitPerIndex");
-    if !per_index.is_null() && !is_indexed {
-        per_index.invalid(NEEDS_INDEXES);
-    }
-    let most = spec.at("maxFailedIndexes");
-    if let Some(number) = most.value.as_i64() {
-        let is_more = |completions| number > completions;
-        if per_index.is_null() {
-            most.invalid(match is_indexed {
-                true => "when backoffLimitPerIndex is specified",
-                false => NEEDS_INDEXES,
-            });
-        } else if completions.value.as_i64().is_some_and(is_more) {
-            most.invalid("must be less than or equal to completions");
+    if is_indexed {
+        check_numbers_of_indexes(spec);
+    } else {
+        for field in [&per_index, &most] {
+            if !field.is_null() {
+                field.invalid(NEEDS_INDEXES);
+            }
         }
     }
     let of_failures = spec.at("podFailurePolicy");
-    for rule in of_failures.at("rules").items() {
-        check_failure_rule(&rule, per_index.is_null());
-    }
+    job_policies::check_failure_policy(&of_failures, spec);
     let replacements: &[&str] = match of_failures.is_null() {
         true => &["Failed", "TerminatingOrFailed"],
         false => &["Failed"],
@@ -404,41 +329,44 @@ fn check_spec(spec: &Field<'_>) {
     {
         manager.invalid("must be a domain-prefixed path (such as \"acme.io/foo\")");
     }
+    if manager.text().len() > MANAGER_BYTES_MAX {
+        let cause = too_long(manager.path.as_str(), MANAGER_BYTES_MAX);
+        spec.checks.push(cause);
+    }
 }
 
-/// The rules of one rule of a policy on failed pods.
-fn check_failure_rule(rule: &Field<'_>, lacks_limit: bool) {
-    let action = rule.at("action");
-    match action.text() {
-        "" => {
-            action.required("valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\"");
+/// How many indexes, pods at a time and failures an indexed Job may have: what keeps its status short.
+fn check_numbers_of_indexes(spec: &Field<'_>) {
+    const PARALLELISM_MAX: i64 = 100_000;
+    const FAILED_MAX: i64 = 100_000;
+    const MANY: i64 = 100_000;
+    const OF_MANY_MAX: i64 = 10_000;
+    let completions = spec.at("completions");
+    let (parallelism, most) = (spec.at("parallelism"), spec.at("maxFailedIndexes"));
+    let at_most = |field: &Field<'_>, limit: i64, when: &str| {
+        if field.number() > limit {
+            field.invalid(format!("must be less than or equal to {limit}{when}"));
         }
-        "FailIndex" if lacks_limit => {
-            action.invalid("requires the backoffLimitPerIndex to be set");
+    };
+    let indexed = " when completion mode is Indexed";
+    at_most(&parallelism, PARALLELISM_MAX, indexed);
+    if completions
+        .value
+        .as_i64()
+        .is_some_and(|it| most.number() > it)
+    {
+        most.invalid("must be less than or equal to completions");
+    }
+    at_most(&most, FAILED_MAX, "");
+    if completions.number() > MANY && !spec.at("backoffLimitPerIndex").is_null() {
+        if most.is_null() {
+            most.required(&format!(
+                "must be specified when completions is above {MANY}"
+            ));
         }
-        _ => action.one_of(&["Count", "FailIndex", "FailJob", "Ignore"]),
-    }
-    let codes = rule.at("onExitCodes");
-    let conditions = rule.at("onPodConditions").items().count();
-    // The problem stands where a value would.
-    let unclear = |what: &str| rule.checks.push(problem(rule.path.as_str(), what));
-    match (codes.value.is_object(), conditions) {
-        (true, 1..) => unclear("specifying both OnExitCodes and OnPodConditions is not supported"),
-        (false, 0) => unclear("specifying one of OnExitCodes and OnPodConditions is required"),
-        _ => {}
-    }
-    if !codes.value.is_object() {
-        return;
-    }
-    let operator = codes.at("operator");
-    operator.must_be_one_of(&["In", "NotIn"]);
-    let values = codes.at("values");
-    if values.items().next().is_none() {
-        values.invalid_as(Vec::<Value>::new(), "at least one value is required");
-    }
-    for value in values.items() {
-        if operator.text() == "In" && value.value.as_i64() == Some(0) {
-            value.invalid("must not be 0 for the In operator");
-        }
+        let many =
+            format!(" when completions are above {MANY} and used with backoff limit per index");
+        at_most(&parallelism, OF_MANY_MAX, &many);
+        at_most(&most, OF_MANY_MAX, &many);
     }
 }

@@ -14,6 +14,7 @@ mod endpoint_slice;
 mod flow_control;
 mod indexes;
 mod job;
+mod job_policies;
 mod job_status;
 mod lease;
 mod limits;

@@ -28,7 +28,7 @@ fn every_column_is_described() {
     }
 }
 
-fn kind(name: &str) -> Kind {
+pub(super) fn kind(name: &str) -> Kind {
     kind_named(name).expect("a kind of the table")
 }
 
@@ -38,7 +38,7 @@ fn object(kind: Kind, mut value: Value) -> AnyObject {
 }
 
 /// The causes of refusing to create an object with these members.
-fn causes(kind: Kind, value: Value) -> Vec<String> {
+pub(super) fn causes(kind: Kind, value: Value) -> Vec<String> {
     let created = cluster().api(kind).create(object(kind, value), at(0));
     let text = |cause: Cause| format!("{}: {}", cause.field, cause.message);
     created
