@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::faults::ConnectionLost;
 use crate::indented::Indenter;
+use crate::kubelet::log::LogBody;
 use crate::limits::KeptPlace;
 use crate::list::ListBody;
 use crate::live::LiveBody;
@@ -36,6 +37,7 @@ enum Content {
     List(Box<ListBody>),
     Watch(Box<WatchBody>),
     Live(Box<LiveBody>),
+    Log(Box<LogBody>),
 }
 
 impl Body {
@@ -52,7 +54,10 @@ impl Body {
 
     /// Whether it goes on for as long as the client likes.
     pub(crate) fn is_endless(&self) -> bool {
-        matches!(self.content, Content::Watch(_) | Content::Live(_))
+        matches!(
+            self.content,
+            Content::Watch(_) | Content::Live(_) | Content::Log(_)
+        )
     }
 
     /// Keeps the place of its request for as long as it is sent.
@@ -69,8 +74,8 @@ impl Body {
         match &mut self.content {
             Content::Whole(bytes) => *bytes = Indenter::default().push(bytes).into(),
             Content::List(list) => list.indent(),
-            // Each event is a line.
-            Content::Watch(_) | Content::Live(_) => {}
+            // Each event is a line, and a log is no JSON.
+            Content::Watch(_) | Content::Live(_) | Content::Log(_) => {}
         }
     }
 
@@ -107,6 +112,10 @@ impl HttpBody for Body {
                 Poll::Ready(bytes) => bytes,
                 Poll::Pending => return Poll::Pending,
             },
+            Content::Log(log) => match log.poll_next(context) {
+                Poll::Ready(bytes) => bytes,
+                Poll::Pending => return Poll::Pending,
+            },
         };
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -118,7 +127,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::List(_) | Content::Watch(_) | Content::Live(_) => SizeHint::default(),
+            _ => SizeHint::default(),
         }
     }
 }
@@ -239,6 +248,11 @@ pub(crate) fn nothing() -> Response<Body> {
 
 pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
     respond(code, TEXT, Body::whole(text))
+}
+
+/// A log that is followed.
+pub(crate) fn log(log: LogBody) -> Response<Body> {
+    respond(200, TEXT, Body::of(Content::Log(Box::new(log))))
 }
 
 /// A list or a watch, sent bit by bit.

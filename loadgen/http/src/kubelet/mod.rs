@@ -2,6 +2,8 @@
 //!
 //! Source: `pkg/registry/core/pod/strategy.go` of Kubernetes; recorded answers of 1.36.
 
+pub(crate) mod log;
+
 use std::net::IpAddr;
 
 use http::{Method, Response};
@@ -9,6 +11,7 @@ use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, Node, Object, Pod, Reason};
 use serde_json::Value;
 
+use self::log::LogBody;
 use crate::Call;
 use crate::answer::{self, Body};
 use crate::route::Target;
@@ -49,8 +52,8 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     }
 }
 
-/// What the container of a simulated pod would print: the server's line.
 fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
+    let options = log::Options::of(&call.query)?;
     let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
     let container = container(call, &pod)?;
     let Some(node) = pod.node_name.as_deref() else {
@@ -65,10 +68,11 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         let why = unreachable("Get", node, &url(target, at, given));
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
-    Ok(answer::text(
-        200,
-        format!("{}\n", call.server.0.settings.log_line),
-    ))
+    let text = log::text(call, &pod, &container, &options)?;
+    if !options.follow {
+        return Ok(answer::text(200, text));
+    }
+    Ok(answer::log(LogBody::new(call, &pod, container, text)))
 }
 
 /// A stream to a container. None can be opened: a simulated one has no processes.

@@ -1,0 +1,334 @@
+//! The logs of simulated containers: the text of an annotation, or the server's line, with the options of `kubectl logs`.
+//!
+//! Source: `ValidatePodLogOptions` and `validateContainerLogStatus` of Kubernetes 1.36. A simulated container has written its
+//! whole log when it starts.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Now, Object, Pod, Time, Uid};
+use serde_json::{Value, json};
+use tokio::time::Sleep;
+
+use crate::query::Query;
+use crate::{ApiServer, Call};
+
+/// The annotation of a pod with the log of its containers.
+pub(crate) const LOG: &str = "podstorm/log";
+/// How often a log that is followed looks whether the container still runs.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The options of a request for a log.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) follow: bool,
+    previous: bool,
+    timestamps: bool,
+    since: Option<Since>,
+    tail_lines: Option<i64>,
+    limit_bytes: Option<i64>,
+}
+
+/// From when on lines are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    SecondsAgo(i64),
+    Time(Time),
+}
+
+impl Options {
+    /// # Errors
+    /// 400 for texts that are no numbers or times; 422 for numbers out of range and for two times.
+    pub(super) fn of(query: &Query<'_>) -> Result<Options, ApiError> {
+        let seconds = query.number("sinceSeconds")?;
+        let time = match query.text("sinceTime") {
+            "" => None,
+            text => {
+                let read = Time::read(text);
+                let why = |error: podstorm_objects::TimeError| {
+                    errors::bad_request(error.told(text, "2006-01-02T15:04:05Z07:00"))
+                };
+                Some(read.map_err(why)?)
+            }
+        };
+        let tail_lines = query.number("tailLines")?;
+        let limit_bytes = query.number("limitBytes")?;
+        let mut causes = Vec::new();
+        let mut at_least = |field: &str, value: Option<i64>, least: i64, why: &str| {
+            if let Some(value) = value.filter(|value| *value < least) {
+                causes.push(errors::invalid_value(field, &json!(value), why));
+            }
+        };
+        at_least(
+            "tailLines",
+            tail_lines,
+            0,
+            "must be greater than or equal to 0",
+        );
+        at_least("limitBytes", limit_bytes, 1, "must be greater than 0");
+        match (seconds, time) {
+            (Some(_), Some(_)) => {
+                let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+                causes.push(errors::forbidden_field("", why));
+            }
+            _ => at_least("sinceSeconds", seconds, 1, "must be greater than 0"),
+        }
+        if !causes.is_empty() {
+            return Err(errors::invalid_of(("PodLogOptions", ""), "", causes));
+        }
+        Ok(Options {
+            follow: query.flag("follow"),
+            previous: query.flag("previous"),
+            timestamps: query.flag("timestamps"),
+            since: time.map(Since::Time).or(seconds.map(Since::SecondsAgo)),
+            tail_lines,
+            limit_bytes,
+        })
+    }
+
+    /// The part of a log that is asked for. `written` is when all its lines were written, as the status has it.
+    fn cut(&self, log: &str, written: Option<&str>, now: Now) -> String {
+        let time = written.and_then(|text| Time::read(text).ok());
+        let since = self.since.map(|since| match since {
+            Since::Time(time) => time,
+            Since::SecondsAgo(seconds) => {
+                now.plus_ns(seconds.saturating_mul(-1_000_000_000)).wall()
+            }
+        });
+        if time.zip(since).is_some_and(|(time, since)| time < since) {
+            return String::new();
+        }
+        let lines: Vec<&str> = log.split_inclusive('\n').collect();
+        let tail = self.tail_lines.map_or(usize::MAX, |count| {
+            usize::try_from(count).unwrap_or(usize::MAX)
+        });
+        let lines = &lines[lines.len().saturating_sub(tail)..];
+        let mut text = String::new();
+        for line in lines {
+            if let Some(written) = written.filter(|_| self.timestamps) {
+                text.push_str(written);
+                text.push(' ');
+            }
+            text.push_str(line);
+        }
+        let limit = self.limit_bytes.map_or(usize::MAX, |count| {
+            usize::try_from(count).unwrap_or(usize::MAX)
+        });
+        text.truncate(text.floor_char_boundary(limit));
+        text
+    }
+}
+
+/// What a container of a pod has written.
+///
+/// # Errors
+/// 400 where the container has not started, or has no previous instance.
+pub(super) fn text(
+    call: &Call<'_>,
+    pod: &Pod,
+    container: &str,
+    options: &Options,
+) -> Result<String, ApiError> {
+    let annotations = &pod.metadata.annotations;
+    let mut log = match annotations.get(LOG) {
+        Some(text) => text.to_string(),
+        None => call.server.0.settings.log_line.clone(),
+    };
+    if !log.is_empty() && !log.ends_with('\n') {
+        log.push('\n');
+    }
+    let status = status_of(pod, container);
+    let written = instance(&status, pod, container, options.previous)?;
+    Ok(options.cut(&log, written.as_deref(), call.server.now()))
+}
+
+/// The status of a container; null where the pod has none for it.
+fn status_of(pod: &Pod, container: &str) -> Value {
+    let mut json = pod.to_json();
+    let lists = [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    ];
+    let mut all = lists
+        .iter()
+        .flat_map(|list| match json["status"][list].take() {
+            Value::Array(all) => all,
+            _ => Vec::new(),
+        });
+    all.find(|status| status["name"] == container)
+        .unwrap_or_default()
+}
+
+/// When the instance of a container started whose log is asked for; `None` where the status doesn't say.
+fn instance(
+    status: &Value,
+    pod: &Pod,
+    container: &str,
+    previous: bool,
+) -> Result<Option<String>, ApiError> {
+    let started = |state: &Value| {
+        let time = [
+            &state["running"]["startedAt"],
+            &state["terminated"]["startedAt"],
+        ];
+        time.iter()
+            .find_map(|time| time.as_str())
+            .map(str::to_owned)
+    };
+    let (state, last) = (&status["state"], &status["lastState"]);
+    let name = &pod.metadata.name;
+    let refused = |why: String| Err(errors::bad_request(why));
+    if previous {
+        return match started(last) {
+            None => refused(format!(
+                "previous terminated container \"{container}\" in pod \"{name}\" not found"
+            )),
+            started => Ok(started),
+        };
+    }
+    let waiting = &state["waiting"];
+    if waiting.is_null() {
+        return Ok(started(state));
+    }
+    if let Some(started) = started(last) {
+        // It waits for its next instance.
+        return Ok(Some(started));
+    }
+    let begins = format!("container \"{container}\" in pod \"{name}\" is waiting to start");
+    match waiting["reason"].as_str() {
+        Some("ErrImagePull") => refused(format!("{begins}: image can't be pulled")),
+        Some("ImagePullBackOff") => refused(format!("{begins}: trying and failing to pull image")),
+        Some(reason) => refused(format!("{begins}: {reason}")),
+        None => refused(begins),
+    }
+}
+
+/// A log that is followed: its text, then nothing until the container has ended.
+#[derive(Debug)]
+pub(crate) struct LogBody {
+    server: ApiServer,
+    text: Option<Bytes>,
+    namespace: String,
+    pod: (String, Uid),
+    container: String,
+    look: Pin<Box<Sleep>>,
+}
+
+impl LogBody {
+    pub(super) fn new(call: &Call<'_>, pod: &Pod, container: String, text: String) -> LogBody {
+        LogBody {
+            server: call.server.clone(),
+            text: Some(text.into()),
+            namespace: pod.metadata.namespace.to_string(),
+            pod: (pod.metadata.name.to_string(), pod.metadata.uid.clone()),
+            container,
+            look: Box::pin(tokio::time::sleep(LOOK_EVERY)),
+        }
+    }
+
+    /// The text of the log, once; `None` when the container has ended.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(text) = self.text.take().filter(|text| !text.is_empty()) {
+            return Poll::Ready(Some(text));
+        }
+        loop {
+            if self.server.is_draining() || !self.runs() {
+                return Poll::Ready(None);
+            }
+            if self.look.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.look.set(tokio::time::sleep(LOOK_EVERY));
+        }
+    }
+
+    fn runs(&self) -> bool {
+        let (name, uid) = &self.pod;
+        let Ok(pod) = self.server.cluster().get::<Pod>(&self.namespace, name) else {
+            return false;
+        };
+        pod.metadata.uid == *uid && !status_of(&pod, &self.container)["state"]["running"].is_null()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARTED: Option<&str> = Some("2026-01-01T00:00:10Z");
+
+    fn cut(query: &str, log: &str) -> String {
+        let options = Options::of(&Query::of(Some(query))).expect("options");
+        let now = Time::read("2026-01-01T00:01:00Z").expect("a time");
+        let wall_ns = now.unix_nanos().expect("a time that is set");
+        options.cut(
+            log,
+            STARTED,
+            Now {
+                mono_ns: 0,
+                wall_ns,
+            },
+        )
+    }
+
+    #[test]
+    fn a_part_of_a_log_is_the_part_that_was_asked_for() {
+        let log = "one\ntwo\nthree\n";
+        for (query, wanted) in [
+            ("", log),
+            ("tailLines=2", "two\nthree\n"),
+            ("tailLines=0", ""),
+            ("tailLines=9", log),
+            ("limitBytes=5", "one\nt"),
+            ("tailLines=2&limitBytes=4", "two\n"),
+            ("sinceSeconds=49", ""),
+            ("sinceSeconds=50", log),
+            ("sinceTime=2026-01-01T00:00:10Z", log),
+            ("sinceTime=2026-01-01T00:00:11Z", ""),
+            (
+                "tailLines=1&timestamps=true",
+                "2026-01-01T00:00:10Z three\n",
+            ),
+        ] {
+            assert_eq!(cut(query, log), wanted, "{query}");
+        }
+        assert_eq!(cut("limitBytes=2", "äö\n"), "ä");
+        assert_eq!(cut("limitBytes=1", "äö\n"), "");
+    }
+
+    #[test]
+    fn options_that_no_log_can_have_are_refused() {
+        for (query, code, why) in [
+            (
+                "tailLines=-1",
+                422,
+                "tailLines: Invalid value: -1: must be greater than or equal to 0",
+            ),
+            (
+                "limitBytes=0",
+                422,
+                "limitBytes: Invalid value: 0: must be greater than 0",
+            ),
+            (
+                "sinceSeconds=0",
+                422,
+                "sinceSeconds: Invalid value: 0: must be greater than 0",
+            ),
+            (
+                "sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z",
+                422,
+                "at most one of `sinceTime` or `sinceSeconds` may be specified",
+            ),
+            ("tailLines=many", 400, "many"),
+            ("sinceTime=yesterday", 400, "yesterday"),
+        ] {
+            let error = Options::of(&Query::of(Some(query))).expect_err(query);
+            assert_eq!(error.code, code, "{query}");
+            assert!(error.message.contains(why), "{query}: {}", error.message);
+        }
+    }
+}
