@@ -122,16 +122,24 @@ impl Options {
     }
 }
 
+/// The log of an instance of a container.
+pub(super) struct Log {
+    /// The part that is asked for.
+    pub(super) text: String,
+    /// When the instance started; `None` where the status doesn't say.
+    started: Option<String>,
+}
+
 /// What a container of a pod has written.
 ///
 /// # Errors
 /// 400 where the container has not started, or has no previous instance.
-pub(super) fn text(
+pub(super) fn read(
     call: &Call<'_>,
     pod: &Pod,
     container: &str,
     options: &Options,
-) -> Result<String, ApiError> {
+) -> Result<Log, ApiError> {
     let annotations = &pod.metadata.annotations;
     let mut log = match annotations.get(LOG) {
         Some(text) => text.to_string(),
@@ -141,8 +149,9 @@ pub(super) fn text(
         log.push('\n');
     }
     let status = status_of(pod, container);
-    let written = instance(&status, pod, container, options.previous)?;
-    Ok(options.cut(&log, written.as_deref(), call.server.now()))
+    let started = instance(&status, pod, container, options.previous)?;
+    let text = options.cut(&log, started.as_deref(), call.server.now());
+    Ok(Log { text, started })
 }
 
 /// The status of a container; null where the pod has none for it.
@@ -207,7 +216,7 @@ fn instance(
     }
 }
 
-/// A log that is followed: its text, then nothing until the container has ended.
+/// A log that is followed: its text, then nothing until that instance of the container has ended.
 #[derive(Debug)]
 pub(crate) struct LogBody {
     server: ApiServer,
@@ -215,17 +224,19 @@ pub(crate) struct LogBody {
     namespace: String,
     pod: (String, Uid),
     container: String,
+    started: Option<String>,
     look: Pin<Box<Sleep>>,
 }
 
 impl LogBody {
-    pub(super) fn new(call: &Call<'_>, pod: &Pod, container: String, text: String) -> LogBody {
+    pub(super) fn new(call: &Call<'_>, pod: &Pod, container: String, log: Log) -> LogBody {
         LogBody {
             server: call.server.clone(),
-            text: Some(text.into()),
+            text: Some(log.text.into()),
             namespace: pod.metadata.namespace.to_string(),
             pod: (pod.metadata.name.to_string(), pod.metadata.uid.clone()),
             container,
+            started: log.started,
             look: Box::pin(tokio::time::sleep(LOOK_EVERY)),
         }
     }
@@ -251,7 +262,9 @@ impl LogBody {
         let Ok(pod) = self.server.cluster().get::<Pod>(&self.namespace, name) else {
             return false;
         };
-        pod.metadata.uid == *uid && !status_of(&pod, &self.container)["state"]["running"].is_null()
+        let running = &status_of(&pod, &self.container)["state"]["running"];
+        let is_same = running["startedAt"].as_str() == self.started.as_deref();
+        pod.metadata.uid == *uid && !running.is_null() && is_same
     }
 }
 

@@ -68,11 +68,11 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         let why = unreachable("Get", node, &url(target, at, given));
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
-    let text = log::text(call, &pod, &container, &options)?;
+    let log = log::read(call, &pod, &container, &options)?;
     if !options.follow {
-        return Ok(answer::text(200, text));
+        return Ok(answer::text(200, log.text));
     }
-    Ok(answer::log(LogBody::new(call, &pod, container, text)))
+    Ok(answer::log(LogBody::new(call, &pod, container, log)))
 }
 
 /// A stream to a container. None can be opened: a simulated one has no processes.

@@ -1,4 +1,4 @@
-//! Walk-throughs across kinds: W1, W181, W184 and W185.
+//! Walk-throughs across kinds: W1, W181, W184 and W185, and logs.
 
 use std::collections::BTreeMap;
 
@@ -295,5 +295,38 @@ fn w185_kubectl_waits() {
             "wait --for=condition=Ready deployment/nginx-deployment --timeout=100ms",
             &["timed out waiting for the condition on deployments/nginx-deployment"],
         );
+    });
+}
+
+#[test]
+#[ignore = "needs kubectl: cargo real"]
+fn a_log_has_the_lines_that_are_asked_for() {
+    let still = ["--engine", "virtual", "--unpullable-image", "bad/*"];
+    with_each(&still, |served| {
+        let log =
+            "annotations: {podstorm/script: run=5s exit=1, podstorm/log: \"one\\ntwo\\nthree\"}";
+        served.apply(&pod("p", log, ""));
+        served.says("logs p", "one\ntwo\nthree");
+        served.says("logs p --tail=1", "three");
+        served.says("logs p --limit-bytes=5", "one\nt");
+        served.says("logs p --since-time=2100-01-01T00:00:00Z", "");
+        let dated = served.run("logs p --tail=1 --timestamps");
+        assert!(
+            dated.starts_with("20") && dated.ends_with("Z three"),
+            "{dated}"
+        );
+        let none = "previous terminated container \"hello\" in pod \"p\" not found";
+        served.refuses("logs p --previous", &[none]);
+        served.refuses("logs p --limit-bytes=-1", &["limit-bytes"]);
+        let followed = served.beside("logs p --follow", "log");
+        followed.shows("three");
+        pass(served, 6);
+        followed.ends();
+        served.says("logs p --previous --tail=1", "three");
+        let bad = pod("bad", "", "").replace("gcr.io/google-samples", "bad");
+        served.apply(&bad);
+        pass(served, 1);
+        let waits = "container \"hello\" in pod \"bad\" is waiting to start:";
+        served.refuses("logs bad", &[waits, "pull"]);
     });
 }

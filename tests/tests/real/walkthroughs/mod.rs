@@ -5,6 +5,7 @@
 
 mod cluster;
 mod deployment;
+mod job;
 mod replica_set;
 mod replication_controller;
 mod scale_down;

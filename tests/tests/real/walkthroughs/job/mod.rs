@@ -1,0 +1,99 @@
+//! Walk-throughs of Jobs: W101 to W125. Time stands still unless a test moves it. The controller of Jobs gathers what
+//! happens within a second, so a test moves time by some seconds before it looks.
+
+mod completions;
+mod deadlines;
+mod failures;
+mod ownership;
+mod policies;
+mod rejections;
+mod run;
+mod suspension;
+
+use super::super::served::{Served, with_each, with_one};
+use super::{count, end_container, names, pass};
+
+/// Time stands still.
+const STILL: &[&str] = &["--engine", "virtual"];
+
+/// A Job whose pods play that script, with more members of its spec.
+fn job(name: &str, script: &str, members: &str) -> String {
+    format!(
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+{members}
+  template:
+    metadata: {{annotations: {{podstorm/script: '{script}'}}}}
+    spec: {{restartPolicy: Never, containers: [{{name: main, image: 'busybox:1'}}]}}
+"
+    )
+}
+
+/// What a path of a Job holds.
+#[track_caller]
+fn value(served: &Served, job: &str, path: &str) -> String {
+    served.run(&format!("get job {job} -o jsonpath='{{{path}}}'"))
+}
+
+/// The counts of a status: active, ready, succeeded, failed, terminating; those that are absent are left empty.
+#[track_caller]
+fn counts(served: &Served, job: &str) -> String {
+    let names = ["active", "ready", "succeeded", "failed", "terminating"];
+    let path = names.map(|name| format!("{{.status.{name}}}")).join("/");
+    served.run(&format!("get job {job} -o jsonpath='{path}'"))
+}
+
+/// Name, status and completions, as the table shows them.
+#[track_caller]
+fn row(served: &Served, job: &str) -> String {
+    let line = served.run(&format!("get jobs {job} --no-headers"));
+    let words: Vec<&str> = line.split(' ').take(3).collect();
+    words.join(" ")
+}
+
+/// The types of the conditions that are True, with their reasons.
+#[track_caller]
+fn conditions(served: &Served, job: &str) -> String {
+    let item = "{range .status.conditions[?(@.status==\"True\")]}{.type} {.reason}{\"\\n\"}{end}";
+    served.run(&format!("get job {job} -o jsonpath='{item}'"))
+}
+
+/// The messages of the events with that reason.
+#[track_caller]
+fn events(served: &Served, job: &str, reason: &str) -> Vec<String> {
+    let line = format!(
+        "get events --no-headers -o custom-columns=:.message \
+         --field-selector involvedObject.name={job},reason={reason}"
+    );
+    served.run(&line).lines().map(str::to_owned).collect()
+}
+
+/// The names of the pods in that phase, sorted.
+#[track_caller]
+fn pods_in(served: &Served, phase: &str) -> Vec<String> {
+    let line = "get pods -o jsonpath={.items[*].metadata.name} --field-selector";
+    served.words(&format!("{line} status.phase={phase}"))
+}
+
+/// Merges members into the spec of a Job.
+#[track_caller]
+fn patch(served: &Served, job: &str, members: &str) {
+    let line = format!("patch job {job} -p '{{\"spec\":{{{members}}}}}'");
+    served.says(&line, &format!("job.batch/{job} patched"));
+}
+
+/// How a patch of the spec of a Job is refused.
+#[track_caller]
+fn refuses_patch(served: &Served, job: &str, members: &str, why: &str) {
+    let line = format!("patch job {job} -p '{{\"spec\":{{{members}}}}}'");
+    served.refuses(&line, &[why]);
+}
+
+/// The finalizers that pods still have.
+#[track_caller]
+fn finalizers(served: &Served) -> String {
+    served.run("get pods -o jsonpath={.items[*].metadata.finalizers}")
+}
