@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::row::{ControllerRow, Pods, Write};
-use podstorm_runtime::workqueue::{QueueRow, RetryDelay, Workers};
+use podstorm_runtime::row::{ControllerRow, Gate, Pods, WorkersFlag, Write};
+use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
 
 use super::{Controller, ControllerOptions, SECOND_NS};
 use crate::controller::{ControllerType, Setup};
@@ -14,6 +14,12 @@ use crate::controller::{ControllerType, Setup};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jobs;
 
+/// A sync waits until the caches have its last writes.
+const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyJob");
+
+/// A Job that is suspended loses its start time.
+const SUSPENDED_JOBS_CHANGE: Gate = Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
+
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
         delay: RetryDelay::Exponential {
@@ -21,7 +27,6 @@ const fn queue(name: &'static str) -> QueueRow {
             max_ns: 60 * SECOND_NS,
             bucket: false,
         },
-        workers: Workers::Number(5),
         ..QueueRow::new(name)
     }
 }
@@ -42,12 +47,20 @@ impl ControllerType for Jobs {
             Write::status(Kind::JOB),
         ],
         queues: &[queue("job"), queue("job_orphan_pod")],
-        served_only: true,
+        workers: Some(WorkersFlag {
+            flag: "concurrent-job-syncs",
+            default: 5,
+        }),
+        gates: &[STALE_CONSISTENCY, SUSPENDED_JOBS_CHANGE],
         ..ControllerRow::DEFAULT
     };
 
-    fn make(_: &Setup, informers: &mut Informers) -> Arc<Controller> {
-        let options = ControllerOptions::default();
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        let options = ControllerOptions {
+            waits_for_caches: STALE_CONSISTENCY.is_on(&setup.feature_gates),
+            suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
+            ..ControllerOptions::default()
+        };
         Arc::new(Controller::new(options, informers))
     }
 }

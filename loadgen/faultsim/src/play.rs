@@ -11,6 +11,7 @@ use podstorm::policy::Behaviour;
 use podstorm_apiserver::ClusterOptions;
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::rows::Rows;
 
 use super::plan::How;
 use super::simulation::{Ending, Simulation, Users, Watcher, options};
@@ -36,7 +37,9 @@ pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
         observer: Some(Arc::clone(&watcher) as _),
         ..ClusterOptions::default()
     };
-    let options = options(cluster, &S::kinds(schedule), seed, how.behaviour);
+    let mut options = options(cluster, &S::kinds(schedule), seed, how.behaviour);
+    let controllers = &mut options.services.controllers;
+    *controllers = controllers.clone().with_one(Rows::installed(), S::ROW);
     let mut harness = FaultHarness::new(&options, server, Arc::clone(&watcher).of_orphans());
     Arc::clone(&watcher).observe(&mut harness);
     let simulation = Simulation::new(cluster, harness, Arc::clone(&checker), false);

@@ -45,6 +45,17 @@ impl Controllers {
         })
     }
 
+    /// The same, with that one alone of the controllers of its kind. A kind may have several: Jobs are run by one and
+    /// deleted by another.
+    #[must_use]
+    pub fn with_one(mut self, rows: &Rows, one: &ControllerRow) -> Controllers {
+        let others = rows.iter().filter(|row| row.kind == one.kind);
+        for other in others.filter(|row| row.name != one.name) {
+            self.0.remove(other.name);
+        }
+        self
+    }
+
     /// All of them.
     pub fn all(rows: &Rows) -> Controllers {
         Controllers::that(rows, |_| true)
@@ -168,12 +179,24 @@ mod tests {
         assert!(left(&Controllers::by_default(rows)).is_empty());
         assert!(left(&Services::default().controllers).is_empty());
         assert!(left(&Controllers::of_kinds(rows, &[Kind::REPLICA_SET])).is_empty());
-        // A Job has two controllers, of which campaigns and runs know one.
         assert!(left(&Controllers::of_kinds(rows, &[Kind::JOB])).is_empty());
         let budgets = Controllers::of(rows, &["disruption"]).expect("a known name");
         assert_eq!(left(&budgets), ["disruption"]);
         let all = left(&Controllers::all(rows));
         assert!(["podgc", "disruption"].iter().all(|it| all.contains(it)));
+    }
+
+    #[test]
+    fn of_the_controllers_of_a_kind_one_may_run_alone() {
+        let rows = &Rows::upstream();
+        let [jobs, ttl] = ["job", "ttl-after-finished"].map(|name| rows.find(name).unwrap());
+        let both = Controllers::of_kinds(rows, &[Kind::JOB, Kind::REPLICA_SET]);
+        assert!(both.has(jobs) && both.has(ttl));
+        let one = both.clone().with_one(rows, ttl);
+        assert!(!one.has(jobs) && one.has(ttl));
+        let sets = rows.find("replicaset").unwrap();
+        assert!(one.has(sets));
+        assert_eq!(both.clone().with_one(rows, sets), both);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
     /// What is wrong with it.
     fn check_action(action: &Self::Action) -> Result<(), String>;
 
-    /// The kinds whose controllers run.
+    /// The kinds whose controllers run. Of its own kind the workload's controller runs alone.
     fn kinds(schedule: &Schedule<Self>) -> Vec<Kind>;
 
     /// What looks at a run of that schedule.
