@@ -17,6 +17,7 @@ pub mod disruption;
 mod error;
 mod event;
 mod hashing;
+mod hostname;
 mod int_or_string;
 pub mod json;
 mod kind;
@@ -51,6 +52,7 @@ pub use deployment::{
 pub use error::{ApiError, Cause, Details, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use hashing::{hash_state, seed_hashes};
+pub use hostname::Hostname;
 pub use int_or_string::IntOrString;
 pub use json::Rest;
 pub use kind::{

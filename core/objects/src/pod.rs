@@ -7,14 +7,14 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::{
-    Address, ConditionStatus, ConditionType, ContainerStatuses, ObjectMeta, PackedTime,
+    Address, ConditionStatus, ConditionType, ContainerStatuses, Hostname, ObjectMeta, PackedTime,
     PodConditions, Rest, Str, Time, TokenVolume,
 };
 
 /// Most objects are pods, and most pods are held three times: in the store, in the log of changes,
 /// and as a version that is about to be freed. With the 16 bytes of an `Arc`'s counts a pod takes
-/// 304 bytes: metadata 152, spec, node name and token volume 8 each, status 112 (conditions 48,
-/// container 32, phase 8, init containers, start and rest 8 each).
+/// 304 bytes: metadata 152, spec and node name 8 each, token volume and host name 8 together, status 112
+/// (conditions 48, container 32, phase 8, init containers, start and rest 8 each).
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Pod>() <= 304 - 16);
 
@@ -31,6 +31,8 @@ pub struct Pod {
     /// The name that admission gave the pod's service-account volume. Absent if `spec` contains the
     /// name, or if there is no such volume.
     pub token_volume: Option<TokenVolume>,
+    /// Where `spec.hostname` is.
+    pub hostname: Hostname,
     /// The status.
     pub status: PodStatus,
 }
@@ -38,7 +40,7 @@ pub struct Pod {
 /// A pod spec as JSON text. The few members that are read also have typed fields, filled once.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
-    /// Every member but `nodeName`. A placeholder stands where the name of the service-account
+    /// Every member but `nodeName`, and but for a `hostname` that the names of the pod give. A placeholder stands where the name of the service-account
     /// volume was taken out.
     pub(super) members: Rest,
     /// The positions of the placeholders' stars in that text.
@@ -54,6 +56,8 @@ pub struct PodSpec {
     pub init_containers: Box<[SpecContainer]>,
     /// `schedulerName`; absent where it is `default-scheduler`, which is what absent means.
     pub scheduler_name: Option<Str>,
+    /// Whether there is a `hostname`.
+    pub(super) has_hostname: bool,
     /// Whether `schedulingGates` has any.
     pub is_gated: bool,
     /// Whether the pod says more of its node than what it requests: a node selector, required affinity or

@@ -253,9 +253,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_status_update(&mut self, old: &Self) {
-        self.spec = old.spec.clone();
-        self.node_name = old.node_name.clone();
-        self.token_volume = old.token_volume;
+        self.take_spec_of(old);
         self.metadata.owner_references = old.metadata.owner_references.clone();
         self.metadata.deletion_timestamp = old.metadata.deletion_timestamp;
         self.metadata.deletion_grace_period_seconds = old.metadata.deletion_grace_period_seconds;
@@ -274,9 +272,7 @@ impl Strategy for Pod {
     }
 
     fn spec_differs(&self, old: &Self) -> bool {
-        self.spec != old.spec
-            || self.node_name != old.node_name
-            || self.token_volume != old.token_volume
+        !self.has_spec_of(old)
     }
 
     fn obviously_differs(&self, old: &Self) -> bool {

@@ -140,7 +140,7 @@ pub(crate) mod testing {
 
     /// A pod spec, and the name of the pod's own volume taken out of it.
     pub(crate) fn read_spec(spec: &Value) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
-        let read = ReadSpec::read(Tape::of(spec).root(), &Path::ROOT)?;
+        let read = ReadSpec::read(Tape::of(spec).root(), &Path::ROOT, None)?;
         Ok((PodSpec::clone(&read.spec), read.token_volume))
     }
 

@@ -57,7 +57,8 @@ impl PodTemplate {
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
-        let read = members.child("spec", ReadSpec::read)?.unwrap_or_default();
+        let spec = |value: JsonValue<'_>, path: &Path<'_>| ReadSpec::read(value, path, None);
+        let read = members.child("spec", spec)?.unwrap_or_default();
         Ok(PodTemplate {
             metadata,
             spec: read.spec,
@@ -80,7 +81,13 @@ impl PodTemplate {
 
     pub(super) fn write(&self, out: &mut Writer) {
         out.put_object("metadata", |out| self.metadata.write(out));
-        put_spec(out, &self.spec, self.node_name.as_ref(), self.token_volume);
+        put_spec(
+            out,
+            &self.spec,
+            self.node_name.as_ref(),
+            self.token_volume,
+            None,
+        );
     }
 }
 

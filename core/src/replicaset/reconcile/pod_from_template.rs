@@ -18,7 +18,7 @@ pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference
 /// template, `generateName`, exactly one owner reference, and the template's spec. Everything else in
 /// the template's metadata is ignored. Shares everything, copies nothing.
 pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerReference>) -> Pod {
-    Pod {
+    let mut pod = Pod {
         metadata: ObjectMeta {
             generate_name: Some(pod_name_prefix(owner).into()),
             labels: template.metadata.labels.clone(),
@@ -30,8 +30,15 @@ pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerRef
         spec: template.spec.clone(),
         node_name: template.node_name.clone(),
         token_volume: template.token_volume,
-        status: podstorm_objects::PodStatus::default(),
+        ..Pod::default()
+    };
+    if pod.spec.has_hostname()
+        && let Some(hostname) = pod.hostname()
+    {
+        // The template was readable.
+        let _ = pod.set_hostname(&hostname);
     }
+    pod
 }
 
 /// The prefix of the names of an owner's pods: the owner's name and a dash. The dash is left out if

@@ -253,7 +253,7 @@ mod tests {
 
     impl Spec for Pod {
         fn to_json_spec(&self) -> Value {
-            Value::Object(self.spec.to_map(self.token_volume))
+            Value::Object(self.spec_map())
         }
     }
 

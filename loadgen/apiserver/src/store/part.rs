@@ -66,6 +66,7 @@ impl PodPart {
         };
         new.node_name.clone_from(&old.node_name);
         new.token_volume = old.token_volume;
+        new.hostname = old.hostname;
         new.status = old.status.clone();
         // Whose fields they are was noted before.
         let noted = std::mem::take(&mut new.metadata.rest);

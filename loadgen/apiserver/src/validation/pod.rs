@@ -10,14 +10,16 @@ use super::{Causes, IMMUTABLE, names, pod_spec};
 
 /// The broken rules of a new pod.
 ///
-/// With `spec_checked` the spec and `nodeName` count as valid: for pods that share the spec of a
+/// With `spec_checked` the spec that pods share and `nodeName` count as valid: for pods that share the spec of a
 /// pod that was validated before. Metadata is always validated.
 pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
-    if !spec_checked {
-        let path = Path::ROOT.member("spec");
-        pod.spec.look(pod.token_volume, |spec| {
+    let path = Path::ROOT.member("spec");
+    if spec_checked {
+        pod_spec::check_own_hostname(pod, &path, &mut causes);
+    } else {
+        pod.look_at_spec(|spec| {
             pod_spec::check(spec, pod.node_name.as_deref(), &path, &mut causes);
             check_new(spec, &path, &mut causes);
         });
@@ -31,6 +33,7 @@ pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
     check_meta(pod, &mut causes);
     let (path, node_name) = (Path::ROOT.member("spec"), pod.node_name.as_deref());
     pod_spec::check_node_name(node_name, &path, &mut causes);
+    pod_spec::check_own_hostname(pod, &path, &mut causes);
     causes.found()
 }
 
@@ -127,7 +130,7 @@ fn check_new(spec: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
 /// Checks a pod's spec with its node name.
 pub(super) fn check_spec(pod: &Pod, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
-    pod.spec.look(pod.token_volume, |spec| {
+    pod.look_at_spec(|spec| {
         pod_spec::check(spec, pod.node_name.as_deref(), &path, causes);
     });
 }

@@ -7,16 +7,24 @@ use smallvec::SmallVec;
 
 use super::{open, pod_shape};
 use crate::decode::{DecodeError, Members, Path};
+use crate::hostname::HOSTNAME;
 use crate::json::{JsonValue, Rest, Tape, Writer};
 use crate::shape::check;
 use crate::token_volume::MARKER;
 use crate::{
-    Kind, Map, Pod, PodClaim, PodSpec, PodStatus, Resource, RestartPolicy, SpecContainer, Str,
-    TOLERATED_TAINTS, TokenVolume,
+    Hostname, Kind, Map, ObjectMeta, Pod, PodClaim, PodSpec, PodStatus, Resource, RestartPolicy,
+    SpecContainer, Str, TOLERATED_TAINTS, TokenVolume,
 };
 
 object!(Pod, |pod, out| {
-    put_spec(out, &pod.spec, pod.node_name.as_ref(), pod.token_volume);
+    let hostname = pod.own_hostname();
+    put_spec(
+        out,
+        &pod.spec,
+        pod.node_name.as_ref(),
+        pod.token_volume,
+        hostname,
+    );
     out.put_object("status", |out| pod.status.write(out));
 });
 
@@ -25,7 +33,9 @@ impl Resource for Pod {
 
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
         let (mut members, metadata) = open(value, Kind::POD)?;
-        let read = members.child("spec", ReadSpec::read)?.unwrap_or_default();
+        let spec =
+            |value: JsonValue<'_>, path: &Path<'_>| ReadSpec::read(value, path, Some(&metadata));
+        let read = members.child("spec", spec)?.unwrap_or_default();
         let status = members
             .child("status", PodStatus::read)?
             .unwrap_or_default();
@@ -34,6 +44,7 @@ impl Resource for Pod {
             spec: read.spec,
             node_name: read.node_name,
             token_volume: read.token_volume,
+            hostname: read.hostname,
             status,
         })
     }
@@ -46,19 +57,36 @@ pub(super) struct ReadSpec {
     pub(super) spec: Arc<PodSpec>,
     pub(super) node_name: Option<Str>,
     pub(super) token_volume: Option<TokenVolume>,
+    pub(super) hostname: Hostname,
 }
 
 impl ReadSpec {
-    pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReadSpec, DecodeError> {
+    /// The spec of a pod with this metadata; without, of a template.
+    pub(super) fn read(
+        value: JsonValue<'_>,
+        path: &Path<'_>,
+        meta: Option<&ObjectMeta>,
+    ) -> Result<ReadSpec, DecodeError> {
         let mut members = Members::new(value, path)?;
+        let hostname = meta.and_then(|meta| {
+            let hostname = members.look(HOSTNAME)?.as_str()?;
+            Some(Hostname::new(hostname, meta))
+        });
+        let hostname = hostname.unwrap_or_default();
+        if hostname != Hostname::OfSpec {
+            members.take(HOSTNAME);
+        }
         let node_name = members.text("nodeName")?;
         check(value, &pod_shape::POD_SPEC, path)?;
         let token_volume = TokenVolume::find(value);
         let name = token_volume.map(|volume| volume.to_string());
+        let mut spec = PodSpec::read(members, name.as_deref());
+        spec.has_hostname &= hostname == Hostname::OfSpec;
         Ok(ReadSpec {
-            spec: PodSpec::read(members, name.as_deref()).into(),
+            spec: spec.into(),
             node_name: (!node_name.is_empty()).then(|| node_name.into()),
             token_volume,
+            hostname,
         })
     }
 }
@@ -70,9 +98,11 @@ pub(super) fn put_spec(
     spec: &PodSpec,
     node_name: Option<&Str>,
     token_volume: Option<TokenVolume>,
+    hostname: Option<&str>,
 ) {
     out.put_object("spec", |out| {
         spec.pieces(token_volume, |text| out.raw(text));
+        out.put_some(HOSTNAME, hostname);
         out.put_some("nodeName", node_name.map(|name| &**name));
     });
 }
@@ -222,7 +252,9 @@ impl PodSpec {
         let mut look = |member| members.look(member);
         let deadline = look("activeDeadlineSeconds").and_then(|seconds| seconds.as_i64());
         let affinity = look("affinity");
-        let lists = [look("containers"), look("initContainers")];
+        let containers = look("containers");
+        let hostname = look(HOSTNAME);
+        let lists = [containers, look("initContainers")];
         let has_host_port = lists.into_iter().any(|list| any(list, takes_host_port));
         let [containers, init_containers] = lists;
         let containers = SpecContainer::read_all(containers).collect();
@@ -251,6 +283,7 @@ impl PodSpec {
             scheduler_name: scheduler_name
                 .filter(|name| *name != "default-scheduler")
                 .map(Into::into),
+            has_hostname: hostname.is_some(),
             is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
             is_particular,
             // Validation refuses a number out of range.

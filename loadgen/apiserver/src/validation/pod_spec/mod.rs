@@ -1,8 +1,8 @@
 //! Validation of pod specs, of pods and of templates.
 
-use podstorm_objects::Labels;
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
+use podstorm_objects::{Labels, Pod};
 
 use super::container::{self, Role, Surroundings, choice, items, member, number, text};
 use super::metadata::check_labels;
@@ -75,6 +75,13 @@ pub(super) fn check(
 pub(super) fn check_node_name(name: Option<&str>, path: &Path<'_>, causes: &mut Causes) {
     if let Some(name) = name {
         causes.text(&path.member("nodeName"), name, names::dns_subdomain(name));
+    }
+}
+
+/// Checks a host name that is kept outside the spec.
+pub(super) fn check_own_hostname(pod: &Pod, path: &Path<'_>, causes: &mut Causes) {
+    if let Some(name) = pod.own_hostname() {
+        causes.text(&path.member("hostname"), name, names::dns_label(name));
     }
 }
 

@@ -13,7 +13,7 @@ fn problems(patch: &Value) -> Vec<String> {
     default_pod(&mut pod);
     let mut causes = Causes::default();
     let path = Path::ROOT.member("spec");
-    pod.spec.look(pod.token_volume, |spec| {
+    pod.look_at_spec(|spec| {
         check(spec, pod.node_name.as_deref(), &path, &mut causes);
     });
     texts(&causes.found())

@@ -2,8 +2,6 @@
 
 mod parts;
 
-use std::sync::Arc;
-
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
 use podstorm_objects::{Cause, Map, Pod};
@@ -25,8 +23,7 @@ pub use parts::{validate_ephemeral_containers, validate_resize};
 pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(new, &mut causes);
-    let same_own = new.node_name == old.node_name && new.token_volume == old.token_volume;
-    if same_own && (Arc::ptr_eq(&new.spec, &old.spec) || new.spec == old.spec) {
+    if new.has_spec_of(old) {
         return causes.found();
     }
     check_spec(new, &mut causes);
@@ -35,8 +32,8 @@ pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
 }
 
 fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
-    old.spec.look(old.token_volume, |before| {
-        new.spec.look(new.token_volume, |after| {
+    old.look_at_spec(|before| {
+        new.look_at_spec(|after| {
             let nodes = (old.node_name.as_deref(), new.node_name.as_deref());
             check_members(after, before, nodes, causes);
         });

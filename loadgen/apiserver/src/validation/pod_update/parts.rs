@@ -19,8 +19,8 @@ const EPHEMERAL: &str = "ephemeralContainers";
 /// Source: `ValidatePodEphemeralContainersUpdate` of Kubernetes.
 pub fn validate_ephemeral_containers(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
-    old.spec.look(old.token_volume, |before| {
-        new.spec.look(new.token_volume, |after| {
+    old.look_at_spec(|before| {
+        new.look_at_spec(|after| {
             check_entries(after, &mut causes);
             let path = Path::ROOT.member("spec");
             let path = path.member(EPHEMERAL);
@@ -103,8 +103,8 @@ pub fn validate_resize(new: &Pod, old: &Pod) -> Vec<Cause> {
         let detail = "Pod QOS Class may not change as a result of resizing";
         causes.invalid(&path, qos_class(&new.spec), detail);
     }
-    old.spec.look(old.token_volume, |before| {
-        new.spec.look(new.token_volume, |after| {
+    old.look_at_spec(|before| {
+        new.look_at_spec(|after| {
             for list in ["containers", "initContainers"] {
                 let list_path = path.member(list);
                 for ((index, old), (_, new)) in items(before, list).zip(items(after, list)) {

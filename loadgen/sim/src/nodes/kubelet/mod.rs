@@ -511,6 +511,7 @@ impl PodLifecycle {
                 spec: Arc::clone(&pod.spec),
                 node_name: Some(node),
                 token_volume: pod.token_volume,
+                hostname: pod.hostname,
                 status,
             };
             match self.cluster.update_status(written, now) {
