@@ -21,6 +21,9 @@ pub const SORTS: usize = 18;
 
 const NAMESPACE: &str = "shop";
 
+/// The finalizer of a pod.
+const FINALIZER: &str = "example.com/held";
+
 /// The number of a request's kind, below [`SORTS`]. A new kind doesn't compile without a number, and
 /// a test asks for a sample of each.
 pub fn sort(request: &Request) -> usize {
@@ -166,6 +169,9 @@ pub fn furnish(cluster: &Cluster, now: Now) {
     ] {
         cluster.create(pod(Some(name), labels), now).expect(made);
     }
+    let mut held = pod(Some("held"), other.clone());
+    held.metadata.add_finalizer(FINALIZER);
+    cluster.create(held, now).expect(made);
     let maps = cluster.api(config_maps());
     for name in [
         "apply",
@@ -463,6 +469,12 @@ fn patches() -> Vec<Sample> {
                 "~ConfigMap shop/strategic /data/a is gone",
                 "~ConfigMap shop/strategic /data/b=\"2\"",
             ],
+        },
+        Sample {
+            request: patch(Kind::POD, "held", Patch::RemoveFinalizer(FINALIZER), false),
+            info: "patch pods",
+            answer: "pod held",
+            effect: &["~Pod shop/held /metadata/finalizers is gone"],
         },
         Sample {
             request: patch(

@@ -1,6 +1,7 @@
 //! The API calls that a sync can request, and their answers: the API's verbs, and typed forms of
 //! those that are asked for most.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -8,7 +9,7 @@ use podstorm_objects::{
     AnyObject, DeleteOptions, Kind, Map, Namespace, OwnerPatch, OwnerReference, Pod,
     ResourceVersion, Scale, Str, Uid,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ApiError;
 
@@ -178,6 +179,9 @@ pub struct Selection {
 pub enum Patch {
     /// `application/strategic-merge-patch+json`.
     Strategic(Map),
+    /// The strategic merge patch that removes this finalizer: [`Patch::strategic`] has its body. A client in the
+    /// server's process carries it out without one.
+    RemoveFinalizer(&'static str),
     /// `application/merge-patch+json`: RFC 7386.
     Merge(Map),
     /// `application/json-patch+json`: the operations of RFC 6902.
@@ -191,6 +195,24 @@ pub enum Patch {
         /// Whether it takes over fields of other managers.
         force: bool,
     },
+}
+
+impl Patch {
+    /// The member of a strategic merge patch that removes finalizers.
+    pub const REMOVED_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
+
+    /// The body of a strategic merge patch; `None` for a patch of another type.
+    pub fn strategic(&self) -> Option<Cow<'_, Map>> {
+        match self {
+            Patch::Strategic(body) => Some(Cow::Borrowed(body)),
+            Patch::RemoveFinalizer(name) => {
+                let metadata = json!({Patch::REMOVED_FINALIZERS: [name]});
+                let body = Map::from_iter([("metadata".to_owned(), metadata)]);
+                Some(Cow::Owned(body))
+            }
+            Patch::Merge(_) | Patch::Json(_) | Patch::Apply { .. } => None,
+        }
+    }
 }
 
 /// The answer to a [`Request`].

@@ -11,8 +11,8 @@ use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm_objects::{
-    ApiError, ConditionStatus, ConditionType, Kind, Labels, Now, OwnerPatch, Pod, PodSpec,
-    PodStatus, ResourceVersion, Rest, Str, TokenVolume, Uid,
+    ApiError, ConditionStatus, ConditionType, Kind, Labels, Now, ObjectMeta, OwnerPatch, Pod,
+    PodSpec, PodStatus, ResourceVersion, Rest, Str, TokenVolume, Uid,
 };
 
 use super::create::{prepare_metadata, refuse_invalid};
@@ -410,13 +410,11 @@ impl Cluster {
         patch: &OwnerPatch,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
-        let effects = WriteEffects::of(Verb::Patch);
-        self.modify(&self.pods, namespace, name, now, |old| {
-            let mut new = Pod::clone(old);
-            let owners = &mut new.metadata.owner_references;
+        self.patch_pod_metadata(namespace, name, now, |metadata| {
+            let owners = &mut metadata.owner_references;
             match patch {
                 OwnerPatch::Adopt { owner, uid } => {
-                    new.metadata.uid = uid.clone();
+                    metadata.uid = uid.clone();
                     match owners.iter_mut().find(|other| other.uid == owner.uid) {
                         Some(same) => *same = owner.clone(),
                         // The merge by UID puts new entries first.
@@ -424,10 +422,41 @@ impl Cluster {
                     }
                 }
                 OwnerPatch::Release { owner_uid, uid } => {
-                    new.metadata.uid = uid.clone();
+                    metadata.uid = uid.clone();
                     owners.retain(|other| other.uid != *owner_uid);
                 }
             }
+        })
+    }
+
+    /// Removes a finalizer of a pod: the typed form of the strategic merge patch that removes it from the list.
+    ///
+    /// # Errors
+    /// 404.
+    pub fn remove_pod_finalizer(
+        &self,
+        namespace: &str,
+        name: &str,
+        finalizer: &str,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        self.patch_pod_metadata(namespace, name, now, |metadata| {
+            metadata.remove_finalizer(finalizer);
+        })
+    }
+
+    /// Patches a pod's metadata in process.
+    fn patch_pod_metadata(
+        &self,
+        namespace: &str,
+        name: &str,
+        now: Now,
+        change: impl Fn(&mut ObjectMeta),
+    ) -> Result<Arc<Pod>, ApiError> {
+        let effects = WriteEffects::of(Verb::Patch);
+        self.modify(&self.pods, namespace, name, now, |old| {
+            let mut new = Pod::clone(old);
+            change(&mut new.metadata);
             prepare_and_validate(self, &mut new, old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
         })

@@ -210,6 +210,45 @@ fn ready_pods_are_counted_however_they_come_and_go() {
 
 /// By the typed request, and by the document that it stands for.
 #[test]
+fn a_finalizer_is_removed_and_an_ended_pod_goes_with_its_last_one() {
+    type Request = fn(&Cluster, &str) -> Result<Arc<Pod>, ApiError>;
+    let typed: Request =
+        |cluster, name| cluster.remove_pod_finalizer("default", name, "x/y", at(1));
+    let document: Request = |cluster, name| {
+        let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x/y"]}});
+        let Value::Object(body) = body else {
+            panic!("a patch is a map")
+        };
+        cluster.patch("default", name, &Patch::Strategic(body), at(1))
+    };
+    for request in [typed, document] {
+        let cluster = cluster();
+        for (name, finalizers) in [("a", json!(["x/y", "x/z", "x/y"])), ("b", json!(["x/y"]))] {
+            let held = pod(name, json!({"metadata": {"finalizers": finalizers}}));
+            cluster.create(held, at(0)).unwrap();
+            cluster
+                .delete::<Pod>("default", name, &forced(), at(0))
+                .unwrap();
+        }
+        let left = request(&cluster, "a").unwrap();
+        assert_eq!(left.metadata.finalizers(), ["x/z"]);
+        let before = cluster.resource_version();
+        request(&cluster, "a").unwrap();
+        assert_eq!(
+            cluster.resource_version(),
+            before,
+            "nothing to remove is no write"
+        );
+        assert_eq!(
+            request(&cluster, "b").unwrap().metadata.finalizers(),
+            [""; 0]
+        );
+        assert_eq!(request(&cluster, "b").unwrap_err().code, 404, "it is gone");
+    }
+}
+
+/// By the typed request, and by the document that it stands for.
+#[test]
 fn adopting_and_releasing_follow_the_merge_by_uid() {
     type Request = fn(&Cluster, &str, &OwnerPatch) -> Result<Arc<Pod>, ApiError>;
     let typed: Request =

@@ -299,9 +299,8 @@ impl Api {
     }
 
     fn patch(&mut self, name: &str, patch: &Patch) -> Result<Answer, String> {
-        let Patch::Strategic(body) = patch else {
-            return Err(format!("upstream patches strategically: {patch:?}"));
-        };
+        let body = patch.strategic();
+        let body = body.ok_or_else(|| format!("upstream patches strategically: {patch:?}"))?;
         let metadata = &body["metadata"];
         let names_owner = metadata.get("ownerReferences").is_some();
         self.note(match names_owner {

@@ -128,10 +128,19 @@ fn answer(client: &Client, request: &Request, now: Now) -> Result<Answer, ApiErr
                     };
                     return client.http().apply(&application, now).map(Answer::Object);
                 }
-                client::Patch::Strategic(_) if kind.row().custom.is_some() => {
+                client::Patch::Strategic(_) | client::Patch::RemoveFinalizer(_)
+                    if kind.row().custom.is_some() =>
+                {
                     return Err(errors::unsupported(PATCHES_OF_CUSTOM));
                 }
-                client::Patch::Strategic(members) => Patch::Strategic(members.clone()),
+                client::Patch::RemoveFinalizer(finalizer) if *kind == Kind::POD && !of_status => {
+                    let patched = cluster.remove_pod_finalizer(namespace, name, finalizer, now)?;
+                    return Ok(Answer::Pod(patched));
+                }
+                patch @ (client::Patch::Strategic(_) | client::Patch::RemoveFinalizer(_)) => {
+                    let body = patch.strategic().expect("both have a body");
+                    Patch::Strategic(body.into_owned())
+                }
                 client::Patch::Merge(members) => Patch::Merge(members.clone()),
                 client::Patch::Json(operations) => Patch::json(operations)?,
             };
