@@ -155,11 +155,22 @@ impl Labels {
                 .all(|(key, value)| self.get(key) == Some(value))
     }
 
-    /// This map with `key` set to `value`.
+    /// This map with `key` set to `value`. It shares all other texts, and that of a key that is there.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Labels {
-        let old = self.pairs().iter().cloned();
-        Labels::from_pairs(old.chain([(Str::from(key), Str::from(value))]))
+        let old = self.pairs();
+        let found = old.binary_search_by(|(probe, _)| (**probe).cmp(key));
+        let (at, key) = match found {
+            Ok(at) => (at, old[at].0.clone()),
+            Err(at) => (at, key.into()),
+        };
+        let (before, after) = old.split_at(at);
+        let after = &after[usize::from(found.is_ok())..];
+        let mut pairs = Pairs::with_capacity(before.len() + 1 + after.len());
+        pairs.extend(before.iter().cloned());
+        pairs.push((key, value.into()));
+        pairs.extend(after.iter().cloned());
+        Labels(Some(Arc::new(pairs)))
     }
 
     /// This map without `key`; absent when nothing is left.

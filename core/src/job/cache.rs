@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use podstorm_objects::{
-    AnyObject, DynamicObject, Kind, LabelSelector, Now, ObjectReference, OwnerReference,
+    AnyObject, DynamicObject, Kind, LabelSelector, Now, ObjectReference, OwnerReference, Pod,
     PodTemplate, Selector, SelectorError,
 };
 use podstorm_runtime::informer::Informed;
@@ -15,6 +15,7 @@ use super::SECOND_NS;
 use super::pod::{COMPLETION_INDEX, TRACKING_FINALIZER};
 use super::policies::{FailurePolicy, SuccessPolicy};
 use super::status::JobStatus;
+use crate::replicaset::reconcile::{NO_LABELS_ERROR, pod_of};
 
 /// The value of `spec.managedBy` that means this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
@@ -37,7 +38,7 @@ pub(crate) struct CachedJob {
     /// The reference that Events about it carry.
     pub(super) reference: Arc<ObjectReference>,
     /// What its pods are made from; made when the first is created.
-    template: OnceLock<Result<Arc<PodTemplate>, String>>,
+    pod: OnceLock<Result<Arc<Pod>, String>>,
 }
 
 /// What a sync reads of the spec.
@@ -131,21 +132,37 @@ impl CachedJob {
         Some(deadline.saturating_sub(now.wall_ns.saturating_sub(start_ns?)))
     }
 
-    /// What its pods are made from: the template with the tracking finalizer, and with the variable of the index.
+    /// The pod from the template with the tracking finalizer, but for what differs between the pods of an indexed Job:
+    /// those have the variable of the index, and a host name of their own.
     ///
     /// # Errors
-    /// The template can't be read.
-    pub(super) fn template(&self) -> Result<Arc<PodTemplate>, String> {
-        let made = self.template.get_or_init(|| {
+    /// The template can't be read, or has no labels.
+    pub(super) fn pod(&self) -> Result<Arc<Pod>, String> {
+        let made = self.pod.get_or_init(|| {
             let spec = self.object.fields.get("spec").unwrap_or(&Value::Null);
             let mut template = spec["template"].clone();
             if self.spec.is_indexed() {
-                add_index_variable(&mut template["spec"]);
+                let spec = &mut template["spec"];
+                add_index_variable(spec);
+                if let Some(members) = spec.as_object_mut() {
+                    members.remove("hostname");
+                }
             }
             let read = PodTemplate::from_json(template);
             let mut template = read.map_err(|error| format!("spec.template: {error}"))?;
             template.metadata.add_finalizer(TRACKING_FINALIZER);
-            Ok(Arc::new(template))
+            let job = &self.object.metadata.name;
+            let mut pod = pod_of(job, &template, &self.controller_ref);
+            if self.spec.is_indexed() {
+                // The pods share the keys.
+                for map in [&mut pod.metadata.labels, &mut pod.metadata.annotations] {
+                    *map = map.with(COMPLETION_INDEX, "");
+                }
+            }
+            match pod.metadata.labels.is_empty() {
+                true => Err(NO_LABELS_ERROR.to_owned()),
+                false => Ok(Arc::new(pod)),
+            }
         });
         made.clone()
     }
@@ -192,13 +209,12 @@ impl Cached for CachedJob {
     type Context = ();
 
     fn derive(object: Arc<DynamicObject>, _: KeyId, old: Option<&Self>, _: &()) -> Self {
-        let same = old.filter(|old| spec_of(&old.object) == spec_of(&object));
-        let (spec, selector, template) = match same {
-            Some(same) => (
-                same.spec.clone(),
-                same.selector.clone(),
-                same.template.clone(),
-            ),
+        let is_same = |old: &&Self| {
+            let uids = [&old.object.metadata.uid, &object.metadata.uid];
+            uids[0] == uids[1] && spec_of(&old.object) == spec_of(&object)
+        };
+        let (spec, selector, pod) = match old.filter(is_same) {
+            Some(same) => (same.spec.clone(), same.selector.clone(), same.pod.clone()),
             None => (
                 Arc::new(JobSpec::read(&object)),
                 selector_of(&object),
@@ -212,7 +228,7 @@ impl Cached for CachedJob {
             selector,
             controller_ref: Arc::new(Kind::JOB.controller_reference(meta)),
             reference: Arc::new(ObjectReference::new(Kind::JOB, meta)),
-            template,
+            pod,
             object,
         }
     }

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use podstorm_objects::PodPhase;
 
 use super::indexes::Indexes;
-use super::pod::{JobPod, restarts};
-use super::policies::{FailureAction, MetRule};
+use super::pod::restarts;
+use super::policies::FailureAction;
 use super::status::Reason;
 use super::sync::Sync;
 
@@ -58,10 +58,14 @@ impl Sync<'_> {
             let kind = HitKind::Failed;
             return Some(Hit { kind, reason });
         }
-        if let Some(message) = self.pods.iter().find_map(|pod| self.fails_job(pod)) {
-            return failure("PodFailurePolicy", &message);
-        }
         let spec = &self.job.spec;
+        if let Some(policy) = &spec.failure_policy
+            && let mut pods = self.pods.iter()
+            && let Some(pod) = pods.find(|pod| pod.met == Some(FailureAction::FailJob))
+            && let Some(met) = policy.met(&pod.pod)
+        {
+            return failure("PodFailurePolicy", &met.message);
+        }
         if self.failed > spec.backoff_limit || self.restarted_too_often() {
             let message = "Job has reached the specified backoff limit";
             return failure("BackoffLimitExceeded", message);
@@ -86,7 +90,7 @@ impl Sync<'_> {
         let spec = self.job.spec.clone();
         let completions = spec.indexes();
         let done = self.pods.iter().filter(|pod| {
-            pod.is_tracked && pod.phase() == PodPhase::Succeeded && spec.has_index(pod.index)
+            pod.is_tracked && pod.phase == PodPhase::Succeeded && spec.has_index(pod.index)
         });
         let done: BTreeSet<i64> = done.map(|pod| pod.index).collect();
         let stored = Indexes::parse(&self.status.completed_indexes, completions);
@@ -124,7 +128,7 @@ impl Sync<'_> {
             pod.is_tracked
                 && spec.has_index(pod.index)
                 && pod.is_failed(spec.only_replace_failed)
-                && match self.met_rule(pod).map(|met| met.action) {
+                && match pod.met {
                     Some(FailureAction::FailIndex) => true,
                     Some(FailureAction::Ignore) => false,
                     _ => pod.failures().0 >= limit,
@@ -154,26 +158,6 @@ impl Sync<'_> {
         }
     }
 
-    /// The rule of the pod failure policy that a failed pod meets.
-    pub(super) fn met_rule(&self, pod: &JobPod) -> Option<MetRule> {
-        self.job.spec.failure_policy.as_ref()?.met(&pod.pod)
-    }
-
-    /// Whether the failure of a pod is counted.
-    pub(super) fn is_counted_failure(&self, pod: &JobPod) -> bool {
-        let met = self.met_rule(pod);
-        met.is_none_or(|met| met.action != FailureAction::Ignore)
-    }
-
-    fn fails_job(&self, pod: &JobPod) -> Option<String> {
-        let policy = self.job.spec.failure_policy.as_ref()?;
-        if !pod.is_failed(self.job.spec.only_replace_failed) {
-            return None;
-        }
-        let met = policy.met(&pod.pod)?;
-        (met.action == FailureAction::FailJob).then_some(met.message)
-    }
-
     /// Whether pods that restart their containers themselves have done so too often.
     fn restarted_too_often(&self) -> bool {
         let spec = &self.job.spec;
@@ -183,7 +167,7 @@ impl Sync<'_> {
         let alive = self
             .pods
             .iter()
-            .filter(|pod| matches!(pod.phase(), PodPhase::Running | PodPhase::Pending));
+            .filter(|pod| matches!(pod.phase, PodPhase::Running | PodPhase::Pending));
         let count: i64 = alive.map(|pod| restarts(&pod.pod)).sum();
         match spec.backoff_limit {
             0 => count > 0,

@@ -2,8 +2,6 @@
 //!
 //! Source: `manageJob` in Kubernetes' `pkg/controller/job`.
 
-use std::collections::BTreeSet;
-
 use podstorm_runtime::driver::SyncFailure;
 
 use super::backoff::{Failures, finish_ns};
@@ -82,17 +80,21 @@ impl Sync<'_> {
     fn victims(&self, mut active: Vec<usize>, at_least: usize) -> Vec<usize> {
         let rank_of = |place: &usize| rank(&self.pods[*place].pod);
         let mut victims = Vec::new();
-        if self.job.spec.is_indexed() {
-            let index = |place: usize| self.pods[place].index;
+        let index = |place: usize| self.pods[place].index;
+        let is_valid = |place: &usize| self.job.spec.has_index(index(*place));
+        let is_plain = |active: &[usize]| {
+            active.is_sorted_by(|a, b| index(*a) < index(*b)) && active.iter().all(is_valid)
+        };
+        if self.job.spec.is_indexed() && !is_plain(&active) {
             active.sort_by_key(|place| index(*place));
             let mut kept = Vec::with_capacity(active.len());
             for group in active.chunk_by_mut(|a, b| index(*a) == index(*b)) {
-                if !self.job.spec.has_index(index(group[0])) {
+                if !is_valid(&group[0]) {
                     victims.extend_from_slice(group);
                     continue;
                 }
                 if group.len() > 1 {
-                    group.sort_by_key(rank_of);
+                    group.sort_by_cached_key(rank_of);
                 }
                 let (last, others) = group.split_last().expect("a group has a pod");
                 victims.extend_from_slice(others);
@@ -102,7 +104,7 @@ impl Sync<'_> {
         }
         let more = at_least.saturating_sub(victims.len());
         if more > 0 {
-            active.sort_by_key(rank_of);
+            active.sort_by_cached_key(rank_of);
             victims.extend(active.into_iter().take(more));
         }
         victims
@@ -112,10 +114,11 @@ impl Sync<'_> {
     fn pending_indexes(&self, count: usize) -> Vec<i64> {
         let spec = &self.job.spec;
         let busy = self.pods.iter().filter(|pod| {
-            let is_replaced_late = spec.only_replace_failed && pod.pod.is_terminating();
+            let is_replaced_late = spec.only_replace_failed && pod.is_terminating();
             spec.has_index(pod.index) && (pod.is_active() || is_replaced_late)
         });
-        let busy: BTreeSet<i64> = busy.map(|pod| pod.index).collect();
+        let mut busy: Vec<i64> = busy.map(|pod| pod.index).collect();
+        busy.sort_unstable();
         let mut taken = self.indexes.succeeded.union(&Indexes::of_ordered(busy));
         if let Some(failed) = &self.indexes.failed {
             taken = taken.union(failed);

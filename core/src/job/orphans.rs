@@ -14,7 +14,7 @@ use podstorm_runtime::workqueue::End;
 
 use super::Shared;
 use super::pod::TRACKING_FINALIZER;
-use super::tracking::finalizer_patch;
+use super::tracking::REMOVE_FINALIZER;
 
 /// Where orphans may be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +118,7 @@ async fn release(shared: &Shared, pod: &Pod, calls: &Calls) -> Result<(), SyncFa
     if !meta.has_finalizer(TRACKING_FINALIZER) {
         return Ok(());
     }
-    let patched = calls.patch(Kind::POD, meta, finalizer_patch(), false).await;
+    let patched = calls.patch(Kind::POD, meta, REMOVE_FINALIZER, false).await;
     unless_gone(patched)
         .map(drop)
         .map_err(SyncFailure::at("finalizer failed"))

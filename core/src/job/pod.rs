@@ -6,6 +6,7 @@ use std::sync::Arc;
 use podstorm_objects::{ContainerStatus, Labels, Pod, PodPhase, Time, Uid};
 
 use super::backoff::finish_ns;
+use super::policies::FailureAction;
 
 /// The finalizer that keeps a pod until its Job has counted the pod.
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
@@ -19,21 +20,39 @@ pub const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The annotation with the failures of a pod's index that a policy ignores.
 pub const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// A pod of the Job as a sync sees it.
+/// A pod of the Job as a sync sees it. What the steps ask of each pod is read from the pod once.
 #[derive(Clone, Debug)]
 pub(super) struct JobPod {
     pub(super) pod: Arc<Pod>,
-    /// Whether it has the tracking finalizer, which an adoption in this sync adds.
-    pub(super) is_tracked: bool,
     /// Its completion index; -1 if unknown.
     pub(super) index: i64,
+    pub(super) phase: PodPhase,
+    pub(super) is_deleting: bool,
+    pub(super) is_ready: bool,
+    /// Whether it has the tracking finalizer, which an adoption in this sync adds.
+    pub(super) is_tracked: bool,
+    /// Whether the controller removed its finalizer before: it is counted.
+    pub(super) is_released: bool,
+    /// Whether its UID is among the uncounted successes of the status.
+    pub(super) in_succeeded: bool,
+    /// Whether its UID is among the uncounted failures of the status.
+    pub(super) in_failed: bool,
+    /// The action of the failure policy that it meets; `None` before it has failed, and if it meets no rule.
+    pub(super) met: Option<FailureAction>,
 }
 
 impl JobPod {
-    pub(super) fn new(pod: Arc<Pod>, is_adopted: bool) -> JobPod {
+    pub(super) fn new(pod: Arc<Pod>) -> JobPod {
         JobPod {
-            is_tracked: is_adopted || pod.metadata.has_finalizer(TRACKING_FINALIZER),
             index: completion_index(&pod.metadata.annotations),
+            phase: pod.status.phase,
+            is_deleting: pod.metadata.is_deleting(),
+            is_ready: pod.is_ready(),
+            is_tracked: pod.metadata.has_finalizer(TRACKING_FINALIZER),
+            is_released: false,
+            in_succeeded: false,
+            in_failed: false,
+            met: None,
             pod,
         }
     }
@@ -43,19 +62,20 @@ impl JobPod {
     }
 
     pub(super) fn is_active(&self) -> bool {
-        self.pod.is_active()
+        !self.phase.is_terminal() && !self.is_deleting
     }
 
-    pub(super) fn phase(&self) -> PodPhase {
-        self.pod.status.phase
+    /// Whether it is on its way out and has not ended.
+    pub(super) fn is_terminating(&self) -> bool {
+        !self.phase.is_terminal() && self.is_deleting
     }
 
     /// Failed, or on its way out where such a pod is replaced before it has failed.
     pub(super) fn is_failed(&self, only_replace_failed: bool) -> bool {
-        match self.phase() {
+        match self.phase {
             PodPhase::Failed => true,
             PodPhase::Succeeded => false,
-            _ => !only_replace_failed && self.pod.metadata.is_deleting(),
+            _ => !only_replace_failed && self.is_deleting,
         }
     }
 
@@ -111,6 +131,9 @@ pub(super) fn terminations(container: &ContainerStatus) -> Termination {
         finished: finished.filter(|time| !time.is_unset()),
     }
 }
+
+/// Each pod of a Job of 100,000 has one.
+const _: () = assert!(size_of::<JobPod>() <= 24);
 
 /// The order in which active pods are removed: the least first.
 ///

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Kind, Pod, PodSpec};
+use compact_str::format_compact;
+use podstorm_objects::{ApiError, Kind, Pod};
 use podstorm_runtime::client::{Answer, EventIntent, Request};
 use podstorm_runtime::driver::{SyncFailure, join_all};
 
@@ -10,8 +11,7 @@ use super::indexes::indexed_name_prefix;
 use super::pod::{COMPLETION_INDEX, FAILURE_COUNT, IGNORED_FAILURE_COUNT};
 use super::policies::FailureAction;
 use super::sync::Sync;
-use super::tracking::finalizer_patch;
-use crate::replicaset::reconcile::{NO_LABELS_ERROR, pod_of};
+use super::tracking::REMOVE_FINALIZER;
 
 /// What has become of the deletion of a pod.
 struct Deletion {
@@ -85,32 +85,29 @@ impl Sync<'_> {
         if count == 0 {
             return Ok(Vec::new());
         }
+        let pod = self.job.pod()?;
         if !self.job.spec.is_indexed() {
-            return Ok(vec![Arc::new(self.new_pod(None)?)]);
+            return Ok(vec![pod]);
         }
-        let pods = indexes.iter().map(|index| self.new_pod(Some(*index)));
+        let pods = indexes.iter().map(|index| self.indexed_pod(&pod, *index));
         pods.map(|pod| pod.map(Arc::new)).collect()
     }
 
-    fn new_pod(&self, index: Option<i64>) -> Result<Pod, String> {
-        let template = self.job.template()?;
+    /// The pod of an index.
+    fn indexed_pod(&self, pod: &Pod, index: i64) -> Result<Pod, String> {
         let job = &self.object.metadata.name;
-        let mut pod = pod_of(job, &template, &self.job.controller_ref);
-        if let Some(index) = index {
-            let number = index.to_string();
-            let meta = &mut pod.metadata;
-            meta.generate_name = Some(indexed_name_prefix(job, index).as_str().into());
-            meta.labels = meta.labels.with(COMPLETION_INDEX, &number);
-            meta.annotations = meta.annotations.with(COMPLETION_INDEX, &number);
-            for (name, count) in self.failure_counts(index) {
-                meta.annotations = meta.annotations.with(name, &count.to_string());
-            }
-            pod.spec = Arc::new(with_hostname(&pod.spec, &format!("{job}-{index}"))?);
+        let mut pod = pod.clone();
+        let number = index.to_string();
+        let meta = &mut pod.metadata;
+        meta.generate_name = Some(indexed_name_prefix(job, index).as_str().into());
+        meta.labels = meta.labels.with(COMPLETION_INDEX, &number);
+        meta.annotations = meta.annotations.with(COMPLETION_INDEX, &number);
+        for (name, count) in self.failure_counts(index) {
+            meta.annotations = meta.annotations.with(name, &count.to_string());
         }
-        match pod.metadata.labels.is_empty() {
-            true => Err(NO_LABELS_ERROR.to_owned()),
-            false => Ok(pod),
-        }
+        let set = pod.set_hostname(&format_compact!("{job}-{index}"));
+        set.map_err(|error| format!("spec.template.spec: {error}"))?;
+        Ok(pod)
     }
 
     /// The annotations of a new pod with the failures of its index so far.
@@ -122,8 +119,7 @@ impl Sync<'_> {
             return vec![(FAILURE_COUNT, 0)];
         };
         let (counted, ignored) = replaced.failures();
-        let met = self.met_rule(replaced).map(|met| met.action);
-        let (counted, ignored) = match met {
+        let (counted, ignored) = match replaced.met {
             Some(FailureAction::Ignore) => (counted, ignored + 1),
             _ => (counted + 1, ignored),
         };
@@ -183,7 +179,7 @@ impl Sync<'_> {
             }
         };
         if releases && pod.is_tracked {
-            let patch = self.calls.patch(Kind::POD, meta, finalizer_patch(), false);
+            let patch = self.calls.patch(Kind::POD, meta, REMOVE_FINALIZER, false);
             match patch.await {
                 Ok(patched) => self.wrote(Kind::POD, &patched.metadata().resource_version),
                 Err(error) => {
@@ -192,7 +188,7 @@ impl Sync<'_> {
                 }
             }
         }
-        let was_ready = pod.pod.is_ready();
+        let was_ready = pod.is_ready;
         let delete = Request::DeletePod {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
@@ -218,12 +214,4 @@ impl Sync<'_> {
             }
         }
     }
-}
-
-/// The spec with a host name of its own.
-fn with_hostname(spec: &PodSpec, hostname: &str) -> Result<PodSpec, String> {
-    let mut members = spec.to_map(None);
-    members.insert("hostname".to_owned(), hostname.into());
-    let spec = spec.with_members(members);
-    spec.map_err(|error| format!("spec.template.spec: {error}"))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use podstorm_objects::{
     DynamicObject, Kind, OwnerPatch, Pod, PodPhase, ResourceVersion, Time, Uid,
 };
-use podstorm_runtime::claim::{Claim, ClaimStep};
+use podstorm_runtime::claim::{Claim, ClaimDecision, ClaimStep, claim_decision};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType, Patch};
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::intern::KeyId;
@@ -20,8 +20,8 @@ use super::cache::{CachedJob, CompletionMode};
 use super::end::{Hit, HitKind};
 use super::indexes::Indexes;
 use super::pod::{JobPod, TRACKING_FINALIZER};
+use super::policies::FailureAction;
 use super::status::JobStatus;
-use super::tracking::DELETE_FINALIZERS;
 use super::{SECOND_NS, Shared};
 
 /// A sync in progress.
@@ -193,8 +193,20 @@ impl Sync<'_> {
         if meta.uid.is_empty() {
             return Err(SyncFailure::new("identity", "no owner uid provided"));
         }
-        let pods = self.candidates();
         let matches = |pod: &Pod| selector.matches(&pod.metadata.labels);
+        let mut all_settled = true;
+        self.for_each_candidate(|sync, pod| {
+            match claim_decision(meta, &pod.metadata, matches(pod)) {
+                ClaimDecision::Keep => sync.pods.push(JobPod::new(Arc::clone(pod))),
+                ClaimDecision::Ignore => {}
+                ClaimDecision::Adopt | ClaimDecision::Release => all_settled = false,
+            }
+        });
+        if all_settled {
+            return Ok(());
+        }
+        let mut pods = Vec::new();
+        self.for_each_candidate(|_, pod| pods.push(Arc::clone(pod)));
         let mut claim = Claim::new(meta, job.controller_ref.clone(), pods, matches);
         let mut adopted = BTreeSet::new();
         loop {
@@ -208,7 +220,7 @@ impl Sync<'_> {
                     let is_adoption = matches!(patch, OwnerPatch::Adopt { .. });
                     let member = match is_adoption {
                         true => "finalizers",
-                        false => DELETE_FINALIZERS,
+                        false => Patch::REMOVED_FINALIZERS,
                     };
                     let mut body = patch.body();
                     body["metadata"][member] = json!([TRACKING_FINALIZER]);
@@ -243,58 +255,71 @@ impl Sync<'_> {
         let claimed = claim.into_claimed().into_iter();
         self.pods = claimed
             .map(|pod| {
-                let is_adopted = adopted.contains(&pod.metadata.uid);
-                JobPod::new(pod, is_adopted)
+                let mut pod = JobPod::new(pod);
+                pod.is_tracked |= adopted.contains(pod.uid());
+                pod
             })
             .collect();
         Ok(())
     }
 
     /// The pods with the Job as their controller, then the orphans of its namespace. O(these).
-    fn candidates(&self) -> Vec<Arc<Pod>> {
-        let namespace = &self.object.metadata.namespace;
-        let mut pods = Vec::new();
-        let owned = self
-            .shared
-            .pods
-            .owned_by(namespace, &self.job.controller_ref);
-        for owned in owned
-            .into_iter()
-            .chain([self.shared.pods.orphans(namespace)])
-        {
-            let members = owned.lock();
-            pods.extend(members.iter().map(|(pod, _)| Arc::clone(pod)));
+    fn for_each_candidate(&mut self, mut found: impl FnMut(&mut Self, &Arc<Pod>)) {
+        let cache = &self.shared.pods;
+        let namespace = self.object.metadata.namespace.clone();
+        let owned = cache.owned_by(&namespace, &self.job.controller_ref);
+        for owned in owned.into_iter().chain([cache.orphans(&namespace)]) {
+            for (pod, _) in owned.lock().iter() {
+                found(self, pod);
+            }
         }
-        pods
+    }
+
+    /// Notes of each pod what was counted before, and which rule of the failure policy it meets.
+    fn look_at_pods(&mut self) {
+        let spec = &self.job.spec;
+        let uncounted = &self.status.uncounted;
+        let known_succeeded: BTreeSet<&Uid> = uncounted.succeeded.iter().collect();
+        let known_failed: BTreeSet<&Uid> = uncounted.failed.iter().collect();
+        for pod in &mut self.pods {
+            let uid = &pod.pod.metadata.uid;
+            pod.is_released = self.released.contains(uid);
+            pod.in_succeeded = known_succeeded.contains(uid);
+            pod.in_failed = known_failed.contains(uid);
+            if let Some(policy) = &spec.failure_policy
+                && pod.is_failed(spec.only_replace_failed)
+            {
+                pod.met = policy.met(&pod.pod).map(|met| met.action);
+            }
+        }
     }
 
     /// Counts the pods by their state, and records the failures.
     fn classify(&mut self) {
+        self.look_at_pods();
         let only_replace_failed = self.job.spec.only_replace_failed;
-        let uncounted = &self.status.uncounted;
-        let known_succeeded: BTreeSet<&Uid> = uncounted.succeeded.iter().collect();
-        let known_failed: BTreeSet<&Uid> = uncounted.failed.iter().collect();
         let (mut new_succeeded, mut new_failed) = (Vec::new(), Vec::new());
         let mut ignored = 0;
         for pod in &self.pods {
             if pod.is_active() {
                 self.active += 1;
-                self.ready += i64::from(pod.pod.is_ready());
-            } else if pod.pod.is_terminating() {
-                self.terminating += 1;
+                self.ready += i64::from(pod.is_ready);
+                continue;
             }
+            self.terminating += i64::from(pod.is_terminating());
             if !self.counts(pod) {
                 continue;
             }
-            if pod.phase() == PodPhase::Succeeded && !known_succeeded.contains(pod.uid()) {
+            if pod.phase == PodPhase::Succeeded && !pod.in_succeeded {
                 new_succeeded.push(finish_ns(&pod.pod));
-            } else if pod.is_failed(only_replace_failed) && !known_failed.contains(pod.uid()) {
+            } else if pod.is_failed(only_replace_failed) && !pod.in_failed {
                 new_failed.push(finish_ns(&pod.pod));
-                ignored += i64::from(!self.is_counted_failure(pod));
+                ignored += i64::from(pod.met == Some(FailureAction::Ignore));
             }
         }
         let many = |list: &[i64]| i64::try_from(list.len()).unwrap_or(i64::MAX);
         let uids = |list: &[Uid]| i64::try_from(list.len()).unwrap_or(i64::MAX);
+        let uncounted = &self.status.uncounted;
         self.succeeded = self.status.succeeded + many(&new_succeeded) + uids(&uncounted.succeeded);
         self.failed = self.status.failed + many(&new_failed) - ignored + uids(&uncounted.failed);
         self.failures = self.failures.with(&new_failed, &new_succeeded);
@@ -303,9 +328,7 @@ impl Sync<'_> {
     /// Whether the end of a pod is to be counted: it is tracked, was not counted before, and has one of the indexes.
     pub(super) fn counts(&self, pod: &JobPod) -> bool {
         let spec = &self.job.spec;
-        pod.is_tracked
-            && !self.released.contains(pod.uid())
-            && (!spec.is_indexed() || spec.has_index(pod.index))
+        pod.is_tracked && !pod.is_released && (!spec.is_indexed() || spec.has_index(pod.index))
     }
 
     /// What completes the Job, if enough of its pods have succeeded and none is active.

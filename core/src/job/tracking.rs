@@ -4,33 +4,28 @@
 //! Source: `trackJobStatusAndRemoveFinalizers` in Kubernetes' `pkg/controller/job`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use podstorm_objects::{Kind, Map, PodPhase, Uid};
+use podstorm_objects::{Kind, PodPhase, Uid};
 use podstorm_runtime::client::{Answer, EventType, Patch, Request};
 use podstorm_runtime::driver::SyncFailure;
-use serde_json::json;
 
 use super::Remembered;
 use super::end::HitKind;
 use super::indexes::Indexes;
 use super::pod::{JobPod, TRACKING_FINALIZER};
+use super::policies::FailureAction;
 use super::status::Uncounted;
 use super::sync::Sync;
 
-/// The member of a strategic merge patch that removes finalizers.
-pub(super) const DELETE_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
-
 /// The patch that removes the tracking finalizer.
-pub(super) fn finalizer_patch() -> Patch {
-    let metadata = json!({DELETE_FINALIZERS: [TRACKING_FINALIZER]});
-    Patch::Strategic(Map::from_iter([("metadata".to_owned(), metadata)]))
-}
+pub(super) const REMOVE_FINALIZER: Patch = Patch::RemoveFinalizer(TRACKING_FINALIZER);
 
 impl Sync<'_> {
     /// Counts the ended pods, and writes the status as often as that takes.
     pub(super) async fn track(&mut self) -> Result<(), SyncFailure> {
         for pod in &mut self.pods {
-            pod.is_tracked &= !self.released.contains(pod.uid());
+            pod.is_tracked &= !pod.is_released;
         }
         self.count_released();
         let (removed, is_truncated) = self.note_ended();
@@ -80,8 +75,9 @@ impl Sync<'_> {
         if status.uncounted == Uncounted::default() {
             return;
         }
-        let tracked = self.pods.iter().filter(|pod| pod.is_tracked);
-        let tracked: BTreeSet<&Uid> = tracked.map(JobPod::uid).collect();
+        let is_listed = |pod: &&JobPod| pod.is_tracked && (pod.in_succeeded || pod.in_failed);
+        let listed = self.pods.iter().filter(is_listed);
+        let tracked: BTreeSet<&Uid> = listed.map(JobPod::uid).collect();
         for (list, count) in [
             (&mut status.uncounted.succeeded, &mut status.succeeded),
             (&mut status.uncounted.failed, &mut status.failed),
@@ -110,45 +106,53 @@ impl Sync<'_> {
         if spec.is_indexed() {
             self.pods.sort_by_key(|pod| pod.index);
         }
-        let known_succeeded: BTreeSet<Uid> =
-            self.status.uncounted.succeeded.iter().cloned().collect();
-        let known_failed: BTreeSet<Uid> = self.status.uncounted.failed.iter().cloned().collect();
+        let job = Arc::clone(&self.job);
+        let policy = job.spec.failure_policy.as_ref();
         let mut removed = Vec::new();
         let mut new_indexes = BTreeSet::new();
         let mut new_count = 0;
         let mut is_truncated = false;
-        for (place, pod) in self.pods.iter().enumerate() {
-            let uid = pod.uid();
+        for (place, pod) in self.pods.iter_mut().enumerate() {
             if !pod.is_tracked {
                 continue;
             }
-            let is_succeeded = pod.phase() == PodPhase::Succeeded;
+            let is_succeeded = pod.phase == PodPhase::Succeeded;
             let is_failed = pod.is_failed(spec.only_replace_failed);
             let delayed = || self.indexes.delayed.get(&pod.index);
-            let is_delayed = || delayed().is_some_and(|delayed| delayed.uid() == uid);
+            let is_delayed = || delayed().is_some_and(|delayed| delayed.uid() == pod.uid());
             let may_go = is_deleting || hit.is_some() || is_succeeded || is_failed && !is_delayed();
             if !may_go {
                 continue;
             }
             removed.push(place);
             let has_index = !spec.is_indexed() || spec.has_index(pod.index);
-            if is_succeeded && !known_failed.contains(uid) {
+            // A pod that fails with its Job may meet a rule before it has ended.
+            let is_ignored = |pod: &JobPod| {
+                let met = match is_failed {
+                    true => pod.met,
+                    false => policy.and_then(|it| it.met(&pod.pod)).map(|it| it.action),
+                };
+                met == Some(FailureAction::Ignore)
+            };
+            if is_succeeded && !pod.in_failed {
                 if spec.is_indexed() {
                     if has_index && !self.indexes.stored.has(pod.index) {
                         new_indexes.insert(pod.index);
                         new_count += 1;
                         self.needs_flush = true;
                     }
-                } else if !known_succeeded.contains(uid) {
-                    self.status.uncounted.succeeded.push(uid.clone());
+                } else if !pod.in_succeeded {
+                    self.status.uncounted.succeeded.push(pod.uid().clone());
+                    pod.in_succeeded = true;
                     self.needs_flush = true;
                 }
             } else if (is_failed || hit.is_some_and(fails))
                 && has_index
-                && !known_failed.contains(uid)
-                && self.is_counted_failure(pod)
+                && !pod.in_failed
+                && !is_ignored(pod)
             {
-                self.status.uncounted.failed.push(uid.clone());
+                self.status.uncounted.failed.push(pod.uid().clone());
+                pod.in_failed = true;
                 self.needs_flush = true;
             }
             let uncounted = &self.status.uncounted;
@@ -211,7 +215,7 @@ impl Sync<'_> {
                 kind: Kind::POD,
                 namespace: meta.namespace.clone(),
                 name: meta.name.clone(),
-                patch: Box::new(finalizer_patch()),
+                patch: Box::new(REMOVE_FINALIZER),
                 of_status: false,
             }
         });
