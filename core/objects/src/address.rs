@@ -1,6 +1,6 @@
 //! IP addresses as the API writes them. An IPv4 address in its usual form takes four bytes.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::fmt;
 
 use super::Str;
@@ -25,6 +25,14 @@ impl Address {
     /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
+    }
+
+    /// Whether it is an address of IP version 6.
+    pub fn is_v6(&self) -> bool {
+        match &self.0 {
+            Repr::V4(_) => false,
+            Repr::Text(text) => text.parse::<IpAddr>().is_ok_and(|it| it.is_ipv6()),
+        }
     }
 
     /// The text, if the address is stored as text, so that equal texts can be shared.

@@ -8,6 +8,9 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::store::Cached;
 use serde_json::Value;
 
+use super::endpoint::StoredEndpoint;
+use super::slices::{endpoints_of, ports_key};
+
 /// The label of a slice that names its Service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -87,7 +90,13 @@ impl Informed for CachedService {
 
 /// A cached EndpointSlice, found by the Service that is its controller.
 #[derive(Debug)]
-pub(super) struct CachedSlice(Arc<DynamicObject>);
+pub(super) struct CachedSlice {
+    object: Arc<DynamicObject>,
+    /// Its endpoints in their order; none of a slice that another controller writes.
+    pub(super) endpoints: Box<[StoredEndpoint]>,
+    /// What tells its ports from others.
+    pub(super) ports_key: String,
+}
 
 impl CachedSlice {
     /// The name of the Service of a slice that the controller of slices writes.
@@ -101,13 +110,17 @@ impl CachedSlice {
     }
 
     fn service_if_by(&self, manager: &str) -> Option<&Str> {
-        let labels = &self.0.metadata.labels;
+        let labels = &self.object.metadata.labels;
         let is_own = labels.get(MANAGED_BY).is_some_and(|by| **by == *manager);
         labels.get(SERVICE_NAME).filter(|_| is_own)
     }
 
+    pub(super) fn family(&self) -> Option<&str> {
+        self.object.fields.get("addressType")?.as_str()
+    }
+
     pub(super) fn namespace(&self) -> &Str {
-        &self.0.metadata.namespace
+        &self.object.metadata.namespace
     }
 }
 
@@ -118,11 +131,22 @@ impl Cached for CachedSlice {
     const BY_CONTROLLER: bool = true;
 
     fn derive(object: Arc<DynamicObject>, _: KeyId, _: Option<&Self>, (): &()) -> Self {
-        CachedSlice(object)
+        let mut slice = CachedSlice {
+            object,
+            endpoints: Box::default(),
+            ports_key: String::new(),
+        };
+        if slice.service().is_some() {
+            let ports = slice.object.fields.get("ports").and_then(Value::as_array);
+            slice.ports_key = ports_key(ports.map_or(&[], Vec::as_slice));
+            let endpoints = endpoints_of(&slice.object).iter();
+            slice.endpoints = endpoints.map(StoredEndpoint::read).collect();
+        }
+        slice
     }
 
     fn object(&self) -> &Arc<DynamicObject> {
-        &self.0
+        &self.object
     }
 }
 

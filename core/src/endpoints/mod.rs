@@ -2,9 +2,10 @@
 //! Service selects, as EndpointSlices and as Endpoints.
 //!
 //! Two controllers share all but what they write: `cache` has the Services in the form that both read,
-//! `selected` the pods of a Service with their addresses and ports; `slices` decides which EndpointSlices
-//! to write, `subsets` what Endpoints say, and `sync` carries both out. A sync costs the pods of its
-//! Service, not those of its namespace.
+//! `selected` the pods of a Service with their addresses and ports, `endpoint` what an endpoint says; `slices`
+//! decides which EndpointSlices to write, `subsets` what Endpoints say, and `sync` carries both out, with
+//! `write`. A sync costs the pods of its Service, not those of its namespace, and makes JSON of what changes
+//! alone.
 //!
 //! A Service without a selector, or of type `ExternalName`, is left alone, and so is whatever was written
 //! for it before: as upstream. `mirror` is a controller of its own: it writes the EndpointSlices of Endpoints
@@ -14,6 +15,7 @@
 //! `pkg/controller/endpointslicemirroring` and `k8s.io/endpointslice`.
 
 mod cache;
+mod endpoint;
 mod mirror;
 mod row;
 mod selected;
@@ -21,6 +23,7 @@ mod slices;
 mod subsets;
 mod sync;
 mod trigger;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

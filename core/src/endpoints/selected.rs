@@ -4,52 +4,126 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use podstorm_objects::cells::items;
-use podstorm_objects::{Pod, PodSpec};
+use podstorm_objects::{Address, Pod, PodSpec, Str};
 use serde_json::{Map, Value, json};
 
 use super::cache::CachedService;
+use super::endpoint::{Addresses, Conditions, Endpoint};
+use super::slices::ports_key;
 
 /// A pod that has an address.
 #[derive(Clone, Debug)]
 pub(super) struct Selected {
     pub(super) pod: Arc<Pod>,
-    /// Its addresses, the first one first.
-    pub(super) addresses: Vec<String>,
+    /// Its addresses: those of IP version 4, then those of version 6.
+    addresses: Addresses,
+    v6_at: usize,
+    /// The zone of its node, where that is asked for.
+    pub(super) zone: Option<Str>,
     /// The host name by which the Service makes it known, if any.
-    pub(super) hostname: Option<String>,
-    /// The ports of the Service that it has, as both kinds of endpoints write them, in the order of the Service.
-    pub(super) ports: Arc<Vec<Value>>,
+    pub(super) hostname: Option<Str>,
+    /// The ports of the Service that it has.
+    pub(super) ports: Arc<Ports>,
 }
 
-/// The pods of a Service that have an address and have not ended, by name; those that are being deleted
-/// only where `also_deleting` says so. O(pods of the Service × their containers).
+/// Ports of pods.
+#[derive(Debug)]
+pub(super) struct Ports {
+    /// As both kinds of endpoints write them, in the order of the Service.
+    pub(super) list: Vec<Value>,
+    /// What tells them from others.
+    pub(super) key: String,
+}
+
+impl Selected {
+    /// Its addresses of one version, the first one first.
+    pub(super) fn addresses(&self, v6: bool) -> &[Address] {
+        let (v4, of_v6) = self.addresses.split_at(self.v6_at);
+        if v6 { of_v6 } else { v4 }
+    }
+
+    /// The endpoint with its addresses of one version; `None` if it has none.
+    pub(super) fn endpoint(&self, v6: bool, publishes_unready: bool) -> Option<Endpoint<'_>> {
+        let addresses = self.addresses(v6);
+        let (pod, meta) = (&*self.pod, &self.pod.metadata);
+        let (serving, terminating) = (pod.is_ready(), meta.is_deleting());
+        (!addresses.is_empty()).then_some(Endpoint {
+            addresses,
+            namespace: &meta.namespace,
+            name: &meta.name,
+            uid: &meta.uid,
+            node: pod.node_name.as_deref(),
+            zone: self.zone.as_deref(),
+            hostname: self.hostname.as_deref(),
+            conditions: Conditions {
+                ready: publishes_unready || serving && !terminating,
+                serving,
+                terminating,
+            },
+        })
+    }
+}
+
+/// What a Service makes of a spec, which the pods of one template share.
+struct OfSpec {
+    spec: Arc<PodSpec>,
+    ports: Arc<Ports>,
+    /// The host name in the spec.
+    hostname: Option<Str>,
+    /// Whether the Service is the pods' `subdomain`, so that it makes their host names known.
+    names_hosts: bool,
+}
+
+impl OfSpec {
+    fn new(service: &CachedService, spec: &Arc<PodSpec>) -> OfSpec {
+        let list = ports(service, spec);
+        let text = |member: &str| Some(Str::from(spec.get(member)?.as_str()?));
+        OfSpec {
+            spec: Arc::clone(spec),
+            ports: Arc::new(Ports {
+                key: ports_key(&list),
+                list,
+            }),
+            hostname: text("hostname").filter(|it| !it.is_empty()),
+            names_hosts: text("subdomain").is_some_and(|it| *it == *service.meta().name),
+        }
+    }
+}
+
+/// The pods of a Service that have an address and have not ended; those that are being deleted only where
+/// `also_deleting` says so. O(pods of the Service + their specs).
 pub(super) fn selected(
     service: &CachedService,
-    mut pods: Vec<Arc<Pod>>,
+    pods: Vec<Arc<Pod>>,
     also_deleting: bool,
 ) -> Vec<Selected> {
-    pods.retain(|pod| {
-        !pod.status.phase.is_terminal() && (also_deleting || !pod.metadata.is_deleting())
-    });
-    pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    // Pods of one template share one spec.
-    let mut last: Option<(Arc<PodSpec>, Arc<Vec<Value>>)> = None;
+    let mut last: Option<OfSpec> = None;
     let mut found = Vec::with_capacity(pods.len());
     for pod in pods {
-        let addresses = addresses(&pod);
+        if pod.status.phase.is_terminal() || !also_deleting && pod.metadata.is_deleting() {
+            continue;
+        }
+        let (addresses, v6_at) = addresses(&pod);
         if addresses.is_empty() {
             continue;
         }
-        let ports = match &last {
-            Some((spec, ports)) if Arc::ptr_eq(spec, &pod.spec) => Arc::clone(ports),
-            _ => Arc::new(ports(service, &pod.spec)),
+        let of_spec = match last.take() {
+            Some(known) if Arc::ptr_eq(&known.spec, &pod.spec) => known,
+            _ => OfSpec::new(service, &pod.spec),
         };
-        last = Some((Arc::clone(&pod.spec), Arc::clone(&ports)));
+        let of_spec = last.insert(of_spec);
+        let own = || pod.own_hostname().map(Str::from);
+        let hostname = match of_spec.names_hosts {
+            true => of_spec.hostname.clone().or_else(own),
+            false => None,
+        };
         found.push(Selected {
-            hostname: hostname(service, &pod.spec),
+            ports: Arc::clone(&of_spec.ports),
+            zone: None,
+            hostname,
             pod,
             addresses,
-            ports,
+            v6_at,
         });
     }
     found
@@ -63,49 +137,40 @@ pub(super) fn differ(old: &Pod, new: &Pod) -> bool {
         || old.status.phase.is_terminal() != new.status.phase.is_terminal()
         || old.node_name != new.node_name
         || addresses(old) != addresses(new)
+        || old.own_hostname() != new.own_hostname()
         || !Arc::ptr_eq(&old.spec, &new.spec)
             && ["hostname", "subdomain"].map(|it| old.spec.get(it))
                 != ["hostname", "subdomain"].map(|it| new.spec.get(it))
 }
 
-/// `status.podIPs`, or `status.podIP` alone.
-fn addresses(pod: &Pod) -> Vec<String> {
+/// `status.podIPs`, or `status.podIP` alone: those of IP version 4 first, and how many these are.
+fn addresses(pod: &Pod) -> (Addresses, usize) {
+    let mut all = Addresses::new();
     if let Some(started) = &pod.status.started {
-        let address = &started.pod_ip;
-        return (!address.is_empty())
-            .then(|| address.to_string())
-            .into_iter()
-            .collect();
+        all.push(started.pod_ip.clone());
+    } else {
+        let rest = &pod.status.rest;
+        // Items are objects like `{"ip":"10.0.0.1"}`; no address has a character that is escaped.
+        let items = rest.raw("podIPs").unwrap_or_default();
+        let texts = items.split("\"ip\":\"").skip(1);
+        all.extend(texts.filter_map(|it| Some(Address::from(it.split_once('"')?.0))));
+        if all.iter().all(Address::is_empty)
+            && let Some(ip) = rest.raw("podIP")
+        {
+            all.push(Address::from(ip.trim_matches('"')));
+        }
     }
-    let text = |value: Value| {
-        value
-            .as_str()
-            .filter(|it| !it.is_empty())
-            .map(str::to_owned)
-    };
-    let all = pod.status.rest.get("podIPs").unwrap_or_default();
-    let all: Vec<String> = (items(&all, "").filter_map(|it| text(it["ip"].clone()))).collect();
-    match all.is_empty() {
-        true => pod
-            .status
-            .rest
-            .get("podIP")
-            .and_then(text)
-            .into_iter()
-            .collect(),
-        false => all,
+    all.retain(|address| !address.is_empty());
+    let v6_at = all.iter().filter(|it| !it.is_v6()).count();
+    if all.len() > 1 {
+        all.sort_by_key(Address::is_v6);
     }
+    (all, v6_at)
 }
 
 /// Whether an address is one of IP version 6.
 pub(super) fn is_v6(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(|it| it.is_ipv6())
-}
-
-fn hostname(service: &CachedService, spec: &PodSpec) -> Option<String> {
-    let text = |member: &str| spec.get(member)?.as_str().map(str::to_owned);
-    let hostname = text("hostname").filter(|it| !it.is_empty())?;
-    (text("subdomain")? == *service.meta().name).then_some(hostname)
 }
 
 /// The ports of a Service on pods of this spec. A port that the pods don't have is left out.

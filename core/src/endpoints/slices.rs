@@ -7,11 +7,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ahash::RandomState;
+use hashbrown::HashTable;
 use podstorm_objects::cells::items;
-use podstorm_objects::{DynamicObject, Kind, Labels, Pod, Str, Time};
-use serde_json::{Map, Value, json};
+use podstorm_objects::{DynamicObject, Kind, Labels, Time, hash_state};
+use podstorm_runtime::store::Cached as _;
+use serde_json::{Map, Value};
 
-use super::cache::{CachedService, MANAGED_BY, MANAGER, SERVICE_NAME};
+use super::cache::{CachedService, CachedSlice, MANAGED_BY, MANAGER, SERVICE_NAME};
+use super::endpoint::Endpoint;
 use super::selected::{Selected, is_v6};
 use super::trigger;
 
@@ -29,9 +33,6 @@ pub(super) struct Plan {
     pub(super) delete: Vec<Arc<DynamicObject>>,
 }
 
-/// Endpoints by what tells them apart.
-pub(super) type Endpoints = BTreeMap<String, Value>;
-
 /// The address types of a Service.
 pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
     let of = |family: &Value| if family == "IPv6" { "IPv6" } else { "IPv4" };
@@ -46,30 +47,28 @@ pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
     }
 }
 
-/// What is to be written so that the slices of a Service have these pods; `zone` is that of a pod's node.
-/// O((pods + endpoints) × log).
+/// What is to be written so that the slices of a Service have these pods. O(pods + endpoints), and a logarithm
+/// for each new endpoint. Memory is taken for each slice, and JSON made for those that change.
 pub(super) fn plan(
     service: &CachedService,
     pods: &[Selected],
-    existing: &[Arc<DynamicObject>],
-    zone: impl Fn(&Pod) -> Option<Str>,
+    existing: &[Arc<CachedSlice>],
     trigger: Option<Time>,
 ) -> Plan {
     let mut plan = Plan::default();
-    let families = families(service);
-    let family_of = |slice: &DynamicObject| slice.fields.get("addressType").cloned();
-    let mut unused: Vec<_> = existing.to_vec();
-    for family in families {
-        let is_of_it = |it: &Arc<DynamicObject>| family_of(it).is_some_and(|it| it == family);
+    let mut unused: Vec<&CachedSlice> = existing.iter().map(|slice| &**slice).collect();
+    for family in families(service) {
+        let is_of_it = |slice: &&CachedSlice| slice.family() == Some(family);
         let (own, others) = unused.into_iter().partition(is_of_it);
         unused = others;
         let mut of_family = FamilyPlan::new(service, family);
-        of_family.fill(wanted(service, pods, family, &zone), own);
+        of_family.fill(pods, own);
         plan.create.append(&mut of_family.plan.create);
         plan.update.append(&mut of_family.plan.update);
         plan.delete.append(&mut of_family.plan.delete);
     }
-    plan.delete.append(&mut unused);
+    let unused = unused.into_iter().map(|slice| Arc::clone(slice.object()));
+    plan.delete.extend(unused);
     for slice in plan.create.iter_mut().chain(&mut plan.update) {
         let annotations = slice.metadata.annotations.without(trigger::ANNOTATION);
         slice.metadata.annotations = match trigger {
@@ -80,70 +79,11 @@ pub(super) fn plan(
     plan
 }
 
-/// The endpoints of one address type, by their ports.
-fn wanted(
-    service: &CachedService,
-    pods: &[Selected],
-    family: &str,
-    zone: impl Fn(&Pod) -> Option<Str>,
-) -> BTreeMap<String, (Vec<Value>, Endpoints)> {
-    let mut by_ports: BTreeMap<String, (Vec<Value>, Endpoints)> = BTreeMap::new();
-    for selected in pods {
-        let of_family = |it: &&String| is_v6(it) == (family == "IPv6");
-        let addresses: Vec<&String> = selected.addresses.iter().filter(of_family).collect();
-        if addresses.is_empty() {
-            continue;
-        }
-        let (pod, meta) = (&selected.pod, &selected.pod.metadata);
-        let (serving, terminating) = (pod.is_ready(), meta.is_deleting());
-        let ready = service.publishes_unready() || serving && !terminating;
-        let mut endpoint = json!({
-            "addresses": addresses,
-            "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
-            "targetRef": target(pod),
-        });
-        let members = endpoint.as_object_mut().expect("it is written as one");
-        let mut set = |name: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                members.insert(name.to_owned(), value.into());
-            }
-        };
-        set("nodeName", pod.node_name.as_deref());
-        set("zone", zone(pod).as_deref());
-        set("hostname", selected.hostname.as_deref());
-        let key = ports_key(&selected.ports);
-        let of_ports = by_ports.entry(key).or_insert_with(|| {
-            let ports = selected.ports.to_vec();
-            (ports, Endpoints::new())
-        });
-        of_ports.1.insert(endpoint_key(&endpoint), endpoint);
-    }
-    by_ports
-}
-
-/// The reference to a pod that endpoints carry.
-pub(super) fn target(pod: &Pod) -> Value {
-    let meta = &pod.metadata;
-    json!({"kind": "Pod", "namespace": &*meta.namespace, "name": &*meta.name, "uid": meta.uid.to_string()})
-}
-
 /// What tells one list of ports from another.
 pub(super) fn ports_key(ports: &[Value]) -> String {
     let mut texts: Vec<String> = ports.iter().map(Value::to_string).collect();
     texts.sort();
     texts.join(",")
-}
-
-/// What tells one endpoint from another: its addresses, its host name and its pod.
-pub(super) fn endpoint_key(endpoint: &Value) -> String {
-    let mut addresses: Vec<&str> = items(endpoint, "/addresses")
-        .filter_map(Value::as_str)
-        .collect();
-    addresses.sort_unstable();
-    let target = &endpoint["targetRef"];
-    let parts = [&target["name"], &target["namespace"], &endpoint["hostname"]];
-    let parts = parts.map(|part| part.as_str().unwrap_or(""));
-    format!("{} {}", parts.join(" "), addresses.join(" "))
 }
 
 /// The endpoints of a slice.
@@ -177,23 +117,40 @@ impl<'s> FamilyPlan<'s> {
         }
     }
 
-    fn fill(
-        &mut self,
-        wanted: BTreeMap<String, (Vec<Value>, Endpoints)>,
-        existing: Vec<Arc<DynamicObject>>,
-    ) {
+    fn fill(&mut self, pods: &[Selected], existing: Vec<&CachedSlice>) {
         let count = existing.len();
-        let mut by_ports: BTreeMap<String, Vec<Arc<DynamicObject>>> = BTreeMap::new();
+        let mut by_ports: BTreeMap<&str, OfPorts<'_>> = BTreeMap::new();
         for slice in existing {
-            let ports = slice.fields.get("ports").and_then(Value::as_array);
-            let key = ports_key(ports.map_or(&[], Vec::as_slice));
-            by_ports.entry(key).or_default().push(slice);
+            let of_ports = by_ports.entry(&slice.ports_key).or_default();
+            of_ports
+                .slices
+                .push((slice, vec![None; slice.endpoints.len()]));
         }
-        for (key, (ports, endpoints)) in wanted {
-            let slices = by_ports.remove(&key).unwrap_or_default();
-            self.fill_ports(&ports, endpoints, slices);
+        let hasher = hash_state();
+        for of_ports in by_ports.values_mut() {
+            of_ports.index(&hasher);
         }
-        self.plan.delete.extend(by_ports.into_values().flatten());
+        let v6 = self.family == "IPv6";
+        let publishes_unready = self.service.publishes_unready();
+        for (pod, selected) in (0..).zip(pods) {
+            if let Some(endpoint) = selected.endpoint(v6, publishes_unready) {
+                let of_ports = by_ports.entry(&selected.ports.key).or_default();
+                of_ports.add(pod, endpoint, selected, &hasher);
+            }
+        }
+        for of_ports in by_ports.into_values() {
+            match of_ports.ports {
+                Some(ports) => self.fill_ports(ports, of_ports, |pod| {
+                    let endpoint = pods[pod as usize].endpoint(v6, publishes_unready);
+                    endpoint.map_or(Value::Null, Endpoint::to_json)
+                }),
+                None => {
+                    let slices = of_ports.slices.iter();
+                    let objects = slices.map(|(slice, _)| Arc::clone(slice.object()));
+                    self.plan.delete.extend(objects);
+                }
+            }
+        }
         if self.plan.delete.len() == count && self.plan.create.is_empty() {
             self.keep_one_empty();
         }
@@ -201,56 +158,48 @@ impl<'s> FamilyPlan<'s> {
     }
 
     /// Puts endpoints with the same ports into slices: first where they are, then into those that change
-    /// anyway, then into the fullest one that has room for the rest, then into new ones.
-    fn fill_ports(
-        &mut self,
-        ports: &[Value],
-        mut wanted: Endpoints,
-        slices: Vec<Arc<DynamicObject>>,
-    ) {
-        let mut kept: Vec<Arc<DynamicObject>> = Vec::new();
+    /// anyway, then into the fullest one that has room for the rest, then into new ones. `json` is that of a
+    /// pod's endpoint.
+    fn fill_ports(&mut self, ports: &[Value], of_ports: OfPorts<'_>, json: impl Fn(u32) -> Value) {
+        let mut kept: Vec<&CachedSlice> = Vec::new();
         let mut changed: Vec<(DynamicObject, Vec<Value>)> = Vec::new();
-        for slice in slices {
-            let mut is_changed = slice.metadata.labels != self.labels;
-            let before = endpoints_of(&slice);
-            let mut after = Vec::with_capacity(before.len());
-            for endpoint in before {
-                match wanted.remove(&endpoint_key(endpoint)) {
-                    Some(new) => {
-                        is_changed |= new != *endpoint;
-                        after.push(new);
-                    }
-                    None => is_changed = true,
-                }
-            }
-            match after.is_empty() {
-                true => self.plan.delete.push(slice),
-                false if is_changed => changed.push((DynamicObject::clone(&slice), after)),
-                false => kept.push(slice),
+        for (slice, found) in of_ports.slices {
+            let object = slice.object();
+            let is_right = |found: &Option<Found>| found.is_some_and(|it| it.is_right);
+            if found.iter().all(Option::is_none) {
+                self.plan.delete.push(Arc::clone(object));
+            } else if object.metadata.labels == self.labels && found.iter().all(is_right) {
+                kept.push(slice);
+            } else {
+                let endpoints = endpoints_of(object).iter().zip(&found);
+                let after = endpoints.filter_map(|(endpoint, found)| match (*found)? {
+                    Found { is_right: true, .. } => Some(endpoint.clone()),
+                    Found { pod, .. } => Some(json(pod)),
+                });
+                changed.push((DynamicObject::clone(object), after.collect()));
             }
         }
         changed.sort_by_key(|(_, endpoints)| Reverse(endpoints.len()));
+        let mut new = of_ports.new;
+        new.sort_by_cached_key(|(_, endpoint)| endpoint.order());
+        let mut new = new.into_iter().map(|(pod, _)| json(pod));
         for (_, endpoints) in &mut changed {
-            take(&mut wanted, endpoints);
+            take(&mut new, endpoints);
         }
-        while !wanted.is_empty() {
-            let fits = |slice: &&Arc<DynamicObject>| {
-                endpoints_of(slice).len() + wanted.len() <= ENDPOINTS_MAX
-            };
-            let fullest = kept
-                .iter()
-                .filter(fits)
-                .max_by_key(|it| endpoints_of(it).len());
-            let fullest = fullest.cloned();
-            let (slice, mut endpoints) = match fullest {
+        while new.len() > 0 {
+            let count = new.len();
+            let fits = |slice: &&&CachedSlice| slice.endpoints.len() + count <= ENDPOINTS_MAX;
+            let fullest = kept.iter().filter(fits).max_by_key(|it| it.endpoints.len());
+            let (slice, mut endpoints) = match fullest.copied() {
                 Some(slice) => {
-                    kept.retain(|it| !Arc::ptr_eq(it, &slice));
-                    let endpoints = endpoints_of(&slice).to_vec();
-                    (DynamicObject::clone(&slice), endpoints)
+                    kept.retain(|it| !std::ptr::eq(*it, slice));
+                    let object = slice.object();
+                    let endpoints = endpoints_of(object).to_vec();
+                    (DynamicObject::clone(object), endpoints)
                 }
                 None => (self.new_slice(ports), Vec::new()),
             };
-            take(&mut wanted, &mut endpoints);
+            take(&mut new, &mut endpoints);
             changed.push((slice, endpoints));
         }
         for (mut slice, endpoints) in changed {
@@ -327,11 +276,77 @@ impl<'s> FamilyPlan<'s> {
     }
 }
 
-/// Fills a slice up.
-fn take(wanted: &mut Endpoints, endpoints: &mut Vec<Value>) {
-    while endpoints.len() < ENDPOINTS_MAX
-        && let Some((_, endpoint)) = wanted.pop_first()
-    {
-        endpoints.push(endpoint);
+/// The slices and the pods that have the same ports.
+#[derive(Default)]
+struct OfPorts<'s> {
+    /// The ports of the pods, if there is any.
+    ports: Option<&'s [Value]>,
+    /// Each with what has become of its endpoints.
+    slices: Vec<(&'s CachedSlice, Vec<Option<Found>>)>,
+    /// The endpoints of the slices: the places of slice and endpoint.
+    places: HashTable<(u32, u32)>,
+    /// The endpoints that no slice has, with the numbers of their pods.
+    new: Vec<(u32, Endpoint<'s>)>,
+}
+
+/// An endpoint of a slice that is wanted.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// The number of its pod.
+    pod: u32,
+    /// Whether the slice says what it is to say.
+    is_right: bool,
+}
+
+impl<'s> OfPorts<'s> {
+    /// Makes the endpoints of the slices found by the names of their pods.
+    fn index(&mut self, hasher: &RandomState) {
+        let count = self
+            .slices
+            .iter()
+            .map(|(slice, _)| slice.endpoints.len())
+            .sum();
+        self.places.reserve(count, |_| 0);
+        for (at, (slice, _)) in (0..).zip(&self.slices) {
+            for (place, endpoint) in (0..).zip(&slice.endpoints) {
+                // Room is reserved: nothing is hashed again.
+                let hash = hasher.hash_one(endpoint.view().name);
+                self.places.insert_unique(hash, (at, place), |_| 0);
+            }
+        }
     }
+
+    /// Adds the endpoint of a pod. Of equal endpoints of slices the first one is it.
+    fn add(
+        &mut self,
+        pod: u32,
+        endpoint: Endpoint<'s>,
+        selected: &'s Selected,
+        hasher: &RandomState,
+    ) {
+        self.ports = Some(&selected.ports.list);
+        let slices = &mut self.slices;
+        let same = self
+            .places
+            .iter_hash(hasher.hash_one(endpoint.name))
+            .copied();
+        let same = same.filter(|(at, place)| {
+            let (slice, _) = &slices[*at as usize];
+            slice.endpoints[*place as usize].view().is_same(&endpoint)
+        });
+        let Some((at, place)) = same.min() else {
+            self.new.push((pod, endpoint));
+            return;
+        };
+        let (slice, found) = &mut slices[at as usize];
+        let stored = &slice.endpoints[place as usize];
+        let is_right = stored.is_plain && stored.view() == endpoint;
+        found[place as usize] = Some(Found { pod, is_right });
+    }
+}
+
+/// Fills a slice up.
+fn take(new: &mut impl Iterator<Item = Value>, endpoints: &mut Vec<Value>) {
+    let room = ENDPOINTS_MAX.saturating_sub(endpoints.len());
+    endpoints.extend(new.take(room));
 }

@@ -10,8 +10,9 @@ use podstorm_objects::{DynamicObject, Kind, Labels, Time};
 use serde_json::{Map, Value, json};
 
 use super::cache::CachedService;
-use super::selected::{Selected, is_v6};
-use super::slices::{HEADLESS, families, target};
+use super::endpoint::target;
+use super::selected::Selected;
+use super::slices::{HEADLESS, families};
 use super::trigger;
 
 /// The label that names who writes Endpoints.
@@ -94,25 +95,28 @@ fn subsets(service: &CachedService, pods: &[Selected]) -> Vec<Value> {
     let has_no_ports = service.spec()["ports"].as_array().is_none_or(Vec::is_empty);
     for selected in pods {
         // Without ports there are endpoints of headless Services alone.
-        if selected.ports.is_empty() && !(has_no_ports && service.is_headless()) {
+        let ports = &selected.ports.list;
+        if ports.is_empty() && !(has_no_ports && service.is_headless()) {
             continue;
         }
-        let Some(ip) = selected.addresses.iter().find(|it| is_v6(it) == is_of_v6) else {
+        let Some(ip) = selected.addresses(is_of_v6).first() else {
             continue;
         };
-        let pod = &selected.pod;
-        let mut address = json!({"ip": ip, "targetRef": target(pod)});
+        let ip = ip.to_string();
+        let (pod, meta) = (&selected.pod, &selected.pod.metadata);
+        let mut address =
+            json!({"ip": ip, "targetRef": target(&meta.namespace, &meta.name, &meta.uid)});
         if let Some(node) = &pod.node_name {
             address["nodeName"] = (&**node).into();
         }
         if let Some(hostname) = &selected.hostname {
-            address["hostname"] = hostname.as_str().into();
+            address["hostname"] = (&**hostname).into();
         }
-        let mut key: Vec<String> = selected.ports.iter().map(Value::to_string).collect();
+        let mut key: Vec<String> = ports.iter().map(Value::to_string).collect();
         key.sort();
         key.dedup();
         let of_ports = by_ports.entry(key).or_insert_with_key(|key| {
-            let mut ports = selected.ports.to_vec();
+            let mut ports = ports.clone();
             ports.sort_by_cached_key(Value::to_string);
             ports.truncate(key.len());
             (
@@ -121,7 +125,7 @@ fn subsets(service: &CachedService, pods: &[Selected]) -> Vec<Value> {
             )
         });
         let is_ready = service.publishes_unready() || pod.is_ready();
-        let place = (ip.parse().ok(), pod.metadata.uid.to_string());
+        let place = (ip.parse().ok(), meta.uid.to_string());
         of_ports.1[usize::from(!is_ready)].insert(place, address);
     }
     let subsets = by_ports.into_values().map(|(ports, [ready, not_ready])| {

@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{
-    AnyObject, ApiError, DynamicObject, Kind, Node, ObjectMeta, ObjectReference, Pod, Reason, Str,
-};
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Node, ObjectMeta, ObjectReference, Pod};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
 use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
@@ -14,8 +12,9 @@ use podstorm_runtime::primitives::lock;
 use podstorm_runtime::store::{Cached as _, Store};
 use podstorm_runtime::workqueue::End;
 
-use super::cache::{CachedService, CachedSlice, MANAGED_BY, MANAGER, SERVICE_NAME};
+use super::cache::{CachedService, CachedSlice};
 use super::selected::{Selected, selected};
+use super::write::{is_of_ending_namespace, write};
 use super::{Output, Shared, slices, subsets};
 
 /// The label of a node that names its zone.
@@ -80,39 +79,39 @@ async fn gone(shared: &Shared, key: KeyId, calls: &Calls) -> Result<End, SyncFai
     Ok(End::Forget)
 }
 
-/// The pods whose node is cached, and the first one that is not: such a pod waits, unless the Service
-/// publishes pods whatever their state.
+/// The pods whose node is cached, with its zone, and the error of the first one whose node is not: such a pod
+/// waits, unless the Service publishes pods whatever their state.
 fn with_nodes(
     service: &CachedService,
     mut pods: Vec<Selected>,
     nodes: &Store<Arc<Node>>,
 ) -> (Vec<Selected>, Option<String>) {
-    let mut missing = None;
-    if !service.publishes_unready() {
-        pods.retain(|selected| {
-            let Some(node) = &selected.pod.node_name else {
-                return true;
-            };
-            let is_cached = nodes.get_named("", node).is_some();
-            if !is_cached {
-                let meta = &service.meta();
-                missing.get_or_insert_with(|| {
-                    format!(
-                        "skipping Pod {} for Service {}/{}: Node {node} Not Found",
-                        selected.pod.metadata.name, meta.namespace, meta.name
-                    )
-                });
-            }
-            is_cached
-        });
-    }
+    let publishes_unready = service.publishes_unready();
+    let mut missing: Option<Arc<Pod>> = None;
+    pods.retain_mut(|selected| {
+        let pod = &selected.pod;
+        let Some(name) = &pod.node_name else {
+            return true;
+        };
+        let node = nodes.get_named("", name);
+        if let Some(node) = &node {
+            let zone = node.metadata.labels.get(ZONE).cloned();
+            selected.zone = zone.filter(|zone| !zone.is_empty());
+        }
+        let waits = node.is_none() && !publishes_unready;
+        let is_first = |first: &Arc<Pod>| pod.metadata.name < first.metadata.name;
+        if waits && missing.as_ref().is_none_or(is_first) {
+            missing = Some(Arc::clone(pod));
+        }
+        !waits
+    });
+    let missing = missing.map(|pod| {
+        let (name, meta) = (&pod.metadata.name, service.meta());
+        let node = pod.node_name.as_deref().unwrap_or_default();
+        let service = format!("Service {}/{}", meta.namespace, meta.name);
+        format!("skipping Pod {name} for {service}: Node {node} Not Found")
+    });
     (pods, missing)
-}
-
-fn zone(nodes: &Store<Arc<Node>>, pod: &Pod) -> Option<Str> {
-    let node = nodes.get_named("", pod.node_name.as_ref()?)?;
-    let zone = node.metadata.labels.get(ZONE).cloned();
-    zone.filter(|zone| !zone.is_empty())
 }
 
 async fn write_slices(
@@ -122,9 +121,7 @@ async fn write_slices(
     calls: &Calls,
 ) -> Result<(), SyncFailure> {
     let Output::Slices {
-        slices,
-        nodes,
-        written,
+        slices, written, ..
     } = &shared.output
     else {
         return Ok(());
@@ -134,48 +131,9 @@ async fn write_slices(
         .entry(key)
         .or_default()
         .changed(meta, pods);
-    let existing = own_slices(slices, service);
-    let plan = slices::plan(service, pods, &existing, |pod| zone(nodes, pod), trigger);
-    let of_service = format!("EndpointSlice for Service {}/{}", meta.namespace, meta.name);
-    let mut failed: Option<String> = None;
-    let puts = plan.update.into_iter().map(|slice| (false, slice));
-    // A Service that is going gets no new slices.
-    let creates = plan.create.into_iter().filter(|_| !meta.is_deleting());
-    for (is_new, slice) in creates.map(|slice| (true, slice)).chain(puts) {
-        let name = slice.metadata.name.clone();
-        let write = match is_new {
-            true => calls.create(slice).await,
-            false => calls.put(slice).await.map(|written| written as _),
-        };
-        match write {
-            Ok(object) => {
-                let version = &object.metadata().resource_version;
-                written.wrote_at(key, &meta.uid, Kind::ENDPOINT_SLICE, version);
-            }
-            Err(error) if is_new && is_of_ending_namespace(&error) => return Ok(()),
-            Err(error) => {
-                let what = match is_new {
-                    true => "create".to_owned(),
-                    false => format!("update {name}"),
-                };
-                failed = Some(format!("failed to {what} {of_service}: {}", error.message));
-                break;
-            }
-        }
-    }
-    if failed.is_none() {
-        for slice in plan.delete {
-            let deleted = calls
-                .delete(Kind::ENDPOINT_SLICE, &slice.metadata, None)
-                .await;
-            if let Err(error) = unless_gone(deleted) {
-                let (name, problem) = (&slice.metadata.name, &error.message);
-                failed = Some(format!("failed to delete {name} {of_service}: {problem}"));
-                break;
-            }
-        }
-    }
-    let Some(problem) = failed else {
+    let plan = slices::plan(service, pods, &own_slices(slices, service), trigger);
+    let of = (Kind::SERVICE, &**service.object());
+    let Err(problem) = write(plan, key, of, written, calls).await else {
         return Ok(());
     };
     let text = format!(
@@ -187,21 +145,12 @@ async fn write_slices(
 }
 
 /// The slices that this controller has written for a Service.
-fn own_slices(slices: &Store<CachedSlice>, service: &CachedService) -> Vec<Arc<DynamicObject>> {
+fn own_slices(slices: &Store<CachedSlice>, service: &CachedService) -> Vec<Arc<CachedSlice>> {
     let meta = service.meta();
-    let owned = slices
-        .owned(&meta.uid)
-        .map(|(_, slice)| Arc::clone(slice.object()));
-    let mut owned: Vec<_> = owned
-        .filter(|slice| {
-            let labels = &slice.metadata.labels;
-            labels
-                .get(SERVICE_NAME)
-                .is_some_and(|name| **name == *meta.name)
-                && labels.get(MANAGED_BY).is_some_and(|by| **by == *MANAGER)
-        })
-        .collect();
-    owned.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    let owned = slices.owned(&meta.uid).map(|(_, slice)| slice);
+    let is_own = |slice: &Arc<CachedSlice>| slice.service().is_some_and(|it| **it == *meta.name);
+    let mut owned: Vec<_> = owned.filter(is_own).collect();
+    owned.sort_by(|a, b| a.object().metadata.name.cmp(&b.object().metadata.name));
     owned
 }
 
@@ -242,11 +191,6 @@ async fn write_endpoints(
     );
     report(service, reason, text, calls);
     Err(SyncFailure::new("write failed", error.message))
-}
-
-/// Whether an object was refused because its namespace is being deleted.
-pub(super) fn is_of_ending_namespace(error: &ApiError) -> bool {
-    error.reason == Reason::Forbidden && error.has_cause("NamespaceTerminating")
 }
 
 fn report(service: &CachedService, reason: &'static str, text: String, calls: &Calls) {

@@ -3,9 +3,12 @@
 //!
 //! Source: `TriggerTimeTracker` of Kubernetes' `k8s.io/endpointslice`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use podstorm_objects::{ObjectMeta, Time};
+use ahash::RandomState;
+use compact_str::CompactString;
+use hashbrown::HashMap;
+use podstorm_objects::{ObjectMeta, Time, hash_state};
 
 use super::selected::Selected;
 
@@ -13,33 +16,47 @@ use super::selected::Selected;
 pub(super) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// What the last sync of a Service saw.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Triggers {
     /// When the Service was created.
     service: Time,
     /// When each pod became ready or stopped to be, by name.
-    pods: BTreeMap<String, Time>,
+    pods: HashMap<CompactString, Time, RandomState>,
+}
+
+impl Default for Triggers {
+    fn default() -> Triggers {
+        Triggers {
+            service: Time::UNSET,
+            pods: HashMap::with_hasher(hash_state()),
+        }
+    }
 }
 
 impl Triggers {
-    /// Takes down what this sync sees; the oldest of the changes since the last one, if there is any.
+    /// Takes down what this sync sees; the oldest of the changes since the last one, if there is any. Allocates for
+    /// new pods alone.
     pub(super) fn changed(&mut self, service: &ObjectMeta, pods: &[Selected]) -> Option<Time> {
-        let now = pods.iter().map(|selected| {
-            let pod = &selected.pod;
-            (pod.metadata.name.to_string(), pod.ready_time())
-        });
-        let now: BTreeMap<String, Time> = now.collect();
-        let of_pods = now.iter().filter_map(|(name, at)| {
-            let before = self.pods.get(name).copied().unwrap_or(Time::UNSET);
-            (*at > before).then_some(*at)
-        });
-        let of_service = Some(service.creation_timestamp).filter(|at| *at > self.service);
-        let oldest = of_pods
-            .chain(of_service)
-            .filter(|at| *at != Time::UNSET)
-            .min();
-        self.pods = now;
+        let mut oldest = Some(service.creation_timestamp).filter(|at| *at > self.service);
+        for selected in pods {
+            let (name, at) = (&selected.pod.metadata.name, selected.pod.ready_time());
+            let before = match self.pods.get_mut(name) {
+                Some(known) => std::mem::replace(known, at),
+                None => {
+                    self.pods.insert(name.clone(), at);
+                    Time::UNSET
+                }
+            };
+            if at > before {
+                oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
+            }
+        }
+        if self.pods.len() > pods.len() {
+            let known = pods.iter().map(|selected| &selected.pod.metadata.name);
+            let known: BTreeSet<&CompactString> = known.collect();
+            self.pods.retain(|name, _| known.contains(name));
+        }
         self.service = service.creation_timestamp;
-        oldest
+        oldest.filter(|at| *at != Time::UNSET)
     }
 }

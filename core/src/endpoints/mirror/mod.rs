@@ -28,9 +28,8 @@ use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, RetryDelay, 
 
 use super::cache::{CachedService, CachedSlice};
 use super::row::{RETRIES_MAX, WORKERS};
-use super::sync::is_of_ending_namespace;
+use super::write::write;
 use crate::controller::{ControllerType, Setup};
-use plan::Mirror;
 
 /// The label of Endpoints that have no mirrored slices.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
@@ -225,7 +224,9 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     for (reason, text) in mirror.events() {
         calls.report(endpoints, EventType::Warning, reason, text);
     }
-    shared.write(key, endpoints, mirror, &calls).await?;
+    let of = (Kind::ENDPOINTS, endpoints);
+    let written = write(mirror.plan, key, of, &shared.written, &calls).await;
+    written.map_err(|problem| SyncFailure::new("write failed", problem))?;
     Ok(End::Forget)
 }
 
@@ -245,48 +246,5 @@ impl Shared {
         let mut slices: Vec<_> = cached.map(|slice| Arc::clone(slice.object())).collect();
         slices.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         slices
-    }
-
-    async fn write(
-        &self,
-        key: KeyId,
-        endpoints: &DynamicObject,
-        mirror: Mirror,
-        calls: &Calls,
-    ) -> Result<(), SyncFailure> {
-        let meta = &endpoints.metadata;
-        // Endpoints that are being deleted get no new slices.
-        let creates = mirror
-            .plan
-            .create
-            .into_iter()
-            .filter(|_| !meta.is_deleting());
-        let creates = creates.map(|slice| (true, slice));
-        let updates = mirror.plan.update.into_iter().map(|slice| (false, slice));
-        for (is_new, slice) in creates.chain(updates) {
-            let write = match is_new {
-                true => calls.create(slice).await,
-                false => calls.put(slice).await.map(|written| written as _),
-            };
-            match write {
-                Err(error) if is_new && is_of_ending_namespace(&error) => return Ok(()),
-                Err(error) => {
-                    let what = if is_new { "create" } else { "update" };
-                    let (namespace, name) = (&meta.namespace, &meta.name);
-                    let of = format!("EndpointSlice for Endpoints {namespace}/{name}");
-                    let text = format!("failed to {what} {of}: {error}");
-                    return Err(SyncFailure::new("write failed", text));
-                }
-                Ok(object) => {
-                    let version = &object.metadata().resource_version;
-                    self.written
-                        .wrote_at(key, &meta.uid, Kind::ENDPOINT_SLICE, version);
-                }
-            }
-        }
-        for slice in mirror.plan.delete {
-            delete(&slice, calls).await?;
-        }
-        Ok(())
     }
 }

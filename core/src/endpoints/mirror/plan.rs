@@ -11,7 +11,7 @@ use podstorm_objects::{DynamicObject, Kind, Labels};
 use serde_json::{Map, Value, json};
 
 use crate::endpoints::cache::{MANAGED_BY, MIRRORING_MANAGER, SERVICE_NAME};
-use crate::endpoints::slices::{Endpoints, Plan, endpoint_key, endpoints_of, ports_key};
+use crate::endpoints::slices::{Plan, endpoints_of, ports_key};
 use crate::endpoints::trigger;
 
 /// Most addresses of a subset: upstream's default of `--mirroring-max-endpoints-per-subset`.
@@ -50,6 +50,9 @@ impl Mirror {
         events
     }
 }
+
+/// Endpoints by what tells them apart.
+type Endpoints = BTreeMap<String, Value>;
 
 /// What tells one slice of an Endpoints from another: its address type and its ports.
 type Key = (&'static str, String);
@@ -211,4 +214,16 @@ fn endpoint(address: &Value, is_ready: bool) -> Option<(&'static str, Value)> {
         }
     }
     Some((if ip.is_ipv6() { "IPv6" } else { "IPv4" }, endpoint))
+}
+
+/// What tells one endpoint from another: its addresses, its host name and its pod.
+fn endpoint_key(endpoint: &Value) -> String {
+    let mut addresses: Vec<&str> = items(endpoint, "/addresses")
+        .filter_map(Value::as_str)
+        .collect();
+    addresses.sort_unstable();
+    let target = &endpoint["targetRef"];
+    let parts = [&target["name"], &target["namespace"], &endpoint["hostname"]];
+    let parts = parts.map(|part| part.as_str().unwrap_or(""));
+    format!("{} {}", parts.join(" "), addresses.join(" "))
 }

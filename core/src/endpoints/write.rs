@@ -1,0 +1,62 @@
+//! Writing the EndpointSlices of a Service or of Endpoints.
+
+use podstorm_objects::{ApiError, DynamicObject, Kind, Reason};
+use podstorm_runtime::consistency::ConsistencyStore;
+use podstorm_runtime::driver::{Calls, unless_gone};
+use podstorm_runtime::intern::KeyId;
+
+use super::slices::Plan;
+
+/// Carries a plan out for the object whose slices these are, and records the versions of its writes.
+///
+/// # Errors
+/// What failed first, and why: nothing follows it.
+pub(super) async fn write(
+    plan: Plan,
+    key: KeyId,
+    (kind, object): (Kind, &DynamicObject),
+    written: &ConsistencyStore<KeyId, 1>,
+    calls: &Calls,
+) -> Result<(), String> {
+    let meta = &object.metadata;
+    let failed = |what: String, error: &ApiError| {
+        let (kind, namespace, name) = (kind.name(), &meta.namespace, &meta.name);
+        let of = format!("EndpointSlice for {kind} {namespace}/{name}");
+        format!("failed to {what} {of}: {}", error.message)
+    };
+    // An object that is going gets no new slices.
+    let creates = plan.create.into_iter().filter(|_| !meta.is_deleting());
+    let updates = plan.update.into_iter().map(|slice| (false, slice));
+    for (is_new, slice) in creates.map(|slice| (true, slice)).chain(updates) {
+        let name = slice.metadata.name.clone();
+        let write = match is_new {
+            true => calls.create(slice).await,
+            false => calls.put(slice).await.map(|written| written as _),
+        };
+        match write {
+            Ok(object) => {
+                let version = &object.metadata().resource_version;
+                written.wrote_at(key, &meta.uid, Kind::ENDPOINT_SLICE, version);
+            }
+            Err(error) if is_new && is_of_ending_namespace(&error) => return Ok(()),
+            Err(error) => {
+                let what = match is_new {
+                    true => "create".to_owned(),
+                    false => format!("update {name}"),
+                };
+                return Err(failed(what, &error));
+            }
+        }
+    }
+    for slice in plan.delete {
+        let meta = &slice.metadata;
+        let deleted = calls.delete(Kind::ENDPOINT_SLICE, meta, None).await;
+        unless_gone(deleted).map_err(|error| failed(format!("delete {}", meta.name), &error))?;
+    }
+    Ok(())
+}
+
+/// Whether an object was refused because its namespace is being deleted.
+pub(super) fn is_of_ending_namespace(error: &ApiError) -> bool {
+    error.reason == Reason::Forbidden && error.has_cause("NamespaceTerminating")
+}
