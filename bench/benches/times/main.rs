@@ -8,6 +8,7 @@ mod cache;
 mod cold_start;
 mod expectations;
 mod handlers;
+mod job;
 mod loading;
 mod packages;
 mod ranking;
@@ -74,6 +75,7 @@ fn timed() -> Vec<Timed> {
         cache::timed(),
         expectations::timed(),
         handlers::timed(),
+        job::timed(),
         loading::timed(),
         ranking::timed(),
         selectors::timed(),

@@ -1,4 +1,4 @@
-//! Syncs of Services whose EndpointSlices are as they should be.
+//! Syncs of Services whose EndpointSlices, or Endpoints, are as they should be.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use podstorm::cache::Delta;
 use podstorm::client::{Answer, Request};
 use podstorm::controller::{ControllerType, Setup};
 use podstorm::driver::{AsyncSync, Driver, Progress, Workload as _};
-use podstorm::endpoints::EndpointSlices;
+use podstorm::endpoints::{Controller, EndpointSlices, EndpointsOfServices};
 use podstorm::informer::Informers;
 use podstorm::intern::KeyId;
 use podstorm::object::{AnyObject, DynamicObject, Kind, Node, Object as _, Pod, Resource};
@@ -15,15 +15,29 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// A sync with nothing to do, of a Service with that many ready pods.
+/// A sync with nothing to do of the controller of EndpointSlices, of a Service with that many ready pods.
 pub fn idle(pods: usize) -> impl FnMut() -> u64 {
+    settled::<EndpointSlices>(Kind::ENDPOINT_SLICE, pods, pods.div_ceil(100))
+}
+
+/// The same of the controller of Endpoints.
+pub fn idle_endpoints(pods: usize) -> impl FnMut() -> u64 {
+    settled::<EndpointsOfServices>(Kind::ENDPOINTS, pods, 1)
+}
+
+fn settled<T>(written: Kind, pods: usize, objects: usize) -> impl FnMut() -> u64 + use<T>
+where
+    T: ControllerType<Workload = Controller>,
+{
     let mut informers = Informers::new(Arc::default());
-    let controller = EndpointSlices::make(&Setup::default(), &mut informers);
+    let controller = T::make(&Setup::default(), &mut informers);
     let pod_cache = Arc::clone(informers.pods());
-    let [services, nodes, slices] =
-        [Kind::SERVICE, Kind::NODE, Kind::ENDPOINT_SLICE].map(|kind| informers.take(kind));
-    let node = Node::from_json(json!({"metadata": {"name": "n", "uid": "n"}})).expect("a node");
-    nodes.apply(Delta::Applied(Arc::new(node) as AnyObject), NOW);
+    let [services, slices] = [Kind::SERVICE, written].map(|kind| informers.take(kind));
+    if written == Kind::ENDPOINT_SLICE {
+        let node = Node::from_json(json!({"metadata": {"name": "n", "uid": "n"}}));
+        let node: AnyObject = Arc::new(node.expect("a node"));
+        informers.take(Kind::NODE).apply(Delta::Applied(node), NOW);
+    }
     for number in 0..pods {
         let pod = Pod::from_json(json!({
             "metadata": {"name": format!("web-{number}"), "namespace": "shop", "uid": format!("p{number}"),
@@ -60,7 +74,9 @@ pub fn idle(pods: usize) -> impl FnMut() -> u64 {
         let slice = object.downcast_ref::<DynamicObject>();
         let mut slice = slice.expect("a slice").clone();
         let meta = slice.metadata_mut();
-        meta.name = format!("web-{}", made.len()).into();
+        if meta.name.is_empty() {
+            meta.name = format!("web-{}", made.len()).into();
+        }
         meta.uid = format!("slice-{}", made.len()).as_str().into();
         meta.resource_version = (100 + made.len() as u64).into();
         let slice: AnyObject = Arc::new(slice);
@@ -69,7 +85,7 @@ pub fn idle(pods: usize) -> impl FnMut() -> u64 {
     };
     let progress = driver.begin(&*controller, 0, key, &mut create, later);
     assert!(progress == Progress::Finished);
-    assert_eq!(made.len(), pods.div_ceil(100));
+    assert_eq!(made.len(), objects);
     for slice in made {
         slices.apply(Delta::Applied(slice), NOW);
     }

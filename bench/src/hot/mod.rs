@@ -135,6 +135,7 @@ pub fn paths() -> Vec<HotPath> {
         "deployment/idle/10", 100, ALLOCATES, deployment::idle(10);
         "endpoints/idle/100", 100, ALLOCATES, endpoints::idle(100);
         "endpoints/idle/1000", 10, ALLOCATES, endpoints::idle(1_000);
+        "endpoints/idle-endpoints/1000", 10, ALLOCATES, endpoints::idle_endpoints(1_000);
         "expectations/create/1", 1_000, FREE, expectations::create(1);
         "expectations/create/5000", 5_000, FREE, expectations::create(5_000);
         "expectations/delete/500", 10, FREE, expectations::delete();
@@ -147,8 +148,14 @@ pub fn paths() -> Vec<HotPath> {
         "http/patch-status/8300", 100, ALLOCATES, http::patch_status();
         "http/list/1000", 1, ALLOCATES, http::list(1_000);
         "http/watch/100", 10, ALLOCATES, http::watch(100);
+        "job/complete/1000", 1, ALLOCATES, job::complete(1_000, 200);
+        "job/count/500", 10, ALLOCATES, job::count(500);
+        "job/create/500", 10, ALLOCATES, job::create(500);
         "job/idle/1", 100, ALLOCATES, job::idle(1);
         "job/idle/1000", 10, ALLOCATES, job::idle(1_000);
+        "job/pod-changed/1", 1_000, FREE, job::pod_changed(1);
+        "job/pod-changed/100", 1_000, FREE, job::pod_changed(100);
+        "job/pod-changed/10000", 1_000, FREE, job::pod_changed(10_000);
         "json/decode-pod/8300", 100, ALLOCATES, json::decode();
         "json/encode-pod/8300", 100, FREE, json::encode();
         "loading/json-alike/1000", 1, ALLOCATES, loading::load(loading::json(1_000, 10));
