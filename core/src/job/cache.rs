@@ -72,7 +72,7 @@ pub(super) enum CompletionMode {
 }
 
 impl JobSpec {
-    fn read(object: &DynamicObject) -> JobSpec {
+    pub(super) fn read(object: &DynamicObject) -> JobSpec {
         let spec = object.fields.get("spec").unwrap_or(&Value::Null);
         let number = |name: &str| spec[name].as_i64();
         let backoff_limit_per_index = number("backoffLimitPerIndex");

@@ -6,16 +6,76 @@ use podstorm_runtime::driver::SyncFailure;
 
 use super::backoff::{Failures, finish_ns};
 use super::indexes::Indexes;
-use super::pod::rank;
+use super::pod::Rank;
 use super::sync::Sync;
+
+/// What a sync does to reach the parallelism: it creates pods or deletes pods, never both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Deletes the pods at these places of the list, each by a rule. Of a suspended Job there may be none.
+    Delete(Vec<(usize, RemovalRule)>),
+    /// Creates that many pods, of an indexed Job those of these indexes.
+    Create { count: usize, indexes: Vec<i64> },
+    /// Creates no pod for so long, ns, after failures.
+    Wait { left_ns: i64 },
+    /// Leaves the pods as they are.
+    Nothing,
+}
+
+/// Why a pod is deleted to reach the parallelism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovalRule {
+    /// The Job is suspended.
+    Suspended,
+    /// The pod has no index that can be read.
+    UnknownIndex,
+    /// The index of the pod is not below the completions.
+    SurplusIndex,
+    /// Another pod of the same index is ranked higher.
+    RepeatedIndex,
+    /// More pods are active than wanted, and the pod is among the lowest in [rank](super::pod::Rank).
+    Surplus,
+}
+
+impl RemovalRule {
+    /// The rule, as tables and JSON name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RemovalRule::Suspended => "suspended",
+            RemovalRule::UnknownIndex => "unknown-index",
+            RemovalRule::SurplusIndex => "surplus-index",
+            RemovalRule::RepeatedIndex => "repeated-index",
+            RemovalRule::Surplus => "surplus",
+        }
+    }
+}
 
 impl Sync<'_> {
     /// Creates or deletes pods, never both in one sync.
     pub(super) async fn manage(&mut self) -> Result<(), SyncFailure> {
-        let spec = self.job.spec.clone();
+        match self.plan() {
+            Plan::Delete(removed) => {
+                let places: Vec<usize> = removed.into_iter().map(|(place, _)| place).collect();
+                self.delete_pods(&places).await
+            }
+            Plan::Create { count, indexes } => self.create_pods(count, &indexes).await,
+            Plan::Wait { left_ns } => {
+                self.again_after(left_ns);
+                // As upstream: while the Job waits its status counts no active pod.
+                self.active = 0;
+                Ok(())
+            }
+            Plan::Nothing => Ok(()),
+        }
+    }
+
+    /// Decides which pods are created or deleted.
+    pub(super) fn plan(&self) -> Plan {
+        let spec = &*self.job.spec;
         let active = self.active_places();
         if spec.is_suspended {
-            return self.delete_pods(&active).await;
+            let all = active.into_iter();
+            return Plan::Delete(all.map(|place| (place, RemovalRule::Suspended)).collect());
         }
         let wanted = match spec.completions {
             None if self.succeeded > 0 => self.active,
@@ -23,10 +83,10 @@ impl Sync<'_> {
             Some(completions) => (completions - self.succeeded).clamp(0, spec.parallelism.max(0)),
         };
         let at_least = usize::try_from(self.active - wanted).unwrap_or(0);
-        let mut victims = self.victims(active, at_least);
-        victims.truncate(self.shared.options.burst);
-        if !victims.is_empty() {
-            return self.delete_pods(&victims).await;
+        let mut removed = self.removed(active, at_least);
+        removed.truncate(self.shared.options.burst);
+        if !removed.is_empty() {
+            return Plan::Delete(removed);
         }
         let not_yet_replaced = match spec.only_replace_failed {
             true => self.terminating,
@@ -35,21 +95,19 @@ impl Sync<'_> {
         let count = wanted - self.active - not_yet_replaced;
         let count = usize::try_from(count).unwrap_or(0);
         if count == 0 {
-            return Ok(());
+            return Plan::Nothing;
         }
         let now_ns = self.calls.now().wall_ns;
         if spec.backoff_limit_per_index.is_none() {
             let left_ns = self.failures.remaining_ns(now_ns);
             if left_ns > 0 {
-                self.again_after(left_ns);
-                // As upstream: while the Job waits its status counts no active pod.
-                self.active = 0;
-                return Ok(());
+                return Plan::Wait { left_ns };
             }
         }
         let count = count.min(self.shared.options.burst);
         if !spec.is_indexed() {
-            return self.create_pods(count, &[]).await;
+            let indexes = Vec::new();
+            return Plan::Create { count, indexes };
         }
         let mut indexes = self.pending_indexes(count);
         if spec.backoff_limit_per_index.is_some() {
@@ -58,14 +116,13 @@ impl Sync<'_> {
             let mut each = left.iter();
             indexes.retain(|_| each.next().is_some_and(|left_ns| *left_ns == 0));
             if indexes.is_empty()
-                && let Some(least_ns) = left.into_iter().min()
+                && let Some(left_ns) = left.into_iter().min()
             {
-                self.again_after(least_ns);
-                self.active = 0;
-                return Ok(());
+                return Plan::Wait { left_ns };
             }
         }
-        self.create_pods(indexes.len(), &indexes).await
+        let count = indexes.len();
+        Plan::Create { count, indexes }
     }
 
     /// The places of the active pods in the list.
@@ -77,9 +134,9 @@ impl Sync<'_> {
 
     /// The active pods to delete: of an indexed Job those with an unknown or a surplus index, and all but one of each
     /// index; then, if these are fewer than `at_least`, the lowest in rank.
-    fn victims(&self, mut active: Vec<usize>, at_least: usize) -> Vec<usize> {
-        let rank_of = |place: &usize| rank(&self.pods[*place].pod);
-        let mut victims = Vec::new();
+    fn removed(&self, mut active: Vec<usize>, at_least: usize) -> Vec<(usize, RemovalRule)> {
+        let rank_of = |place: &usize| Rank::of(&self.pods[*place].pod);
+        let mut removed = Vec::new();
         let index = |place: usize| self.pods[place].index;
         let is_valid = |place: &usize| self.job.spec.has_index(index(*place));
         let is_plain = |active: &[usize]| {
@@ -90,24 +147,30 @@ impl Sync<'_> {
             let mut kept = Vec::with_capacity(active.len());
             for group in active.chunk_by_mut(|a, b| index(*a) == index(*b)) {
                 if !is_valid(&group[0]) {
-                    victims.extend_from_slice(group);
+                    let rule = match index(group[0]) < 0 {
+                        true => RemovalRule::UnknownIndex,
+                        false => RemovalRule::SurplusIndex,
+                    };
+                    removed.extend(group.iter().map(|place| (*place, rule)));
                     continue;
                 }
                 if group.len() > 1 {
                     group.sort_by_cached_key(rank_of);
                 }
                 let (last, others) = group.split_last().expect("a group has a pod");
-                victims.extend_from_slice(others);
+                let repeated = others.iter().map(|it| (*it, RemovalRule::RepeatedIndex));
+                removed.extend(repeated);
                 kept.push(*last);
             }
             active = kept;
         }
-        let more = at_least.saturating_sub(victims.len());
+        let more = at_least.saturating_sub(removed.len());
         if more > 0 {
             active.sort_by_cached_key(rank_of);
-            victims.extend(active.into_iter().take(more));
+            let lowest = active.into_iter().take(more);
+            removed.extend(lowest.map(|place| (place, RemovalRule::Surplus)));
         }
-        victims
+        removed
     }
 
     /// The first indexes without a pod that have neither succeeded nor failed.
@@ -127,7 +190,7 @@ impl Sync<'_> {
     }
 
     /// How long an index waits after its last failure, ns.
-    fn left_ns(&self, index: i64, now_ns: i64) -> i64 {
+    pub(super) fn left_ns(&self, index: i64, now_ns: i64) -> i64 {
         let Some(pod) = self.indexes.delayed.get(&index) else {
             return 0;
         };

@@ -10,6 +10,7 @@
 //! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates and deletes; `pods`: the requests
 //!   for that; `tracking`: how ended pods are counted; `end`: whether the Job has finished.
 //! * `orphans`: the second queue, of pods that no Job will count.
+//! * `course`: how far a Job is, for clients; `decisions`: what a sync would decide about given pods, for explanations.
 //! * `indexes`, `backoff`, `policies`: sets of completion indexes, the wait after failures, `podFailurePolicy` and
 //!   `successPolicy`. `pod`, `status`: what a sync reads of a pod, and writes of a Job.
 //!
@@ -17,6 +18,8 @@
 
 pub mod backoff;
 mod cache;
+pub mod course;
+pub mod decisions;
 mod end;
 mod handlers;
 pub mod indexes;

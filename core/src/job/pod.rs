@@ -1,6 +1,5 @@
 //! What a sync reads of a pod.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use podstorm_objects::{ContainerStatus, Labels, Pod, PodPhase, Time, Uid};
@@ -135,36 +134,58 @@ pub(super) fn terminations(container: &ContainerStatus) -> Termination {
 /// Each pod of a Job of 100,000 has one.
 const _: () = assert!(size_of::<JobPod>() <= 24);
 
-/// The order in which active pods are removed: the least first.
+/// The place of an active pod in the order in which pods are removed: the least goes first.
 ///
 /// Source: `ActivePods` of Kubernetes' `pkg/controller`.
-pub(super) fn rank(pod: &Pod) -> impl Ord + use<> {
-    let status = &pod.status;
-    let phase = match status.phase {
-        PodPhase::Unknown => 1,
-        PodPhase::Running => 2,
-        _ => 0,
-    };
-    let is_ready = pod.is_ready();
-    // An unset time counts as the newest.
-    let age = |time: Time| Reverse(time.unix_seconds().unwrap_or(i64::MAX));
-    let most = |counts: &mut dyn Iterator<Item = i32>| Reverse(counts.max().unwrap_or(0));
-    let regular = most(&mut status.container_statuses.iter().map(|it| it.restart_count));
-    let init = status.init_container_statuses.iter();
-    let sidecars = init.flat_map(|all| all.iter()).filter(|container| {
-        let mut specs = pod.spec.init_containers.iter();
-        specs.any(|spec| spec.name == container.name && spec.is_sidecar)
-    });
-    let sidecars = most(&mut sidecars.map(|it| it.restart_count));
-    (
-        pod.node_name.is_some(),
-        phase,
-        is_ready,
-        is_ready.then(|| age(pod.ready_time())),
-        regular,
-        sidecars,
-        age(pod.metadata.creation_timestamp),
-    )
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank([i64; RANK_RULES.len()]);
+
+/// The rules of [`Rank`], in their order.
+const RANK_RULES: [&str; 7] = [
+    "no node before a node",
+    "Pending, Unknown, Running",
+    "not ready before ready",
+    "ready for a shorter time",
+    "more restarts of a container",
+    "more restarts of a sidecar",
+    "created later",
+];
+
+impl Rank {
+    /// The rank of a pod. O(containers).
+    pub fn of(pod: &Pod) -> Rank {
+        let status = &pod.status;
+        let phase = match status.phase {
+            PodPhase::Unknown => 1,
+            PodPhase::Running => 2,
+            _ => 0,
+        };
+        let is_ready = pod.is_ready();
+        // An unset time counts as the newest.
+        let age = |time: Time| -time.unix_seconds().unwrap_or(i64::MAX);
+        let most = |counts: &mut dyn Iterator<Item = i32>| -i64::from(counts.max().unwrap_or(0));
+        let regular = most(&mut status.container_statuses.iter().map(|it| it.restart_count));
+        let init = status.init_container_statuses.iter();
+        let sidecars = init.flat_map(|all| all.iter()).filter(|container| {
+            let mut specs = pod.spec.init_containers.iter();
+            specs.any(|spec| spec.name == container.name && spec.is_sidecar)
+        });
+        Rank([
+            i64::from(pod.node_name.is_some()),
+            phase,
+            i64::from(is_ready),
+            if is_ready { age(pod.ready_time()) } else { 0 },
+            regular,
+            most(&mut sidecars.map(|it| it.restart_count)),
+            age(pod.metadata.creation_timestamp),
+        ])
+    }
+
+    /// The first rule that tells the ranks apart; `None` where the order is open.
+    pub fn rule(self, other: Rank) -> Option<&'static str> {
+        let differs = self.0.iter().zip(other.0).position(|(a, b)| *a != b);
+        differs.map(|at| RANK_RULES[at])
+    }
 }
 
 /// How often the containers of a pod were restarted, all together.
@@ -177,4 +198,43 @@ pub(super) fn restarts(pod: &Pod) -> i64 {
         .chain(init.flat_map(|all| all.iter()));
     all.map(|container| i64::from(container.restart_count))
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_differs_ranks_two_pods() {
+        let pod = |node: bool, phase, created: i64| {
+            let mut pod = Pod::default();
+            pod.node_name = node.then(|| "n".into());
+            pod.status.phase = phase;
+            pod.metadata.creation_timestamp = Time::from_unix_seconds(created);
+            Rank::of(&pod)
+        };
+        let (pending, running) = (PodPhase::Pending, PodPhase::Running);
+        for (first, then, rule) in [
+            (
+                pod(false, running, 1),
+                pod(true, pending, 9),
+                Some("no node before a node"),
+            ),
+            (
+                pod(true, pending, 1),
+                pod(true, running, 9),
+                Some("Pending, Unknown, Running"),
+            ),
+            (
+                pod(true, running, 9),
+                pod(true, running, 1),
+                Some("created later"),
+            ),
+            (pod(true, running, 1), pod(true, running, 1), None),
+        ] {
+            assert!(first <= then);
+            assert_eq!(first.rule(then), rule);
+            assert_eq!(then.rule(first), rule);
+        }
+    }
 }

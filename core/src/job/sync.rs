@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm_objects::{
-    DynamicObject, Kind, OwnerPatch, Pod, PodPhase, ResourceVersion, Time, Uid,
+    DynamicObject, Kind, Now, OwnerPatch, Pod, PodPhase, ResourceVersion, Time, Uid,
 };
 use podstorm_runtime::claim::{Claim, ClaimDecision, ClaimStep, claim_decision};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType, Patch};
@@ -22,7 +22,7 @@ use super::indexes::Indexes;
 use super::pod::{JobPod, TRACKING_FINALIZER};
 use super::policies::FailureAction;
 use super::status::JobStatus;
-use super::{SECOND_NS, Shared};
+use super::{Remembered, SECOND_NS, Shared};
 
 /// A sync in progress.
 pub(super) struct Sync<'a> {
@@ -105,31 +105,42 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     if remembered.finished.contains(uid) {
         return Ok(End::Forget);
     }
-    let mut sync = Sync {
-        shared: &shared,
-        calls: &calls,
-        key,
-        object: job.object.clone(),
-        status: job.status.clone(),
-        pods: Vec::new(),
-        released: remembered.released.unwrap_or_default(),
-        failures: remembered.failures.unwrap_or_default(),
-        start_ns: None,
-        active: 0,
-        ready: 0,
-        terminating: 0,
-        succeeded: 0,
-        failed: 0,
-        indexes: IndexesOf::default(),
-        hit: None,
-        needs_flush: false,
-        job,
-    };
+    let mut sync = Sync::new(&shared, &calls, key, job, remembered);
     sync.steps().await?;
     Ok(End::Forget)
 }
 
-impl Sync<'_> {
+impl<'a> Sync<'a> {
+    /// A sync that has looked at nothing yet.
+    pub(super) fn new(
+        shared: &'a Shared,
+        calls: &'a Calls,
+        key: KeyId,
+        job: Arc<CachedJob>,
+        remembered: Remembered,
+    ) -> Sync<'a> {
+        Sync {
+            shared,
+            calls,
+            key,
+            object: job.object.clone(),
+            status: job.status.clone(),
+            pods: Vec::new(),
+            released: remembered.released.unwrap_or_default(),
+            failures: remembered.failures.unwrap_or_default(),
+            start_ns: None,
+            active: 0,
+            ready: 0,
+            terminating: 0,
+            succeeded: 0,
+            failed: 0,
+            indexes: IndexesOf::default(),
+            hit: None,
+            needs_flush: false,
+            job,
+        }
+    }
+
     async fn steps(&mut self) -> Result<(), SyncFailure> {
         if self.job.spec.mode == Some(CompletionMode::Unknown) {
             let text = "Skipped Job sync because completion mode is unknown";
@@ -139,17 +150,7 @@ impl Sync<'_> {
         let now = self.calls.now();
         let is_settled = self.shared.expectations.satisfied(self.key, now.mono_ns);
         self.claim_pods().await?;
-        self.classify();
-        let start = self.status.start_time.and_then(Time::unix_seconds);
-        self.start_ns = start.map(|start| start.saturating_mul(SECOND_NS));
-        if start.is_none() && !self.job.spec.is_suspended {
-            self.status.start_time = Some(now.wall());
-            self.start_ns = Some(now.wall_ns);
-        }
-        self.hit = self.evaluate();
-        if self.job.spec.is_indexed() {
-            self.evaluate_indexes();
-        }
+        self.judge(now);
         let mut managed = Ok(());
         let mut suspension_changed = false;
         if self.hit.is_some() {
@@ -178,6 +179,21 @@ impl Sync<'_> {
         status.terminating = Some(self.terminating);
         self.track().await?;
         managed
+    }
+
+    /// Counts the pods, and finds out whether something finishes the Job.
+    pub(super) fn judge(&mut self, now: Now) {
+        self.classify();
+        let start = self.status.start_time.and_then(Time::unix_seconds);
+        self.start_ns = start.map(|start| start.saturating_mul(SECOND_NS));
+        if start.is_none() && !self.job.spec.is_suspended {
+            self.status.start_time = Some(now.wall());
+            self.start_ns = Some(now.wall_ns);
+        }
+        self.hit = self.evaluate();
+        if self.job.spec.is_indexed() {
+            self.evaluate_indexes();
+        }
     }
 
     /// Finds the pods of the Job, adopts and releases.
@@ -332,7 +348,7 @@ impl Sync<'_> {
     }
 
     /// What completes the Job, if enough of its pods have succeeded and none is active.
-    fn completion(&self) -> Option<Hit> {
+    pub(super) fn completion(&self) -> Option<Hit> {
         let is_complete = match self.job.spec.completions {
             None => self.succeeded > 0 && self.active == 0,
             Some(completions) => self.succeeded >= completions && self.active == 0,

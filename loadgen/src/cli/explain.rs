@@ -1,4 +1,4 @@
-//! `loadgen explain`: which pods a scale-down deletes, and what a rollout does next, and why.
+//! `loadgen explain`: which pods a scale-down deletes, and what a rollout or a Job does next, and why.
 
 use std::io;
 use std::path::PathBuf;
@@ -48,6 +48,10 @@ EXAMPLES
       what the next syncs of its rollout do, and why
   loadgen explain -f dump.json --deployment shop/web --image registry.example/web:2
       what a rollout of that image would do
+  kubectl get jobs,pods -n shop -o json | loadgen explain -f - --job render
+      what its next sync does, why it failed or does not finish, which index is retried when
+  loadgen explain -f loadgen/examples/job.yaml --job render --parallelism 1
+      which pods go when its parallelism falls to 1
   loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
       jq -r '.pods[] | select(.fate == \"deleted\") | .name'
       the names of the pods that go
@@ -69,6 +73,14 @@ JSON FIELDS OF A ROLLOUT (-o json)
   problems[] end
   steps[]: sync[]{request name replicas[before after] why}, or waits
 
+JSON FIELDS OF A JOB (-o json)
+  schema_version kind namespace name now state completions parallelism active ready terminating
+  succeeded failed removals_to notes[]
+  next[] why[] retries[] failures[]: rule pod index time why
+  removals[]: place sync pod index rule why
+  state: running suspended complete failed ignored
+  rule of removals: suspended unknown-index surplus-index repeated-index surplus
+
 EXIT CODES
   0 answered   2 wrong usage or input")]
 pub(super) struct ExplainFlags {
@@ -85,8 +97,9 @@ pub(super) struct ExplainFlags {
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["replicas", "prefer", "prefer_pods", "prefer_nodes"])]
     image: Option<String>,
 
-    /// How many pods it is to have [default: its spec.replicas]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true,
+    /// How many pods it is to have [default: its spec.replicas]; of a Job, the parallelism to which it falls
+    /// [default: 0]
+    #[arg(long, visible_alias = "parallelism", value_name = "NUMBER", allow_hyphen_values = true,
           value_parser = clap::value_parser!(i32).range(0..))]
     replicas: Option<i32>,
 

@@ -116,7 +116,7 @@ fn load_kinds(
         }
     }
     collector.end()?;
-    let warnings = collector.warnings();
+    let mut warnings = collector.warnings();
     let left_out = collector.left_out();
     let (objects, mut counts, places) = collector.into_parts();
     let is_wanted = |object: &InputObject| {
@@ -151,6 +151,7 @@ fn load_kinds(
         };
         return Err(ManifestError::of_file(&names.join(", "), problem));
     }
+    warnings.extend(workloads::warnings(&objects));
     let size = size::of_input(&objects);
     counts.pods = size::pods_as_they_came(&objects);
     Ok(Loaded {

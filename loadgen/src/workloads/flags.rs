@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use clap::builder::ArgAction;
 use clap::{Arg, ArgMatches, value_parser};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::MapAccess;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Error as _, MapAccess};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -33,6 +33,8 @@ pub(crate) enum Form {
     Switch,
     /// A number of objects or pods. The size of the cluster follows from it.
     Size,
+    /// Another whole number that an object can hold, with its default.
+    Number(i32),
     /// A limit of a rolling update, with its default.
     Limit(Limit),
     /// Whole seconds, with their default.
@@ -47,6 +49,8 @@ pub enum FlagValue {
     Switch(bool),
     /// Of a [size](Form::Size).
     Size(Size),
+    /// Of a [number](Form::Number).
+    Number(i32),
     /// Of a [limit](Form::Limit).
     Limit(Limit),
     /// Of [seconds](Form::Seconds).
@@ -64,6 +68,7 @@ impl Form {
         match self {
             Form::Switch => arg.action(ArgAction::SetTrue),
             Form::Size => with_value("SIZE").value_parser(value_parser!(Size)),
+            Form::Number(_) => with_value("NUMBER").value_parser(number),
             Form::Limit(_) => with_value("LIMIT").value_parser(value_parser!(Limit)),
             Form::Seconds(_) => with_value("TIME").value_parser(value_parser!(Time)),
         }
@@ -74,6 +79,7 @@ impl Form {
         match self {
             Form::Switch => matches.get_flag(name).then_some(FlagValue::Switch(true)),
             Form::Size => matches.get_one(name).copied().map(FlagValue::Size),
+            Form::Number(_) => matches.get_one(name).copied().map(FlagValue::Number),
             Form::Limit(_) => matches.get_one(name).copied().map(FlagValue::Limit),
             Form::Seconds(_) => matches.get_one(name).copied().map(FlagValue::Time),
         }
@@ -90,6 +96,10 @@ impl Form {
         Ok(match self {
             Form::Switch => FlagValue::Switch(map.next_value()?),
             Form::Size => FlagValue::Size(map.next_value()?),
+            Form::Number(_) => {
+                let given: i64 = map.next_value()?;
+                FlagValue::Number(number(&given.to_string()).map_err(A::Error::custom)?)
+            }
             Form::Limit(_) => FlagValue::Limit(map.next_value()?),
             Form::Seconds(_) => FlagValue::Time(map.next_value()?),
         })
@@ -100,6 +110,9 @@ impl Form {
         match self {
             Form::Switch => generator.subschema_for::<bool>(),
             Form::Size => generator.subschema_for::<Option<Size>>(),
+            Form::Number(_) => {
+                json_schema!({"type": ["integer", "null"], "minimum": 0, "maximum": i32::MAX})
+            }
             Form::Limit(_) => generator.subschema_for::<Option<Limit>>(),
             Form::Seconds(_) => generator.subschema_for::<Option<Time>>(),
         }
@@ -112,7 +125,7 @@ impl Flag {
         let name = self.name.replace('-', "_");
         match self.form {
             Form::Size => None,
-            Form::Switch | Form::Limit(_) => Some(name),
+            Form::Switch | Form::Number(_) | Form::Limit(_) => Some(name),
             Form::Seconds(_) => Some(format!("{name}_seconds")),
         }
     }
@@ -120,6 +133,17 @@ impl Flag {
     /// Whether the switch is on.
     pub(crate) fn is_on(&self, values: &FlagValues) -> bool {
         values.get(self.name) == Some(FlagValue::Switch(true))
+    }
+
+    /// The number that is set, or the default.
+    ///
+    /// # Panics
+    /// The flag is not of a number.
+    pub(crate) fn number(&self, values: &FlagValues) -> i32 {
+        match (values.get(self.name), self.form) {
+            (Some(FlagValue::Number(number)), _) | (None, Form::Number(number)) => number,
+            _ => panic!("--{} is not of a number", self.name),
+        }
     }
 
     /// The limit that is set, or the default.
@@ -151,6 +175,7 @@ impl Flag {
     fn value(&self, values: &FlagValues) -> FlagValue {
         let default = || match self.form {
             Form::Switch | Form::Size => FlagValue::Switch(false),
+            Form::Number(number) => FlagValue::Number(number),
             Form::Limit(limit) => FlagValue::Limit(limit),
             Form::Seconds(seconds) => FlagValue::Time(Time(i64::from(seconds) * NS_PER_SECOND)),
         };
@@ -173,6 +198,12 @@ impl Flag {
             )),
         }
     }
+}
+
+/// Reads a number that an object can hold.
+fn number(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|number| *number >= 0);
+    number.ok_or_else(|| format!("expected a whole number from 0 to {}", i32::MAX))
 }
 
 /// The flags of all workloads.
@@ -250,6 +281,7 @@ impl JsonSchema for FlagValues {
             };
             let mut schema = match flag.form {
                 Form::Switch | Form::Size => generator.subschema_for::<bool>(),
+                Form::Number(_) => generator.subschema_for::<i32>(),
                 Form::Limit(_) => generator.subschema_for::<Limit>(),
                 Form::Seconds(_) => generator.subschema_for::<i32>(),
             };
@@ -258,7 +290,7 @@ impl JsonSchema for FlagValues {
         }
         let required: Vec<&String> = properties.keys().collect();
         let required = serde_json::json!(required);
-        schemars::json_schema!({"type": "object", "properties": properties, "required": required})
+        json_schema!({"type": "object", "properties": properties, "required": required})
     }
 }
 

@@ -1,12 +1,14 @@
 //! What the laboratory does with each kind of workload: a folder for each, which says how its objects are
 //! made, what is done to them, and when they are as they should be, and a line in [`ALL`].
 //!
-//! A workload owns pods ([`OwnsPods`]), or has rollouts that its status tells of ([`RollsOut`]). What plays
+//! A workload owns pods ([`OwnsPods`]), has rollouts that its status tells of ([`RollsOut`]), or ends once its pods
+//! have ended ([`Finishes`]). What plays
 //! scenarios (`run::phases`) goes over the list and names no workload.
 
 mod deployment;
 pub mod explain;
 pub(crate) mod flags;
+mod job;
 pub(crate) mod objects;
 mod replicaset;
 mod size;
@@ -16,6 +18,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
+use podstorm::job::course::Course;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     AnyObject, Kind, Labels, Now, Object, ObjectMeta, OwnerReference, Pod, ReplicaSetStatus,
@@ -36,10 +39,11 @@ pub use self::size::{ClusterSize, WorkloadCount};
 pub(crate) type Workload = &'static dyn LaboratoryWorkload;
 
 /// The workloads that the laboratory knows. Objects of files are loaded, listened to and checked in this order.
-pub(crate) static ALL: [Workload; 3] = [
+pub(crate) static ALL: [Workload; 4] = [
     &replicaset::ReplicaSets,
     &replicaset::ReplicationControllers,
     &deployment::Deployments,
+    &job::Jobs,
 ];
 
 /// The owner of the pods that a generated cluster has before it has their owners.
@@ -126,6 +130,11 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     fn rollouts(&self) -> Option<&dyn RollsOut> {
         None
     }
+
+    /// What is done with objects that end, where they do.
+    fn finishes(&self) -> Option<&dyn Finishes> {
+        None
+    }
 }
 
 /// What the laboratory does with objects that pods have as their controllers. Each method takes an object of the
@@ -168,6 +177,15 @@ pub(crate) trait RollsOut: Sync {
 
     /// Adds what isn't as wanted in the objects of files, whose pods are counted by their owners.
     fn examine(&self, objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings);
+}
+
+/// What the laboratory does with objects that end once enough of their pods have ended.
+pub(crate) trait Finishes: Sync {
+    /// How far an object is; `None` for an object of another kind.
+    fn course(&self, object: &dyn Object) -> Option<Course>;
+
+    /// What is wrong with the objects of files taken together, in words.
+    fn warnings(&self, objects: &[InputObject]) -> Vec<String>;
 }
 
 /// Feature gates by their names, and whether each is on.
@@ -291,6 +309,12 @@ pub(crate) fn pods_of(kind: Kind) -> Option<&'static dyn OwnsPods> {
     of(kind)?.pods()
 }
 
+/// What is wrong with the objects of files taken together, in words.
+pub(crate) fn warnings(objects: &[InputObject]) -> Vec<String> {
+    let finishing = ALL.into_iter().filter_map(|workload| workload.finishes());
+    finishing.flat_map(|it| it.warnings(objects)).collect()
+}
+
 /// `3 ReplicaSets, 1 ReplicationController`: how many owners of pods there are, without the kinds of which there is
 /// none.
 pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
@@ -336,23 +360,25 @@ pub(crate) fn kinds_in_words(is_meant: impl Fn(&Workload) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::{Deployment, ReplicaSet, ReplicationController};
+    use podstorm_objects::{Deployment, DynamicObject, ReplicaSet, ReplicationController};
 
     use super::*;
 
     #[test]
     fn a_workload_takes_objects_of_its_own_kind_alone() {
-        let objects: [AnyObject; 4] = [
+        let objects: [AnyObject; 5] = [
             Arc::new(ReplicaSet::default()),
             Arc::new(ReplicationController::default()),
             Arc::new(Deployment::default().to_untyped()),
+            Arc::new(DynamicObject::new(Kind::JOB)),
             Arc::new(Pod::default()),
         ];
         for workload in ALL {
             let taken = |object: &&AnyObject| {
                 let demand = workload.pods().and_then(|it| it.demand(&***object));
                 let progress = workload.rollouts().and_then(|it| it.progress(&***object));
-                demand.is_some() || progress.is_some()
+                let course = workload.finishes().and_then(|it| it.course(&***object));
+                demand.is_some() || progress.is_some() || course.is_some()
             };
             let taken: Vec<Kind> = objects.iter().filter(taken).map(|it| it.kind()).collect();
             assert_eq!(taken, [workload.kind()]);

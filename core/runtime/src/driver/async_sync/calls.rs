@@ -83,6 +83,14 @@ fn failure(answer: &Answer) -> Option<&ApiError> {
 }
 
 impl Calls {
+    /// Calls at that time that nobody answers: for decisions that ask for nothing.
+    pub fn at(now: Now) -> Calls {
+        Calls(Arc::new(Mutex::new(Exchange {
+            now,
+            ..Exchange::default()
+        })))
+    }
+
     /// The time: when the sync began, or when it last went on after an answer.
     pub fn now(&self) -> Now {
         lock(&self.0).now

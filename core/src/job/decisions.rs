@@ -1,0 +1,307 @@
+//! What the next sync of a Job decides about given pods, and by which rules: for explanations. The decisions are the
+//! controller's own, taken by the code of its syncs; nothing is asked of a server.
+
+use std::sync::Arc;
+
+use podstorm_objects::{DynamicObject, Now, Pod, PodPhase, Time};
+use podstorm_runtime::claim::{ClaimDecision, claim_decision};
+use podstorm_runtime::driver::Calls;
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::store::Cached as _;
+
+use super::backoff::{Failures, finish_ns, finish_time};
+use super::cache::{CachedJob, CompletionMode};
+use super::end::HitKind;
+use super::manage::Plan;
+use super::pod::{JobPod, terminations};
+use super::policies::{FailureAction, MetRule};
+use super::sync::Sync;
+use super::{Controller, ControllerOptions, Remembered};
+
+pub use super::manage::RemovalRule;
+
+/// What the next sync decides.
+#[derive(Clone, Debug)]
+pub struct Decisions {
+    /// `spec.completions`.
+    pub completions: Option<i64>,
+    /// `spec.parallelism`, or its default.
+    pub parallelism: i64,
+    /// Whether each pod has an index.
+    pub is_indexed: bool,
+    /// `spec.backoffLimit`, or its default.
+    pub backoff_limit: i64,
+    /// `spec.backoffLimitPerIndex`.
+    pub backoff_limit_per_index: Option<i64>,
+    /// Active pods.
+    pub active: i64,
+    /// Those of them that are ready.
+    pub ready: i64,
+    /// Pods on their way out.
+    pub terminating: i64,
+    /// Pods, of an indexed Job indexes, that have succeeded.
+    pub succeeded: i64,
+    /// Failed pods that count.
+    pub failed: i64,
+    /// The indexes that have failed, as a status writes them. Present where each index has a back-off limit.
+    pub failed_indexes: Option<String>,
+    /// When the Job has started, if it has.
+    pub start: Option<Time>,
+    /// How long the Job may run on, ns; 0 or less if its time is over. `None` without a deadline.
+    pub deadline_left_ns: Option<i64>,
+    /// Why the controller leaves the Job alone.
+    pub skipped: Option<Skipped>,
+    /// What has finished the Job or finishes it now.
+    pub end: Option<End>,
+    /// What becomes of the pods. Without effect where the Job is skipped or has an end.
+    pub step: Step,
+    /// The ended pods that have failed, in the order of the list.
+    pub failures: Vec<FailedPod>,
+    /// What is created again, and when: the index that is due first comes first.
+    pub retries: Vec<Retry>,
+}
+
+/// Why the controller leaves a Job alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skipped {
+    /// Another controller manages it.
+    Foreign,
+    /// It is complete or has failed.
+    Finished,
+    /// Its completion mode is unknown.
+    UnknownMode,
+}
+
+/// What finishes a Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Whether the Job completes; otherwise it fails.
+    pub is_success: bool,
+    /// Whether the status has it already.
+    pub is_told: bool,
+    /// The reason in the condition.
+    pub reason: String,
+    /// The message in the condition.
+    pub message: String,
+    /// The name of the pod that meets the rule of the failure policy.
+    pub pod: Option<String>,
+}
+
+/// What becomes of the pods.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// These pods are deleted, in this order.
+    Delete(Vec<(Arc<Pod>, RemovalRule)>),
+    /// So many are created, of an indexed Job those of these indexes.
+    Create {
+        /// How many.
+        count: usize,
+        /// Their indexes.
+        indexes: Vec<i64>,
+    },
+    /// None is created for so long, ns.
+    Wait(i64),
+    /// They stay as they are.
+    Nothing,
+}
+
+/// A pod that has failed.
+#[derive(Clone, Debug)]
+pub struct FailedPod {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Its index; -1 if unknown.
+    pub index: i64,
+    /// The exit code of the first container that has ended with another than 0.
+    pub exit_code: Option<i64>,
+    /// When it ended.
+    pub finished: Time,
+    /// The rule of the failure policy that it meets.
+    pub rule: Option<MetRule>,
+    /// Whether the status has counted it already: its finalizer is gone.
+    pub is_counted: bool,
+}
+
+/// What is created again after failures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The index; `None` where the whole Job waits.
+    pub index: Option<i64>,
+    /// The name of the pod whose end began the wait.
+    pub pod: Option<String>,
+    /// How many failures there were since the last success, or of the index.
+    pub failures: u32,
+    /// How long the wait still takes, ns; 0 where it is over.
+    pub left_ns: i64,
+}
+
+/// What the next sync of a Job with these pods decides, the caches being as new as the server. Pods of others are left out.
+/// The record of failures is what a controller remembers that has run since these pods began. O(pods · log pods).
+pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decisions {
+    let controller = Controller::new(
+        ControllerOptions::default(),
+        &mut Informers::new(Arc::default()),
+    );
+    let meta = &job.metadata;
+    let key = controller.key(&meta.namespace, &meta.name);
+    let job = Arc::new(CachedJob::derive(Arc::clone(job), key, None, &()));
+    let calls = Calls::at(now);
+    let remembered = Remembered::default();
+    let mut sync = Sync::new(&controller.0, &calls, key, job, remembered);
+    sync.pods = claimed(&sync.job, pods);
+    sync.failures = record(&sync);
+    sync.judge(now);
+    let skipped = skipped(&sync.job);
+    let end = sync.end_of();
+    let step = match &end {
+        Some(_) => Plan::Nothing,
+        None => sync.plan(),
+    };
+    let step = match step {
+        Plan::Delete(removed) => {
+            let removed = removed.into_iter();
+            let pod = |place: usize| Arc::clone(&sync.pods[place].pod);
+            Step::Delete(removed.map(|(place, rule)| (pod(place), rule)).collect())
+        }
+        Plan::Create { count, indexes } => Step::Create { count, indexes },
+        Plan::Wait { left_ns } => Step::Wait(left_ns),
+        Plan::Nothing => Step::Nothing,
+    };
+    let spec = &sync.job.spec;
+    Decisions {
+        completions: spec.completions,
+        parallelism: spec.parallelism,
+        is_indexed: spec.is_indexed(),
+        backoff_limit: spec.backoff_limit,
+        backoff_limit_per_index: spec.backoff_limit_per_index,
+        active: sync.active,
+        ready: sync.ready,
+        terminating: sync.terminating,
+        succeeded: sync.succeeded,
+        failed: sync.failed,
+        failed_indexes: sync.indexes.failed.as_ref().map(ToString::to_string),
+        start: sync.job.status.start_time,
+        deadline_left_ns: sync.job.deadline_left_ns(sync.start_ns, now),
+        skipped,
+        end,
+        step,
+        failures: sync.failed_pods(),
+        retries: sync.retries(now),
+    }
+}
+
+/// The pods that the Job keeps or adopts.
+fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
+    let Ok(selector) = &job.selector else {
+        return Vec::new();
+    };
+    let claimed = pods.iter().filter_map(|pod| {
+        let meta = &pod.metadata;
+        let decision = claim_decision(&job.object.metadata, meta, selector.matches(&meta.labels));
+        let adopts = match decision {
+            ClaimDecision::Keep => false,
+            ClaimDecision::Adopt => true,
+            ClaimDecision::Ignore | ClaimDecision::Release => return None,
+        };
+        let mut pod = JobPod::new(Arc::clone(pod));
+        pod.is_tracked |= adopts;
+        Some(pod)
+    });
+    claimed.collect()
+}
+
+/// The record of the pods that were counted.
+fn record(sync: &Sync<'_>) -> Failures {
+    let counted = || sync.pods.iter().filter(|pod| !pod.is_tracked);
+    let ended = |phase: PodPhase| -> Vec<i64> {
+        let ended = counted().filter(|pod| pod.phase == phase);
+        ended.map(|pod| finish_ns(&pod.pod)).collect()
+    };
+    Failures::default().with(&ended(PodPhase::Failed), &ended(PodPhase::Succeeded))
+}
+
+fn skipped(job: &CachedJob) -> Option<Skipped> {
+    if job.spec.is_foreign {
+        return Some(Skipped::Foreign);
+    }
+    if job.is_finished() {
+        return Some(Skipped::Finished);
+    }
+    (job.spec.mode == Some(CompletionMode::Unknown)).then_some(Skipped::UnknownMode)
+}
+
+impl Sync<'_> {
+    /// What has finished the Job, or finishes it now.
+    fn end_of(&self) -> Option<End> {
+        let hit = self.hit.clone().or_else(|| self.completion())?;
+        let conditions = &self.job.status.conditions;
+        let is_success = hit.kind == HitKind::SuccessCriteriaMet;
+        let interim = if is_success {
+            "SuccessCriteriaMet"
+        } else {
+            "FailureTarget"
+        };
+        let is_policy = hit.reason.reason == "PodFailurePolicy";
+        let mut pods = self.pods.iter().filter(|_| is_policy);
+        let culprit = pods.find(|pod| pod.met == Some(FailureAction::FailJob));
+        Some(End {
+            is_success,
+            is_told: conditions.end().is_some() || conditions.met(interim).is_some(),
+            reason: hit.reason.reason,
+            message: hit.reason.message,
+            pod: culprit.map(|pod| pod.pod.metadata.name.to_string()),
+        })
+    }
+
+    fn failed_pods(&self) -> Vec<FailedPod> {
+        let only_replace_failed = self.job.spec.only_replace_failed;
+        let policy = self.job.spec.failure_policy.as_ref();
+        let failed = self.pods.iter();
+        let failed = failed.filter(|pod| pod.is_failed(only_replace_failed));
+        let failed = failed.map(|pod| {
+            let containers = pod.pod.status.container_statuses.iter();
+            let mut codes = containers.filter_map(|it| terminations(it).exit_code);
+            FailedPod {
+                pod: Arc::clone(&pod.pod),
+                index: pod.index,
+                exit_code: codes.find(|code| *code != 0),
+                finished: finish_time(&pod.pod),
+                rule: policy.and_then(|policy| policy.met(&pod.pod)),
+                is_counted: !pod.is_tracked,
+            }
+        });
+        failed.collect()
+    }
+
+    fn retries(&self, now: Now) -> Vec<Retry> {
+        if self.hit.is_some() {
+            return Vec::new();
+        }
+        if self.job.spec.backoff_limit_per_index.is_none() {
+            let Failures { count, last_ns } = self.failures;
+            let is_last = |pod: &&JobPod| {
+                pod.phase == PodPhase::Failed && Some(finish_ns(&pod.pod)) == last_ns
+            };
+            let last = self.pods.iter().find(is_last);
+            let retry = Retry {
+                index: None,
+                pod: last.map(|pod| pod.pod.metadata.name.to_string()),
+                failures: count,
+                left_ns: self.failures.remaining_ns(now.wall_ns),
+            };
+            return (count > 0).then_some(retry).into_iter().collect();
+        }
+        let retries = self.indexes.delayed.iter().map(|(index, pod)| {
+            let (counted, ignored) = pod.failures();
+            Retry {
+                index: Some(*index),
+                pod: Some(pod.pod.metadata.name.to_string()),
+                failures: u32::try_from(counted + ignored + 1).unwrap_or(u32::MAX),
+                left_ns: self.left_ns(*index, now.wall_ns),
+            }
+        });
+        let mut retries: Vec<Retry> = retries.collect();
+        retries.sort_by_key(|retry| retry.left_ns);
+        retries
+    }
+}

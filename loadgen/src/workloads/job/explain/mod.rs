@@ -1,0 +1,245 @@
+//! What the next sync of a Job does and why, why the Job failed or does not finish, which index is retried when, and
+//! which pods go when the parallelism falls: the controller's own decisions ([`podstorm::job::decisions`]) about the
+//! Job and the pods of files.
+
+mod table;
+mod words;
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use podstorm::job::decisions::{Decisions, RemovalRule, Step, decide};
+use podstorm::job::pod::{Rank, completion_index};
+use podstorm_objects::{DynamicObject, Kind, Now, Pod, Uid};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::input::InputObject;
+use crate::text::json;
+use crate::workloads::explain::{Asked, Explanation, Layout};
+use crate::workloads::replicaset::explain::find::{full_name, near_names, only, some_of};
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+struct Answer {
+    /// The version of these fields: raised when one changes its meaning.
+    schema_version: u32,
+    /// `Job`.
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    /// The moment of the decisions.
+    now: String,
+    /// `running`, `suspended`, `complete`, `failed`, or `ignored` where the controller leaves the Job alone.
+    state: &'static str,
+    completions: Option<i64>,
+    parallelism: i64,
+    active: i64,
+    ready: i64,
+    terminating: i64,
+    succeeded: i64,
+    failed: i64,
+    /// What the next sync does, and by which rule.
+    next: Vec<Finding>,
+    /// Why the Job failed, or does not finish.
+    why: Vec<Finding>,
+    /// What is created again after failures, and when.
+    retries: Vec<Finding>,
+    /// The pods that failed, and the rule of the failure policy that each meets.
+    failures: Vec<Finding>,
+    /// The parallelism down to which pods go in `removals`.
+    removals_to: i64,
+    /// The pods that go when the parallelism falls, in their order.
+    removals: Vec<Removal>,
+    /// What else is to be said, in sentences.
+    notes: Vec<String>,
+}
+
+/// Something that a rule says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct Finding {
+    /// The rule: a reason of a condition, an action of a policy, a word of the controller's.
+    rule: String,
+    /// The pod that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    /// The index that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<i64>,
+    /// When it holds or happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    /// Why, in words.
+    why: String,
+}
+
+/// A pod that goes when the parallelism falls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Removal {
+    place: usize,
+    /// The sync that deletes it: each deletes 500 at most.
+    sync: usize,
+    pod: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<i64>,
+    /// `suspended`, `unknown-index`, `surplus-index`, `repeated-index` or `surplus`.
+    rule: &'static str,
+    /// What puts the pod before the next.
+    why: String,
+}
+
+/// A Job with its pods, and the other Jobs that select them.
+#[derive(Debug)]
+struct Found {
+    job: Arc<DynamicObject>,
+    pods: Vec<Arc<Pod>>,
+    rivals: Vec<String>,
+}
+
+/// Answers about the Job of that name.
+///
+/// # Errors
+/// None of that name, or several; a question that Jobs don't answer.
+pub(super) fn answer(name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
+    if !asked.preferred.is_none() {
+        bail!(
+            "{}: a Job reads no deletion cost, and no annotation changes which pods go; leave it out",
+            asked.preferred.text()
+        );
+    }
+    let found = find(asked.objects, name)?;
+    Ok(Box::new(explain(&found, asked.replicas, asked.now)))
+}
+
+impl Explanation for Answer {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        json::write(out, self)
+    }
+
+    fn text(&self, layout: Layout) -> String {
+        table::render(self, layout)
+    }
+}
+
+fn find(input: Vec<InputObject>, wanted: &str) -> Result<Found> {
+    let (mut jobs, mut pods) = (Vec::new(), Vec::new());
+    for object in input {
+        match object {
+            InputObject::Pod(pod) => pods.push(Arc::<Pod>::from(pod)),
+            InputObject::Dynamic(object) if object.kind() == Kind::JOB => {
+                jobs.push(Arc::<DynamicObject>::from(object));
+            }
+            _ => {}
+        }
+    }
+    let names: Vec<String> = jobs.iter().map(|job| full_name(&job.metadata)).collect();
+    if names.is_empty() {
+        bail!("the input has no Job; dump it with its pods: kubectl get jobs,pods -A -o json");
+    }
+    let Some(at) = only("Job", wanted, &names)? else {
+        let near = match near_names(wanted, &names) {
+            near if near.is_empty() => some_of(&names),
+            near => near.join(", "),
+        };
+        bail!("the input has no Job {wanted:?}; the nearest: {near}");
+    };
+    let job = jobs.swap_remove(at);
+    let namespace = &job.metadata.namespace;
+    pods.retain(|pod| pod.metadata.namespace == *namespace);
+    let is_rival = |other: &&Arc<DynamicObject>| {
+        other.metadata.namespace == *namespace && selector(other) == selector(&job)
+    };
+    let rivals = jobs.iter().filter(is_rival);
+    let rivals = rivals
+        .map(|other| other.metadata.name.to_string())
+        .collect();
+    Ok(Found { job, pods, rivals })
+}
+
+fn selector(job: &DynamicObject) -> Option<&Value> {
+    job.fields.get("spec")?.get("selector")
+}
+
+/// Decides, and follows a parallelism that falls to `to`; to 0 where nothing is said.
+fn explain(found: &Found, to: Option<i32>, now: Now) -> Answer {
+    let job = &found.job;
+    let decisions = decide(job, &found.pods, now);
+    let mut notes = words::notes(&decisions, &found.pods);
+    if !found.rivals.is_empty() {
+        notes.push(format!(
+            "The selector is that of {} too: each Job may adopt pods that both select. Leave spec.selector and \
+             manualSelector out, and the server gives each Job its own.",
+            some_of(&found.rivals)
+        ));
+    }
+    let to = to.map_or(0, i64::from);
+    Answer {
+        schema_version: 1,
+        kind: "Job",
+        namespace: job.metadata.namespace.to_string(),
+        name: job.metadata.name.to_string(),
+        now: now.wall().to_string(),
+        state: words::state(&decisions, job),
+        completions: decisions.completions,
+        parallelism: decisions.parallelism,
+        active: decisions.active,
+        ready: decisions.ready,
+        terminating: decisions.terminating,
+        succeeded: decisions.succeeded,
+        failed: decisions.failed,
+        next: words::next(&decisions, now),
+        why: words::why(&decisions, &found.pods, now),
+        retries: words::retries(&decisions, now),
+        failures: words::failures(&decisions),
+        removals_to: to,
+        removals: removals(found, &decisions, to, now),
+        notes,
+    }
+}
+
+/// The pods that go when the parallelism falls to `to`, sync by sync.
+fn removals(found: &Found, decisions: &Decisions, to: i64, now: Now) -> Vec<Removal> {
+    if decisions.skipped.is_some() || decisions.end.is_some() {
+        return Vec::new();
+    }
+    let mut job = DynamicObject::clone(&found.job);
+    if let Some(spec) = job.fields.get_mut("spec") {
+        spec["parallelism"] = to.into();
+    }
+    let job = Arc::new(job);
+    let mut pods = found.pods.clone();
+    let mut removed: Vec<(usize, Arc<Pod>, RemovalRule)> = Vec::new();
+    let mut sync = 0;
+    while let Step::Delete(now_removed) = decide(&job, &pods, now).step
+        && !now_removed.is_empty()
+    {
+        sync += 1;
+        let gone: BTreeSet<&Uid> = now_removed
+            .iter()
+            .map(|(pod, _)| &pod.metadata.uid)
+            .collect();
+        pods.retain(|pod| !gone.contains(&pod.metadata.uid));
+        drop(gone);
+        removed.extend(now_removed.into_iter().map(|(pod, rule)| (sync, pod, rule)));
+    }
+    let active = pods.iter().filter(|pod| pod.is_active());
+    let first_kept = active.min_by_key(|pod| Rank::of(pod));
+    let next = |at: usize| removed.get(at + 1).map(|it| &it.1).or(first_kept);
+    let shown = removed.iter().enumerate().map(|(at, (sync, pod, rule))| {
+        let index = completion_index(&pod.metadata.annotations);
+        Removal {
+            place: at + 1,
+            sync: *sync,
+            pod: pod.metadata.name.to_string(),
+            index: (index >= 0).then_some(index),
+            rule: rule.as_str(),
+            why: words::removal(*rule, pod, next(at)),
+        }
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests;

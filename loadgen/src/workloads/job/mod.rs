@@ -1,0 +1,246 @@
+//! Jobs.
+
+mod explain;
+mod input;
+
+use std::sync::Arc;
+
+use compact_str::format_compact;
+use podstorm::client::ApiError;
+use podstorm::job::course::Course;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{
+    AnyObject, DynamicObject, Kind, Labels, Now, Object, ObjectMeta, RestartPolicy, Str,
+};
+use serde_json::{Value, json};
+
+use super::explain::{Asked, Explanation};
+use super::flags::{Flag, FlagValues, Form};
+use super::objects::{Objects, change_spec, members};
+use super::{Finishes, LaboratoryWorkload, NameFlag, Part, Sizes};
+use crate::input::InputObject;
+
+static FLAGS: [Flag; 6] = [
+    Flag {
+        name: "batch-jobs",
+        form: Form::Size,
+        help: "Jobs of the batch API; the pods are divided over them evenly [default: pods/50, unless the \
+            scenario says otherwise]",
+    },
+    Flag {
+        name: "completions",
+        form: Form::Size,
+        help: "completions of each Job, an index for each; of this, --pods and --batch-jobs any two decide \
+            the third",
+    },
+    Flag {
+        name: "parallelism",
+        form: Form::Number(10),
+        help: "parallelism of each Job: pods that run at once [default: 10, unless the scenario says \
+            otherwise]",
+    },
+    Flag {
+        name: "backoff-limit",
+        form: Form::Number(6),
+        help: "backoffLimit of each Job: failed pods that it survives [default: 6, unless the scenario says \
+            otherwise]",
+    },
+    Flag {
+        name: "backoff-per-index",
+        form: Form::Switch,
+        help: "--backoff-limit counts the failures of each index by itself: backoffLimitPerIndex",
+    },
+    Flag {
+        name: "active-deadline",
+        form: Form::Seconds(0),
+        help: "activeDeadlineSeconds of each Job, with its unit [default: none]",
+    },
+];
+
+static COUNT: &Flag = &FLAGS[0];
+static COMPLETIONS: &Flag = &FLAGS[1];
+static PARALLELISM: &Flag = &FLAGS[2];
+static BACKOFF_LIMIT: &Flag = &FLAGS[3];
+static PER_INDEX: &Flag = &FLAGS[4];
+static DEADLINE: &Flag = &FLAGS[5];
+
+/// Most pods that an indexed Job runs at once, as the server has it.
+const PARALLELISM_MAX: i32 = 100_000;
+
+/// Jobs. Generated ones are indexed.
+#[derive(Debug)]
+pub(super) struct Jobs;
+
+impl LaboratoryWorkload for Jobs {
+    fn kind(&self) -> Kind {
+        Kind::JOB
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    fn sizes(&self) -> Option<Sizes> {
+        Some(Sizes {
+            count: COUNT.name,
+            each: COMPLETIONS.name,
+        })
+    }
+
+    fn check_flags(&self, values: &FlagValues, _: i32) -> Result<(), String> {
+        match PARALLELISM.number(values) {
+            0 => Err(
+                "--parallelism 0 creates no pod, and no Job would finish: give 1 at least"
+                    .to_owned(),
+            ),
+            number if number > PARALLELISM_MAX => Err(format!(
+                "--parallelism {number} is too much: an indexed Job runs {PARALLELISM_MAX} pods at once at most"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// As a user writes it. Its pods don't restart their containers: each failure is a pod.
+    fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
+        let values = &objects.values;
+        let name = format_compact!("job-{:05}", part.number);
+        let labels = Labels::from_pairs([("app", name.as_str())]);
+        let template = objects.template(&labels);
+        let restarts = template.spec.restart_policy == RestartPolicy::OnFailure;
+        let mut template = template.to_json();
+        template["spec"]["restartPolicy"] = if restarts { "OnFailure" } else { "Never" }.into();
+        let mut spec = json!({
+            "completions": part.replicas,
+            "parallelism": PARALLELISM.number(values),
+            "completionMode": "Indexed",
+            "template": template,
+        });
+        let limit = match PER_INDEX.is_on(values) {
+            true => "backoffLimitPerIndex",
+            false => "backoffLimit",
+        };
+        spec[limit] = BACKOFF_LIMIT.number(values).into();
+        let deadline = DEADLINE.seconds(values);
+        if deadline > 0 {
+            spec["activeDeadlineSeconds"] = deadline.into();
+        }
+        let mut job = DynamicObject::new(Kind::JOB);
+        job.metadata = ObjectMeta {
+            name,
+            namespace: Str::clone(objects.namespace_of(part.number)),
+            labels,
+            ..ObjectMeta::default()
+        };
+        job.fields = members(json!({ "spec": spec }));
+        Some(Arc::new(job))
+    }
+
+    /// Sets the parallelism.
+    fn scale(
+        &self,
+        cluster: &Cluster,
+        at: (&str, &str),
+        replicas: i32,
+        now: Now,
+    ) -> Result<ObjectMeta, ApiError> {
+        let set = |spec: &mut Value| spec["parallelism"] = replicas.into();
+        change_spec(&cluster.api(self.kind()), at, set, now)
+    }
+
+    fn name_flag(&self) -> NameFlag {
+        NameFlag {
+            name: "job",
+            help: "A Job: what its next sync does, which index is retried when, why it failed or does not finish, and which \
+         pods go when its parallelism falls",
+        }
+    }
+
+    fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
+        explain::answer(name, asked)
+    }
+
+    fn finishes(&self) -> Option<&dyn Finishes> {
+        Some(self)
+    }
+}
+
+impl Finishes for Jobs {
+    fn course(&self, object: &dyn Object) -> Option<Course> {
+        Course::of(object)
+    }
+
+    fn warnings(&self, objects: &[InputObject]) -> Vec<String> {
+        input::shared_selectors(objects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_apiserver::ClusterOptions;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    fn made(flags: &str) -> (Cluster, AnyObject) {
+        let settings = Settings::of_flags(&format!("--scenario job-farm {flags}"), 1).unwrap();
+        let objects = settings.objects();
+        let part = Part {
+            number: 0,
+            replicas: objects.share(0),
+            revision: 0,
+            is_owned: false,
+        };
+        let cluster = Cluster::new(ClusterOptions::default());
+        let now = Now::default();
+        cluster.create(objects.namespace(0), now).unwrap();
+        let job = Jobs.make(part, &objects).unwrap();
+        let job = cluster.api(Kind::JOB).create(job, now).unwrap();
+        (cluster, job)
+    }
+
+    #[test]
+    fn generated_jobs_are_what_their_flags_say() {
+        let (_, job) = made(
+            "--batch-jobs 2 --completions 30 --parallelism 7 --backoff-limit 3 --active-deadline 90s",
+        );
+        let course = Jobs.course(&*job).unwrap();
+        assert_eq!(course.completions, Some(30));
+        assert_eq!(course.parallelism, 7);
+        assert!(!course.is_over());
+        let job = job.downcast_ref::<DynamicObject>().unwrap();
+        let spec = &job.fields["spec"];
+        assert_eq!(spec["backoffLimitPerIndex"], 3);
+        assert_eq!(spec["activeDeadlineSeconds"], 90);
+        assert_eq!(spec["template"]["spec"]["restartPolicy"], "Never");
+    }
+
+    #[test]
+    fn flags_that_no_job_can_have_are_refused() {
+        for (flags, words) in [
+            ("--parallelism 0", "no Job would finish"),
+            ("--parallelism 200000", "100000 pods at once at most"),
+            ("--parallelism -1", "a whole number from 0 to 2147483647"),
+            (
+                "--backoff-limit 3000000000",
+                "a whole number from 0 to 2147483647",
+            ),
+            ("--completions -5", "a whole number of at least 1"),
+        ] {
+            let settings = Settings::of_flags(&format!("--scenario job-farm {flags}"), 1);
+            let problem = settings.unwrap_err();
+            assert!(problem.contains(words), "{problem}");
+        }
+        let problem = Settings::of_flags("--scenario up-down --completions 5", 1).unwrap_err();
+        assert!(problem.contains("generates none"), "{problem}");
+    }
+
+    #[test]
+    fn the_parallelism_is_what_is_scaled() {
+        let (cluster, job) = made("--batch-jobs 1 --completions 5");
+        let meta = job.metadata();
+        let at = (&*meta.namespace, &*meta.name);
+        Jobs.scale(&cluster, at, 2, Now::default()).unwrap();
+        let scaled = cluster.api(Kind::JOB).get(at.0, at.1).unwrap();
+        assert_eq!(Jobs.course(&*scaled).unwrap().parallelism, 2);
+    }
+}
