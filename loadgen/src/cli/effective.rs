@@ -72,6 +72,8 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
         pod_termination_latency: Some(LatencyText(latency.pod_termination)),
         api_latency: Some(LatencyText(latency.api)),
         api_errors: Some(Percent(settings.api_errors)),
+        pod_run_time: settings.pod_run_time_ns.map(Time),
+        pod_failures: (settings.pod_failures > 0.0).then_some(Percent(settings.pod_failures)),
         watch_latency: Some(LatencyText(latency.watch)),
         scheduling_latency: Some(LatencyText(latency.scheduling)),
     }

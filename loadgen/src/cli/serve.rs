@@ -33,6 +33,7 @@ use super::snapshots::Snapshots;
 use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
 use crate::scenario::share;
+use crate::settings::ppm;
 use crate::serve::{
     Access, Bound, Login, Refused, RequestLog, ServeOptions, Served, bind, descriptors, memory,
 };
@@ -101,6 +102,9 @@ pub(super) struct ServeFlags {
     /// They succeed that long after they have started
     #[arg(long, value_name = "TIME", group = "finishing", value_parser = parse_duration_ns)]
     pod_run_time: Option<i64>,
+    /// With --finish-pods or --pod-run-time: the share of these pods that fails, with exit code 1
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = share)]
+    pod_failures: Percent,
     /// With --finish-pods or --pod-run-time: pods run on whose command or arguments hold this text
     #[arg(long = "endless-command", value_name = "TEXT", requires = "finishing")]
     endless_commands: Vec<String>,
@@ -305,6 +309,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             script: flags.pod_script.clone(),
             finishing: finishes.then(|| Finishing {
                 run_ns: flags.pod_run_time.unwrap_or(0),
+                failing_ppm: ppm(flags.pod_failures.0),
                 endless_commands: flags.endless_commands.clone(),
             }),
             pod_network: flags.pod_network,

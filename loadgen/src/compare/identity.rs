@@ -97,6 +97,8 @@ duration_ns --duration duration
 time_limit_ns --time-limit duration
 start_stuck_pods --start-stuck-pods plain
 api_errors --api-errors share
+pod_run_time_ns --pod-run-time duration
+pod_failures --pod-failures share
 churn_pods_per_second --churn-rate rate
 burst_pods --burst plain
 min_ready_seconds --min-ready-seconds seconds

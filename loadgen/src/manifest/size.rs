@@ -40,6 +40,12 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
                 let pods = workload.and_then(|workload| workload.pods());
                 size.owners += u64::from(pods.is_some());
                 let rollouts = workload.and_then(|workload| workload.rollouts());
+                let finishes = workload.and_then(|workload| workload.finishes());
+                if let Some(course) = finishes.and_then(|it| it.course(object)) {
+                    let wanted = if course.is_over() { 0 } else { course.wanted() };
+                    size.pods += u64::try_from(wanted).unwrap_or(0);
+                    size.owners += 1;
+                }
                 if let Some(demand) = pods.and_then(|it| it.demand(object)) {
                     let has = u64::try_from(demand.replicas).unwrap_or(0);
                     if let Some((maker, owner)) = workloads::controller(meta) {
@@ -107,7 +113,8 @@ pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
 /// adopted, so it is not counted on top of what they ask for.
 fn is_counted_by_itself(pod: &Pod, owner_namespaces: &BTreeSet<&str>) -> bool {
     match pod.metadata.controller() {
-        Some(_) => workloads::controller(&pod.metadata).is_none_or(|(it, _)| it.pods().is_none()),
+        Some(_) => workloads::controller(&pod.metadata)
+            .is_none_or(|(it, _)| it.pods().is_none() && it.finishes().is_none()),
         None => !owner_namespaces.contains(&*pod.metadata.namespace),
     }
 }

@@ -166,6 +166,7 @@ const TABLE: &str = "
 convergence_seconds less convergence
 pod_ready_seconds less pod_ready_latency pod_ready
 rollout_seconds less rollout
+finish_seconds less
 queue_duration_seconds less workqueue_queue_duration_seconds queue_duration queue_wait
 work_duration_seconds less workqueue_work_duration_seconds work_duration sync_work
 elapsed_seconds less elapsed
@@ -184,6 +185,13 @@ wasted_work.stale_sync_skips less stale_sync_skips replicaset_controller_stale_s
 wasted_work.deletes_not_found less deletes_not_found
 wasted_work.status_conflicts less status_conflicts
 wasted_work.pods_never_ready less pods_never_ready surplus_pods wasted_work.surplus_pods
+finished.complete more
+finished.failed -
+finished.open less
+finished.pods_created -
+finished.pods_succeeded more
+finished.pods_failed -
+finished.pods_wasted less
 waits.place_pods less
 waits.place_seconds less
 waits.place_pods_peak less

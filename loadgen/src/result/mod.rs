@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::input::InputCounts;
 use crate::metrics::ThresholdOutcome;
 use crate::settings::Settings;
-use crate::units::{count_for_people, seconds_for_people};
+use crate::units::{count_for_people, counted, seconds_for_people};
 
 pub use build::Build;
 pub use series::{Bucket, Histograms, Series, SlowWorkload};
@@ -56,6 +56,8 @@ pub struct RunResult {
     pub excess_pods_created: u64,
     /// Work that came to nothing.
     pub wasted_work: WastedWork,
+    /// What the workloads that end, such as Jobs, have come to.
+    pub finished: Finished,
     /// What was waited for.
     pub waits: Waits,
     /// API calls of the controller by `verb resource outcome`: api_calls{create pods 201}.
@@ -73,6 +75,8 @@ pub struct RunResult {
     /// From the moment a Deployment's spec changed to the moment its rollout was complete, as `kubectl
     /// rollout status` sees it, seconds.
     pub rollout_seconds: Quantiles,
+    /// From the moment a workload that ends, such as a Job, was created to its end, seconds.
+    pub finish_seconds: Quantiles,
     /// From adding a key to the work queue to taking it, seconds. The metric
     /// `workqueue_queue_duration_seconds` counts the same in buckets.
     pub queue_duration_seconds: Quantiles,
@@ -202,6 +206,47 @@ pub struct WastedWork {
     pub status_conflicts: u64,
     /// Owned pods that went before they were ever ready.
     pub pods_never_ready: u64,
+}
+
+/// What the workloads that end, such as Jobs, have come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Finished {
+    /// Those that are complete.
+    pub complete: u64,
+    /// Those that have failed.
+    pub failed: u64,
+    /// Those that are not over.
+    pub open: u64,
+    /// Pods that were created for them.
+    pub pods_created: u64,
+    /// Pods, or indexes, that count as succeeded.
+    pub pods_succeeded: u64,
+    /// Pods that count as failed.
+    pub pods_failed: u64,
+    /// Pods whose work did not count: of those created, all but as many as succeeded.
+    pub pods_wasted: u64,
+}
+
+impl Finished {
+    /// `10 complete, 1 failed; 1,023 pods created, 1,000 succeeded, 21 failed, 23 wasted`; `None` where there are no
+    /// such workloads.
+    pub(crate) fn in_words(&self) -> Option<String> {
+        let (open, pods) = (count_for_people(self.open), counted(self.pods_created, "pod"));
+        let open = match self.open {
+            0 => String::new(),
+            _ => format!(", {open} not over"),
+        };
+        (self.complete + self.failed + self.open > 0).then(|| {
+            format!(
+                "{} complete, {} failed{open}; {pods} created, {} succeeded, {} failed, {} wasted",
+                count_for_people(self.complete),
+                count_for_people(self.failed),
+                count_for_people(self.pods_succeeded),
+                count_for_people(self.pods_failed),
+                count_for_people(self.pods_wasted),
+            )
+        })
+    }
 }
 
 /// What was waited for, over the whole run. Seconds are sums over all that waited at the same time: divided by

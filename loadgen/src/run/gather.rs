@@ -100,6 +100,7 @@ impl Engine {
             pods,
             excess_pods_created: report.excess,
             wasted_work,
+            finished: report.finished,
             waits: self.waits(&recorded, now),
             api_calls: work.calls,
             writes: writes.writes,
@@ -107,6 +108,7 @@ impl Engine {
             convergence_seconds: seconds(&convergence),
             pod_ready_seconds: seconds(&pod_ready),
             rollout_seconds: seconds(&measured(&report.rollouts)),
+            finish_seconds: seconds(&measured(&report.finishes)),
             queue_duration_seconds: seconds(&queued),
             work_duration_seconds: seconds(&worked),
             histograms: Histograms {

@@ -156,10 +156,14 @@ impl Engine {
         let before = host::Before::now();
         // Nothing observes them: no scenario kills its controller.
         let scenario = &settings.scenario;
-        let nodes = match scenario.sets_unpullable_images() {
+        let unpullable = scenario.sets_unpullable_images();
+        let finishing = settings.finishing();
+        let nodes = match unpullable || finishing.is_some() {
             true => {
+                let images = unpullable.then(|| format!("*{UNPULLABLE}"));
                 let rules = ClientRules {
-                    unpullable_images: vec![format!("*{UNPULLABLE}")],
+                    unpullable_images: images.into_iter().collect(),
+                    finishing,
                     ..ClientRules::default()
                 };
                 Some(NodeControl::for_clients(NodeTimes::default(), rules).brief())

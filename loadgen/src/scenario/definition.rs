@@ -166,7 +166,7 @@ impl Phase {
 #[serde(rename_all = "camelCase")]
 pub enum Until {
     /// Every ReplicaSet has its pods and an exact status, no pod is on its way out, and the rollout of
-    /// every Deployment is complete. Here and below, pods that files brought unready may stay so where nothing makes them ready.
+    /// every Deployment is complete; every Job is complete, has failed or is suspended. Here and below, pods that files brought unready may stay so where nothing makes them ready.
     #[default]
     Converged,
     /// The same, whatever is on its way out: pods on lost nodes stay there.

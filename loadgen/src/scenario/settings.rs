@@ -191,6 +191,15 @@ settings! {
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_termination_latency: Option<LatencyText>,
 
+        /// Pods whose restart policy is not Always, those of Jobs among them, end that long after their start
+        /// [default: they run on, but for those with a script]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = LATENCIES)]
+        pod_run_time: Option<Time>,
+
+        /// The share of these pods that fails, with exit code 1, at random: 5% [default: 0%]
+        #[arg(long, value_name = "PERCENT", value_parser = share, allow_hyphen_values = true, help_heading = LATENCIES)]
+        pod_failures: Option<Percent>,
+
         /// One API call of the controller, there and back [default: 0s]
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         api_latency: Option<LatencyText>,
@@ -259,7 +268,7 @@ fn qps(text: &str) -> Result<Positive, &'static str> {
     }
 }
 
-/// Reads `--api-errors`: unlike other percentages it can't be more than 100%.
+/// Reads `--api-errors` and `--pod-failures`: unlike other percentages it can't be more than 100%.
 pub(crate) fn share(text: &str) -> Result<Percent, &'static str> {
     let share = text.parse().ok();
     share

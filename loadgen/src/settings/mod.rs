@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
 pub use podstorm_apiserver::latency::Latency;
+use podstorm_sim::nodes::{Finishing, PPM};
 use podstorm_sim::options::SimOptions;
 use podstorm_sim::services::Services;
 
@@ -45,6 +46,12 @@ pub struct Settings {
     pub behaviour: Behaviour,
     /// How long things take in the simulated cluster.
     pub latency: LatencySettings,
+    /// How long after their start pods end whose restart policy is not `Always`, ns; absent where they run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_run_time_ns: Option<i64>,
+    /// The share of these pods that fails.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pod_failures: f64,
     /// Whether pods of files that can't start do, and new pods of their workloads.
     pub start_stuck_pods: bool,
     /// How long the scenario's steady part lasts, ns; scenarios without one ignore it.
@@ -97,6 +104,15 @@ impl Settings {
         objects
     }
 
+    /// Which pods end by themselves, if any do.
+    pub(crate) fn finishing(&self) -> Option<Finishing> {
+        self.pod_run_time_ns.map(|run_ns| Finishing {
+            run_ns,
+            failing_ppm: ppm(self.pod_failures),
+            ..Finishing::default()
+        })
+    }
+
     /// What of it the simulated cluster is built from.
     pub fn sim_options(&self) -> SimOptions {
         SimOptions {
@@ -115,6 +131,16 @@ impl Settings {
             services: Services::default(),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
+}
+
+/// A share as parts of a million.
+pub(crate) fn ppm(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * f64::from(PPM)).round() as u32
 }
 
 /// How a scenario is written.

@@ -184,6 +184,12 @@ pub(crate) trait Finishes: Sync {
     /// How far an object is; `None` for an object of another kind.
     fn course(&self, object: &dyn Object) -> Option<Course>;
 
+    /// Compares an object that has ended with its pods.
+    ///
+    /// # Errors
+    /// Says how they contradict each other.
+    fn audit(&self, object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String>;
+
     /// What is wrong with the objects of files taken together, in words.
     fn warnings(&self, objects: &[InputObject]) -> Vec<String>;
 }

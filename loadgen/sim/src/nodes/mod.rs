@@ -35,7 +35,7 @@ pub use control::{NodeControl, NodeTimes, PodCommand};
 pub use heartbeats::{Heartbeats, register};
 pub use kubelet::Kubelets;
 pub use place_waits::PlaceWaits;
-pub use rules::{ClientRules, Finishing, NodeChoice, NodeSize, PodNetwork};
+pub use rules::{ClientRules, Finishing, NodeChoice, NodeSize, PPM, PodNetwork};
 pub use scheduler::Scheduler;
 pub use script::{SCRIPT, Script, ScriptError};
 pub use stuck::{StuckPods, problem, why_unready};

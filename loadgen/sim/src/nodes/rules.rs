@@ -2,10 +2,14 @@
 
 use std::net::Ipv4Addr;
 
-use podstorm_objects::{PodSpec, RestartPolicy};
+use podstorm::intern::FIXED_STATE;
+use podstorm_objects::{Pod, PodSpec, RestartPolicy, Uid};
 use serde_json::Value;
 
 use super::script::Script;
+
+/// Parts of a whole, of which [`Finishing::failing_ppm`] counts some.
+pub const PPM: u32 = 1_000_000;
 
 /// What simulated nodes do besides where clients of any kind write to the cluster. The scheduler then
 /// respects taints, tolerations, node selectors and required node affinity; a `NoExecute` taint evicts
@@ -63,11 +67,13 @@ impl Default for NodeSize {
     }
 }
 
-/// Pods that end by themselves: those whose restart policy is not `Always` succeed.
+/// Pods that end by themselves: those whose restart policy is not `Always`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finishing {
     /// How long after their start, ns.
     pub run_ns: i64,
+    /// How many of a million fail, with exit code 1, drawn by their UIDs; the others succeed.
+    pub failing_ppm: u32,
     /// But those run on whose command or arguments hold one of these.
     pub endless_commands: Vec<String>,
 }
@@ -99,18 +105,31 @@ impl ClientRules {
     }
 
     /// The script of a pod that has none of its own.
-    pub(super) fn script_of(&self, spec: &PodSpec) -> Option<Script> {
+    pub(super) fn script_of(&self, pod: &Pod) -> Option<Script> {
         let finishing = self.finishing.as_ref();
-        let finishing = finishing.filter(|it| it.finishes(spec));
-        let finishing = finishing.map(|it| Script::finishing(it.run_ns));
+        let finishing = finishing.filter(|it| it.finishes(&pod.spec));
+        let finishing =
+            finishing.map(|it| Script::finishing(it.run_ns, it.fails(&pod.metadata.uid)));
         finishing.or_else(|| self.script.clone())
+    }
+
+    /// Whether a pod without a script ends by itself.
+    pub(super) fn finishes(&self, pod: &Pod) -> bool {
+        let finishing = self.finishing.as_ref();
+        finishing.is_some_and(|it| it.finishes(&pod.spec))
     }
 }
 
 impl Finishing {
     fn finishes(&self, spec: &PodSpec) -> bool {
         spec.restart_policy != RestartPolicy::Always
-            && !self.runs_on(&spec.get("containers").unwrap_or_default())
+            && (self.endless_commands.is_empty()
+                || !self.runs_on(&spec.get("containers").unwrap_or_default()))
+    }
+
+    fn fails(&self, pod: &Uid) -> bool {
+        self.failing_ppm > 0
+            && FIXED_STATE.hash_one(pod) % u64::from(PPM) < self.failing_ppm.into()
     }
 
     fn runs_on(&self, containers: &Value) -> bool {
@@ -201,10 +220,28 @@ mod tests {
             ),
         ] {
             let spec = PodSpec::from_json(spec.as_object().unwrap().clone()).unwrap();
-            let script = rules.script_of(&spec);
-            assert_eq!(script, finishes.then(|| Script::finishing(0)), "{spec:?}");
-            assert_eq!(ClientRules::default().script_of(&spec), None);
+            let pod = Pod {
+                spec: spec.into(),
+                ..Pod::default()
+            };
+            let script = rules.script_of(&pod);
+            assert_eq!(script, finishes.then(|| Script::finishing(0, false)), "{pod:?}");
+            assert_eq!(ClientRules::default().script_of(&pod), None);
         }
+    }
+
+    #[test]
+    fn as_many_pods_fail_as_are_asked_for() {
+        let failed = |failing_ppm: u32| {
+            let finishing = Finishing {
+                failing_ppm,
+                ..Finishing::default()
+            };
+            let uid = |number: u32| Uid::from(format!("00000000-0000-4000-8000-{number:012x}").as_str());
+            (0..10_000).filter(|number| finishing.fails(&uid(*number))).count()
+        };
+        assert_eq!((failed(0), failed(PPM)), (0, 10_000));
+        assert!((900..1_100).contains(&failed(PPM / 10)), "{}", failed(PPM / 10));
     }
 
     #[test]

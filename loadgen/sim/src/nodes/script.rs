@@ -139,10 +139,11 @@ impl Script {
         Ok(script)
     }
 
-    /// Its containers end well that long after their start, ns.
-    pub(super) fn finishing(run_ns: i64) -> Script {
+    /// Its containers end that long after their start, ns: well, or each time with exit code 1.
+    pub(super) fn finishing(run_ns: i64, fails: bool) -> Script {
         let mut script = Script::default();
         script.all.run = vec![Some(run_ns)];
+        script.all.exit = if fails { vec![Exit::Code(1)] } else { Vec::new() };
         script
     }
 

@@ -92,6 +92,9 @@ pub fn render(
     list(out, "API calls", &result.api_calls);
     list(out, "syncs", &result.syncs);
     paragraph(out, "wasted work", &wasted(result));
+    if let Some(finished) = result.finished.in_words() {
+        paragraph(out, "ended", &finished);
+    }
     if !result.events.is_empty() {
         let EventWriterCounts { written, dropped } = result.event_writer;
         let writer = format!("; {} written, {} dropped", count(written), count(dropped));
@@ -288,10 +291,11 @@ fn phases(out: &mut Report, result: &RunResult) {
 }
 
 fn distributions(out: &mut Report, result: &RunResult) {
-    let rows: [(&str, &Quantiles); 5] = [
+    let rows: [(&str, &Quantiles); 6] = [
         ("convergence", &result.convergence_seconds),
         ("pod ready", &result.pod_ready_seconds),
         ("rollout", &result.rollout_seconds),
+        ("finish", &result.finish_seconds),
         ("queue wait", &result.queue_duration_seconds),
         ("sync work", &result.work_duration_seconds),
     ];

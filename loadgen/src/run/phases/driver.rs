@@ -15,6 +15,7 @@ use podstorm_sim::nodes::StuckPods;
 use super::aborts::Aborts;
 use super::audit::audit;
 use super::exchange::{Controllers, Position, Report};
+use super::finishing::Finishing;
 use super::heard::Heard;
 use super::load::Loader;
 use super::roll_out::Pair;
@@ -43,6 +44,7 @@ pub(crate) struct Driver {
     heard: Vec<Heard>,
     pub(super) tracker: Tracker,
     pub(super) rollouts: Rollouts,
+    pub(super) finishing: Finishing,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
     /// Numbers in the tracker of the scenario's owners of pods: those that were generated, or those that
@@ -156,6 +158,7 @@ impl Driver {
         let set_up = scenario.phases.iter().map(|phase| phase.set_up).collect();
         let times = Arc::clone(&controllers.times);
         let rollouts = Rollouts::new(Arc::clone(&times));
+        let finishing = Finishing::new(Arc::clone(&times));
         let mut tracker = Tracker::new(scenario.picks_pods(), set_up, times, stuck);
         let has_files = !objects.is_empty();
         if has_files {
@@ -175,6 +178,7 @@ impl Driver {
             controllers,
             tracker,
             rollouts,
+            finishing,
             objects: settings.objects(),
             shares: has_files.then(Vec::new),
             loader: Loader::new(objects),
@@ -239,6 +243,8 @@ impl Driver {
             },
             convergence: self.tracker.convergence.clone(),
             rollouts: self.rollouts.took.clone(),
+            finished: self.finishing.finished(),
+            finishes: self.finishing.took.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
             slowest: self.tracker.slowest(&phases, now),
             phases,
@@ -253,8 +259,10 @@ impl Driver {
             .partition_point(|it| it.workload.pods().is_some());
         let mut next = self.hear_workloads(0..owners, now);
         let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
+        let finishing = &mut self.finishing;
         next = next.or(self.pods.poll(now, |item| {
             *doubted = false;
+            finishing.pods_created += u64::from(tracker.is_new_of_finishing(&item));
             tracker.pod_item(item, now);
         }));
         if self.pods.is_drained() {
@@ -266,12 +274,14 @@ impl Driver {
     /// Hears of some of the workloads; when to listen again.
     fn hear_workloads(&mut self, which: Range<usize>, now: Now) -> Next {
         let (tracker, rollouts) = (&mut self.tracker, &mut self.rollouts);
+        let finishing = &mut self.finishing;
         let mut next = Next::Idle;
         for heard in &mut self.heard[which] {
             let workload = heard.workload;
             next = next.or(heard.poll(now, |object, gone| {
                 self.at.doubted = false;
                 tracker.owner_item(workload, object, gone);
+                finishing.seen(workload, object, (gone, tracker.is_loading()), now);
                 match workload.rollouts() {
                     Some(_) if gone => rollouts.gone(workload, object.metadata()),
                     Some(it) => rollouts.seen((workload, it), object, tracker.is_loading(), now),
@@ -344,8 +354,10 @@ impl Driver {
         };
         let met = match until {
             _ if at_rest && self.is_as_good_as_it_gets(until) => true,
-            Until::Converged | Until::Synced => self.tracker.is_converged() && are_over(false),
-            Until::Replaced => is_replaced && are_over(false),
+            Until::Converged | Until::Synced => {
+                self.tracker.is_converged() && self.finishing.is_over() && are_over(false)
+            }
+            Until::Replaced => is_replaced && self.finishing.is_over() && are_over(false),
             Until::RolledOut => are_over(true),
             Until::Done => true,
             Until::PodsReady => self.tracker.are_ready(self.settings.size.pods),
@@ -377,6 +389,7 @@ impl Driver {
                 }
             })
             .and_then(|()| self.rollouts.audit(&self.cluster))
+            .and_then(|()| self.finishing.audit(&self.cluster))
         {
             // Either something has just changed, and the watches will say so, or the store and
             // the watches contradict each other.
@@ -428,6 +441,7 @@ impl Driver {
                 Until::Converged | Until::Synced | Until::Replaced => {
                     let lingering = until == Until::Replaced;
                     are_over(false)
+                        && self.finishing.is_over()
                         && tracker
                             .is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
                 }
@@ -534,11 +548,18 @@ impl Driver {
         let position = &self.position;
         position.pods.store(tracker.existing(), Ordering::Relaxed);
         position.ready.store(tracker.ready, Ordering::Relaxed);
-        position.desired.store(tracker.desired, Ordering::Relaxed);
+        let desired = tracker.desired + self.finishing.desired;
+        position.desired.store(desired, Ordering::Relaxed);
         if let Some(count) = self.at.count {
             self.at.counted = Some(count);
             position.total.store(count, Ordering::Relaxed);
             let done = self.at.cursor.min(count);
+            return position.done.store(done, Ordering::Relaxed);
+        }
+        if tracker.desired == 0
+            && let Some((done, total)) = self.finishing.progress()
+        {
+            position.total.store(total, Ordering::Relaxed);
             return position.done.store(done, Ordering::Relaxed);
         }
         if !self.finished && self.tasks_done() && self.at.goal.is_none() {

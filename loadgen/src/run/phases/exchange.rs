@@ -9,7 +9,7 @@ use podstorm_sim::executor::Waker;
 use podstorm_sim::faults::Connection;
 use podstorm_sim::nodes::NodeControl;
 
-use crate::result::{IncompleteRollouts, Phase, SlowWorkload};
+use crate::result::{Finished, IncompleteRollouts, Phase, SlowWorkload};
 
 /// The scenario's hold on the controllers.
 pub(crate) struct Controllers {
@@ -75,6 +75,10 @@ pub(crate) struct Report {
     /// From the moment a spec was written to the moment its rollout was complete, ns; the
     /// same.
     pub(crate) rollouts: ByPhase,
+    /// What the objects that end have come to.
+    pub(crate) finished: Finished,
+    /// From the moment such an object was created to its end, ns; the same.
+    pub(crate) finishes: ByPhase,
     /// From a pod's creation to its being ready, ns; the same.
     pub(crate) pod_ready: ByPhase,
     /// The slowest convergences, and those that were not over; the slowest first.

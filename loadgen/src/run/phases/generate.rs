@@ -98,7 +98,9 @@ impl Driver {
                 let share = self.objects.share(number);
                 self.rollouts.asked(workload, meta, share, now);
             }
-        } else if let Some(meta) = meta {
+        } else if workload.pods().is_some()
+            && let Some(meta) = meta
+        {
             let at = self.tracker.asked(workload, meta, part.replicas, now);
             self.generated.push(at);
             self.revisions.push(0);
@@ -198,6 +200,7 @@ impl Driver {
         self.tracker.controller_starts(now);
         if self.shares.is_some() {
             self.tracker.begin(now);
+            self.finishing.begin(now);
         }
         // Release: a thread that sees the flag sees everything written before.
         self.controllers.started.store(true, Ordering::Release);

@@ -27,6 +27,9 @@ impl Driver {
                 counted(self.tracker.deleting, "pod")
             );
         }
+        if let Some(open) = self.finishing.first_open() {
+            text += &format!(": {open}");
+        }
         if let Some((first, count)) = self.rollouts.first_unfinished() {
             let failed = self.rollouts.failed();
             text += &format!(

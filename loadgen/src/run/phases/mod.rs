@@ -10,6 +10,7 @@ mod driver;
 #[cfg(test)]
 mod dump_tests;
 mod exchange;
+mod finishing;
 mod generate;
 mod heard;
 mod load;

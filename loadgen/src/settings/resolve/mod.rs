@@ -196,6 +196,8 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
             watch: latency(asked.watch_latency),
             scheduling: latency(asked.scheduling_latency),
         },
+        pod_run_time_ns: pod_run_time(asked, &scenario)?,
+        pod_failures: asked.pod_failures.map_or(0.0, |share| share.0),
         start_stuck_pods: asked.start_stuck_pods,
         api_errors: api_errors(asked)?,
         duration_ns: duration(asked, &scenario, time_limit_ns)?,
@@ -454,6 +456,23 @@ fn client_limit(asked: &ScenarioSettings) -> Result<(Option<f64>, u32), Settings
         );
     }
     Ok((qps, burst))
+}
+
+fn pod_run_time(
+    asked: &ScenarioSettings,
+    scenario: &Scenario,
+) -> Result<Option<i64>, SettingsError> {
+    match asked.pod_run_time {
+        None if asked.pod_failures.is_some() => refuse(
+            "--pod-failures is a share of the pods that end: give --pod-run-time too, or leave it out",
+        ),
+        Some(_) if scenario.has_node_faults() => refuse(format!(
+            "--pod-run-time: the scenario {} lets nodes fail, and pods that end are not simulated on \
+             such nodes; leave it out",
+            scenario.name
+        )),
+        time => Ok(time.map(|time| time.0)),
+    }
 }
 
 fn duration(

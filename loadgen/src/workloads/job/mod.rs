@@ -1,5 +1,6 @@
 //! Jobs.
 
+mod audit;
 mod explain;
 mod input;
 
@@ -10,7 +11,7 @@ use podstorm::client::ApiError;
 use podstorm::job::course::Course;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    AnyObject, DynamicObject, Kind, Labels, Now, Object, ObjectMeta, RestartPolicy, Str,
+    AnyObject, DynamicObject, Kind, Labels, Now, Object, ObjectMeta, Pod, RestartPolicy, Str,
 };
 use serde_json::{Value, json};
 
@@ -167,6 +168,10 @@ impl LaboratoryWorkload for Jobs {
 impl Finishes for Jobs {
     fn course(&self, object: &dyn Object) -> Option<Course> {
         Course::of(object)
+    }
+
+    fn audit(&self, object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
+        audit::check(object, pods)
     }
 
     fn warnings(&self, objects: &[InputObject]) -> Vec<String> {

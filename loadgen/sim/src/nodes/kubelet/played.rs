@@ -1,5 +1,5 @@
 //! Pods whose lives are played step by step: every pod of a served cluster, and elsewhere the pods that
-//! have a script or a deadline. Other pods cost nothing here.
+//! have a script or a deadline, or end by themselves. Other pods cost nothing here.
 
 use std::sync::Arc;
 
@@ -53,7 +53,10 @@ impl PodLifecycle {
     /// Whether the life of the pod is played step by step.
     #[inline]
     pub(super) fn is_played(&self, pod: &Pod) -> bool {
-        self.plays_all || has_script(pod) || pod.spec.active_deadline_seconds.is_some()
+        self.plays_all
+            || has_script(pod)
+            || pod.spec.active_deadline_seconds.is_some()
+            || self.clients().is_some_and(|rules| rules.finishes(pod))
     }
 
     /// Whether a running pod that is played is to be looked at: its status or its script may be new.
@@ -180,7 +183,7 @@ impl PodLifecycle {
         let own: Option<Result<Script, ScriptError>> = own.map(|text| Script::parse(text));
         let usual = Script::default();
         let rules = self.clients();
-        let ruled = rules.and_then(|rules| rules.script_of(&live.spec));
+        let ruled = rules.and_then(|rules| rules.script_of(live));
         let script = match &own {
             Some(own) => own.as_ref(),
             None => Ok(ruled.as_ref().map_or(&usual, |ruled| ruled)),

@@ -333,6 +333,17 @@ impl Tracker {
         });
     }
 
+    /// Whether this is a new pod of an object that ends, made in the run.
+    pub(super) fn is_new_of_finishing(&self, item: &ObjectEvent<Pod>) -> bool {
+        let ObjectEvent::Added(pod) = item else {
+            return false;
+        };
+        let owner = workloads::controller(&pod.metadata);
+        owner.is_some_and(|(it, _)| it.finishes().is_some())
+            && !self.loading
+            && !self.pods.contains_key(&pod.metadata.uid)
+    }
+
     /// A change of a pod.
     pub(super) fn pod_item(&mut self, item: ObjectEvent<Pod>, now: Now) {
         match item {
