@@ -195,6 +195,7 @@ fn cluster() -> Harness {
     let rules = ClientRules {
         finishing: Some(Finishing {
             run_ns: 0,
+            failing_ppm: 0,
             endless_commands: Vec::new(),
         }),
         ..ClientRules::default()

@@ -99,8 +99,13 @@ pub enum Step {
         /// Their indexes.
         indexes: Vec<i64>,
     },
-    /// None is created for so long, ns.
-    Wait(i64),
+    /// None is created before the wait of the Job, or of each of these indexes, is over.
+    Wait {
+        /// How long that is, ns.
+        left_ns: i64,
+        /// The first indexes without a pod, as many as there is room for. Others are not looked at.
+        indexes: Vec<i64>,
+    },
     /// They stay as they are.
     Nothing,
 }
@@ -164,7 +169,7 @@ pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decision
             Step::Delete(removed.map(|(place, rule)| (pod(place), rule)).collect())
         }
         Plan::Create { count, indexes } => Step::Create { count, indexes },
-        Plan::Wait { left_ns } => Step::Wait(left_ns),
+        Plan::Wait { left_ns, indexes } => Step::Wait { left_ns, indexes },
         Plan::Nothing => Step::Nothing,
     };
     let spec = &sync.job.spec;

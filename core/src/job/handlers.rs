@@ -14,9 +14,6 @@ use super::orphans::OrphanKey;
 use super::pod::TRACKING_FINALIZER;
 use super::{SECOND_NS, Shared};
 
-/// How long the changes of pods, and of a Job's status, are gathered, ns.
-const BATCH_NS: i64 = SECOND_NS;
-
 impl Handler<CachedJob> for Shared {
     fn handle(&self, change: &Change<CachedJob>, now: Now) {
         self.note_empty_selector(change);
@@ -56,7 +53,7 @@ impl Shared {
             return;
         }
         let is_same = old.object.metadata.generation == job.object.metadata.generation;
-        self.add_after(key, if is_same { BATCH_NS } else { 0 }, now);
+        self.add_after(key, if is_same { self.options.batch_ns } else { 0 }, now);
         let deadline = job.spec.active_deadline_seconds;
         let start = job.status.start_time.and_then(Time::unix_seconds);
         let start_ns = start.map(|start| start.saturating_mul(SECOND_NS));
@@ -94,7 +91,7 @@ impl Shared {
         } else if meta.controller().is_some() {
             if let Some((key, _)) = self.resolve(meta) {
                 self.expectations.creation_observed(key);
-                self.add_after(key, BATCH_NS, now);
+                self.add_after(key, self.options.batch_ns, now);
             }
         } else {
             self.add_orphan(pod, now);
@@ -116,7 +113,7 @@ impl Shared {
             if is_released {
                 self.states.forget_released(key, &is.uid);
             }
-            self.add_after(key, BATCH_NS, now);
+            self.add_after(key, self.options.batch_ns, now);
         };
         let is_moved = was.controller() != is.controller();
         if is_moved && let Some((key, _)) = self.resolve(was) {
@@ -147,7 +144,7 @@ impl Shared {
         if is_gone || !meta.has_finalizer(TRACKING_FINALIZER) {
             self.states.forget_released(key, &meta.uid);
         }
-        self.add_after(key, BATCH_NS, now);
+        self.add_after(key, self.options.batch_ns, now);
     }
 
     /// Wakes the Jobs that could adopt an orphan.
@@ -157,11 +154,11 @@ impl Shared {
         }
         let namespace = &orphan.namespace;
         for (key, _) in self.jobs.matching(namespace, &orphan.labels) {
-            self.add_after(key, BATCH_NS, now);
+            self.add_after(key, self.options.batch_ns, now);
         }
         let all = lock(&self.select_all);
         for key in all.get(namespace).into_iter().flatten() {
-            self.add_after(*key, BATCH_NS, now);
+            self.add_after(*key, self.options.batch_ns, now);
         }
     }
 

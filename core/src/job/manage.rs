@@ -16,8 +16,9 @@ pub(super) enum Plan {
     Delete(Vec<(usize, RemovalRule)>),
     /// Creates that many pods, of an indexed Job those of these indexes.
     Create { count: usize, indexes: Vec<i64> },
-    /// Creates no pod for so long, ns, after failures.
-    Wait { left_ns: i64 },
+    /// Creates no pod for so long, ns, after failures: of the whole Job, or of each of these indexes, the first without a
+    /// pod.
+    Wait { left_ns: i64, indexes: Vec<i64> },
     /// Leaves the pods as they are.
     Nothing,
 }
@@ -59,7 +60,7 @@ impl Sync<'_> {
                 self.delete_pods(&places).await
             }
             Plan::Create { count, indexes } => self.create_pods(count, &indexes).await,
-            Plan::Wait { left_ns } => {
+            Plan::Wait { left_ns, .. } => {
                 self.again_after(left_ns);
                 // As upstream: while the Job waits its status counts no active pod.
                 self.active = 0;
@@ -101,7 +102,8 @@ impl Sync<'_> {
         if spec.backoff_limit_per_index.is_none() {
             let left_ns = self.failures.remaining_ns(now_ns);
             if left_ns > 0 {
-                return Plan::Wait { left_ns };
+                let indexes = Vec::new();
+                return Plan::Wait { left_ns, indexes };
             }
         }
         let count = count.min(self.shared.options.burst);
@@ -113,13 +115,12 @@ impl Sync<'_> {
         if spec.backoff_limit_per_index.is_some() {
             let left = indexes.iter().map(|index| self.left_ns(*index, now_ns));
             let left: Vec<i64> = left.collect();
+            let left_ns = left.iter().copied().min().unwrap_or(0);
+            if left_ns > 0 {
+                return Plan::Wait { left_ns, indexes };
+            }
             let mut each = left.iter();
             indexes.retain(|_| each.next().is_some_and(|left_ns| *left_ns == 0));
-            if indexes.is_empty()
-                && let Some(left_ns) = left.into_iter().min()
-            {
-                return Plan::Wait { left_ns };
-            }
         }
         let count = indexes.len();
         Plan::Create { count, indexes }

@@ -72,6 +72,8 @@ pub struct ControllerOptions {
     pub waits_for_caches: bool,
     /// The gate `MutableSchedulingDirectivesForSuspendedJobs`: a Job that is suspended loses its start time.
     pub suspending_clears_start_time: bool,
+    /// How long the changes of pods, and of a Job's status, are gathered, ns.
+    pub batch_ns: i64,
     /// The most ended pods that one sync counts.
     pub uncounted_max: usize,
     /// The most pods that one sync creates, and the most that it deletes to reach the parallelism.
@@ -84,6 +86,7 @@ impl Default for ControllerOptions {
         ControllerOptions {
             waits_for_caches: true,
             suspending_clears_start_time: true,
+            batch_ns: SECOND_NS,
             uncounted_max: 500,
             burst: 500,
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use podstorm_objects::Kind;
 use podstorm_runtime::informer::Informers;
-use podstorm_runtime::row::{ControllerRow, Gate, Pods, WorkersFlag, Write};
+use podstorm_runtime::row::{
+    ControllerRow, Gate, NumberFlag, NumberForm, Pods, WorkersFlag, Write,
+};
 use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
 
 use super::{Controller, ControllerOptions, SECOND_NS};
@@ -19,6 +21,14 @@ const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyJob");
 
 /// A Job that is suspended loses its start time.
 const SUSPENDED_JOBS_CHANGE: Gate = Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
+
+/// How long the changes of a Job's pods are gathered before its sync. Upstream has no flag for it.
+const BATCH_PERIOD: NumberFlag = NumberFlag {
+    flag: "job-batch-period",
+    default: SECOND_NS,
+    form: NumberForm::Time,
+    help: "The changes of a Job's pods are gathered for so long before its sync, which upstream has no flag for",
+};
 
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
@@ -51,6 +61,7 @@ impl ControllerType for Jobs {
             flag: "concurrent-job-syncs",
             default: 5,
         }),
+        numbers: &[BATCH_PERIOD],
         gates: &[STALE_CONSISTENCY, SUSPENDED_JOBS_CHANGE],
         ..ControllerRow::DEFAULT
     };
@@ -59,6 +70,7 @@ impl ControllerType for Jobs {
         let options = ControllerOptions {
             waits_for_caches: STALE_CONSISTENCY.is_on(&setup.feature_gates),
             suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
+            batch_ns: BATCH_PERIOD.of(&setup.numbers),
             ..ControllerOptions::default()
         };
         Arc::new(Controller::new(options, informers))

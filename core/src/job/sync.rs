@@ -380,7 +380,7 @@ impl<'a> Sync<'a> {
 
     /// Adds the key after a delay of at least the time for which changes of pods are gathered.
     pub(super) fn again_after(&self, delay_ns: i64) {
-        self.add_after(delay_ns.max(SECOND_NS));
+        self.add_after(delay_ns.max(self.shared.options.batch_ns));
     }
 
     pub(super) fn add_after(&self, delay_ns: i64) {

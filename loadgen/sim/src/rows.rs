@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use podstorm::controller::ControllerType;
 use podstorm::reflector::WATCH_LIST;
 use podstorm::registry::{Registrar, upstream};
-use podstorm::row::{ControllerRow, Gate, NumberFlag, RunsIn, WorkersFlag};
+use podstorm::row::{ControllerRow, Gate, NumberFlag, NumberForm, RunsIn, WorkersFlag};
 
 use crate::load_balancers::ServiceLoadBalancers;
 use crate::provisioner::VolumeProvisioner;
@@ -101,6 +101,13 @@ impl Rows {
     /// The flags for other numbers.
     pub fn number_flags(&self) -> impl Iterator<Item = NumberFlag> {
         self.iter().flat_map(|row| row.numbers.iter().copied())
+    }
+
+    /// The flags for times among them, of controllers that runs have.
+    pub fn run_times(&self) -> impl Iterator<Item = NumberFlag> {
+        let rows = self.iter().filter(|row| !row.served_only);
+        let numbers = rows.flat_map(|row| row.numbers.iter().copied());
+        numbers.filter(|number| number.form == NumberForm::Time)
     }
 
     /// Every feature gate by its name: those of the rows, and those of all controllers.

@@ -25,6 +25,9 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     let gates = controller.feature_gates.iter();
     let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
     let mut rows = RowFlags::of_workers(&controller.workers);
+    for (flag, ns) in &settings.controller_times {
+        rows.set(flag, Some(FlagValue::Time(Time(*ns))));
+    }
     if !has_files {
         let is_created = |flag: &Flag| {
             let mut created = workloads::ALL

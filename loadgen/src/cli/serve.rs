@@ -33,10 +33,10 @@ use super::snapshots::Snapshots;
 use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
 use crate::scenario::share;
-use crate::settings::ppm;
 use crate::serve::{
     Access, Bound, Login, Refused, RequestLog, ServeOptions, Served, bind, descriptors, memory,
 };
+use crate::settings::ppm;
 use crate::units::{parse_bytes, parse_duration_ns, parse_latency};
 use crate::values::{EngineName, Percent};
 

@@ -110,6 +110,9 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(gate) = member.strip_prefix("controller.feature_gates.") {
         return Some((format!("--feature-gates {gate}"), Form::Plain));
     }
+    if let Some(flag) = member.strip_prefix("controller_times.") {
+        return Some((format!("--{flag}"), Form::Duration));
+    }
     // The numbers of workers have the names of their flags.
     if let Some(name) = member.strip_prefix("controller.concurrent_") {
         return Some((

@@ -231,7 +231,10 @@ impl Finished {
     /// `10 complete, 1 failed; 1,023 pods created, 1,000 succeeded, 21 failed, 23 wasted`; `None` where there are no
     /// such workloads.
     pub(crate) fn in_words(&self) -> Option<String> {
-        let (open, pods) = (count_for_people(self.open), counted(self.pods_created, "pod"));
+        let (open, pods) = (
+            count_for_people(self.open),
+            counted(self.pods_created, "pod"),
+        );
         let open = match self.open {
             0 => String::new(),
             _ => format!(", {open} not over"),

@@ -15,6 +15,7 @@ use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visi
 use serde::{Deserialize, Serialize};
 
 use super::settings::{CONTROLLER, Member, SIZE, ScenarioSettings};
+use crate::units::NS_PER_SECOND;
 use crate::values::Size;
 use crate::workloads::flags::{self, FlagValue, FlagValues, Form};
 
@@ -31,7 +32,7 @@ struct RowFlag {
     heading: &'static str,
 }
 
-/// The flags there are: those for generated objects, then those for workers.
+/// The flags there are: those for generated objects, then those for workers and times of controllers.
 fn all() -> impl Iterator<Item = RowFlag> {
     let generated = flags::all().map(|flag| RowFlag {
         name: flag.name,
@@ -40,12 +41,22 @@ fn all() -> impl Iterator<Item = RowFlag> {
         heading: SIZE,
     });
     let workers = Rows::installed().worker_flags();
-    generated.chain(workers.map(|(row, workers)| RowFlag {
-        name: workers.flag,
-        form: Form::Size,
-        help: format!("Workers for {} [default: {}]", row.purpose, workers.default),
-        heading: CONTROLLER,
-    }))
+    generated
+        .chain(workers.map(|(row, workers)| RowFlag {
+            name: workers.flag,
+            form: Form::Size,
+            help: format!("Workers for {} [default: {}]", row.purpose, workers.default),
+            heading: CONTROLLER,
+        }))
+        .chain(Rows::installed().run_times().map(|number| {
+            let default_s = i32::try_from(number.default / NS_PER_SECOND).unwrap_or(i32::MAX);
+            RowFlag {
+                name: number.flag,
+                form: Form::Seconds(default_s),
+                help: format!("{} [default: {default_s}s]", number.help),
+                heading: CONTROLLER,
+            }
+        }))
 }
 
 /// The names of the flags.
@@ -65,6 +76,14 @@ impl RowFlags {
     pub(crate) fn size(&self, flag: &str) -> Option<Size> {
         match self.0.get(flag) {
             Some(FlagValue::Size(size)) => Some(*size),
+            _ => None,
+        }
+    }
+
+    /// The time that a flag sets, ns.
+    pub(crate) fn time_ns(&self, flag: &str) -> Option<i64> {
+        match self.0.get(flag) {
+            Some(FlagValue::Time(time)) => Some(time.0),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 pub mod memory;
 pub mod resolve;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
@@ -40,6 +41,9 @@ pub struct Settings {
     pub size: ClusterSize,
     /// The flags of the controller.
     pub controller: ControllerSettings,
+    /// Times of controllers that are set, by the names of their flags, ns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub controller_times: BTreeMap<&'static str, i64>,
     /// The behaviour of the controller: upstream's or the hardened one.
     #[serde(serialize_with = "behaviour_name")]
     #[schemars(with = "String")]
@@ -128,7 +132,10 @@ impl Settings {
             keeps_past: false,
             forbids_privileged: false,
             goes_on: false,
-            services: Services::default(),
+            services: Services {
+                numbers: self.controller_times.clone(),
+                ..Services::default()
+            },
         }
     }
 }

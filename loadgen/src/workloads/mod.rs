@@ -321,10 +321,12 @@ pub(crate) fn warnings(objects: &[InputObject]) -> Vec<String> {
     finishing.flat_map(|it| it.warnings(objects)).collect()
 }
 
-/// `3 ReplicaSets, 1 ReplicationController`: how many owners of pods there are, without the kinds of which there is
-/// none.
+/// `3 ReplicaSets, 1 ReplicationController`: how many controllers of pods there are, without the kinds of which there
+/// is none.
 pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
-    let counts = owners().map(|workload| (workload.kind().name(), count(workload.kind())));
+    let finishing = ALL.into_iter().filter(|it| it.finishes().is_some());
+    let counts = owners().chain(finishing);
+    let counts = counts.map(|workload| (workload.kind().name(), count(workload.kind())));
     let (some, none): (Vec<_>, Vec<_>) = counts.partition(|(_, count)| *count > 0);
     let shown = if some.is_empty() { &none[..1] } else { &some };
     let words = shown.iter().map(|(name, count)| counted(*count, name));

@@ -6,7 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::{ALL, Sizes};
+use super::{ALL, Sizes, Workload};
+use crate::units::counted;
 
 /// Sizes, all decided: pods = the sum over workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -39,6 +40,21 @@ impl ClusterSize {
     /// How many workloads there are.
     pub fn workloads(&self) -> u64 {
         self.count.count
+    }
+
+    /// The workload whose flags say how large the cluster is.
+    pub(crate) fn sized(&self) -> Workload {
+        let is_sized = |it: &Workload| {
+            let sizes = it.sizes();
+            sizes.is_some_and(|sizes| sizes.count == self.count.flag)
+        };
+        let mut all = ALL.into_iter();
+        all.find(is_sized).expect("a flag is of a workload")
+    }
+
+    /// `20 ReplicaSets`.
+    pub(crate) fn in_words(&self) -> String {
+        counted(self.workloads(), self.sized().kind().name())
     }
 }
 

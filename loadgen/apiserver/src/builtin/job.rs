@@ -289,6 +289,16 @@ fn put_directives(old: &mut Value, new: &Value) {
 /// The rules of what a Job does when its pods fail, succeed or end, and of its indexes.
 fn check_spec(spec: &Field<'_>) {
     const MANAGER_BYTES_MAX: usize = 63;
+    for member in [
+        "parallelism",
+        "completions",
+        "backoffLimit",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+        "ttlSecondsAfterFinished",
+    ] {
+        spec.at(member).fits_32_bits();
+    }
     let (mode, completions) = (spec.at("completionMode"), spec.at("completions"));
     let is_indexed = mode.text() == "Indexed";
     for member in [

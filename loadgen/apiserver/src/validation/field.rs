@@ -155,6 +155,20 @@ impl<'a> Field<'a> {
         self.at_least(0, MUST_NOT_BE_NEGATIVE);
     }
 
+    /// Refuses a value that is not an integer of 32 bits, as the API's type is.
+    pub(crate) fn fits_32_bits(&self) {
+        let fits = self
+            .value
+            .as_i64()
+            .is_some_and(|it| i32::try_from(it).is_ok());
+        if !self.is_null() && !fits {
+            self.invalid(format!(
+                "expected an integer of 32 bits, found {}",
+                self.value
+            ));
+        }
+    }
+
     /// A number that is given is not less than this.
     pub(crate) fn at_least(&self, least: i64, detail: &str) {
         if self.value.as_i64().is_some_and(|number| number < least) {

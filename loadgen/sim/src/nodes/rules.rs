@@ -128,8 +128,7 @@ impl Finishing {
     }
 
     fn fails(&self, pod: &Uid) -> bool {
-        self.failing_ppm > 0
-            && FIXED_STATE.hash_one(pod) % u64::from(PPM) < self.failing_ppm.into()
+        self.failing_ppm > 0 && FIXED_STATE.hash_one(pod) % u64::from(PPM) < self.failing_ppm.into()
     }
 
     fn runs_on(&self, containers: &Value) -> bool {
@@ -225,7 +224,11 @@ mod tests {
                 ..Pod::default()
             };
             let script = rules.script_of(&pod);
-            assert_eq!(script, finishes.then(|| Script::finishing(0, false)), "{pod:?}");
+            assert_eq!(
+                script,
+                finishes.then(|| Script::finishing(0, false)),
+                "{pod:?}"
+            );
             assert_eq!(ClientRules::default().script_of(&pod), None);
         }
     }
@@ -237,11 +240,18 @@ mod tests {
                 failing_ppm,
                 ..Finishing::default()
             };
-            let uid = |number: u32| Uid::from(format!("00000000-0000-4000-8000-{number:012x}").as_str());
-            (0..10_000).filter(|number| finishing.fails(&uid(*number))).count()
+            let uid =
+                |number: u32| Uid::from(format!("00000000-0000-4000-8000-{number:012x}").as_str());
+            (0..10_000)
+                .filter(|number| finishing.fails(&uid(*number)))
+                .count()
         };
         assert_eq!((failed(0), failed(PPM)), (0, 10_000));
-        assert!((900..1_100).contains(&failed(PPM / 10)), "{}", failed(PPM / 10));
+        assert!(
+            (900..1_100).contains(&failed(PPM / 10)),
+            "{}",
+            failed(PPM / 10)
+        );
     }
 
     #[test]

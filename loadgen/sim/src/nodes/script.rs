@@ -143,7 +143,11 @@ impl Script {
     pub(super) fn finishing(run_ns: i64, fails: bool) -> Script {
         let mut script = Script::default();
         script.all.run = vec![Some(run_ns)];
-        script.all.exit = if fails { vec![Exit::Code(1)] } else { Vec::new() };
+        script.all.exit = if fails {
+            vec![Exit::Code(1)]
+        } else {
+            Vec::new()
+        };
         script
     }
 

@@ -79,7 +79,7 @@ impl About {
             cluster: format!(
                 "{}, {}, {nodes}; {}, {limit}, {} behaviour; {clock} limit {}",
                 counted(size.pods, "pod"),
-                counted(size.workloads(), "ReplicaSet"),
+                size.in_words(),
                 workers_text(&controller.workers),
                 settings.behaviour.as_str(),
                 duration_text(settings.time_limit_ns)

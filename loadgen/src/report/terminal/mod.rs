@@ -224,6 +224,10 @@ fn controllers(result: &RunResult) -> usize {
 /// The objects that the controllers work on: those that are generated, or those of the files.
 fn workloads_of(result: &RunResult) -> String {
     let is_generated = result.input.taken.is_empty();
+    let size = &result.settings.size;
+    if is_generated && size.sized().finishes().is_some() {
+        return size.in_words();
+    }
     workloads::owners_in_words(|kind| match is_generated {
         true if workloads::of(kind).is_some_and(|it| result.settings.generates(it)) => {
             result.settings.size.workloads()

@@ -20,12 +20,12 @@ use super::heard::Heard;
 use super::load::Loader;
 use super::roll_out::Pair;
 use super::rollouts::{Rollouts, Standing};
-use super::tasks::{Action, WRITES_PER_RUN};
+use super::tasks::{Action, WRITES_PER_RUN, plan};
 use super::tracker::Tracker;
 use crate::input::InputObject;
 use crate::result::{IncompleteRollouts, Phase};
 use crate::scenario::load_shape::{Schedule, SharedBudgets};
-use crate::scenario::{Phase as PhasePlan, Scenario, Step, Until};
+use crate::scenario::{Phase as PhasePlan, Until};
 use crate::settings::Settings;
 use crate::units::counted;
 use crate::workloads::objects::Objects;
@@ -112,32 +112,6 @@ pub(super) struct Place {
     pub(super) last_create: Option<(u64, i64)>,
     /// An audit failed, and nothing has been heard since.
     pub(super) doubted: bool,
-}
-
-/// A scenario's phases with their names and repeated steps written out.
-fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
-    fn write_out(steps: &[Step], all: &mut Vec<Step>) {
-        for step in steps {
-            match step {
-                Step::Repeat(repeat) => {
-                    for _ in 0..repeat.times.0 {
-                        write_out(&repeat.steps, all);
-                    }
-                }
-                step => all.push(step.clone()),
-            }
-        }
-    }
-    let phases = scenario.phases.iter().map(|phase| {
-        let mut steps = Vec::new();
-        write_out(&phase.steps, &mut steps);
-        PhasePlan {
-            name: phase.shown_name(burst),
-            steps,
-            ..phase.clone()
-        }
-    });
-    phases.collect()
 }
 
 impl Driver {

@@ -1,11 +1,13 @@
 //! The steps of a phase, one write at a time: which code does which step, and when each of its
 //! actions is due.
 
+use std::sync::Arc;
+
 use podstorm_objects::{Kind, Now};
 
 use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
-use crate::scenario::{Amount, Scale, Step, Which};
+use crate::scenario::{Amount, Phase as PhasePlan, Scale, Scenario, Step, Which};
 
 /// Most writes in one run.
 pub(super) const WRITES_PER_RUN: u32 = 100;
@@ -19,6 +21,32 @@ pub(super) enum Action {
     Wait(i64),
     /// The step is over.
     Done,
+}
+
+/// A scenario's phases with their names and repeated steps written out.
+pub(super) fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
+    fn write_out(steps: &[Step], all: &mut Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Repeat(repeat) => {
+                    for _ in 0..repeat.times.0 {
+                        write_out(&repeat.steps, all);
+                    }
+                }
+                step => all.push(step.clone()),
+            }
+        }
+    }
+    let phases = scenario.phases.iter().map(|phase| {
+        let mut steps = Vec::new();
+        write_out(&phase.steps, &mut steps);
+        PhasePlan {
+            name: phase.shown_name(burst),
+            steps,
+            ..phase.clone()
+        }
+    });
+    phases.collect()
 }
 
 impl Driver {

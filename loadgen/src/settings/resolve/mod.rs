@@ -188,6 +188,10 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         threads: threads(asked, engine, machine)?,
         size,
         controller: controller(asked)?,
+        controller_times: Rows::installed()
+            .run_times()
+            .filter_map(|number| Some((number.flag, asked.rows.time_ns(number.flag)?)))
+            .collect(),
         behaviour: asked.behaviour.map_or_else(Default::default, |name| name.0),
         latency: LatencySettings {
             pod_startup: latency(asked.pod_startup_latency),

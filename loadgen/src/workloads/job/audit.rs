@@ -17,9 +17,16 @@ pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String
         return Ok(());
     };
     let meta = object.metadata();
-    let wrong = |problem: String| Err(format!("Job {}/{} has ended: {problem}", meta.namespace, meta.name));
+    let wrong = |problem: String| {
+        Err(format!(
+            "Job {}/{} has ended: {problem}",
+            meta.namespace, meta.name
+        ))
+    };
     if course.active != 0 || course.terminating != 0 || course.uncounted != 0 {
-        return wrong("its status still has pods that are active, on their way out or not counted".to_owned());
+        return wrong(
+            "its status still has pods that are active, on their way out or not counted".to_owned(),
+        );
     }
     let (mut succeeded, mut indexes) = (0, BTreeSet::new());
     for pod in pods {
@@ -65,7 +72,8 @@ mod tests {
     fn an_ended_job_has_no_pod_that_is_active_held_or_not_counted() {
         let ended = json!([{"type": "Complete", "status": "True"}]);
         let job = |status: Value| {
-            let job = json!({"metadata": {"name": "j", "namespace": "n"}, "spec": {}, "status": status});
+            let job =
+                json!({"metadata": {"name": "j", "namespace": "n"}, "spec": {}, "status": status});
             DynamicObject::from_json(Kind::JOB, job).unwrap()
         };
         let done = job(json!({"conditions": ended, "succeeded": 1}));
@@ -75,7 +83,10 @@ mod tests {
             (vec![pod("Failed", json!([]))], None),
             (vec![pod("Running", json!([]))], Some("is active")),
             (vec![pod("Failed", held)], Some("tracking finalizer")),
-            (vec![pod("Succeeded", json!([])); 2], Some("counts 1 that succeeded, and 2 did")),
+            (
+                vec![pod("Succeeded", json!([])); 2],
+                Some("counts 1 that succeeded, and 2 did"),
+            ),
         ] {
             match (check(&done, &pods), words) {
                 (Ok(()), None) => {}

@@ -68,6 +68,11 @@ static DEADLINE: &Flag = &FLAGS[5];
 /// Most pods that an indexed Job runs at once, as the server has it.
 const PARALLELISM_MAX: i32 = 100_000;
 
+/// Completions above which a Job with back-off limits of its indexes must say how many may fail, and the most that it
+/// may say.
+const COMPLETIONS_SOFT_MAX: i32 = 100_000;
+const FAILED_INDEXES_MAX: i32 = 10_000;
+
 /// Jobs. Generated ones are indexed.
 #[derive(Debug)]
 pub(super) struct Jobs;
@@ -121,6 +126,9 @@ impl LaboratoryWorkload for Jobs {
             false => "backoffLimit",
         };
         spec[limit] = BACKOFF_LIMIT.number(values).into();
+        if PER_INDEX.is_on(values) && part.replicas > COMPLETIONS_SOFT_MAX {
+            spec["maxFailedIndexes"] = FAILED_INDEXES_MAX.into();
+        }
         let deadline = DEADLINE.seconds(values);
         if deadline > 0 {
             spec["activeDeadlineSeconds"] = deadline.into();

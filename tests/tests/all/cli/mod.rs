@@ -8,6 +8,7 @@ mod explain;
 mod explain_deployment;
 mod faults;
 mod flags;
+mod jobs;
 mod repeat;
 mod repeated;
 mod report;

@@ -116,10 +116,31 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
                 format!("creates {}{of}: {room}", counted(*count as u64, "pod")),
             )
         }
-        Step::Wait(left_ns) => Finding {
-            time: Some(after(now, *left_ns)),
-            ..finding("back-off", format!("creates no pod for {}", wait(*left_ns)))
-        },
+        Step::Wait { left_ns, indexes } => {
+            let because = match &indexes[..] {
+                [] => String::new(),
+                [index] => format!(
+                    ": index {index}, the first without a pod, waits, and no other is looked at"
+                ),
+                all => format!(
+                    ": the indexes {}, the first without pods, wait, and no other is looked at",
+                    listed(all)
+                ),
+            };
+            let index = if let [index] = indexes[..] {
+                Some(index)
+            } else {
+                None
+            };
+            Finding {
+                index,
+                time: Some(after(now, *left_ns)),
+                ..finding(
+                    "back-off",
+                    format!("creates no pod for {}{because}", wait(*left_ns)),
+                )
+            }
+        }
         Step::Nothing => finding("none", "creates and deletes no pod"),
     };
     vec![next]
