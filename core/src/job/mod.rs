@@ -37,7 +37,7 @@ mod tracking;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Now, ObjectMeta, Str, Uid};
+use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Str, Uid};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::expectations::{Counts, Expectations};
@@ -170,6 +170,19 @@ impl Controller {
         expectations.set_expectations(key, creations, deletions, since_ns);
     }
 
+    /// Whether nothing is awaited for a key, or no longer.
+    pub fn is_settled(&self, key: KeyId, now_ns: i64) -> bool {
+        self.0.expectations.satisfied(key, now_ns)
+    }
+
+    /// What a sync of that key would begin with: the cached Job, and the cached pods that it owns or could adopt, in
+    /// no order. For code that checks the controller's work.
+    pub fn cached(&self, key: KeyId) -> Option<(Arc<DynamicObject>, Vec<Arc<Pod>>)> {
+        let job = self.0.jobs.get(key)?;
+        let pods = self.0.candidates(&job);
+        Some((job.object.clone(), pods))
+    }
+
     /// What is remembered of a key.
     pub fn remembered(&self, key: KeyId) -> Remembered {
         self.0.states.with(key, |state| state.clone())
@@ -192,6 +205,18 @@ impl Shared {
         let owner = meta.controller()?;
         let is_job = *owner.kind == *Kind::JOB.name();
         is_job.then(|| self.jobs.resolve(&meta.namespace, owner))?
+    }
+
+    /// The pods with the Job as their controller, then the orphans of its namespace. O(these).
+    fn candidates(&self, job: &CachedJob) -> Vec<Arc<Pod>> {
+        let namespace = &job.object.metadata.namespace;
+        let owned = self.pods.owned_by(namespace, &job.controller_ref);
+        let mut pods = Vec::new();
+        for list in owned.into_iter().chain([self.pods.orphans(namespace)]) {
+            let members = list.lock();
+            pods.extend(members.iter().map(|(pod, _)| Arc::clone(pod)));
+        }
+        pods
     }
 }
 

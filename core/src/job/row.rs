@@ -71,7 +71,8 @@ impl ControllerType for Jobs {
             waits_for_caches: STALE_CONSISTENCY.is_on(&setup.feature_gates),
             suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
             batch_ns: BATCH_PERIOD.of(&setup.numbers),
-            ..ControllerOptions::default()
+            uncounted_max: setup.burst_replicas,
+            burst: setup.burst_replicas,
         };
         Arc::new(Controller::new(options, informers))
     }

@@ -221,8 +221,7 @@ impl<'a> Sync<'a> {
         if all_settled {
             return Ok(());
         }
-        let mut pods = Vec::new();
-        self.for_each_candidate(|_, pod| pods.push(Arc::clone(pod)));
+        let pods = self.shared.candidates(&job);
         let mut claim = Claim::new(meta, job.controller_ref.clone(), pods, matches);
         let mut adopted = BTreeSet::new();
         loop {

@@ -22,6 +22,11 @@ pub trait Judge: Debug + Send + 'static {
     /// The workload.
     type Workload: Workload;
 
+    /// A sync is about to begin.
+    fn begins(&mut self, sync: SyncId, workload: &Self::Workload, queue: usize, key: KeyId) {
+        let _ = (sync, workload, queue, key);
+    }
+
     /// Looks at a commit of any object; `sync` is the sync of the workload that asked for it, if one did.
     ///
     /// # Errors
@@ -153,6 +158,7 @@ impl<J: Judge, W: Watcher + Debug> Observer<J::Workload> for Beside<J, W> {
     ) {
         let name = workload.name(queue, key).name.to_string();
         self.checker.other_sync_begins(sync, &name, true, now);
+        self.state().judge.begins(sync, workload, queue, key);
     }
 
     fn sends(&self, sync: SyncId, _: &J::Workload, request: &Request, _: BatchPosition, now: Now) {

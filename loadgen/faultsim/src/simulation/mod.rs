@@ -467,9 +467,8 @@ impl Simulation {
                 percent,
                 for_ms,
             } => {
-                let stuck = json!({"metadata": {"finalizers": [STUCK]}});
                 for pod in self.some_pods(owner, *percent, Pod::is_active) {
-                    self.patch_pod(&pod.metadata.name, stuck.clone());
+                    self.stick(&pod, true);
                 }
                 self.after_ms(*for_ms, Later::Unstick);
             }

@@ -228,17 +228,23 @@ impl Simulation {
 
     pub(super) fn unstick(&mut self) {
         let (pods, _) = self.cluster().list::<Pod>(Some(NAMESPACE));
-        for pod in pods {
-            if pod
-                .metadata
-                .finalizers()
-                .iter()
-                .any(|name| **name == *STUCK)
-            {
-                let none = json!({"metadata": {"finalizers": null}});
-                self.patch_pod(&pod.metadata.name, none);
-            }
+        let is_stuck = |pod: &&Arc<Pod>| pod.metadata.has_finalizer(STUCK);
+        for pod in pods.iter().filter(is_stuck) {
+            self.stick(pod, false);
         }
+    }
+
+    /// Gives a pod the finalizer that keeps it, or takes it away. Others stay.
+    pub(super) fn stick(&self, pod: &Pod, is_stuck: bool) {
+        let others = pod.metadata.finalizers().iter().map(|name| &**name);
+        let others = others.filter(|name| *name != STUCK);
+        let finalizers: Vec<&str> = others.chain(is_stuck.then_some(STUCK)).collect();
+        let finalizers = match finalizers.is_empty() {
+            true => Value::Null,
+            false => json!(finalizers),
+        };
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        self.patch_pod(&pod.metadata.name, patch);
     }
 
     pub(super) fn tamper(&mut self, name: &str, nth: u32, how: Tampering) {

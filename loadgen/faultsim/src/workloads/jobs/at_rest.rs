@@ -1,0 +1,182 @@
+//! What must hold of Jobs at rest: L1.
+
+use std::collections::BTreeSet;
+
+use podstorm::job::{Controller, pod::TRACKING_FINALIZER};
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{Pod, PodPhase};
+use podstorm_sim::engine::fault_harness::FaultHarness;
+
+use super::checker::JobJudge;
+use super::status::{Read, index_of, is_tracked, owner_of};
+use super::users::jobs;
+use crate::objects::NAMESPACE;
+use crate::simulation::Simulation;
+
+/// What a live controller's caches have in another version than the server, if anything: what is still on its way may
+/// bring more to do.
+pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
+    let (pods, _) = harness.cluster().list::<Pod>(Some(NAMESPACE));
+    let all = jobs(harness.cluster());
+    harness.controllers::<Controller>().find_map(|controller| {
+        all.iter().find_map(|job| {
+            let meta = &job.metadata;
+            let behind = || Some(format!("a cache is behind on {}", meta.name));
+            let key = controller.key(&meta.namespace, &meta.name);
+            let Some((cached, cached_pods)) = controller.cached(key) else {
+                return behind();
+            };
+            if cached.metadata.resource_version != meta.resource_version {
+                return behind();
+            }
+            let is_candidate = |pod: &&std::sync::Arc<Pod>| {
+                let owner = pod.metadata.controller();
+                owner.is_none_or(|owner| owner.uid == meta.uid)
+            };
+            let version = |pod: &std::sync::Arc<Pod>| pod.metadata.resource_version.number();
+            let there: BTreeSet<_> = pods.iter().filter(is_candidate).map(version).collect();
+            let known: BTreeSet<_> = cached_pods.iter().map(version).collect();
+            let text = || format!("a cache is behind on pods of {}", meta.name);
+            (there != known).then(text)
+        })
+    })
+}
+
+/// What is not as it must be at rest, if anything.
+pub(super) fn missing(judge: &JobJudge, simulation: &Simulation) -> Option<String> {
+    let harness = &simulation.harness;
+    let cluster = harness.cluster();
+    let all = jobs(cluster);
+    let of_job = || all.iter().find_map(|job| difference(judge, &Read::of(job)));
+    let alive: Vec<u32> = harness.alive().iter().map(|it| it.incarnation()).collect();
+    let owed = || judge.owed(&alive).map(str::to_owned);
+    let found = of_job().or_else(|| tracked(judge, cluster)).or_else(owed);
+    found.or_else(|| remembered(harness))
+}
+
+fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
+    let name = job.name();
+    if job.job.metadata.is_deleting() {
+        return Some(format!("{name} is still being deleted"));
+    }
+    let uid = &job.job.metadata.uid;
+    let pods: Vec<_> = judge.owned(uid).collect();
+    let active = pods.iter().filter(|pod| pod.is_active());
+    let active: Vec<_> = active.collect();
+    let is = active.len() as i64;
+    if job.has_finished() || job.is_suspended() {
+        if is > 0 {
+            return Some(format!("{name} has {is} active pods and should have none"));
+        }
+    } else {
+        let ends = ["FailureTarget", "SuccessCriteriaMet"];
+        if ends.iter().any(|kind| job.condition(kind).is_some()) {
+            return Some(format!("{name} should have finished"));
+        }
+        let wanted = match job.number("completions") {
+            // One has succeeded: the others may end.
+            None if job.succeeded() > 0 && is > 0 => is,
+            _ => job.wanted(),
+        };
+        let is_done = match job.number("completions") {
+            Some(completions) => job.succeeded() >= completions,
+            None => job.succeeded() > 0 && is == 0,
+        };
+        if is_done {
+            return Some(format!("{name} should be complete"));
+        }
+        if is != wanted {
+            return Some(format!("{name} has {is} active pods and wants {wanted}"));
+        }
+        if job.is_indexed() {
+            let indexes: BTreeSet<i64> = active.iter().map(|pod| index_of(pod)).collect();
+            let done = ["completedIndexes", "failedIndexes"];
+            let done: BTreeSet<i64> = done.iter().flat_map(|it| job.indexes(it)).collect();
+            let is_apart = indexes.is_disjoint(&done) && !indexes.contains(&-1);
+            if indexes.len() != active.len() || !is_apart {
+                return Some(format!("{name} has pods of the wrong indexes: {indexes:?}"));
+            }
+        }
+    }
+    let said = job.condition("Suspended").is_some();
+    if !job.has_finished() && said != job.is_suspended() {
+        return Some(format!("{name} says Suspended {said}"));
+    }
+    let ready = active.iter().filter(|pod| pod.is_ready()).count() as i64;
+    let terminating = pods.iter().filter(|pod| pod.is_terminating()).count() as i64;
+    for (member, count) in [
+        ("active", is),
+        ("ready", ready),
+        ("terminating", terminating),
+    ] {
+        let said = job.count(member);
+        if said != count {
+            return Some(format!(
+                "{name} says {said} {member}, and there are {count}"
+            ));
+        }
+    }
+    for list in ["succeeded", "failed"] {
+        if !job.listed(list).is_empty() {
+            return Some(format!("{name} still lists pods as {list}"));
+        }
+    }
+    let mut recount = judge.recount(uid);
+    if job.is_indexed() {
+        recount[0] = job.indexes("completedIndexes").len() as i64;
+    }
+    let said = [job.count("succeeded"), job.count("failed")];
+    (said != recount).then(|| format!("{name} says {said:?} ended, and a recount {recount:?}"))
+}
+
+/// A pod that is tracked for no reason, if there is one.
+fn tracked(judge: &JobJudge, cluster: &Cluster) -> Option<String> {
+    let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    let all = jobs(cluster);
+    let mut tracked = pods.iter().filter(|pod| is_tracked(pod));
+    tracked.find_map(|pod| {
+        let owner = owner_of(pod);
+        let job = all.iter().find(|job| Some(&job.metadata.uid) == owner);
+        let text = |why| {
+            Some(format!(
+                "{} has {TRACKING_FINALIZER}: {why}",
+                pod.metadata.name
+            ))
+        };
+        let Some(job) = job.map(|job| Read::of(job)) else {
+            return text("it belongs to no Job");
+        };
+        if job.has_finished() {
+            return text("its Job has finished");
+        }
+        // A failed pod of an index waits for its replacement, which may come late.
+        let index = index_of(pod);
+        let waits = pod.status.phase == PodPhase::Failed
+            && job.number("backoffLimitPerIndex").is_some()
+            && ["completedIndexes", "failedIndexes"]
+                .iter()
+                .all(|member| !job.indexes(member).contains(&index))
+            && !judge
+                .owned(&job.job.metadata.uid)
+                .any(|other| other.is_active() && index_of(other) == index);
+        if pod.status.phase.is_terminal() && !waits {
+            return text("it has ended");
+        }
+        None
+    })
+}
+
+/// What a controller still remembers that it should have forgotten, if anything.
+fn remembered(harness: &FaultHarness) -> Option<String> {
+    let all = jobs(harness.cluster());
+    harness.controllers::<Controller>().find_map(|controller| {
+        all.iter().find_map(|job| {
+            let meta = &job.metadata;
+            let key = controller.key(&meta.namespace, &meta.name);
+            let state = controller.remembered(key);
+            let waits = state.released.is_some_and(|it| !it.is_empty());
+            let text = || format!("the controller still awaits something of {}", meta.name);
+            (waits || !state.finished.is_empty()).then(text)
+        })
+    })
+}

@@ -1,0 +1,541 @@
+//! The invariants of one commit, B1 to B8, by the numbers of the module `jobs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use podstorm::client::{Answer, Request};
+use podstorm::intern::KeyId;
+use podstorm::job::{Controller, JOBS, Jobs};
+use podstorm_apiserver::{Change, Commit};
+use podstorm_objects::{DynamicObject, Kind, Pod, PodPhase, Uid};
+use podstorm_sim::engine::observer::SyncId;
+use podstorm_sim::faults::Effect;
+
+use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of};
+use super::users::JobAction;
+use crate::action::Action;
+use crate::simulation::{Checked, Judge, Simulation};
+use crate::subject::Schedule;
+
+/// What faults of a run explain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Circumstances {
+    /// Caches may go back in time, or controllers run side by side: a pod may be counted twice.
+    pub(super) may_recount: bool,
+    /// Pods may be created beyond the wanted number.
+    pub(super) may_exceed: bool,
+    /// How far off the controller's clock may be, ns.
+    pub(super) clock_off_ns: i64,
+}
+
+impl Circumstances {
+    /// Those of a schedule.
+    pub(super) fn of(schedule: &Schedule<Jobs>) -> Circumstances {
+        let mut found = Circumstances::default();
+        let waits = schedule.cluster.stale_controller_consistency;
+        for step in &schedule.steps {
+            let JobAction::Cluster(action) = &step.action else {
+                continue;
+            };
+            match action {
+                Action::ServeStale { .. } | Action::Overlap { .. } | Action::Replay { .. } => {
+                    found.may_recount = true;
+                    found.may_exceed = true;
+                }
+                Action::Crash { stale_versions, .. } => {
+                    found.may_recount |= *stale_versions > 0;
+                    found.may_exceed = true;
+                }
+                Action::Requests { effect, .. } => {
+                    let is_clear = match effect {
+                        Effect::Refuse(fault) => !fault.is_ambiguous(),
+                        Effect::Slow { .. } => true,
+                        _ => false,
+                    };
+                    found.may_exceed |= !is_clear;
+                }
+                Action::Drop { .. } | Action::Tamper { .. } => found.may_exceed = true,
+                // Without the gate the expectations of a sync run out after five minutes.
+                Action::Hold { .. } | Action::Pause { .. } | Action::RefuseWatch { .. } => {
+                    found.may_exceed |= !waits;
+                }
+                Action::WallClock { offset_s, .. } => {
+                    let off_ns = i64::from(offset_s.abs()) * super::SECOND;
+                    found.clock_off_ns = found.clock_off_ns.max(off_ns);
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// A pod as of its last commit, and what it was before.
+#[derive(Debug)]
+pub(super) struct KnownPod {
+    pub(super) pod: Arc<Pod>,
+    pub(super) is_gone: bool,
+    has_succeeded: bool,
+    has_failed: bool,
+    was_deleted: bool,
+    /// Whether it belonged to no Job for a while, or users took its finalizer.
+    is_odd: bool,
+}
+
+/// What a sync saw first.
+#[derive(Debug)]
+struct Seen {
+    job: Arc<DynamicObject>,
+}
+
+/// Checks the invariants of a run.
+#[derive(Debug)]
+pub struct JobJudge {
+    pub(super) circumstances: Circumstances,
+    pub(super) pods: BTreeMap<Uid, KnownPod>,
+    jobs: BTreeMap<Uid, Arc<DynamicObject>>,
+    /// The pods that each Job has ever listed: as succeeded, as failed.
+    listed: BTreeMap<Uid, [BTreeSet<Uid>; 2]>,
+    /// How often each Job has listed a pod as succeeded, and as failed.
+    recount: BTreeMap<Uid, [i64; 2]>,
+    /// Kept after a sync has ended: a request of it may be carried out late.
+    seen: BTreeMap<SyncId, Seen>,
+    /// Ended pods that lost their finalizer uncounted, by sync and name: the sync must delete them.
+    owed: BTreeMap<(SyncId, String), String>,
+    /// The patches that failed, as far as their sync knows.
+    failed: BTreeSet<(SyncId, String)>,
+    situations: BTreeSet<&'static str>,
+}
+
+const LISTS: [&str; 2] = ["succeeded", "failed"];
+
+impl JobJudge {
+    /// The judge of a run with these circumstances.
+    pub(super) fn new(circumstances: Circumstances) -> JobJudge {
+        JobJudge {
+            circumstances,
+            pods: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            recount: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            owed: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            situations: BTreeSet::new(),
+        }
+    }
+
+    /// How often a Job has listed a pod as succeeded, and as failed.
+    pub(super) fn recount(&self, job: &Uid) -> [i64; 2] {
+        self.recount.get(job).copied().unwrap_or_default()
+    }
+
+    /// What an alive controller, by its number, still owes, if anything.
+    pub(super) fn owed(&self, alive: &[u32]) -> Option<&str> {
+        let owed = self.owed.iter();
+        let mut of_alive = owed.filter(|((sync, _), _)| alive.contains(&sync.incarnation));
+        of_alive.next().map(|(_, text)| &**text)
+    }
+
+    /// The pods that a Job owns on the server.
+    pub(super) fn owned<'a>(&'a self, job: &'a Uid) -> impl Iterator<Item = &'a Arc<Pod>> {
+        let there = self.pods.values().filter(|known| !known.is_gone);
+        let own = there.filter(move |known| owner_of(&known.pod) == Some(job));
+        own.map(|known| &known.pod)
+    }
+
+    fn pod_committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
+        let pod = commit.new.clone().downcast::<Pod>();
+        let pod = pod.expect("it is of this kind");
+        let is_gone = commit.change == Change::Deleted;
+        let uid = pod.metadata.uid.clone();
+        let old = self.pods.get(&uid).map(|known| Arc::clone(&known.pod));
+        let owner = owner_of(&pod).cloned();
+        let was_tracked = old.as_ref().is_some_and(|old| is_tracked(old));
+        let mut checked = Ok(());
+        let lost = was_tracked && !is_tracked(&pod);
+        if lost && let (Some(sync), Some(owner)) = (sync, &owner) {
+            checked = self.released(sync, owner, &pod);
+        }
+        let known = self.pods.entry(uid.clone()).or_insert_with(|| KnownPod {
+            pod: Arc::clone(&pod),
+            is_gone,
+            has_succeeded: false,
+            has_failed: false,
+            was_deleted: false,
+            is_odd: false,
+        });
+        known.is_odd |= owner.is_none() || lost && sync.is_none();
+        let was_owned_by = old.as_ref().and_then(|old| owner_of(old));
+        known.is_odd |= old.is_some() && was_owned_by != owner.as_ref();
+        known.has_succeeded |= has_succeeded(&pod);
+        known.has_failed |= pod.status.phase == PodPhase::Failed;
+        known.was_deleted |= is_gone || pod.metadata.is_deleting();
+        known.is_gone = is_gone;
+        known.pod = Arc::clone(&pod);
+        if old.is_some() && !was_tracked && is_tracked(&pod) {
+            // Adopted again: its end counts once more.
+            for [succeeded, failed] in self.listed.values_mut() {
+                succeeded.remove(&uid);
+                failed.remove(&uid);
+            }
+        }
+        if let (None, Some(sync), Some(owner)) = (&old, sync, &owner) {
+            checked = checked.and_then(|()| self.created(sync, owner, &pod));
+        }
+        checked
+    }
+
+    /// B4.
+    fn released(&mut self, sync: SyncId, owner: &Uid, pod: &Pod) -> Checked {
+        let meta = &pod.metadata;
+        let Some(job) = self.jobs.get(owner) else {
+            return Ok(());
+        };
+        let job = Read::of(job);
+        let is_odd = self.pods.get(&meta.uid).is_some_and(|known| known.is_odd);
+        if !pod.status.phase.is_terminal() || job.has_finished() || is_odd {
+            return Ok(());
+        }
+        let index = index_of(pod);
+        let lists = self.listed.get(owner);
+        let is_listed = lists.is_some_and(|lists| lists.iter().any(|it| it.contains(&meta.uid)));
+        let is_indexed = job.is_indexed();
+        let completions = job.number("completions").unwrap_or(0);
+        let has_no_index = is_indexed && !(0..completions).contains(&index);
+        let is_done = is_indexed && job.indexes("completedIndexes").contains(&index);
+        let is_ignored = job.action(pod) == Some("Ignore");
+        let is_left = job.condition("SuccessCriteriaMet").is_some() && !has_succeeded(pod);
+        if is_listed || has_no_index || is_ignored || is_left || is_done && has_succeeded(pod) {
+            return Ok(());
+        }
+        let place = (sync, meta.name.to_string());
+        if !self.failed.contains(&place) {
+            self.situations.insert("a pod ends while it is scaled down");
+            let text = format!("{} of {} ended and is not counted", meta.name, job.name());
+            self.owed.insert(place, text);
+        }
+        Ok(())
+    }
+
+    /// B7 and B8.
+    fn created(&mut self, sync: SyncId, owner: &Uid, pod: &Pod) -> Checked {
+        let Some(seen) = self.seen.get(&sync) else {
+            return Ok(());
+        };
+        let job = Read::of(&seen.job);
+        let (name, pod_name) = (job.name().to_owned(), &pod.metadata.name);
+        let is_over = job.is_suspended() || job.has_finished() || seen.job.metadata.is_deleting();
+        if is_over {
+            return Err(("B7", format!("{pod_name} was created for {name}")));
+        }
+        if self.circumstances.may_exceed {
+            return Ok(());
+        }
+        let pods = || {
+            self.owned(owner)
+                .filter(|pod| !pod.status.phase.is_terminal())
+        };
+        let active = pods().filter(|pod| pod.is_active() || job.replaces_failed());
+        let (active, wanted) = (active.count() as i64, job.wanted());
+        if active > wanted {
+            let text = format!("{name} has {active} pods with {pod_name}, and wants {wanted}");
+            return Err(("B8", text));
+        }
+        let index = index_of(pod);
+        if job.is_indexed() {
+            let same = pods().filter(|pod| pod.is_active() && index_of(pod) == index);
+            let same = same.count();
+            let is_done = ["completedIndexes", "failedIndexes"]
+                .iter()
+                .any(|member| job.indexes(member).contains(&index));
+            if same > 1 || is_done {
+                let text = format!("index {index} of {name} has {pod_name} as one of {same} pods");
+                return Err(("B8", text));
+            }
+        }
+        Ok(())
+    }
+
+    fn job_committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
+        let job = commit.new.clone().downcast::<DynamicObject>();
+        let job = job.expect("it is of this kind");
+        let uid = job.metadata.uid.clone();
+        let old = self.jobs.get(&uid).cloned();
+        let new = Read::of(&job);
+        let mut checked = Ok(());
+        if let (Some(old), Some(_)) = (&old, sync) {
+            let old = Read::of(old);
+            if old.status != new.status {
+                checked = self.status_written(&old, &new, commit.now.wall_ns);
+            }
+        }
+        let lists = self.listed.entry(uid.clone()).or_default();
+        let recount = self.recount.entry(uid.clone()).or_default();
+        for (at, list) in LISTS.into_iter().enumerate() {
+            let before = old.as_ref().map(|old| Read::of(old).listed(list));
+            let now = new.listed(list);
+            let added = now
+                .difference(before.as_ref().unwrap_or(&BTreeSet::new()))
+                .count();
+            recount[at] += added as i64;
+            lists[at].extend(now);
+        }
+        if commit.change == Change::Deleted {
+            self.jobs.remove(&uid);
+        } else {
+            self.jobs.insert(uid, job);
+        }
+        checked
+    }
+
+    /// B1 to B3, B5 and B6.
+    fn status_written(&mut self, old: &Read<'_>, new: &Read<'_>, wall_ns: i64) -> Checked {
+        let name = new.name();
+        if old.has_finished() {
+            return Err(("B5", format!("{name} was written after its end")));
+        }
+        let taken = |kind: &&&str| old.condition(kind).is_some() && new.condition(kind).is_none();
+        if let Some(kind) = ENDS.iter().find(taken) {
+            return Err(("B5", format!("{name} has lost its condition {kind}")));
+        }
+        let completions = new.number("completions").unwrap_or(i64::MAX);
+        let cut = |job: &Read<'_>| -> BTreeSet<i64> {
+            let all = job.indexes("completedIndexes").into_iter();
+            all.filter(|index| *index < completions).collect()
+        };
+        let (before, after) = (cut(old), cut(new));
+        if !before.is_subset(&after) {
+            return Err(("B1", format!("{name} has lost a completed index")));
+        }
+        if new.is_indexed() && new.count("succeeded") != after.len() as i64 {
+            return Err(("B2", format!("{name} counts other than its indexes")));
+        }
+        let uid = &new.job.metadata.uid;
+        for (at, list) in LISTS.into_iter().enumerate() {
+            let (was, is) = (old.count(list), new.count(list));
+            if new.is_indexed() && at == 0 {
+                continue;
+            }
+            if is < was {
+                return Err(("B1", format!("{list} of {name} falls from {was} to {is}")));
+            }
+            self.list_written(list, old, new)?;
+            let added: Vec<Uid> = new
+                .listed(list)
+                .difference(&old.listed(list))
+                .cloned()
+                .collect();
+            for pod in added {
+                let lists = self.listed.get(uid);
+                let is_known = lists.is_some_and(|lists| lists.iter().any(|it| it.contains(&pod)));
+                if is_known && !self.circumstances.may_recount {
+                    return Err(("B2", format!("{name} counts {pod} twice")));
+                }
+                self.may_be_listed(&pod, at, new)?;
+            }
+        }
+        for index in after.difference(&before) {
+            let mut pods = self
+                .pods
+                .values()
+                .filter(|known| index_of(&known.pod) == *index);
+            let has_run = pods.any(|known| {
+                known.has_succeeded && (known.is_odd || owner_of(&known.pod) == Some(uid))
+            });
+            if !has_run {
+                return Err((
+                    "B3",
+                    format!("no pod of index {index} of {name} has succeeded"),
+                ));
+            }
+        }
+        for kind in &ENDS[..2] {
+            if old.condition(kind).is_none()
+                && let Some(condition) = new.condition(kind)
+            {
+                let reason = condition["reason"].as_str().unwrap_or_default();
+                if !self.holds(reason, new, wall_ns) {
+                    return Err((
+                        "B6",
+                        format!("{name} ends for {reason}, which does not hold"),
+                    ));
+                }
+            }
+        }
+        self.note(old, new);
+        Ok(())
+    }
+
+    /// B2 of one list and its counter.
+    fn list_written(&self, list: &str, old: &Read<'_>, new: &Read<'_>) -> Checked {
+        let (before, after) = (old.listed(list), new.listed(list));
+        let added = after.difference(&before).count() as i64;
+        let sum = |job: &Read<'_>| job.count(list) + job.listed(list).len() as i64;
+        let name = new.name();
+        if sum(new) - sum(old) != added {
+            let text = format!("{list} of {name} grows by other than {added} new pods");
+            return Err(("B2", text));
+        }
+        let is_tracked = |uid: &&Uid| {
+            self.pods
+                .get(uid)
+                .is_some_and(|known| !known.is_gone && !known.is_odd && is_tracked(&known.pod))
+        };
+        match before.difference(&after).find(is_tracked) {
+            Some(pod) if !self.circumstances.may_recount => {
+                Err(("B2", format!("{name} counts {pod}, which is still tracked")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// B3 of one pod.
+    fn may_be_listed(&self, pod: &Uid, list: usize, job: &Read<'_>) -> Checked {
+        let name = job.name();
+        let Some(known) = self.pods.get(pod) else {
+            return Err(("B3", format!("{name} lists {pod}, which never was")));
+        };
+        let fails = job.condition("FailureTarget").is_some();
+        let may = match list {
+            0 => known.has_succeeded,
+            // A Job that has failed counts the pods that end with it.
+            _ => known.has_failed || known.was_deleted && (!job.replaces_failed() || fails),
+        };
+        if may {
+            return Ok(());
+        }
+        let (pod, list) = (&known.pod.metadata.name, LISTS[list]);
+        Err(("B3", format!("{name} lists {pod} as {list}")))
+    }
+
+    /// Whether a Job may end for that reason.
+    fn holds(&self, reason: &str, job: &Read<'_>, wall_ns: i64) -> bool {
+        let indexes = |member| job.indexes(member).len() as i64;
+        match reason {
+            "CompletionsReached" => job.succeeded() >= job.number("completions").unwrap_or(1),
+            "SuccessPolicy" => {
+                let count = job.spec["successPolicy"]["rules"][0]["succeededCount"].as_i64();
+                count.is_some_and(|count| job.succeeded() >= count)
+            }
+            "BackoffLimitExceeded" => job.failed() > job.number("backoffLimit").unwrap_or(6),
+            "DeadlineExceeded" => {
+                let deadline = job.number("activeDeadlineSeconds").unwrap_or(i64::MAX / 2);
+                let ran_ns = job.start_ns().map_or(0, |start_ns| wall_ns - start_ns);
+                // Both the start and the end may be by a clock that is off.
+                ran_ns + 2 * self.circumstances.clock_off_ns
+                    >= deadline.saturating_mul(super::SECOND)
+            }
+            "MaxFailedIndexesExceeded" => {
+                let most = job.number("maxFailedIndexes").unwrap_or(i64::MAX);
+                indexes("failedIndexes") > most
+            }
+            "FailedIndexes" => {
+                let done = indexes("failedIndexes") + indexes("completedIndexes");
+                indexes("failedIndexes") > 0 && Some(done) >= job.number("completions")
+            }
+            "PodFailurePolicy" => self
+                .pods
+                .values()
+                .any(|known| known.has_failed && job.action(&known.pod) == Some("FailJob")),
+            _ => false,
+        }
+    }
+
+    fn note(&mut self, old: &Read<'_>, new: &Read<'_>) {
+        let ends = |kind| old.condition(kind).is_none() && new.condition(kind).is_some();
+        for (seen, situation) in [
+            (ends("Complete"), "a Job is complete"),
+            (ends("Failed"), "a Job has failed"),
+            (ends("Suspended"), "a Job is suspended"),
+            (
+                new.count("terminating") > 0 && ends("FailureTarget"),
+                "a failed Job waits for pods",
+            ),
+            (!new.listed("failed").is_empty(), "failed pods are listed"),
+            (
+                !new.listed("succeeded").is_empty(),
+                "succeeded pods are listed",
+            ),
+            (
+                !new.indexes("failedIndexes").is_empty(),
+                "an index has failed",
+            ),
+            (
+                new.count("succeeded") < old.count("succeeded"),
+                "an elastic Job has lost indexes",
+            ),
+        ] {
+            if seen {
+                self.situations.insert(situation);
+            }
+        }
+        let condition = new
+            .condition("FailureTarget")
+            .or_else(|| new.condition("SuccessCriteriaMet"));
+        let known = [
+            "CompletionsReached",
+            "SuccessPolicy",
+            "BackoffLimitExceeded",
+            "DeadlineExceeded",
+            "MaxFailedIndexesExceeded",
+            "FailedIndexes",
+            "PodFailurePolicy",
+        ];
+        let reason = condition.and_then(|it| it["reason"].as_str());
+        self.situations
+            .extend(known.into_iter().find(|it| Some(*it) == reason));
+    }
+}
+
+impl Judge for JobJudge {
+    type Workload = Controller;
+
+    fn begins(&mut self, sync: SyncId, controller: &Controller, queue: usize, key: KeyId) {
+        if queue == JOBS
+            && let Some((job, _)) = controller.cached(key)
+        {
+            self.seen.insert(sync, Seen { job });
+        }
+    }
+
+    fn committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
+        let kind = commit.new.kind();
+        if kind == Kind::POD {
+            self.pod_committed(commit, sync)
+        } else if kind == Kind::JOB {
+            self.job_committed(commit, sync)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn answered(&mut self, sync: SyncId, request: &Request, answer: &Answer) {
+        let is_failed = matches!(answer, Answer::Failed(_));
+        match request {
+            Request::Patch { kind, name, .. } if *kind == Kind::POD && is_failed => {
+                let place = (sync, name.to_string());
+                self.owed.remove(&place);
+                self.failed.insert(place);
+            }
+            // Tried: whether it is gone the next sync sees.
+            Request::DeletePod { name, .. } => {
+                self.owed.remove(&(sync, name.to_string()));
+            }
+            _ => {}
+        }
+    }
+
+    fn missing(&self, simulation: &Simulation) -> Option<String> {
+        super::at_rest::missing(self, simulation)
+    }
+
+    fn situations(&self) -> Vec<&'static str> {
+        self.situations.iter().copied().collect()
+    }
+
+    #[cfg(test)]
+    fn plants(request: &Request) -> Option<Vec<Request>> {
+        super::planted_tests::requests(request)
+    }
+}

@@ -1,0 +1,251 @@
+//! Jobs under faults. A seed draws one to three Jobs; users end their pods with success or failure, as kubelets
+//! would, and change, suspend, delete and recreate Jobs.
+//!
+//! # Invariants
+//!
+//! B1 to B8 look at one commit of the controller of Jobs. *Seen* is what the controller's caches had when the sync
+//! began. A pod is *tracked* while it has the tracking finalizer, and *listed* once its UID was in
+//! `status.uncountedTerminatedPods`.
+//!
+//! * **B1** `succeeded` and `failed` never fall, but for `succeeded` of an indexed Job whose indexes become fewer.
+//! * **B2** Each pod is counted once: a counter and its list together grow by the UIDs that are new in the list, no
+//!   UID is listed twice, and a UID leaves the list only when its pod is no longer tracked. `succeeded` of an indexed
+//!   Job is the number of its completed indexes.
+//! * **B3** A pod that is listed as succeeded has succeeded, one that is listed as failed has failed or is being
+//!   deleted, and a completed index has a pod that has succeeded.
+//! * **B4** A pod that has ended loses the tracking finalizer by a sync only when it is listed, its index is completed,
+//!   a policy ignores it, or the same sync deletes it.
+//! * **B5** A condition that ends a Job stays, and nothing is written about a Job that has finished.
+//! * **B6** A Job ends for a reason that holds: it has its completions, or more failures than its limit, a deadline
+//!   that is over, a policy that is met.
+//! * **B7** No pod is created for a Job that was seen suspended, finished or on its way out.
+//! * **B8** No pod is created beyond the parallelism, the completions that are left, or the one pod of an index. Runs
+//!   with faults that explain more pods are left out.
+//! * **L1** So long after the end of faults each Job has finished and has neither active nor tracked pods, or it has
+//!   the pods that it should have. Its status is what a recount of all pods gives, nothing is listed, no pod that has
+//!   ended or belongs to none is tracked, and the controller remembers no pod whose finalizer it has removed.
+//! * **L2** Then nothing is written for ten minutes.
+//! * **L6** No livelock, as for all workloads.
+//!
+//! B2 and the recount do not hold where upstream's controller counts a pod twice: where caches go back in time, or two
+//! controllers run side by side. The recount leaves out what hazards of the controller's specification explain.
+
+mod at_rest;
+mod checker;
+mod draw;
+#[cfg(test)]
+mod planted_tests;
+mod status;
+#[cfg(test)]
+mod tests;
+pub mod users;
+
+use std::sync::Arc;
+
+use podstorm::driver::Workload as _;
+use podstorm::job::{Controller, Jobs};
+use podstorm::policy::Behaviour;
+use podstorm_objects::{AnyObject, DynamicObject, Kind};
+use podstorm_sim::engine::fault_harness::FaultHarness;
+use podstorm_sim::faults::{Call, FaultClass, StreamKind};
+use serde::{Deserialize, Serialize};
+
+use crate::dice::{Dice, Odds};
+use crate::invariants::Checker;
+use crate::plan::How;
+use crate::simulation::{Beside, Ending, OwnerPlan, PodOwners};
+use crate::subject::{Schedule, Subject, check_within};
+use checker::{Circumstances, JobJudge};
+use users::{JobAction, JobUsers};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A planned Job. Its pods never restart their containers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PlannedJob {
+    /// Its name.
+    pub name: String,
+    /// `parallelism`.
+    pub parallelism: u32,
+    /// `completions`; absent: one success is enough, and ends the Job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completions: Option<u32>,
+    /// Whether its pods have indexes.
+    #[serde(default)]
+    pub indexed: bool,
+    /// `backoffLimit`, or `backoffLimitPerIndex`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_limit: Option<u32>,
+    /// Whether the limit is that of each index.
+    #[serde(default)]
+    pub per_index: bool,
+    /// `maxFailedIndexes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failed_indexes: Option<u32>,
+    /// Whether `podReplacementPolicy` is `Failed`.
+    #[serde(default)]
+    pub replaces_failed: bool,
+    /// Actions of `podFailurePolicy`, by the exit code that each is for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failure_policy: Vec<(u32, String)>,
+    /// `succeededCount` of `successPolicy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success_count: Option<u32>,
+    /// `activeDeadlineSeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_s: Option<u32>,
+    /// Whether it is suspended at first.
+    #[serde(default)]
+    pub suspended: bool,
+}
+
+/// Jobs as the owners of pods.
+#[derive(Clone, Copy, Debug)]
+struct JobOwners;
+
+impl PodOwners for JobOwners {
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::JOB]
+    }
+
+    fn object(&self, name: &str, plan: &OwnerPlan) -> AnyObject {
+        let planned = PlannedJob {
+            name: name.to_owned(),
+            parallelism: u32::try_from(plan.replicas).unwrap_or(0),
+            ..PlannedJob::default()
+        };
+        let job = DynamicObject::from_json(Kind::JOB, users::object(&planned));
+        Arc::new(job.expect("a Job of our own making"))
+    }
+
+    fn missing(&self, harness: &FaultHarness) -> Option<String> {
+        at_rest::behind(harness)
+    }
+
+    fn expect(&self, harness: &FaultHarness) -> bool {
+        let now_ns = harness.now().mono_ns;
+        let jobs = users::jobs(harness.cluster());
+        harness.controllers::<Controller>().any(|controller| {
+            let mut keys = jobs.iter().map(|job| {
+                let meta = &job.metadata;
+                controller.key(&meta.namespace, &meta.name)
+            });
+            keys.any(|key| !controller.is_settled(key, now_ns))
+        })
+    }
+
+    fn have_delayed(&self, harness: &FaultHarness) -> bool {
+        let mut controllers = harness.controllers::<Controller>();
+        controllers.any(|controller| controller.queues().iter().any(|it| it.delayed() > 0))
+    }
+}
+
+impl Subject for Jobs {
+    type Planned = PlannedJob;
+    type Action = JobAction;
+    type Drawing = ();
+    type Users = JobUsers;
+    type Watcher = Beside<JobJudge>;
+
+    const OWNERS: &'static dyn PodOwners = &JobOwners;
+
+    const ODDS: Odds = Odds {
+        stream: "jobs",
+        without_faults: 15,
+        of_one_class: 20,
+        classes: 6,
+        steps_max: 40,
+        calls: &[
+            Call::PutStatus,
+            Call::PutStatus,
+            Call::PatchPod,
+            Call::PatchPod,
+            Call::CreatePod,
+            Call::DeletePod,
+            Call::GetOwner,
+        ],
+        writes: &[
+            Call::PutStatus,
+            Call::PatchPod,
+            Call::CreatePod,
+            Call::DeletePod,
+        ],
+        resent: &[Call::CreatePod, Call::DeletePod, Call::PatchPod],
+    };
+
+    fn name(planned: &PlannedJob) -> &str {
+        &planned.name
+    }
+
+    fn draw_objects(dice: &mut Dice) -> Vec<PlannedJob> {
+        dice.jobs()
+    }
+
+    fn draw_burst(dice: &mut Dice) -> u32 {
+        dice.one(&[500, 500, 500, 1, 2, 5])
+    }
+
+    fn drawing(_: &[PlannedJob]) {}
+
+    fn draw_user(dice: &mut Dice, objects: &[PlannedJob], (): &mut ()) -> Vec<(u32, JobAction)> {
+        let job = dice.one(objects);
+        dice.job_action(&job)
+    }
+
+    fn draw_own(
+        dice: &mut Dice,
+        class: FaultClass,
+        objects: &[PlannedJob],
+        (): &mut (),
+    ) -> Option<Vec<(u32, JobAction)>> {
+        let job = dice.one(objects);
+        dice.own_fault_of_job(class, &job)
+    }
+
+    fn draw_target(dice: &mut Dice, objects: &[PlannedJob]) -> String {
+        dice.one(objects).name
+    }
+
+    fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
+        StreamKind::of(dice.one(&[Kind::JOB, Kind::POD, Kind::POD]))
+    }
+
+    fn check_object(planned: &PlannedJob) -> Result<(), String> {
+        check_within("parallelism", planned.parallelism, 0, 1_000)?;
+        check_within("completions", planned.completions.unwrap_or(0), 0, 1_000)
+    }
+
+    fn check_action(action: &JobAction) -> Result<(), String> {
+        match action {
+            JobAction::Parallelism(_, count) | JobAction::Resize(_, count) => {
+                check_within("parallelism", *count, 0, 1_000)
+            }
+            JobAction::End { percent, .. } => check_within("percent", *percent, 1, 100),
+            _ => Ok(()),
+        }
+    }
+
+    fn kinds(_: &Schedule<Jobs>) -> Vec<Kind> {
+        vec![Kind::JOB]
+    }
+
+    fn watcher(schedule: &Schedule<Jobs>, how: How) -> Arc<Beside<JobJudge>> {
+        let circumstances = Circumstances::of(schedule);
+        Beside::new(
+            Checker::new(&schedule.cluster, how),
+            JobJudge::new(circumstances),
+        )
+    }
+
+    fn ending(_: Behaviour) -> Ending {
+        Ending {
+            // The longest wait after failures, and two expectations that run out.
+            converges_within_ns: 2 * Ending::EXPECTATIONS_RUN_OUT_NS + 900 * SECOND,
+            touches_ns: &[90 * SECOND, Ending::EXPECTATIONS_RUN_OUT_NS],
+            touches_always: false,
+            settles_ns: 120 * SECOND,
+            ..Ending::DEFAULT
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A Job as the checker reads it, from the specification alone: not the controller's code.
+
+use std::collections::BTreeSet;
+
+use podstorm::job::pod::TRACKING_FINALIZER;
+use podstorm_objects::{DynamicObject, Kind, Object, Pod, PodPhase, Time, Uid};
+use serde_json::Value;
+
+/// The conditions that end a Job. The last two are its end.
+pub(super) const ENDS: [&str; 4] = ["FailureTarget", "SuccessCriteriaMet", "Failed", "Complete"];
+
+/// What the checker reads of a Job.
+#[derive(Clone, Debug)]
+pub(super) struct Read<'a> {
+    pub(super) job: &'a DynamicObject,
+    pub(super) spec: &'a Value,
+    pub(super) status: &'a Value,
+}
+
+impl<'a> Read<'a> {
+    pub(super) fn of(job: &'a DynamicObject) -> Read<'a> {
+        let part = |name| job.fields.get(name).unwrap_or(&Value::Null);
+        Read {
+            job,
+            spec: part("spec"),
+            status: part("status"),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.job.metadata.name
+    }
+
+    pub(super) fn count(&self, member: &str) -> i64 {
+        self.status[member].as_i64().unwrap_or(0)
+    }
+
+    /// A number of the spec.
+    pub(super) fn number(&self, member: &str) -> Option<i64> {
+        self.spec[member].as_i64()
+    }
+
+    pub(super) fn parallelism(&self) -> i64 {
+        self.number("parallelism").unwrap_or(1)
+    }
+
+    pub(super) fn is_indexed(&self) -> bool {
+        self.spec["completionMode"] == "Indexed"
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.spec["suspend"] == true
+    }
+
+    /// Whether a pod is replaced only once it has failed.
+    pub(super) fn replaces_failed(&self) -> bool {
+        self.spec["podReplacementPolicy"] == "Failed"
+    }
+
+    /// The UIDs of a list of uncounted pods.
+    pub(super) fn listed(&self, list: &str) -> BTreeSet<Uid> {
+        let list = self.status["uncountedTerminatedPods"][list].as_array();
+        let texts = list.into_iter().flatten().filter_map(Value::as_str);
+        texts.map(Uid::new).collect()
+    }
+
+    /// The condition of that type that is true.
+    pub(super) fn condition(&self, kind: &str) -> Option<&'a Value> {
+        let mut conditions = self.status["conditions"].as_array()?.iter();
+        conditions.find(|it| it["type"] == kind && it["status"] == "True")
+    }
+
+    pub(super) fn has_finished(&self) -> bool {
+        ENDS[2..].iter().any(|kind| self.condition(kind).is_some())
+    }
+
+    /// The indexes that a text lists.
+    pub(super) fn indexes(&self, member: &str) -> BTreeSet<i64> {
+        let text = self.status[member].as_str().unwrap_or_default();
+        let parts = text.split(',').filter(|part| !part.is_empty());
+        let number = |text: &str| text.parse::<i64>().expect("the server checks indexes");
+        parts
+            .flat_map(|part| match part.split_once('-') {
+                Some((first, last)) => number(first)..=number(last),
+                None => number(part)..=number(part),
+            })
+            .collect()
+    }
+
+    /// The successes that are counted or listed.
+    pub(super) fn succeeded(&self) -> i64 {
+        match self.is_indexed() {
+            true => self.indexes("completedIndexes").len() as i64,
+            false => self.count("succeeded") + self.listed("succeeded").len() as i64,
+        }
+    }
+
+    /// The failures that are counted or listed.
+    pub(super) fn failed(&self) -> i64 {
+        self.count("failed") + self.listed("failed").len() as i64
+    }
+
+    /// How many pods should be active.
+    pub(super) fn wanted(&self) -> i64 {
+        let Some(completions) = self.number("completions") else {
+            return self.parallelism();
+        };
+        let left = (completions - self.succeeded()).max(0);
+        let failed = self.indexes("failedIndexes").len() as i64;
+        left.min(self.parallelism()).min((left - failed).max(0))
+    }
+
+    pub(super) fn start_ns(&self) -> Option<i64> {
+        let start: Time = self.status["startTime"].as_str()?.parse().ok()?;
+        Some(start.unix_seconds()? * 1_000_000_000)
+    }
+
+    /// The action of the failure policy for a pod that has failed.
+    pub(super) fn action(&self, pod: &Pod) -> Option<&'a str> {
+        let code = exit_code(pod)?;
+        let rules = self.spec["podFailurePolicy"]["rules"].as_array()?;
+        let mut rules = rules.iter();
+        let rule = rules.find(|rule| rule["onExitCodes"]["values"][0] == code)?;
+        rule["action"].as_str()
+    }
+}
+
+/// The exit code of a pod that users let fail.
+fn exit_code(pod: &Pod) -> Option<i64> {
+    let containers = &pod.to_json()["status"]["containerStatuses"];
+    let code = containers[0]["state"]["terminated"]["exitCode"].as_i64()?;
+    (code != 0).then_some(code)
+}
+
+pub(super) fn is_tracked(pod: &Pod) -> bool {
+    pod.metadata.has_finalizer(TRACKING_FINALIZER)
+}
+
+/// The index of a pod; -1 if it has none.
+pub(super) fn index_of(pod: &Pod) -> i64 {
+    let annotations = &pod.metadata.annotations;
+    let text = annotations.get("batch.kubernetes.io/job-completion-index");
+    text.and_then(|text| text.parse().ok()).unwrap_or(-1)
+}
+
+/// The Job that controls a pod.
+pub(super) fn owner_of(pod: &Pod) -> Option<&Uid> {
+    let owner = pod.metadata.controller()?;
+    (*owner.kind == *Kind::JOB.name()).then_some(&owner.uid)
+}
+
+pub(super) fn has_succeeded(pod: &Pod) -> bool {
+    pod.status.phase == PodPhase::Succeeded
+}

@@ -1,0 +1,28 @@
+//! Seeds of Jobs: none breaks an invariant, and they reach far.
+
+use std::collections::BTreeSet;
+
+use podstorm::job::Jobs;
+
+use crate::campaign::behaviour_of;
+use crate::draw::draw;
+use crate::play::caught;
+
+#[test]
+fn no_invariant_is_broken_in_the_first_seeds() {
+    let (mut broken, mut seen) = (Vec::new(), BTreeSet::new());
+    for seed in 1..=150 {
+        let schedule = draw::<Jobs>(seed, &[]);
+        let verdict = caught(&schedule, behaviour_of(seed, None));
+        seen.extend(verdict.sometimes);
+        broken.extend(verdict.violation.map(|it| format!("seed {seed}: {it}")));
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    for situation in [
+        "a Job is complete",
+        "a Job has failed",
+        "a Job is suspended",
+    ] {
+        assert!(seen.contains(situation), "{seen:?}");
+    }
+}

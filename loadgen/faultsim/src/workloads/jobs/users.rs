@@ -1,0 +1,281 @@
+//! What users do to Jobs and their pods, and how pods end.
+
+use std::sync::Arc;
+
+use podstorm::job::pod::TRACKING_FINALIZER;
+use podstorm_apiserver::{Cluster, Patch};
+use podstorm_objects::{DynamicObject, Kind, Pod};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::PlannedJob;
+use crate::action::{Action, Dependents, SubjectAction};
+use crate::objects::{NAMESPACE, members};
+use crate::simulation::{Simulation, Users};
+
+/// The label by which a Job selects its pods.
+const SELECTING: &str = "batch.kubernetes.io/controller-uid";
+
+/// The annotation and label of a pod's index.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// What is done at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum JobAction {
+    /// Something is done to the cluster or to pods.
+    Cluster(Action),
+    /// Pods end.
+    End {
+        /// Whose.
+        job: String,
+        /// How many of those that run, 1 to 100.
+        percent: u32,
+        /// The exit code; 0 is success.
+        code: u32,
+    },
+    /// Sets `parallelism`.
+    Parallelism(String, u32),
+    /// Sets `parallelism` and `completions` to the same number.
+    Resize(String, u32),
+    /// Suspends, or resumes.
+    Suspend(String, bool),
+    /// Sets `activeDeadlineSeconds`, or takes it away.
+    Deadline(String, Option<u32>),
+    /// Sets `backoffLimit`.
+    BackoffLimit(String, u32),
+    /// Changes an annotation.
+    Touch(String),
+    /// Changes a count of the status.
+    WriteStatus(String),
+    /// Deletes it.
+    Delete(String, Dependents),
+    /// Creates it, if it isn't there.
+    Create(String),
+    /// Creates a pod that belongs to none and that the Job selects.
+    Orphan {
+        /// Which.
+        job: String,
+        /// Whether the pod has the tracking finalizer.
+        tracked: bool,
+    },
+    /// One of its pods, by number, loses the tracking finalizer.
+    Strip(String, u32),
+    /// One of its pods, by number, loses the label by which the Job selects it.
+    Lose(String, u32),
+}
+
+impl From<Action> for JobAction {
+    fn from(action: Action) -> JobAction {
+        JobAction::Cluster(action)
+    }
+}
+
+impl SubjectAction for JobAction {
+    fn on_cluster(&self) -> Option<&Action> {
+        match self {
+            JobAction::Cluster(action) => Some(action),
+            _ => None,
+        }
+    }
+
+    fn target(&self) -> Option<&str> {
+        use JobAction::*;
+        match self {
+            Cluster(action) => action.owner(),
+            End { job, .. } | Orphan { job, .. } => Some(job),
+            Parallelism(name, _) | Resize(name, _) | Suspend(name, _) => Some(name),
+            Deadline(name, _) | BackoffLimit(name, _) | Touch(name) => Some(name),
+            WriteStatus(name) | Delete(name, _) | Create(name) => Some(name),
+            Strip(name, _) | Lose(name, _) => Some(name),
+        }
+    }
+}
+
+/// A planned Job as users write it.
+pub(super) fn object(job: &PlannedJob) -> Value {
+    let limit = match job.per_index {
+        true => "backoffLimitPerIndex",
+        false => "backoffLimit",
+    };
+    let rule = |(code, action): &(u32, String)| json!({"action": action, "onExitCodes": {"operator": "In", "values": [code]}});
+    let rules = |rules: Vec<Value>| (!rules.is_empty()).then(|| json!({"rules": rules}));
+    let success = job
+        .success_count
+        .map(|count| json!({"succeededCount": count}));
+    let mut spec = json!({
+        "parallelism": job.parallelism,
+        "completions": job.completions,
+        "completionMode": if job.indexed { "Indexed" } else { "NonIndexed" },
+        "maxFailedIndexes": job.max_failed_indexes,
+        "podReplacementPolicy": if job.replaces_failed { "Failed" } else { "TerminatingOrFailed" },
+        "podFailurePolicy": rules(job.failure_policy.iter().map(rule).collect()),
+        "successPolicy": rules(success.into_iter().collect()),
+        "activeDeadlineSeconds": job.deadline_s,
+        "suspend": job.suspended,
+        "template": {"spec": {"restartPolicy": "Never",
+            "containers": [{"name": "app", "image": "app:1"}]}},
+    });
+    spec[limit] = json!(job.backoff_limit);
+    let spec = members(spec).into_iter();
+    let spec: serde_json::Map<_, _> = spec.filter(|(_, value)| !value.is_null()).collect();
+    json!({"metadata": {"name": job.name, "namespace": NAMESPACE}, "spec": spec})
+}
+
+/// Users, and the Jobs that they know.
+#[derive(Debug)]
+pub struct JobUsers {
+    planned: Arc<[PlannedJob]>,
+    touches: u64,
+}
+
+impl Users for JobUsers {
+    type Planned = PlannedJob;
+    type Action = JobAction;
+
+    fn new(planned: &[PlannedJob]) -> JobUsers {
+        JobUsers {
+            planned: planned.into(),
+            touches: 0,
+        }
+    }
+
+    fn create(&mut self, simulation: &mut Simulation) {
+        let planned = Arc::clone(&self.planned);
+        simulation.create_with(move |simulation| {
+            for job in &*planned {
+                simulation.create_object(Kind::JOB, object(job));
+            }
+        });
+    }
+
+    fn act(&mut self, simulation: &mut Simulation, action: &JobAction) {
+        use JobAction::*;
+        let spec = |name: &str, spec: Value| {
+            simulation.patch_object(Kind::JOB, name, json!({"spec": spec}));
+        };
+        match action {
+            End { job, percent, code } => end(simulation, job, *percent, *code),
+            Parallelism(name, count) => spec(name, json!({"parallelism": count})),
+            Resize(name, count) => {
+                spec(name, json!({"parallelism": count, "completions": count}));
+            }
+            Suspend(name, is_on) => spec(name, json!({"suspend": is_on})),
+            Deadline(name, seconds) => spec(name, json!({"activeDeadlineSeconds": seconds})),
+            BackoffLimit(name, limit) => spec(name, json!({"backoffLimit": limit})),
+            Touch(name) => {
+                self.touches += 1;
+                let touched = json!({"podstorm.example/touched": self.touches.to_string()});
+                let patch = json!({"metadata": {"annotations": touched}});
+                simulation.patch_object(Kind::JOB, name, patch);
+            }
+            WriteStatus(name) => {
+                self.touches += 1;
+                let status = json!({"status": {"terminating": self.touches % 5}});
+                let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
+                let patch = Patch::Merge(members(status));
+                let api = cluster.api(Kind::JOB);
+                simulation.written(api.patch_status(NAMESPACE, name, &patch, now));
+            }
+            Delete(name, dependents) => simulation.delete_object(Kind::JOB, name, *dependents),
+            Create(name) => {
+                if let Some(job) = self.planned.iter().find(|it| it.name == *name) {
+                    simulation.create_object(Kind::JOB, object(job));
+                }
+            }
+            Orphan { job, tracked } => orphan(simulation, job, *tracked),
+            Strip(name, nth) => {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
+                    let others = pod.metadata.finalizers().iter().map(|name| &**name);
+                    let others: Vec<_> = others.filter(|it| *it != TRACKING_FINALIZER).collect();
+                    let stripped = json!({"metadata": {"finalizers": others}});
+                    simulation.patch_pod(&pod.metadata.name, stripped);
+                }
+            }
+            Lose(name, nth) => {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
+                    let lost = json!({"metadata": {"labels": {SELECTING: "lost"}}});
+                    simulation.patch_pod(&pod.metadata.name, lost);
+                }
+            }
+            Cluster(action) => unreachable!("{action:?} is one on the cluster"),
+        }
+    }
+
+    /// A deadline would end in the quiet.
+    fn put_right(&mut self, simulation: &mut Simulation) {
+        for job in jobs(simulation.harness.cluster()) {
+            let name = job.metadata.name.to_string();
+            self.act(simulation, &JobAction::Deadline(name, None));
+        }
+    }
+
+    fn touch(&mut self, simulation: &mut Simulation) {
+        for job in jobs(simulation.harness.cluster()) {
+            let name = job.metadata.name.to_string();
+            self.act(simulation, &JobAction::Touch(name));
+        }
+    }
+}
+
+/// Every Job of the namespace, by name.
+pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
+    let page = cluster.api(Kind::JOB).list(&Default::default());
+    let items = page.expect("every cluster serves Jobs").items;
+    let jobs = items.into_iter();
+    jobs.filter_map(|it| it.downcast::<DynamicObject>())
+        .collect()
+}
+
+/// The pods that a Job of that name owns, by name.
+fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
+    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    pods.retain(|pod| {
+        let owner = pod.metadata.controller();
+        owner.is_some_and(|owner| *owner.kind == *Kind::JOB.name() && *owner.name == *name)
+    });
+    pods
+}
+
+fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
+    let pods = pods_of(cluster, name);
+    pods.get(nth as usize % pods.len().max(1)).cloned()
+}
+
+/// Pods end, those on their way out too: their containers do, with that code.
+fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
+    let mut pods = pods_of(simulation.harness.cluster(), job);
+    pods.retain(|pod| !pod.status.phase.is_terminal());
+    pods.truncate((pods.len() * percent as usize).div_ceil(100));
+    let at = simulation.harness.now().wall().to_string();
+    let terminated = json!({"exitCode": code, "finishedAt": at, "startedAt": at});
+    let status = json!({
+        "phase": if code == 0 { "Succeeded" } else { "Failed" },
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": at}],
+        "containerStatuses": [{"name": "app", "image": "app:1", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"terminated": terminated}}],
+    });
+    for pod in pods {
+        simulation.patch_pod_status(&pod.metadata.name, status.clone());
+    }
+}
+
+/// A pod that the Job selects, and that belongs to none.
+fn orphan(simulation: &Simulation, name: &str, tracked: bool) {
+    let all = jobs(simulation.harness.cluster());
+    let Some(job) = all.iter().find(|job| *job.metadata.name == *name) else {
+        return;
+    };
+    let mut pod = crate::objects::pod("", name);
+    let meta = &mut pod["metadata"];
+    meta["name"] = Value::Null;
+    meta["generateName"] = json!("bare-");
+    let uid = job.metadata.uid.to_string();
+    meta["labels"] = json!({SELECTING: uid, INDEX: "0"});
+    meta["annotations"] = json!({INDEX: "0"});
+    if tracked {
+        meta["finalizers"] = json!([TRACKING_FINALIZER]);
+    }
+    pod["spec"]["restartPolicy"] = json!("Never");
+    simulation.create_pod(pod);
+}
