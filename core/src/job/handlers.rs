@@ -2,8 +2,10 @@
 //!
 //! Source: the event handlers in Kubernetes' `pkg/controller/job`.
 
+use std::sync::Arc;
+
 use podstorm_objects::{DynamicObject, Now, ObjectMeta, Pod, Time};
-use podstorm_runtime::cache::PodChange;
+use podstorm_runtime::cache::{PodChange, PodRun};
 use podstorm_runtime::informer::Handler;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::primitives::lock;
@@ -81,6 +83,27 @@ impl Shared {
             _ if change.deleted => self.pod_deleted(&change.new, true, now),
             None => self.pod_added(&change.new, now),
             Some(old) => self.pod_updated(old, &change.new, now),
+        }
+    }
+
+    /// Handles a run of a list into an empty cache: as if its pods were added one by one.
+    pub(super) fn pods_added(&self, run: &PodRun, now: Now) {
+        for pod in &run.others {
+            self.pod_added(pod, now);
+        }
+        if run.not_deleting == 0 || run.owned_pods.is_orphans() {
+            return;
+        }
+        let first = run
+            .owned_pods
+            .lock()
+            .iter()
+            .next()
+            .map(|(pod, _)| Arc::clone(pod));
+        if let Some((key, _)) = first.and_then(|pod| self.resolve(&pod.metadata)) {
+            let added = i64::from(run.not_deleting);
+            self.expectations.creations_observed(key, added);
+            self.add_after(key, BATCH_NS, now);
         }
     }
 

@@ -32,6 +32,8 @@ mod row;
 mod state;
 mod status;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod tracking;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -246,6 +248,9 @@ impl Workload for Controller {
     fn pods_listed(&self, listed: &Listed, now: Now) {
         for change in &listed.changes {
             self.0.pod_changed(change, now);
+        }
+        for run in &listed.runs {
+            self.0.pods_added(run, now);
         }
     }
 
