@@ -33,6 +33,15 @@ const METRICS_SHOWN: [&str; 5] = [
     "excess",
 ];
 
+/// Those where every cell has workloads that end.
+const OF_FINISHING: [&str; 5] = [
+    "finish_seconds p99",
+    "elapsed",
+    "api_calls",
+    "finished.pods_created",
+    "finished.pods_wasted",
+];
+
 /// Most runs of a sweep, all seeds counted.
 const RUNS_MAX: usize = 100_000;
 
@@ -116,7 +125,6 @@ pub(super) struct SweepFlags {
 /// Wrong usage, input or output path; nothing has run then.
 pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let grid = cells::grid(flags)?;
-    let metrics = metrics(flags);
     let seeds = seeds(flags, &grid)?;
     let shapes = cells::shapes(flags, &grid)?;
     cells::check_settings(&grid, &shapes, flags)?;
@@ -131,6 +139,8 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let cancel = Arc::new(AtomicBool::new(false));
     let interrupter = interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let plans = cells::plans(&grid, &shapes, &seeds)?;
+    let ends = |plan: &sweep::RunPlan| plan.settings.size.sized().finishes().is_some();
+    let metrics = metrics(flags, plans.iter().all(ends));
 
     // Of one scenario the thresholds hold for every cell; where it is varied, none is every cell's.
     let mut scenarios = plans.iter().map(|plan| &plan.settings.scenario);
@@ -211,11 +221,12 @@ fn exit_code(sweep: &Sweep, is_cancelled: bool) -> u8 {
     }
 }
 
-fn metrics(flags: &SweepFlags) -> Vec<MetricName> {
+fn metrics(flags: &SweepFlags, all_end: bool) -> Vec<MetricName> {
     let mut metrics = flags.metrics.clone();
     if metrics.is_empty() {
         let known = |name: &str| MetricName::parse(name).expect("the catalogue has it");
-        metrics = METRICS_SHOWN.iter().map(|name| known(name)).collect();
+        let shown = if all_end { OF_FINISHING } else { METRICS_SHOWN };
+        metrics = shown.iter().map(|name| known(name)).collect();
     }
     let mut seen = BTreeSet::new();
     metrics.retain(|name| seen.insert(name.canonical().to_string()));

@@ -162,7 +162,7 @@ fn jobs_that_no_server_takes_are_refused_by_place_and_rule() {
             "spec.completions | an integer of 32 bits",
         ),
         (
-            "completionMode: Indexed",
+            "completionMode: Indexed\n  parallelism: 2",
             "spec.completions | when completion mode is Indexed",
         ),
         ("completionMode: Sorted", "spec.completionMode | NonIndexed"),
@@ -282,4 +282,13 @@ fn questions_that_jobs_do_not_answer_are_refused() {
     }
     let rollout = format!("explain -f {EXAMPLES}/rollout.yaml --job web");
     assert_refused(&run(&rollout), "no Job | kubectl get jobs,pods");
+}
+
+#[test]
+fn a_sweep_over_the_sizes_of_jobs_shows_when_they_end_and_what_they_waste() {
+    let line = "sweep --scenario job-farm --batch-jobs 5 --completions 10 --vary parallelism=1,10 --jobs 2";
+    let table = told(&run(line));
+    for words in ["finish_seconds p99", "finished.pods_wasted", "parallelism"] {
+        holds(&table, words);
+    }
 }
