@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::endpoint::StoredEndpoint;
 use super::slices::{endpoints_of, ports_key};
+use super::subsets::StoredSubsets;
 
 /// The label of a slice that names its Service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -147,6 +148,36 @@ impl Cached for CachedSlice {
 
     fn object(&self) -> &Arc<DynamicObject> {
         &self.object
+    }
+}
+
+/// Cached Endpoints.
+#[derive(Debug)]
+pub(super) struct CachedEndpoints {
+    object: Arc<DynamicObject>,
+    /// `None` if the controller of Endpoints did not write them so.
+    pub(super) stored: Option<StoredSubsets>,
+}
+
+impl Cached for CachedEndpoints {
+    type Object = DynamicObject;
+    type Context = ();
+
+    fn derive(object: Arc<DynamicObject>, _: KeyId, _: Option<&Self>, (): &()) -> Self {
+        CachedEndpoints {
+            stored: StoredSubsets::read(&object),
+            object,
+        }
+    }
+
+    fn object(&self) -> &Arc<DynamicObject> {
+        &self.object
+    }
+}
+
+impl Informed for CachedEndpoints {
+    fn read(object: AnyObject) -> Option<Arc<DynamicObject>> {
+        object.downcast()
     }
 }
 

@@ -1,5 +1,5 @@
-//! What an endpoint of an EndpointSlice says, in a form that is compared without JSON: that of a pod, and that of a
-//! cached slice, which is read once, when the slice arrives.
+//! What an endpoint of an EndpointSlice says, or an address of Endpoints, in a form that is compared without JSON: that
+//! of a pod, and that of a cached object, which is read once, when the object arrives.
 
 use podstorm_objects::cells::items;
 use podstorm_objects::{Address, Str, Uid};
@@ -24,7 +24,7 @@ pub(super) struct Endpoint<'a> {
 }
 
 /// The conditions of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions {
     pub(super) ready: bool,
     pub(super) serving: bool,
@@ -71,6 +71,20 @@ impl Endpoint<'_> {
             "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
             "targetRef": target(self.namespace, self.name, self.uid),
         });
+        self.put_others(&mut endpoint);
+        endpoint
+    }
+
+    /// The JSON of its first address as Endpoints have it.
+    pub(super) fn to_address(self) -> Value {
+        let ip = self.addresses.first().map(Address::to_string);
+        let mut address =
+            json!({"ip": ip, "targetRef": target(self.namespace, self.name, self.uid)});
+        self.put_others(&mut address);
+        address
+    }
+
+    fn put_others(&self, json: &mut Value) {
         let others = [
             ("nodeName", self.node),
             ("zone", self.zone),
@@ -78,19 +92,18 @@ impl Endpoint<'_> {
         ];
         for (name, value) in others {
             if let Some(value) = value {
-                endpoint[name] = value.into();
+                json[name] = value.into();
             }
         }
-        endpoint
     }
 }
 
 /// The reference to a pod that endpoints carry.
-pub(super) fn target(namespace: &str, name: &str, uid: &Uid) -> Value {
+fn target(namespace: &str, name: &str, uid: &Uid) -> Value {
     json!({"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()})
 }
 
-/// An endpoint of a cached slice.
+/// An endpoint of a cached slice, or an address of cached Endpoints.
 #[derive(Clone, Debug)]
 pub(super) struct StoredEndpoint {
     addresses: Addresses,
@@ -128,6 +141,19 @@ impl StoredEndpoint {
             is_plain: true,
         };
         read.is_plain = read.view().to_json() == *endpoint;
+        read
+    }
+
+    /// Reads an address of Endpoints, which is ready or is not. O(its JSON).
+    pub(super) fn read_address(address: &Value, ready: bool) -> StoredEndpoint {
+        let mut read = StoredEndpoint::read(address);
+        read.addresses = address["ip"]
+            .as_str()
+            .map(Address::from)
+            .into_iter()
+            .collect();
+        read.conditions.ready = ready;
+        read.is_plain = read.view().to_address() == *address;
         read
     }
 

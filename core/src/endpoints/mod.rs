@@ -28,7 +28,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm_objects::{AnyObject, Kind, Node, Now, Pod};
+use podstorm_objects::{Kind, Node, Now, Pod};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::{Handler, Informers};
@@ -38,7 +38,7 @@ use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{QueueRow, RateLimitingQueue};
 
 use crate::cache::{Listed, PodCache, PodChange};
-use cache::{CachedService, CachedSlice};
+use cache::{CachedEndpoints, CachedService, CachedSlice};
 use trigger::Triggers;
 
 pub use mirror::{EndpointSliceMirroring, Mirroring};
@@ -68,7 +68,7 @@ enum Output {
         /// would make them a second time.
         written: ConsistencyStore<KeyId, 1>,
     },
-    Endpoints(Arc<Store<AnyObject>>),
+    Endpoints(Arc<Store<CachedEndpoints>>),
 }
 
 impl Controller {
@@ -90,7 +90,7 @@ impl Controller {
         let output = Output::Endpoints(informers.store(Kind::ENDPOINTS, || ()));
         let controller = Controller::new(queue, output, informers);
         let handler = Arc::clone(&controller.0) as _;
-        informers.add_handler::<AnyObject>(Kind::ENDPOINTS, handler);
+        informers.add_handler::<CachedEndpoints>(Kind::ENDPOINTS, handler);
         controller
     }
 
@@ -171,12 +171,12 @@ impl Handler<CachedSlice> for Shared {
 
 /// Endpoints that somebody deletes are made again. A change waits for the next change of the Service's
 /// pods: as upstream.
-impl Handler<AnyObject> for Shared {
-    fn handle(&self, change: &Change<AnyObject>, now: Now) {
+impl Handler<CachedEndpoints> for Shared {
+    fn handle(&self, change: &Change<CachedEndpoints>, now: Now) {
         if change.new.is_none()
             && let Some(last) = &change.last
         {
-            let meta = last.metadata();
+            let meta = &last.metadata;
             let key = self.services.intern(&meta.namespace, &meta.name);
             self.queue.add(key, now.mono_ns);
         }

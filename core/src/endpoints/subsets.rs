@@ -5,13 +5,17 @@
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Labels, Time};
-use serde_json::{Map, Value, json};
+use hashbrown::HashTable;
+use podstorm_objects::cells::items;
+use podstorm_objects::{Address, DynamicObject, Kind, Labels, Time, hash_state};
+use podstorm_runtime::store::Cached as _;
+use serde_json::{Map, Value};
 
-use super::cache::CachedService;
-use super::endpoint::target;
-use super::selected::Selected;
+use super::cache::{CachedEndpoints, CachedService};
+use super::endpoint::{Conditions, Endpoint, StoredEndpoint};
+use super::selected::{Ports, Selected};
 use super::slices::{HEADLESS, families};
 use super::trigger;
 
@@ -31,23 +35,29 @@ const ADDRESSES_MAX: usize = 1_000;
 pub(super) fn endpoints(
     service: &CachedService,
     pods: &[Selected],
-    existing: Option<&DynamicObject>,
+    existing: Option<&CachedEndpoints>,
     trigger: Option<Time>,
 ) -> Option<DynamicObject> {
-    let subsets = subsets(service, pods);
-    let (subsets, is_cut) = cut(subsets);
+    let said = Said::of(service);
     let labels = labels(service);
-    let capacity = |annotations: &Labels| annotations.get(OVER_CAPACITY).is_some();
-    if let Some(existing) = existing {
-        let known = existing.fields.get("subsets").cloned().unwrap_or_default();
-        let is_same = match &known {
-            Value::Null => subsets.is_empty(),
-            known => *known == Value::Array(subsets.clone()),
-        };
-        let meta = &existing.metadata;
-        if is_same && meta.labels == labels && capacity(&meta.annotations) == is_cut {
-            return None;
-        }
+    let (existing, stored) = match existing {
+        Some(existing) => (Some(&**existing.object()), existing.stored.as_ref()),
+        None => (None, None),
+    };
+    let has_marks = |labels: &Labels, is_cut: bool| {
+        existing.is_some_and(|existing| {
+            let meta = &existing.metadata;
+            meta.labels == *labels && meta.annotations.get(OVER_CAPACITY).is_some() == is_cut
+        })
+    };
+    if has_marks(&labels, false) && stored.is_some_and(|stored| stored.is_of(pods, &said)) {
+        return None;
+    }
+    let (subsets, is_cut) = cut(render(by_ports(pods, &said)));
+    if has_marks(&labels, is_cut)
+        && subsets_of(existing?).is_some_and(|known| known == subsets.as_slice())
+    {
+        return None;
     }
     let mut new = existing.cloned().unwrap_or_else(|| {
         let mut new = DynamicObject::new(Kind::ENDPOINTS);
@@ -86,48 +96,169 @@ type Place = (Option<IpAddr>, String);
 /// The ports that addresses share, and those of them that are ready and those that are not.
 type OfPorts = (Vec<Value>, [BTreeMap<Place, Value>; 2]);
 
-/// Addresses with the ports that each has, in the form that upstream gives them: those that have the same
-/// ports make one subset.
-fn subsets(service: &CachedService, pods: &[Selected]) -> Vec<Value> {
-    let is_of_v6 = families(service).first() == Some(&"IPv6");
-    // Ready addresses and others, by their ports.
-    let mut by_ports: BTreeMap<Vec<String>, OfPorts> = BTreeMap::new();
-    let has_no_ports = service.spec()["ports"].as_array().is_none_or(Vec::is_empty);
-    for selected in pods {
-        // Without ports there are endpoints of headless Services alone.
-        let ports = &selected.ports.list;
-        if ports.is_empty() && !(has_no_ports && service.is_headless()) {
-            continue;
+/// Addresses by their ports.
+type ByPorts = BTreeMap<Vec<String>, OfPorts>;
+
+/// Which addresses the Endpoints of a Service have.
+struct Said {
+    v6: bool,
+    publishes_unready: bool,
+    /// Whether pods without ports have addresses: without ports there are endpoints of headless Services alone.
+    needs_no_ports: bool,
+}
+
+impl Said {
+    fn of(service: &CachedService) -> Said {
+        let has_no_ports = service.spec()["ports"].as_array().is_none_or(Vec::is_empty);
+        Said {
+            v6: families(service).first() == Some(&"IPv6"),
+            publishes_unready: service.publishes_unready(),
+            needs_no_ports: has_no_ports && service.is_headless(),
         }
-        let Some(ip) = selected.addresses(is_of_v6).first() else {
+    }
+
+    /// The address of a pod, if it has one: one that is ready or is not.
+    fn address<'s>(&self, selected: &'s Selected) -> Option<Endpoint<'s>> {
+        if selected.ports.list.is_empty() && !self.needs_no_ports {
+            return None;
+        }
+        let endpoint = selected.endpoint(self.v6, self.publishes_unready)?;
+        Some(Endpoint {
+            addresses: &endpoint.addresses[..1],
+            zone: None,
+            conditions: Conditions {
+                ready: self.publishes_unready || endpoint.conditions.serving,
+                ..Conditions::default()
+            },
+            ..endpoint
+        })
+    }
+}
+
+/// The subsets of cached Endpoints.
+#[derive(Debug)]
+pub(super) struct StoredSubsets {
+    /// What tells the ports of each subset from others.
+    ports: Vec<Vec<String>>,
+    /// All addresses, each with the number of its subset.
+    addresses: Vec<(usize, StoredEndpoint)>,
+}
+
+impl StoredSubsets {
+    /// Reads the subsets; `None` if this controller would write the same addresses in another form.
+    pub(super) fn read(endpoints: &DynamicObject) -> Option<StoredSubsets> {
+        let known = subsets_of(endpoints)?;
+        let mut stored = StoredSubsets {
+            ports: Vec::with_capacity(known.len()),
+            addresses: Vec::new(),
+        };
+        let mut again = ByPorts::new();
+        for (at, subset) in known.iter().enumerate() {
+            let ports: Vec<Value> = items(subset, "/ports").map(named_port).collect();
+            let key = subset_key(&ports);
+            let of_ports = again
+                .entry(key.clone())
+                .or_insert_with(|| of_ports(&ports, &key));
+            stored.ports.push(key);
+            let lists = [("/addresses", true), ("/notReadyAddresses", false)];
+            for (list, is_ready) in lists {
+                for address in items(subset, list) {
+                    let read = StoredEndpoint::read_address(address, is_ready);
+                    let (place, json) = (place(&read.view()), read.view().to_address());
+                    of_ports.1[usize::from(!is_ready)].insert(place, json);
+                    stored.addresses.push((at, read));
+                }
+            }
+        }
+        (render(again) == known).then_some(stored)
+    }
+
+    /// Whether these are the addresses of those pods. Allocates nothing for a pod.
+    fn is_of(&self, pods: &[Selected], said: &Said) -> bool {
+        let hasher = hash_state();
+        let mut by_name = HashTable::with_capacity(self.addresses.len());
+        for (at, (_, address)) in self.addresses.iter().enumerate() {
+            by_name.insert_unique(hasher.hash_one(address.view().name), at, |_| 0);
+        }
+        let mut count = 0;
+        let mut last: Option<(&Arc<Ports>, Option<usize>)> = None;
+        for selected in pods {
+            let Some(address) = said.address(selected) else {
+                continue;
+            };
+            count += 1;
+            let ports = &selected.ports;
+            let (_, subset) = match last {
+                Some(known) if Arc::ptr_eq(known.0, ports) => known,
+                _ => {
+                    let key = subset_key(&ports.list);
+                    *last.insert((ports, self.ports.iter().position(|known| *known == key)))
+                }
+            };
+            let mut same = by_name.iter_hash(hasher.hash_one(address.name));
+            let is_there = same.any(|at| {
+                let (of, stored) = &self.addresses[*at];
+                Some(*of) == subset && stored.view() == address
+            });
+            if !is_there {
+                return false;
+            }
+        }
+        count == self.addresses.len()
+    }
+}
+
+/// The subsets of Endpoints; `None` if the member is not a list.
+fn subsets_of(endpoints: &DynamicObject) -> Option<&[Value]> {
+    match endpoints.fields.get("subsets") {
+        None | Some(Value::Null) => Some(&[]),
+        Some(subsets) => subsets.as_array().map(Vec::as_slice),
+    }
+}
+
+/// What tells the ports of one subset from those of another.
+fn subset_key(ports: &[Value]) -> Vec<String> {
+    let mut key: Vec<String> = ports.iter().map(Value::to_string).collect();
+    key.sort();
+    key.dedup();
+    key
+}
+
+fn place(address: &Endpoint<'_>) -> Place {
+    let ip = address.addresses.first().map(Address::to_string);
+    (ip.and_then(|ip| ip.parse().ok()), address.uid.to_string())
+}
+
+/// No address yet with these ports, whose key that is.
+fn of_ports(ports: &[Value], key: &[String]) -> OfPorts {
+    let mut ports = ports.to_vec();
+    ports.sort_by_cached_key(Value::to_string);
+    ports.truncate(key.len());
+    (
+        ports.into_iter().map(endpoint_port).collect(),
+        Default::default(),
+    )
+}
+
+fn by_ports(pods: &[Selected], said: &Said) -> ByPorts {
+    let mut by_ports = ByPorts::new();
+    for selected in pods {
+        let Some(address) = said.address(selected) else {
             continue;
         };
-        let ip = ip.to_string();
-        let (pod, meta) = (&selected.pod, &selected.pod.metadata);
-        let mut address =
-            json!({"ip": ip, "targetRef": target(&meta.namespace, &meta.name, &meta.uid)});
-        if let Some(node) = &pod.node_name {
-            address["nodeName"] = (&**node).into();
-        }
-        if let Some(hostname) = &selected.hostname {
-            address["hostname"] = (&**hostname).into();
-        }
-        let mut key: Vec<String> = ports.iter().map(Value::to_string).collect();
-        key.sort();
-        key.dedup();
-        let of_ports = by_ports.entry(key).or_insert_with_key(|key| {
-            let mut ports = ports.clone();
-            ports.sort_by_cached_key(Value::to_string);
-            ports.truncate(key.len());
-            (
-                ports.into_iter().map(endpoint_port).collect(),
-                Default::default(),
-            )
-        });
-        let is_ready = service.publishes_unready() || pod.is_ready();
-        let place = (ip.parse().ok(), meta.uid.to_string());
-        of_ports.1[usize::from(!is_ready)].insert(place, address);
+        let ports = &selected.ports.list;
+        let of_ports = by_ports
+            .entry(subset_key(ports))
+            .or_insert_with_key(|key| of_ports(ports, key));
+        let is_ready = address.conditions.ready;
+        of_ports.1[usize::from(!is_ready)].insert(place(&address), address.to_address());
     }
+    by_ports
+}
+
+/// The subsets in the form that upstream gives them: addresses that have the same ports make one. Ready addresses and
+/// others stand apart.
+fn render(by_ports: ByPorts) -> Vec<Value> {
     let subsets = by_ports.into_values().map(|(ports, [ready, not_ready])| {
         let mut subset = Map::new();
         let lists = [("addresses", ready), ("notReadyAddresses", not_ready)];
@@ -142,6 +273,15 @@ fn subsets(service: &CachedService, pods: &[Selected]) -> Vec<Value> {
         Value::Object(subset)
     });
     subsets.collect()
+}
+
+/// A port of Endpoints as Services have it: with a name, be it empty.
+pub(super) fn named_port(port: &Value) -> Value {
+    let mut port = port.clone();
+    if port["name"].is_null() {
+        port["name"] = "".into();
+    }
+    port
 }
 
 /// A port as Endpoints have it: without an empty name.

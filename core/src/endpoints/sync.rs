@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{AnyObject, DynamicObject, Kind, Node, ObjectMeta, ObjectReference, Pod};
+use podstorm_objects::{Kind, Node, ObjectMeta, ObjectReference, Pod};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
 use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
@@ -12,7 +12,7 @@ use podstorm_runtime::primitives::lock;
 use podstorm_runtime::store::{Cached as _, Store};
 use podstorm_runtime::workqueue::End;
 
-use super::cache::{CachedService, CachedSlice};
+use super::cache::{CachedEndpoints, CachedService, CachedSlice};
 use super::selected::{Selected, selected};
 use super::write::{is_of_ending_namespace, write};
 use super::{Output, Shared, slices, subsets};
@@ -158,7 +158,7 @@ async fn write_endpoints(
     shared: &Shared,
     (key, service): (KeyId, &CachedService),
     pods: &[Selected],
-    existing: Option<&AnyObject>,
+    existing: Option<&CachedEndpoints>,
     calls: &Calls,
 ) -> Result<End, SyncFailure> {
     let meta = service.meta();
@@ -166,7 +166,6 @@ async fn write_endpoints(
         .entry(key)
         .or_default()
         .changed(meta, pods);
-    let existing = existing.and_then(|it| it.downcast_ref::<DynamicObject>());
     let Some(new) = subsets::endpoints(service, pods, existing, trigger) else {
         return Ok(End::Forget);
     };

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::endpoints::cache::{MANAGED_BY, MIRRORING_MANAGER, SERVICE_NAME};
 use crate::endpoints::slices::{Plan, endpoints_of, ports_key};
+use crate::endpoints::subsets::named_port;
 use crate::endpoints::trigger;
 
 /// Most addresses of a subset: upstream's default of `--mirroring-max-endpoints-per-subset`.
@@ -168,7 +169,7 @@ impl Mirror {
         let mut wanted: BTreeMap<Key, (Vec<Value>, Endpoints)> = BTreeMap::new();
         let all = json!({"subsets": endpoints.fields.get("subsets")});
         for subset in items(&all, "/subsets") {
-            let ports: Vec<Value> = items(subset, "/ports").map(port).collect();
+            let ports: Vec<Value> = items(subset, "/ports").map(named_port).collect();
             let key = ports_key(&ports);
             let ready = items(subset, "/addresses").map(|it| (it, true));
             let others = items(subset, "/notReadyAddresses").map(|it| (it, false));
@@ -191,15 +192,6 @@ impl Mirror {
         }
         wanted
     }
-}
-
-/// A port of a subset as slices have it: with a name, be it empty.
-fn port(of_subset: &Value) -> Value {
-    let mut port = of_subset.clone();
-    if port["name"].is_null() {
-        port["name"] = "".into();
-    }
-    port
 }
 
 /// The endpoint of an address with its address type; `None` if the text is not an IP address.

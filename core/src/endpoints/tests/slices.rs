@@ -174,17 +174,23 @@ fn what_others_do_to_a_slice_is_put_right() {
     world.meddle(|slice| drop(slice.fields.insert("endpoints".into(), json!([]))));
     assert_eq!(world.sync(1), ["put web-11"]);
     assert_eq!(world.one()["endpoints"], right);
+    world.meddle(|slice| {
+        let endpoints = slice.fields.get_mut("endpoints").expect("it has some");
+        endpoints[0]["deprecatedTopology"] = json!({"rack": "a"});
+    });
+    assert_eq!(world.sync(1), ["put web-11"]);
+    assert_eq!(world.one()["endpoints"], right);
     world
         .meddle(|slice| slice.metadata.labels = slice.metadata.labels.without(cache::SERVICE_NAME));
     let requests = world.sync(2);
     assert_eq!(
         requests,
-        ["create web-15"],
+        ["create web-17"],
         "the controller no longer owns it"
     );
-    let gone = world.stored.remove("web-15").expect("it was made");
+    let gone = world.stored.remove("web-17").expect("it was made");
     world.outputs.apply(Delta::Deleted(gone), at(2));
-    assert_eq!(world.sync(3), ["create web-16"]);
+    assert_eq!(world.sync(3), ["create web-18"]);
     // Slices of others stay as they are.
     assert_eq!(world.all().len(), 2);
 }

@@ -81,6 +81,28 @@ fn addresses_with_the_same_ports_are_one_subset() {
 }
 
 #[test]
+fn endpoints_in_a_form_that_the_controller_does_not_write_are_not_read() {
+    let address = |ip: &str, name: &str| {
+        json!({"ip": ip, "nodeName": "n",
+        "targetRef": {"kind": "Pod", "namespace": "ns", "name": name, "uid": name}})
+    };
+    let ports = json!([{"port": 8080, "protocol": "TCP"}]);
+    let read = |addresses: Value| {
+        let subsets = json!([{"addresses": addresses, "ports": ports}]);
+        let endpoints = json!({"metadata": {"name": "web"}, "subsets": subsets});
+        let endpoints = DynamicObject::from_json(Kind::ENDPOINTS, endpoints).expect("readable");
+        super::super::subsets::StoredSubsets::read(&endpoints).is_some()
+    };
+    let [a, b] = [address("10.1.0.9", "a"), address("10.1.0.10", "b")];
+    assert!(read(json!([a, b])));
+    assert!(!read(json!([b, a])), "in another order");
+    assert!(!read(json!([a, a])), "one address twice");
+    let mut other = b.clone();
+    other["hint"] = "x".into();
+    assert!(!read(json!([a, other])), "with a member that is not known");
+}
+
+#[test]
 fn endpoints_have_a_thousand_addresses_at_most() {
     let mut world = World::of_endpoints();
     world.service(http());
