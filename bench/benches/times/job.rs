@@ -39,8 +39,10 @@ fn idle(pods: usize) -> impl FnMut() -> u64 {
         let ready = active.iter().filter(|pod| pod.ready_since().is_some());
         let ready = ready.count();
         let terminating = pods.iter().filter(|pod| pod.deleted).count();
-        let ended = |phase: &str| pods.iter().filter(move |pod| pod.phase == phase);
-        let uids = |phase| ended(phase).map(|pod| pod.uid.clone());
+        let uids = |phase: &'static str| {
+            let ended = pods.iter().filter(move |pod| pod.phase == phase);
+            ended.map(|pod| pod.uid.clone())
+        };
         let succeeded: BTreeSet<String> = uids("Succeeded").collect();
         let failed: BTreeSet<String> = uids("Failed").collect();
         let mut by_index: BTreeMap<i64, Vec<&PlainPod>> = BTreeMap::new();

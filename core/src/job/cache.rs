@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use podstorm_objects::{
     AnyObject, DynamicObject, Kind, LabelSelector, Now, ObjectReference, OwnerReference, Pod,
-    PodTemplate, Selector, SelectorError,
+    PodTemplate, Selector, SelectorError, hash_state,
 };
 use podstorm_runtime::informer::Informed;
 use podstorm_runtime::intern::KeyId;
@@ -33,6 +33,8 @@ pub(crate) struct CachedJob {
     pub(super) spec: Arc<JobSpec>,
     pub(super) status: JobStatus,
     pub(super) selector: JobSelector,
+    /// What tells its selector from one that the Job had before; not 0.
+    pub(super) selector_mark: u32,
     /// The controller reference of its pods.
     pub(super) controller_ref: Arc<OwnerReference>,
     /// The reference that Events about it carry.
@@ -168,6 +170,15 @@ impl CachedJob {
     }
 }
 
+/// A number for a selector; not 0.
+fn mark(selector: &JobSelector) -> u32 {
+    let text = selector.as_ref().map(|selector| selector.to_string());
+    let [.., a, b, c, d] = hash_state()
+        .hash_one(text.unwrap_or_default())
+        .to_be_bytes();
+    u32::from_be_bytes([a, b, c, d]) | 1
+}
+
 /// Tells each container that does not say otherwise the index of its pod.
 fn add_index_variable(spec: &mut Value) {
     let path = format!("metadata.labels['{COMPLETION_INDEX}']");
@@ -223,6 +234,7 @@ impl Cached for CachedJob {
         };
         let meta = &object.metadata;
         CachedJob {
+            selector_mark: mark(&selector),
             spec,
             status: JobStatus::read(&object),
             selector,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{DynamicObject, Now, Pod, PodPhase, Time};
+use podstorm_runtime::cache::PodFields as _;
 use podstorm_runtime::claim::{ClaimDecision, claim_decision};
 use podstorm_runtime::driver::Calls;
 use podstorm_runtime::informer::Informers;
@@ -13,7 +14,7 @@ use super::backoff::{Failures, finish_ns, finish_time};
 use super::cache::{CachedJob, CompletionMode};
 use super::end::HitKind;
 use super::manage::Plan;
-use super::pod::{JobPod, terminations};
+use super::pod::{JobPod, PodFacts, terminations};
 use super::policies::{FailureAction, MetRule};
 use super::sync::Sync;
 use super::{Controller, ControllerOptions, Remembered};
@@ -208,7 +209,7 @@ fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
             ClaimDecision::Adopt => true,
             ClaimDecision::Ignore | ClaimDecision::Release => return None,
         };
-        let mut pod = JobPod::new(Arc::clone(pod));
+        let mut pod = JobPod::new(Arc::clone(pod), &PodFacts::of(pod, 0));
         pod.is_tracked |= adopts;
         Some(pod)
     });

@@ -103,7 +103,7 @@ impl Shared {
         if let Some((key, _)) = first.and_then(|pod| self.resolve(&pod.metadata)) {
             let added = i64::from(run.not_deleting);
             self.expectations.creations_observed(key, added);
-            self.add_after(key, BATCH_NS, now);
+            self.add_after(key, self.options.batch_ns, now);
         }
     }
 

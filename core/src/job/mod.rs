@@ -131,6 +131,7 @@ impl Controller {
     /// A controller that reads Jobs and pods from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         let queue = |at: usize| RateLimitingQueue::of(Jobs::ROW.queues[at]);
+        informers.pods().keep::<pod::PodFacts>(Kind::JOB);
         let shared = Arc::new(Shared {
             options,
             jobs: informers.store(Kind::JOB, || ()),

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use podstorm_objects::{ContainerStatus, Labels, Pod, PodPhase, Time, Uid};
 
+use podstorm_runtime::cache::PodFields;
+
 use super::backoff::finish_ns;
 use super::policies::FailureAction;
 
@@ -19,7 +21,49 @@ pub const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The annotation with the failures of a pod's index that a policy ignores.
 pub const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// A pod of the Job as a sync sees it. What the steps ask of each pod is read from the pod once.
+/// What the cache keeps of each pod of a Job: a sync looks at all of them, and reads no more of most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PodFacts {
+    /// Its completion index; -1 if unknown.
+    pub(super) index: i64,
+    /// The mark of a selector that its labels match; 0 before a sync has looked.
+    pub(super) matches: u32,
+    pub(super) phase: PodPhase,
+    pub(super) is_deleting: bool,
+    pub(super) is_ready: bool,
+    /// Whether it has the tracking finalizer.
+    pub(super) is_tracked: bool,
+}
+
+impl PodFields for PodFacts {
+    fn of(pod: &Pod, _: u32) -> PodFacts {
+        PodFacts {
+            index: completion_index(&pod.metadata.annotations),
+            matches: 0,
+            phase: pod.status.phase,
+            is_deleting: pod.metadata.is_deleting(),
+            is_ready: pod.is_ready(),
+            is_tracked: pod.metadata.has_finalizer(TRACKING_FINALIZER),
+        }
+    }
+
+    fn next(&self, old: &Pod, new: &Pod, node: u32) -> PodFacts {
+        let has_same_labels = old.metadata.labels == new.metadata.labels;
+        PodFacts {
+            matches: if has_same_labels { self.matches } else { 0 },
+            ..PodFacts::of(new, node)
+        }
+    }
+}
+
+impl PodFacts {
+    /// Whether it has ended and is not to be counted: a pod that only a failure policy looks at.
+    pub(super) fn is_done(&self) -> bool {
+        self.phase.is_terminal() && !self.is_tracked
+    }
+}
+
+/// A pod of the Job as a sync sees it.
 #[derive(Clone, Debug)]
 pub(super) struct JobPod {
     pub(super) pod: Arc<Pod>,
@@ -41,13 +85,20 @@ pub(super) struct JobPod {
 }
 
 impl JobPod {
-    pub(super) fn new(pod: Arc<Pod>) -> JobPod {
+    pub(super) fn new(pod: Arc<Pod>, facts: &PodFacts) -> JobPod {
+        debug_assert_eq!(
+            *facts,
+            PodFacts {
+                matches: facts.matches,
+                ..PodFacts::of(&pod, 0)
+            }
+        );
         JobPod {
-            index: completion_index(&pod.metadata.annotations),
-            phase: pod.status.phase,
-            is_deleting: pod.metadata.is_deleting(),
-            is_ready: pod.is_ready(),
-            is_tracked: pod.metadata.has_finalizer(TRACKING_FINALIZER),
+            index: facts.index,
+            phase: facts.phase,
+            is_deleting: facts.is_deleting,
+            is_ready: facts.is_ready,
+            is_tracked: facts.is_tracked,
             is_released: false,
             in_succeeded: false,
             in_failed: false,
@@ -131,8 +182,8 @@ pub(super) fn terminations(container: &ContainerStatus) -> Termination {
     }
 }
 
-/// Each pod of a Job of 100,000 has one.
-const _: () = assert!(size_of::<JobPod>() <= 24);
+/// A Job may have 100,000 of both.
+const _: () = assert!(size_of::<JobPod>() <= 24 && size_of::<PodFacts>() <= 16);
 
 /// The place of an active pod in the order in which pods are removed: the least goes first.
 ///
@@ -202,6 +253,9 @@ pub(super) fn restarts(pod: &Pod) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use podstorm_objects::Resource as _;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -236,5 +290,27 @@ mod tests {
             assert_eq!(first.rule(then), rule);
             assert_eq!(then.rule(first), rule);
         }
+    }
+
+    #[test]
+    fn a_pod_is_looked_at_again_when_its_labels_change() {
+        let pod = |app: &str, phase: &str| {
+            let pod = json!({"metadata": {"labels": {"app": app}, "finalizers": [TRACKING_FINALIZER],
+                "annotations": {COMPLETION_INDEX: "007"}}, "status": {"phase": phase}});
+            Pod::from_json(pod).expect("a readable pod")
+        };
+        let (running, ended, moved) = (
+            pod("a", "Running"),
+            pod("a", "Succeeded"),
+            pod("b", "Running"),
+        );
+        let facts = PodFacts {
+            matches: 3,
+            ..PodFacts::of(&running, 0)
+        };
+        assert_eq!((facts.index, facts.is_tracked), (7, true));
+        let next = facts.next(&running, &ended, 0);
+        assert_eq!((next.matches, next.phase), (3, PodPhase::Succeeded));
+        assert_eq!(facts.next(&running, &moved, 0).matches, 0);
     }
 }

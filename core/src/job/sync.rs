@@ -8,6 +8,7 @@ use std::sync::Arc;
 use podstorm_objects::{
     DynamicObject, Kind, Now, OwnerPatch, Pod, PodPhase, ResourceVersion, Time, Uid,
 };
+use podstorm_runtime::cache::PodFields as _;
 use podstorm_runtime::claim::{Claim, ClaimDecision, ClaimStep, claim_decision};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType, Patch};
 use podstorm_runtime::driver::{Calls, SyncFailure};
@@ -19,7 +20,7 @@ use super::backoff::{Failures, finish_ns};
 use super::cache::{CachedJob, CompletionMode};
 use super::end::{Hit, HitKind};
 use super::indexes::Indexes;
-use super::pod::{JobPod, TRACKING_FINALIZER};
+use super::pod::{JobPod, PodFacts, TRACKING_FINALIZER};
 use super::policies::FailureAction;
 use super::status::JobStatus;
 use super::{Remembered, SECOND_NS, Shared};
@@ -210,15 +211,23 @@ impl<'a> Sync<'a> {
             return Err(SyncFailure::new("identity", "no owner uid provided"));
         }
         let matches = |pod: &Pod| selector.matches(&pod.metadata.labels);
-        let mut all_settled = true;
-        self.for_each_candidate(|sync, pod| {
-            match claim_decision(meta, &pod.metadata, matches(pod)) {
-                ClaimDecision::Keep => sync.pods.push(JobPod::new(Arc::clone(pod))),
-                ClaimDecision::Ignore => {}
-                ClaimDecision::Adopt | ClaimDecision::Release => all_settled = false,
+        // A failure policy looks at pods that were counted, too.
+        let keeps_done = job.spec.failure_policy.is_some();
+        let (mut pods, mut all_settled) = (Vec::new(), true);
+        self.for_each_candidate(|pod, facts| {
+            if facts.matches != job.selector_mark {
+                match claim_decision(meta, &pod.metadata, matches(pod)) {
+                    ClaimDecision::Keep => facts.matches = job.selector_mark,
+                    ClaimDecision::Ignore => return,
+                    ClaimDecision::Adopt | ClaimDecision::Release => all_settled = false,
+                }
+            }
+            if keeps_done || !facts.is_done() {
+                pods.push(JobPod::new(Arc::clone(pod), facts));
             }
         });
         if all_settled {
+            self.pods = pods;
             return Ok(());
         }
         let pods = self.shared.candidates(&job);
@@ -270,7 +279,8 @@ impl<'a> Sync<'a> {
         let claimed = claim.into_claimed().into_iter();
         self.pods = claimed
             .map(|pod| {
-                let mut pod = JobPod::new(pod);
+                let facts = PodFacts::of(&pod, 0);
+                let mut pod = JobPod::new(pod, &facts);
                 pod.is_tracked |= adopted.contains(pod.uid());
                 pod
             })
@@ -278,15 +288,18 @@ impl<'a> Sync<'a> {
         Ok(())
     }
 
-    /// The pods with the Job as their controller, then the orphans of its namespace. O(these).
-    fn for_each_candidate(&mut self, mut found: impl FnMut(&mut Self, &Arc<Pod>)) {
+    /// The pods with the Job as their controller, then the orphans of its namespace, with what the cache keeps of them.
+    /// O(these).
+    fn for_each_candidate(&self, mut found: impl FnMut(&Arc<Pod>, &mut PodFacts)) {
         let cache = &self.shared.pods;
-        let namespace = self.object.metadata.namespace.clone();
-        let owned = cache.owned_by(&namespace, &self.job.controller_ref);
-        for owned in owned.into_iter().chain([cache.orphans(&namespace)]) {
-            for (pod, _) in owned.lock().iter() {
-                found(self, pod);
+        let namespace = &self.object.metadata.namespace;
+        if let Some(owned) = cache.owned_by(namespace, &self.job.controller_ref) {
+            for (pod, facts) in owned.lock().iter_fields_mut::<PodFacts>() {
+                found(pod, facts);
             }
+        }
+        for (pod, _) in cache.orphans(namespace).lock().iter() {
+            found(pod, &mut PodFacts::of(pod, 0));
         }
     }
 

@@ -268,6 +268,19 @@ impl Members {
         column.expect("a workload keeps these fields of the owner's pods")
     }
 
+    /// The pods with the fields that a workload keeps of them, which it may complete: what it writes there is gone with
+    /// the next version of the pod, unless [`PodFields::next`] takes it over.
+    ///
+    /// # Panics
+    /// No workload keeps such fields of the pods of owners of this kind.
+    pub fn iter_fields_mut<F: PodFields>(&mut self) -> impl Iterator<Item = (&Arc<Pod>, &mut F)> {
+        let column = self.column.as_deref_mut();
+        let column = column.map(|column| column as &mut dyn Any);
+        let column = column.and_then(|column| column.downcast_mut::<Vec<F>>());
+        let fields = column.expect("a workload keeps these fields of the owner's pods");
+        self.pods.iter().zip(fields)
+    }
+
     /// Running totals by labels. Label sets without pods are free.
     #[inline]
     pub fn label_sets(&self) -> &[LabelSet] {

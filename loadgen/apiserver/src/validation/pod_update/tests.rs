@@ -1,5 +1,7 @@
 //! Broken rules of pod updates.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::super::super::defaulting::default_pod;
