@@ -287,7 +287,7 @@ fn questions_that_jobs_do_not_answer_are_refused() {
 #[test]
 fn a_sweep_over_the_sizes_of_jobs_shows_when_they_end_and_what_they_waste() {
     let line = "sweep --scenario job-farm --batch-jobs 5 --completions 10 --vary parallelism=1,10 --jobs 2";
-    let table = told(&run(line));
+    let table = ended(&run(line), 0);
     for words in ["finish_seconds p99", "finished.pods_wasted", "parallelism"] {
         holds(&table, words);
     }
