@@ -18,7 +18,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm::job::course::Course;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     AnyObject, Kind, Labels, Now, Object, ObjectMeta, OwnerReference, Pod, ReplicaSetStatus,
@@ -34,6 +33,7 @@ use crate::units::counted;
 use crate::values::Limit;
 
 pub use self::size::{ClusterSize, WorkloadCount};
+pub(crate) use podstorm::job::course::{Course, Ended};
 
 /// A kind of workload, as the laboratory sees it.
 pub(crate) type Workload = &'static dyn LaboratoryWorkload;

@@ -6,14 +6,13 @@ use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm::job::course::{Course, Ended};
 use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::{AnyObject, Now, ObjectMeta, Pod, Str, Uid};
 use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
 
 use crate::result::Finished;
 use crate::units::counted;
-use crate::workloads::{self, Workload};
+use crate::workloads::{self, Course, Ended, Workload};
 
 /// The objects that end, in the order in which they were first heard of.
 pub(super) struct Finishing {

@@ -1,3 +1,5 @@
+//! Explanations of Jobs that are made up: each rule once.
+
 use podstorm_objects::Time;
 use serde_json::json;
 
