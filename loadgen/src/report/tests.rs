@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::input::InputCounts;
 use crate::result::{
-    Bucket, Build, EventWriterCounts, Histograms, IncompleteRollouts, Outcome, Phase, PodCounts,
-    Quantiles, RunResult, SCHEMA_VERSION, Series, SlowWorkload, Waits, WastedWork,
+    Bucket, Build, EventWriterCounts, Finished, Histograms, IncompleteRollouts, Outcome, Phase,
+    PodCounts, Quantiles, RunResult, SCHEMA_VERSION, Series, SlowWorkload, Waits, WastedWork,
 };
 use crate::settings::Settings;
 
@@ -56,6 +56,8 @@ pub(super) fn result() -> RunResult {
         convergence_seconds: quantiles.clone(),
         pod_ready_seconds: Quantiles::default(),
         rollout_seconds: Quantiles::default(),
+        finished: Finished::default(),
+        finish_seconds: Quantiles::default(),
         queue_duration_seconds: quantiles,
         work_duration_seconds: Quantiles::default(),
         histograms: Histograms {
