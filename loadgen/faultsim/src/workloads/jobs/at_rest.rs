@@ -1,6 +1,7 @@
 //! What must hold of Jobs at rest: L1.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use podstorm::job::{Controller, pod::TRACKING_FINALIZER};
 use podstorm_apiserver::Cluster;
@@ -29,11 +30,11 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
             if cached.metadata.resource_version != meta.resource_version {
                 return behind();
             }
-            let is_candidate = |pod: &&std::sync::Arc<Pod>| {
+            let is_candidate = |pod: &&Arc<Pod>| {
                 let owner = pod.metadata.controller();
                 owner.is_none_or(|owner| owner.uid == meta.uid)
             };
-            let version = |pod: &std::sync::Arc<Pod>| pod.metadata.resource_version.number();
+            let version = |pod: &Arc<Pod>| pod.metadata.resource_version.number();
             let there: BTreeSet<_> = pods.iter().filter(is_candidate).map(version).collect();
             let known: BTreeSet<_> = cached_pods.iter().map(version).collect();
             let text = || format!("a cache is behind on pods of {}", meta.name);
@@ -64,15 +65,16 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
     let active = pods.iter().filter(|pod| pod.is_active());
     let active: Vec<_> = active.collect();
     let is = active.len() as i64;
+    let ends = ["FailureTarget", "SuccessCriteriaMet"];
+    let ends = ends.iter().any(|kind| job.condition(kind).is_some());
+    if ends && !job.has_finished() {
+        return Some(format!("{name} should have finished"));
+    }
     if job.has_finished() || job.is_suspended() {
         if is > 0 {
             return Some(format!("{name} has {is} active pods and should have none"));
         }
     } else {
-        let ends = ["FailureTarget", "SuccessCriteriaMet"];
-        if ends.iter().any(|kind| job.condition(kind).is_some()) {
-            return Some(format!("{name} should have finished"));
-        }
         let wanted = match job.number("completions") {
             // One has succeeded: the others may end.
             None if job.succeeded() > 0 && is > 0 => is,
@@ -88,7 +90,8 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
         if is != wanted {
             return Some(format!("{name} has {is} active pods and wants {wanted}"));
         }
-        if job.is_indexed() {
+        // As upstream: a pod that is adopted with an index that has succeeded stays, and counts as active.
+        if job.is_indexed() && !active.iter().any(|pod| judge.is_odd(pod)) {
             let indexes: BTreeSet<i64> = active.iter().map(|pod| index_of(pod)).collect();
             let done = ["completedIndexes", "failedIndexes"];
             let done: BTreeSet<i64> = done.iter().flat_map(|it| job.indexes(it)).collect();
@@ -169,14 +172,21 @@ fn tracked(judge: &JobJudge, cluster: &Cluster) -> Option<String> {
 /// What a controller still remembers that it should have forgotten, if anything.
 fn remembered(harness: &FaultHarness) -> Option<String> {
     let all = jobs(harness.cluster());
+    let (pods, _) = harness.cluster().list::<Pod>(Some(NAMESPACE));
     harness.controllers::<Controller>().find_map(|controller| {
-        all.iter().find_map(|job| {
+        let unfinished = all.iter().filter(|job| !Read::of(job).has_finished());
+        unfinished.into_iter().find_map(|job| {
             let meta = &job.metadata;
             let key = controller.key(&meta.namespace, &meta.name);
             let state = controller.remembered(key);
-            let waits = state.released.is_some_and(|it| !it.is_empty());
+            // What is remembered of a pod that is gone, or not tracked, does no harm.
+            let is_released = |pod: &Arc<Pod>| {
+                let released = state.released.as_ref();
+                is_tracked(pod) && released.is_some_and(|it| it.contains(&pod.metadata.uid))
+            };
+            let waits = pods.iter().any(is_released);
             let text = || format!("the controller still awaits something of {}", meta.name);
-            (waits || !state.finished.is_empty()).then(text)
+            (waits || state.finished.contains(&meta.uid)).then(text)
         })
     })
 }

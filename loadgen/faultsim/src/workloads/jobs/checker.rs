@@ -9,7 +9,7 @@ use podstorm::job::{Controller, JOBS, Jobs};
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{DynamicObject, Kind, Pod, PodPhase, Uid};
 use podstorm_sim::engine::observer::SyncId;
-use podstorm_sim::faults::Effect;
+use podstorm_sim::faults::{ApiFault, Effect};
 
 use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of};
 use super::users::JobAction;
@@ -24,6 +24,8 @@ pub(super) struct Circumstances {
     pub(super) may_recount: bool,
     /// Pods may be created beyond the wanted number.
     pub(super) may_exceed: bool,
+    /// Whether one sync lists so few pods that others that have ended wait for the next.
+    pub(super) lists_few: bool,
     /// How far off the controller's clock may be, ns.
     pub(super) clock_off_ns: i64,
 }
@@ -31,7 +33,10 @@ pub(super) struct Circumstances {
 impl Circumstances {
     /// Those of a schedule.
     pub(super) fn of(schedule: &Schedule<Jobs>) -> Circumstances {
-        let mut found = Circumstances::default();
+        let mut found = Circumstances {
+            lists_few: schedule.cluster.burst_replicas < 500,
+            ..Circumstances::default()
+        };
         let waits = schedule.cluster.stale_controller_consistency;
         for step in &schedule.steps {
             let JobAction::Cluster(action) = &step.action else {
@@ -47,6 +52,8 @@ impl Circumstances {
                     found.may_exceed = true;
                 }
                 Action::Requests { effect, .. } => {
+                    // As upstream: a pod that is said to be gone is counted.
+                    found.may_recount |= *effect == Effect::Refuse(ApiFault::NotFound);
                     let is_clear = match effect {
                         Effect::Refuse(fault) => !fault.is_ambiguous(),
                         Effect::Slow { .. } => true,
@@ -130,6 +137,12 @@ impl JobJudge {
         self.recount.get(job).copied().unwrap_or_default()
     }
 
+    /// Whether a pod belonged to no Job for a while, or users took its finalizer.
+    pub(super) fn is_odd(&self, pod: &Pod) -> bool {
+        let known = self.pods.get(&pod.metadata.uid);
+        known.is_some_and(|known| known.is_odd)
+    }
+
     /// What an alive controller, by its number, still owes, if anything.
     pub(super) fn owed(&self, alive: &[u32]) -> Option<&str> {
         let owed = self.owed.iter();
@@ -194,7 +207,9 @@ impl JobJudge {
         };
         let job = Read::of(job);
         let is_odd = self.pods.get(&meta.uid).is_some_and(|known| known.is_odd);
-        if !pod.status.phase.is_terminal() || job.has_finished() || is_odd {
+        // A Job on its way out lets go of pods that have not ended as far as it has seen.
+        let counts = !job.has_finished() && !job.job.metadata.is_deleting();
+        if !pod.status.phase.is_terminal() || !counts || is_odd {
             return Ok(());
         }
         let index = index_of(pod);
@@ -413,6 +428,7 @@ impl JobJudge {
     fn holds(&self, reason: &str, job: &Read<'_>, wall_ns: i64) -> bool {
         let indexes = |member| job.indexes(member).len() as i64;
         match reason {
+            "CompletionsReached" | "BackoffLimitExceeded" if self.circumstances.lists_few => true,
             "CompletionsReached" => job.succeeded() >= job.number("completions").unwrap_or(1),
             "SuccessPolicy" => {
                 let count = job.spec["successPolicy"]["rules"][0]["succeededCount"].as_i64();

@@ -10,6 +10,10 @@ use crate::dice::Dice;
 /// Exit codes of pods that fail. Failure policies name some of them.
 const CODES: [u32; 3] = [1, 2, 3];
 
+/// How pods go. The kubelets of a simulation forget a pod that is removed at once and has a finalizer: it would never
+/// end.
+const DEATHS: [Death; 3] = [Death::Deleted, Death::Failed, Death::Succeeded];
+
 impl Dice {
     pub(super) fn jobs(&mut self) -> Vec<PlannedJob> {
         let names = ["pi", "etl", "scan"];
@@ -90,7 +94,7 @@ impl Dice {
             _ => Action::Kill {
                 owner: name,
                 percent: self.one(&[1, 30, 100]),
-                how: self.one(&Death::ALL),
+                how: self.one(&DEATHS),
             }
             .into(),
         };
@@ -135,6 +139,12 @@ impl Dice {
                 1 => JobAction::Suspend(name, self.random.bool()),
                 _ => JobAction::Parallelism(name, self.below(7)),
             },
+            FaultClass::PodKill => Action::Kill {
+                owner: name,
+                percent: self.one(&[1, 50, 100]),
+                how: self.one(&DEATHS),
+            }
+            .into(),
             FaultClass::Recreate => return Some(self.recreated_job(name)),
             FaultClass::Tampering => match self.below(4) {
                 0 => JobAction::Strip(name, self.below(20)),

@@ -244,6 +244,7 @@ impl Subject for Jobs {
             converges_within_ns: 2 * Ending::EXPECTATIONS_RUN_OUT_NS + 900 * SECOND,
             touches_ns: &[90 * SECOND, Ending::EXPECTATIONS_RUN_OUT_NS],
             touches_always: false,
+            helped_within_ns: 900 * SECOND,
             settles_ns: 120 * SECOND,
             ..Ending::DEFAULT
         }

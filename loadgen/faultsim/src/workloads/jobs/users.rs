@@ -1,14 +1,16 @@
 //! What users do to Jobs and their pods, and how pods end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm::job::pod::TRACKING_FINALIZER;
 use podstorm_apiserver::{Cluster, Patch};
-use podstorm_objects::{DynamicObject, Kind, Pod};
+use podstorm_objects::{DynamicObject, Kind, Namespace, Pod};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::PlannedJob;
+use super::status::{ENDS, Read, is_tracked};
 use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{NAMESPACE, members};
 use crate::simulation::{Simulation, Users};
@@ -127,6 +129,8 @@ pub(super) fn object(job: &PlannedJob) -> Value {
 pub struct JobUsers {
     planned: Arc<[PlannedJob]>,
     touches: u64,
+    /// Whether faults have ended: a deadline would end in the quiet.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Users for JobUsers {
@@ -137,14 +141,20 @@ impl Users for JobUsers {
         JobUsers {
             planned: planned.into(),
             touches: 0,
+            is_over: Arc::default(),
         }
     }
 
     fn create(&mut self, simulation: &mut Simulation) {
-        let planned = Arc::clone(&self.planned);
+        let (planned, is_over) = (Arc::clone(&self.planned), Arc::clone(&self.is_over));
         simulation.create_with(move |simulation| {
             for job in &*planned {
-                simulation.create_object(Kind::JOB, object(job));
+                let mut job = job.clone();
+                // Relaxed: a simulation runs on one thread.
+                if is_over.load(Ordering::Relaxed) {
+                    job.deadline_s = None;
+                }
+                simulation.create_object(Kind::JOB, object(&job));
             }
         });
     }
@@ -186,10 +196,7 @@ impl Users for JobUsers {
             Orphan { job, tracked } => orphan(simulation, job, *tracked),
             Strip(name, nth) => {
                 if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
-                    let others = pod.metadata.finalizers().iter().map(|name| &**name);
-                    let others: Vec<_> = others.filter(|it| *it != TRACKING_FINALIZER).collect();
-                    let stripped = json!({"metadata": {"finalizers": others}});
-                    simulation.patch_pod(&pod.metadata.name, stripped);
+                    strip(simulation, &pod);
                 }
             }
             Lose(name, nth) => {
@@ -202,20 +209,67 @@ impl Users for JobUsers {
         }
     }
 
-    /// A deadline would end in the quiet.
     fn put_right(&mut self, simulation: &mut Simulation) {
+        self.is_over.store(true, Ordering::Relaxed);
         for job in jobs(simulation.harness.cluster()) {
             let name = job.metadata.name.to_string();
             self.act(simulation, &JobAction::Deadline(name, None));
         }
     }
 
+    /// Users resume a Job that can't finish, as the server asks for a start time that a suspended Job may not have, and
+    /// free pods that are stranded.
+    fn help(&mut self, simulation: &mut Simulation) -> bool {
+        let pods = stranded(simulation.harness.cluster());
+        pods.iter().for_each(|pod| strip(simulation, pod));
+        let mut waits = jobs(simulation.harness.cluster());
+        waits.retain(|job| {
+            let job = Read::of(job);
+            let has_criteria = ENDS[..2].iter().any(|kind| job.condition(kind).is_some());
+            let is_done = job
+                .number("completions")
+                .is_some_and(|it| job.succeeded() >= it);
+            let ends = has_criteria || is_done;
+            ends && job.is_suspended() && !job.has_finished() && job.start_ns().is_none()
+        });
+        for job in &waits {
+            let resume = JobAction::Suspend(job.metadata.name.to_string(), false);
+            self.act(simulation, &resume);
+        }
+        !pods.is_empty() || !waits.is_empty()
+    }
+
     fn touch(&mut self, simulation: &mut Simulation) {
+        self.help(simulation);
         for job in jobs(simulation.harness.cluster()) {
             let name = job.metadata.name.to_string();
             self.act(simulation, &JobAction::Touch(name));
         }
     }
+}
+
+/// The pods that keep the tracking finalizer for ever, as with upstream's controller: their Job selects them no longer
+/// and is on its way out, was recreated before the controller saw it go, or waits to replace them in a namespace that
+/// takes no pods.
+fn stranded(cluster: &Cluster) -> Vec<Arc<Pod>> {
+    let all = jobs(cluster);
+    let namespace = cluster.get::<Namespace>("", NAMESPACE);
+    let is_terminating = namespace.is_ok_and(|it| it.metadata.is_deleting());
+    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    pods.retain(|pod| {
+        let Some(owner) = pod.metadata.controller().filter(|_| is_tracked(pod)) else {
+            return false;
+        };
+        let of_name = all.iter().find(|job| job.metadata.name == owner.name);
+        of_name.is_some_and(|job| {
+            let uid = job.metadata.uid.to_string();
+            let selecting = pod.metadata.labels.get(SELECTING);
+            let is_selected = selecting.is_some_and(|text| **text == *uid);
+            let per_index = Read::of(job).number("backoffLimitPerIndex").is_some();
+            !is_selected && pod.metadata.is_deleting() || is_terminating && per_index
+        })
+    });
+    pods
 }
 
 /// Every Job of the namespace, by name.
@@ -225,6 +279,14 @@ pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     let jobs = items.into_iter();
     jobs.filter_map(|it| it.downcast::<DynamicObject>())
         .collect()
+}
+
+/// A user takes the tracking finalizer of a pod.
+fn strip(simulation: &Simulation, pod: &Pod) {
+    let others = pod.metadata.finalizers().iter().map(|name| &**name);
+    let others: Vec<_> = others.filter(|it| *it != TRACKING_FINALIZER).collect();
+    let stripped = json!({"metadata": {"finalizers": others}});
+    simulation.patch_pod(&pod.metadata.name, stripped);
 }
 
 /// The pods that a Job of that name owns, by name.
