@@ -75,6 +75,7 @@ impl Behaviour {
             terminating_namespace_is_a_failure: hardened,
             wake_previous_owners: hardened,
             bound_availability_checks: hardened,
+            count_gone_pods_once: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
             } else {
@@ -178,6 +179,10 @@ pub struct Policy {
     /// late, even if the clock is corrected. Hardened: at most `minReadySeconds` from now. Cost:
     /// one sync per `minReadySeconds` while a clock is wrong.
     pub bound_availability_checks: bool,
+    /// **Gone pods of Jobs.** When a pod is gone before its tracking finalizer can be removed, upstream counts the pod
+    /// and forgets that it has. A cache that still shows the pod, tracked, makes the next sync count it again.
+    /// Hardened: the controller remembers such a pod until the cache has lost it. Cost: one look-up per such pod.
+    pub count_gone_pods_once: bool,
     /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
     /// random, before it lists or watches again. During this time the controller does not see
     /// changes by others. Hardened: at most this number of ns before the random part; `None` is
@@ -216,6 +221,7 @@ mod tests {
             terminating_namespace_is_a_failure: false,
             wake_previous_owners: false,
             bound_availability_checks: false,
+            count_gone_pods_once: false,
             watch_retry_max_ns: None,
         };
         assert_eq!(policy, none);

@@ -76,6 +76,8 @@ pub struct ControllerOptions {
     pub suspending_clears_start_time: bool,
     /// How long the changes of pods, and of a Job's status, are gathered, ns.
     pub batch_ns: i64,
+    /// The policy's row of that name: a pod that is gone before its finalizer is removed is counted once.
+    pub count_gone_pods_once: bool,
     /// The most ended pods that one sync counts.
     pub uncounted_max: usize,
     /// The most pods that one sync creates, and the most that it deletes to reach the parallelism.
@@ -89,6 +91,7 @@ impl Default for ControllerOptions {
             waits_for_caches: true,
             suspending_clears_start_time: true,
             batch_ns: SECOND_NS,
+            count_gone_pods_once: false,
             uncounted_max: 500,
             burst: 500,
         }

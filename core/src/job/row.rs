@@ -71,6 +71,7 @@ impl ControllerType for Jobs {
             waits_for_caches: STALE_CONSISTENCY.is_on(&setup.feature_gates),
             suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
             batch_ns: BATCH_PERIOD.of(&setup.numbers),
+            count_gone_pods_once: setup.policy.count_gone_pods_once,
             uncounted_max: setup.burst_replicas,
             burst: setup.burst_replicas,
         };

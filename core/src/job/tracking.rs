@@ -225,7 +225,9 @@ impl Sync<'_> {
             let uid = self.pods[*place].uid();
             match &answer {
                 Answer::Failed(error) => {
-                    self.shared.states.forget_released(self.key, uid);
+                    if !error.is_not_found() || !self.stays_noted(*place) {
+                        self.shared.states.forget_released(self.key, uid);
+                    }
                     if !error.is_not_found() {
                         let text = format!("tracking status: {}", error.message);
                         let failure = SyncFailure::new("finalizer failed", text);
@@ -240,6 +242,16 @@ impl Sync<'_> {
             self.pods[*place].is_tracked = false;
         }
         outcome
+    }
+
+    /// Whether a pod that is gone on the server stays noted as released until the cache has lost it, too.
+    fn stays_noted(&self, place: usize) -> bool {
+        if !self.shared.options.count_gone_pods_once {
+            return false;
+        }
+        let meta = &self.pods[place].pod.metadata;
+        let cached = self.shared.pods.get(&meta.namespace, &meta.name);
+        cached.is_some_and(|pod| pod.metadata.uid == meta.uid)
     }
 
     /// Writes the status, if that is needed.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::job::{Controller, JOBS, Jobs};
+use podstorm::policy::Behaviour;
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{DynamicObject, Kind, Pod, PodPhase, Uid};
 use podstorm_sim::engine::observer::SyncId;
@@ -32,14 +33,17 @@ pub(super) struct Circumstances {
 
 impl Circumstances {
     /// Those of a schedule.
-    pub(super) fn of(schedule: &Schedule<Jobs>) -> Circumstances {
+    pub(super) fn of(schedule: &Schedule<Jobs>, behaviour: Behaviour) -> Circumstances {
         let mut found = Circumstances {
             lists_few: schedule.cluster.burst_replicas < 500,
             ..Circumstances::default()
         };
         let waits = schedule.cluster.stale_controller_consistency;
+        let counts_once = behaviour.policy().count_gone_pods_once;
         for step in &schedule.steps {
             let JobAction::Cluster(action) = &step.action else {
+                let is_strip = matches!(step.action, JobAction::Strip(..));
+                found.may_recount |= is_strip && !counts_once;
                 continue;
             };
             match action {
@@ -60,6 +64,7 @@ impl Circumstances {
                         _ => false,
                     };
                     found.may_exceed |= !is_clear;
+                    found.may_recount |= !is_clear && !counts_once;
                 }
                 Action::Drop { .. } | Action::Tamper { .. } => found.may_exceed = true,
                 // Without the gate the expectations of a sync run out after five minutes.

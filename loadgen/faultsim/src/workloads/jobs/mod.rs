@@ -231,7 +231,7 @@ impl Subject for Jobs {
     }
 
     fn watcher(schedule: &Schedule<Jobs>, how: How) -> Arc<Beside<JobJudge>> {
-        let circumstances = Circumstances::of(schedule);
+        let circumstances = Circumstances::of(schedule, how.behaviour);
         Beside::new(
             Checker::new(&schedule.cluster, how),
             JobJudge::new(circumstances),

@@ -2,8 +2,16 @@
 //! for one thread; a schedule is played on one.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use podstorm::client::Request;
+use podstorm::job::Jobs;
+use podstorm::policy::Behaviour;
+use podstorm_objects::{DynamicObject, Kind, Object};
+use serde_json::{Value, json};
+
+use crate::draw::draw;
+use crate::play::caught;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
@@ -13,4 +21,181 @@ thread_local! {
 
 pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     PLANTED.get().and_then(|replace| replace(request))
+}
+
+/// Seeds played at most.
+const SEEDS: u64 = 200;
+
+/// Plays seeds with that fault until one breaks this invariant first, for a reason with these words; without the fault
+/// all must hold.
+#[track_caller]
+fn noticed(replace: Replace, expected: &str, words: &str) {
+    PLANTED.set(Some(replace));
+    let mut seeds = (1..=SEEDS).map(|seed| draw::<Jobs>(seed, &[]));
+    let found = seeds.find(|schedule| {
+        let violation = caught(schedule, Behaviour::Hardened).violation;
+        violation.is_some_and(|it| it.invariant == expected && it.text.contains(words))
+    });
+    PLANTED.set(None);
+    let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in {SEEDS} seeds"));
+    let healthy = caught(&schedule, Behaviour::Hardened).violation;
+    assert_eq!(healthy, None, "seed {}", schedule.seed);
+}
+
+/// The write of a status, changed. `change` says whether it has changed anything.
+fn status(request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Request>> {
+    let Request::PutStatus { object } = request else {
+        return None;
+    };
+    let mut job = object.to_json();
+    if !change(&mut job) {
+        return None;
+    }
+    let job = DynamicObject::from_json(Kind::JOB, job).expect("a Job");
+    let object = Arc::new(job);
+    Some(vec![Request::PutStatus { object }])
+}
+
+/// The name of the pod whose finalizer a request removes.
+fn released(request: &Request) -> Option<&str> {
+    match request {
+        Request::Patch { kind, name, .. } if *kind == Kind::POD => Some(name),
+        _ => None,
+    }
+}
+
+fn uncounted<'a>(job: &'a mut Value, list: &str) -> Option<&'a mut Vec<Value>> {
+    job["status"]["uncountedTerminatedPods"][list].as_array_mut()
+}
+
+#[test]
+fn a_counter_that_falls_and_an_index_that_is_lost_are_noticed() {
+    let lose: Replace = |request| {
+        status(request, |job| {
+            let has_indexes = job["status"]["completedIndexes"].is_string();
+            job["status"]["completedIndexes"] = json!("");
+            job["status"]["succeeded"] = json!(0);
+            has_indexes && job["status"]["conditions"].is_null()
+        })
+    };
+    noticed(lose, "B1", "lost a completed index");
+}
+
+#[test]
+fn pods_that_are_counted_twice_or_not_at_all_are_noticed() {
+    let twice: Replace = |request| {
+        status(request, |job| {
+            let failed = job["status"]["failed"].as_i64().unwrap_or(0);
+            job["status"]["failed"] = json!(failed + 1);
+            failed > 0
+        })
+    };
+    noticed(twice, "B2", "grows by other");
+    let uncounted: Replace = |request| {
+        status(request, |job| {
+            let lists = ["failed", "succeeded"];
+            let mut emptied = false;
+            for list in lists {
+                emptied |= uncounted(job, list).is_some_and(|list| {
+                    let had = !list.is_empty();
+                    list.clear();
+                    had
+                });
+            }
+            emptied
+        })
+    };
+    noticed(uncounted, "L1", "is not counted");
+}
+
+#[test]
+fn a_pod_that_is_counted_before_its_finalizer_is_gone_is_noticed() {
+    let early: Replace = |request| {
+        let name = released(request)?;
+        Some(vec![Request::Get {
+            kind: Kind::POD,
+            namespace: crate::objects::NAMESPACE.into(),
+            name: name.into(),
+        }])
+    };
+    noticed(early, "B2", "still tracked");
+}
+
+#[test]
+fn running_pods_that_are_counted_are_noticed() {
+    let wrong: Replace = |request| {
+        status(request, |job| {
+            let failed = uncounted(job, "failed").map(std::mem::take);
+            let failed = failed.unwrap_or_default();
+            let is_wrong = !failed.is_empty() && job["spec"]["completionMode"] == "NonIndexed";
+            job["status"]["uncountedTerminatedPods"] = json!({"succeeded": failed});
+            is_wrong
+        })
+    };
+    noticed(wrong, "B3", "as succeeded");
+}
+
+#[test]
+fn conditions_that_are_taken_back_are_noticed() {
+    let taken: Replace = |request| {
+        status(request, |job| {
+            let conditions = job["status"]["conditions"].as_array_mut();
+            let is_interim = |it: &Value| it["type"] == "FailureTarget";
+            let Some(conditions) = conditions else {
+                return false;
+            };
+            let had = conditions.iter().any(is_interim) && conditions.len() == 1;
+            conditions.clear();
+            had && job["status"]["terminating"] == 0
+        })
+    };
+    noticed(taken, "B5", "lost its condition");
+}
+
+#[test]
+fn a_job_that_ends_too_early_is_noticed() {
+    let early: Replace = |request| {
+        status(request, |job| {
+            let is_new = job["status"]["conditions"].is_null();
+            job["status"]["conditions"] = json!([{"type": "SuccessCriteriaMet", "status": "True",
+                "reason": "CompletionsReached"}]);
+            is_new
+        })
+    };
+    noticed(early, "B6", "CompletionsReached");
+}
+
+#[test]
+fn pods_that_are_too_many_are_noticed() {
+    let more: Replace = |request| match request {
+        Request::CreatePod { .. } => Some(vec![request.clone(), request.clone()]),
+        _ => None,
+    };
+    noticed(more, "B8", "");
+}
+
+#[test]
+fn pods_that_stay_and_statuses_that_are_not_written_are_noticed() {
+    let stays: Replace = |request| {
+        let Request::DeletePod {
+            namespace, name, ..
+        } = request
+        else {
+            return None;
+        };
+        Some(vec![Request::Get {
+            kind: Kind::POD,
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }])
+    };
+    noticed(stays, "L1", "active pods");
+    let wrong: Replace = |request| {
+        status(request, |job| {
+            let ready = job["status"]["ready"].as_i64().unwrap_or(0);
+            job["status"]["ready"] = json!(ready - 1);
+            ready > 1
+        })
+    };
+    noticed(wrong, "L1", "ready");
 }

@@ -325,6 +325,8 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         recheck_owner_between_batches: _,
         // `an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken`.
         wake_previous_owners: _,
+        // `a_pod_that_is_gone_before_its_finalizer_is_counted_once` of Jobs.
+        count_gone_pods_once: _,
         // The reflector's own tests of its longest delay.
         watch_retry_max_ns: _,
     } = Behaviour::Hardened.policy();
