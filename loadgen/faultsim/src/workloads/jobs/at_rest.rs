@@ -51,7 +51,7 @@ pub(super) fn missing(judge: &JobJudge, simulation: &Simulation) -> Option<Strin
     let of_job = || all.iter().find_map(|job| difference(judge, &Read::of(job)));
     let alive: Vec<u32> = harness.alive().iter().map(|it| it.incarnation()).collect();
     let owed = || judge.owed(&alive).map(str::to_owned);
-    let found = of_job().or_else(|| tracked(judge, cluster)).or_else(owed);
+    let found = owed().or_else(of_job).or_else(|| tracked(judge, cluster));
     found.or_else(|| remembered(harness))
 }
 

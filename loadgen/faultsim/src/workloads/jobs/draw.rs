@@ -1,11 +1,13 @@
 //! Draws Jobs, and what users do to them.
 
+use podstorm::job::Jobs;
 use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass};
 
 use super::PlannedJob;
 use super::users::JobAction;
 use crate::action::{Action, Death, Dependents, Tampering};
 use crate::dice::Dice;
+use crate::subject::Subject;
 
 /// Exit codes of pods that fail. Failure policies name some of them.
 const CODES: [u32; 3] = [1, 2, 3];
@@ -139,6 +141,17 @@ impl Dice {
                 1 => JobAction::Suspend(name, self.random.bool()),
                 _ => JobAction::Parallelism(name, self.below(7)),
             },
+            // A pod that is said to be gone and is not keeps its finalizer, with upstream's controller too.
+            FaultClass::ApiError => {
+                let mut faults = ApiFault::ALL.to_vec();
+                faults.retain(|fault| *fault != ApiFault::NotFound);
+                let calls = match self.below(4) {
+                    0 => Vec::new(),
+                    _ => vec![self.one(Jobs::ODDS.calls)],
+                };
+                let effect = Effect::Refuse(self.one(&faults));
+                self.requests(&calls, effect, 20).into()
+            }
             FaultClass::PodKill => Action::Kill {
                 owner: name,
                 percent: self.one(&[1, 50, 100]),

@@ -26,31 +26,3 @@ fn no_invariant_is_broken_in_the_first_seeds() {
         assert!(seen.contains(situation), "{seen:?}");
     }
 }
-
-#[test]
-#[ignore]
-fn tmp_log() {
-    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
-    let schedule = draw::<Jobs>(seed, &[]);
-    let how = crate::plan::How {
-        behaviour: behaviour_of(seed, None),
-        told: true,
-    };
-    eprintln!("{}", schedule.to_yaml());
-    let (_, log) = crate::play::play(&schedule, how);
-    for line in log {
-        eprintln!("{line}");
-    }
-}
-
-#[test]
-#[ignore]
-fn tmp_many() {
-    for seed in 1..=600 {
-        let schedule = draw::<Jobs>(seed, &[]);
-        let verdict = caught(&schedule, behaviour_of(seed, None));
-        if let Some(it) = verdict.violation {
-            eprintln!("seed {seed}: {it}");
-        }
-    }
-}
