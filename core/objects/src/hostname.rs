@@ -1,12 +1,7 @@
-//! The host name of a pod that its own names give: `spec.hostname` of the pods of indexed Jobs and of StatefulSets. Once
-//! it is taken out, the specs of one template's pods are equal and can be shared.
+//! The host name of a pod that its own names give: `spec.hostname` of the pods of indexed Jobs and of StatefulSets.
+//! Once it is taken out, the specs of one template's pods are equal and can be shared.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::json::{JsonValue, Tape};
-use super::{DecodeError, Map, ObjectMeta, Pod, PodSpec};
+use super::ObjectMeta;
 
 /// The member of a spec.
 pub(super) const HOSTNAME: &str = "hostname";
@@ -33,161 +28,12 @@ impl Hostname {
         all.into_iter().find(is_it).unwrap_or_default()
     }
 
-    fn of(self, meta: &ObjectMeta) -> Option<&str> {
+    /// The host name, unless the spec has it.
+    pub(super) fn of(self, meta: &ObjectMeta) -> Option<&str> {
         match self {
             Hostname::OfSpec => None,
             Hostname::Name => Some(&meta.name),
             Hostname::Prefix => meta.generate_name.as_deref()?.strip_suffix('-'),
-        }
-    }
-}
-
-impl Pod {
-    /// `spec.hostname` if it is kept outside the spec.
-    pub fn own_hostname(&self) -> Option<&str> {
-        self.hostname.of(&self.metadata)
-    }
-
-    /// `spec.hostname`. O(bytes of the spec) if it is in the spec.
-    pub fn hostname(&self) -> Option<String> {
-        if let Some(own) = self.own_hostname() {
-            return Some(own.to_owned());
-        }
-        let of_spec = self.spec.has_hostname.then(|| self.spec.get(HOSTNAME));
-        of_spec.flatten()?.as_str().map(str::to_owned)
-    }
-
-    /// Sets `spec.hostname`. O(1) if the names of the pod give it and the spec has none.
-    ///
-    /// # Errors
-    /// None, as long as the spec can be read.
-    pub fn set_hostname(&mut self, hostname: &str) -> Result<(), DecodeError> {
-        self.hostname = Hostname::new(hostname, &self.metadata);
-        if self.hostname == Hostname::OfSpec || self.spec.has_hostname {
-            let mut members = self.spec.to_map(None);
-            members.remove(HOSTNAME);
-            if self.hostname == Hostname::OfSpec {
-                members.insert(HOSTNAME.to_owned(), hostname.into());
-            }
-            self.spec = Arc::new(self.spec.with_members(members)?);
-        }
-        Ok(())
-    }
-
-    /// The members of the spec but for `nodeName`, as trees. O(bytes).
-    pub fn spec_map(&self) -> Map {
-        let mut members = self.spec.to_map(self.token_volume);
-        if let Some(hostname) = self.own_hostname() {
-            members.insert(HOSTNAME.to_owned(), hostname.into());
-        }
-        members
-    }
-
-    /// Calls `look` with the members of the spec but for `nodeName`. O(bytes).
-    pub fn look_at_spec<R>(&self, look: impl FnOnce(JsonValue<'_>) -> R) -> R {
-        if self.own_hostname().is_none() {
-            return self.spec.look(self.token_volume, look);
-        }
-        let members = Value::Object(self.spec_map());
-        look(Tape::of(&members).root())
-    }
-
-    /// Whether the specs of two pods are equal.
-    pub fn has_spec_of(&self, other: &Pod) -> bool {
-        if self.node_name != other.node_name {
-            return false;
-        }
-        let same_names =
-            self.hostname == other.hostname && self.own_hostname() == other.own_hostname();
-        match same_names && self.token_volume == other.token_volume {
-            true => self.spec == other.spec,
-            false => self.spec_map() == other.spec_map(),
-        }
-    }
-
-    /// Takes the spec of another pod, which may have another `generateName`.
-    pub fn take_spec_of(&mut self, other: &Pod) {
-        self.spec = Arc::clone(&other.spec);
-        self.node_name.clone_from(&other.node_name);
-        self.token_volume = other.token_volume;
-        self.hostname = other.hostname;
-        let hostname = other.own_hostname();
-        if self.own_hostname() != hostname
-            && let Some(hostname) = hostname
-        {
-            // The spec was readable before.
-            let _ = self.set_hostname(hostname);
-        }
-    }
-}
-
-impl PodSpec {
-    /// Whether the member `hostname` is here.
-    pub fn has_hostname(&self) -> bool {
-        self.has_hostname
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::{Object as _, Resource as _};
-
-    fn pod(name: &str, prefix: &str, hostname: &str) -> Pod {
-        let pod = json!({"metadata": {"name": name, "generateName": prefix},
-            "spec": {"containers": [{"name": "c", "image": "i"}], "hostname": hostname,
-                "nodeName": "n", "subdomain": "s"}});
-        let read = Pod::from_json(pod.clone()).expect("a pod");
-        assert_eq!(read.to_json()["spec"], pod["spec"]);
-        assert_eq!(read.hostname().as_deref(), Some(hostname));
-        read.look_at_spec(|spec| {
-            let found = spec.get("hostname").and_then(|it| it.as_str());
-            assert_eq!(found, Some(hostname));
-        });
-        read
-    }
-
-    #[test]
-    fn pods_whose_names_give_the_host_name_share_a_spec() {
-        let first = pod("array-0-abcde", "array-0-", "array-0");
-        let second = pod("array-1-fghij", "array-1-", "array-1");
-        let third = pod("db-2", "", "db-2");
-        assert_eq!(first.hostname, Hostname::Prefix);
-        assert_eq!(third.hostname, Hostname::Name);
-        assert_eq!(first.spec, second.spec);
-        assert_eq!(first.spec, third.spec);
-        assert!(!first.spec.has_hostname());
-        assert!(!first.has_spec_of(&second), "their host names differ");
-        for other in [pod("a", "b-", "c"), pod("a", "b", "b")] {
-            assert_eq!(other.hostname, Hostname::OfSpec);
-            assert!(other.spec.has_hostname());
-        }
-    }
-
-    #[test]
-    fn a_host_name_stays_when_the_prefix_changes() {
-        let old = pod("a-0-x", "a-0-", "a-0");
-        let renamed = pod("a-0-x", "other-", "a-0");
-        assert!(old.has_spec_of(&renamed));
-        let mut kept = pod("a-0-x", "other-", "gone");
-        kept.take_spec_of(&old);
-        assert_eq!(kept, renamed);
-        let mut same = pod("a-0-x", "a-0-", "gone");
-        same.take_spec_of(&old);
-        assert!(Arc::ptr_eq(&same.spec, &old.spec));
-        assert_eq!(same.hostname().as_deref(), Some("a-0"));
-    }
-
-    #[test]
-    fn a_set_host_name_has_the_form_of_one_that_is_read() {
-        for hostname in ["a-0-x", "a-0", "other"] {
-            for before in ["a-0", "gone"] {
-                let mut set = pod("a-0-x", "a-0-", before);
-                set.set_hostname(hostname).expect("a readable spec");
-                assert_eq!(set, pod("a-0-x", "a-0-", hostname));
-            }
         }
     }
 }

@@ -108,7 +108,8 @@ pub(super) fn selected(
             continue;
         }
         let of_spec = match last.take() {
-            Some(known) if Arc::ptr_eq(&known.spec, &pod.spec) => known,
+            // Equal specs are one allocation where their parts are shared.
+            Some(known) if known.spec == pod.spec => known,
             _ => OfSpec::new(service, &pod.spec),
         };
         let of_spec = last.insert(of_spec);

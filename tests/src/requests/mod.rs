@@ -474,7 +474,7 @@ fn patches() -> Vec<Sample> {
             request: patch(Kind::POD, "held", Patch::RemoveFinalizer(FINALIZER), false),
             info: "patch pods",
             answer: "pod held",
-            effect: &["~Pod shop/held /metadata/finalizers is gone"],
+            effect: &["~Pod shop/held /metadata/finalizers/0 is gone"],
         },
         Sample {
             request: patch(

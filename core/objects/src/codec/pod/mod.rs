@@ -1,5 +1,7 @@
 //! JSON of pods and pod specs.
 
+mod hostname;
+
 use std::sync::Arc;
 
 use serde_json::Value;
