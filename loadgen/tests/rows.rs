@@ -121,6 +121,7 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
             "pods",
             "replica-sets",
             "replication-controllers",
+            "jobs",
             "config-maps"
         ]
     );

@@ -396,10 +396,11 @@ mod tests {
     #[test]
     fn owners_of_which_there_is_none_are_not_shown() {
         let words = |sets: u64, rcs: u64| {
-            owners_in_words(|kind| match kind == Kind::REPLICA_SET {
-                true => sets,
-                false => rcs,
-            })
+            let counts = [
+                (Kind::REPLICA_SET, sets),
+                (Kind::REPLICATION_CONTROLLER, rcs),
+            ];
+            owners_in_words(|kind| counts.iter().find(|it| it.0 == kind).map_or(0, |it| it.1))
         };
         assert_eq!(words(0, 0), "0 ReplicaSets");
         assert_eq!(words(1, 0), "1 ReplicaSet");

@@ -156,7 +156,7 @@ fn release(harness: &Harness, name: &str) {
 fn a_deleted_pod_with_a_finalizer_ends_and_stays_until_that_goes() {
     let mut harness = furnished(&options(EngineKind::Virtual));
     let mut made = pod("p", "", "Never");
-    made.metadata.finalizers = Some(vec![Str::from("batch.kubernetes.io/job-tracking")].into());
+    made.metadata.finalizers = Some(vec![Str::from("example.com/hold")].into());
     harness.cluster().create(made, harness.now()).unwrap();
     until(&mut harness, "p", Some(PodPhase::Running));
     let mut seen = watch(harness.cluster());

@@ -304,7 +304,14 @@ fn every_example_runs_on_every_engine() {
             let loaded = loaded.expect("an example can be read");
             let result = run("manifests", engine, loaded);
             assert_green(&result);
-            assert!(result.elapsed_seconds < 30.0, "{}", path.display());
+            // A Job is ended by its deadline, in simulated time.
+            let elapsed = result.elapsed_seconds;
+            let limit = if engine == EngineKind::Virtual {
+                600.0
+            } else {
+                30.0
+            };
+            assert!(elapsed < limit, "{}: {elapsed} s", path.display());
         }
     }
     assert!(examples >= 3);

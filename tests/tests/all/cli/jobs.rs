@@ -172,7 +172,7 @@ fn jobs_that_no_server_takes_are_refused_by_place_and_rule() {
         ),
         (
             "completionMode: Indexed\n  completions: 100001\n  backoffLimitPerIndex: 1",
-            "spec.maxFailedIndexes | must be specified when completions are above 100000",
+            "spec.maxFailedIndexes | must be specified when completions is above 100000",
         ),
         (
             "successPolicy: {rules: [{succeededCount: 1}]}",

@@ -33,7 +33,19 @@ fn strict(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             if let Some(Value::Object(properties)) = members.get("properties") {
-                let optional = ["host", "answer", "groups", "pods_asked", "zones", "note"];
+                let optional = [
+                    "host",
+                    "answer",
+                    "groups",
+                    "pods_asked",
+                    "zones",
+                    "note",
+                    // Of runs with Jobs, or with flags that are not given.
+                    "batch_jobs",
+                    "controller_times",
+                    "pod_failures",
+                    "pod_run_time_ns",
+                ];
                 let names = properties
                     .keys()
                     .filter(|name| !optional.contains(&name.as_str()));
