@@ -29,10 +29,7 @@ fn index(pod: &PlainPod) -> Option<i64> {
 
 /// Counts the pods as a sync does that finds nothing to do.
 fn idle(pods: usize) -> impl FnMut() -> u64 {
-    let pods: Vec<PlainPod> = job::pods(pods)
-        .iter()
-        .map(|pod| PlainPod::of(pod))
-        .collect();
+    let pods: Vec<PlainPod> = job::pods(pods).iter().map(PlainPod::of).collect();
     move || {
         let pods = black_box(&pods);
         let active: Vec<&PlainPod> = pods.iter().filter(|pod| pod.is_active()).collect();

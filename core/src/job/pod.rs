@@ -261,8 +261,10 @@ mod tests {
     #[test]
     fn the_first_rule_that_differs_ranks_two_pods() {
         let pod = |node: bool, phase, created: i64| {
-            let mut pod = Pod::default();
-            pod.node_name = node.then(|| "n".into());
+            let mut pod = Pod {
+                node_name: node.then(|| "n".into()),
+                ..Pod::default()
+            };
             pod.status.phase = phase;
             pod.metadata.creation_timestamp = Time::from_unix_seconds(created);
             Rank::of(&pod)

@@ -307,7 +307,7 @@ fn every_example_runs_on_every_engine() {
             // A Job is ended by its deadline, in simulated time.
             let elapsed = result.elapsed_seconds;
             let limit = if engine == EngineKind::Virtual {
-                600.0
+                3_600.0
             } else {
                 30.0
             };
