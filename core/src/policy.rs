@@ -76,6 +76,7 @@ impl Behaviour {
             wake_previous_owners: hardened,
             bound_availability_checks: hardened,
             count_gone_pods_once: hardened,
+            retry_orphans: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
             } else {
@@ -183,6 +184,10 @@ pub struct Policy {
     /// and forgets that it has. A cache that still shows the pod, tracked, makes the next sync count it again.
     /// Hardened: the controller remembers such a pod until the cache has lost it. Cost: one look-up per such pod.
     pub count_gone_pods_once: bool,
+    /// **Orphans of Jobs.** When a Job is gone, upstream removes the tracking finalizer of each pod that the Job's
+    /// selector matches, and never tries again what fails. Such a pod ends and never goes. Hardened: the sync is
+    /// retried. Cost: the requests that failed, again.
+    pub retry_orphans: bool,
     /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
     /// random, before it lists or watches again. During this time the controller does not see
     /// changes by others. Hardened: at most this number of ns before the random part; `None` is
@@ -222,6 +227,7 @@ mod tests {
             wake_previous_owners: false,
             bound_availability_checks: false,
             count_gone_pods_once: false,
+            retry_orphans: false,
             watch_retry_max_ns: None,
         };
         assert_eq!(policy, none);

@@ -78,6 +78,8 @@ pub struct ControllerOptions {
     pub batch_ns: i64,
     /// The policy's row of that name: a pod that is gone before its finalizer is removed is counted once.
     pub count_gone_pods_once: bool,
+    /// The policy's row of that name: finalizers of the pods of a Job that is gone are removed again until that works.
+    pub retry_orphans: bool,
     /// The most ended pods that one sync counts.
     pub uncounted_max: usize,
     /// The most pods that one sync creates, and the most that it deletes to reach the parallelism.
@@ -92,6 +94,7 @@ impl Default for ControllerOptions {
             suspending_clears_start_time: true,
             batch_ns: SECOND_NS,
             count_gone_pods_once: false,
+            retry_orphans: false,
             uncounted_max: 500,
             burst: 500,
         }

@@ -93,9 +93,14 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
             shared
                 .pods
                 .for_each_matching(&namespace, &selector, collect);
+            let mut failed = None;
             for pod in pods {
-                // As upstream: what fails here is not tried again.
-                let _ = release(&shared, &pod, &calls).await;
+                let released = release(&shared, &pod, &calls).await;
+                failed = failed.or(released.err());
+            }
+            // Upstream tries nothing again that fails here.
+            if let Some(failure) = failed.filter(|_| shared.options.retry_orphans) {
+                return Err(failure);
             }
         }
     }

@@ -72,6 +72,7 @@ impl ControllerType for Jobs {
             suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
             batch_ns: BATCH_PERIOD.of(&setup.numbers),
             count_gone_pods_once: setup.policy.count_gone_pods_once,
+            retry_orphans: setup.policy.retry_orphans,
             uncounted_max: setup.burst_replicas,
             burst: setup.burst_replicas,
         };

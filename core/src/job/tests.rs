@@ -1,9 +1,12 @@
-//! What the recorded cases don't hold: lists into an empty cache, as at every start.
+//! What the recorded cases don't hold: lists into an empty cache, as at every start, and several syncs in a row.
 
 use std::sync::Arc;
 
-use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, Pod, Resource, ResourceVersion};
-use podstorm_runtime::driver::Workload;
+use podstorm_objects::{
+    AnyObject, ApiError, DynamicObject, Kind, Now, Pod, PodPhase, Reason, Resource, ResourceVersion,
+};
+use podstorm_runtime::client::{Answer, Request};
+use podstorm_runtime::driver::{Driver, Workload, sync_all};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::workqueue::Take;
@@ -44,9 +47,14 @@ fn next(controller: &Controller, queue: usize, now_ns: i64) -> Option<KeyId> {
 
 /// A controller whose cache has the Job `pi`, and nothing in its queues.
 fn controller(informers: &mut Informers) -> (Controller, KeyId) {
-    let controller = Controller::new(ControllerOptions::default(), informers);
+    with_options(ControllerOptions::default(), informers)
+}
+
+fn with_options(options: ControllerOptions, informers: &mut Informers) -> (Controller, KeyId) {
+    let controller = Controller::new(options, informers);
     let job = json!({"metadata": {"namespace": "shop", "name": "pi", "uid": "a",
-        "resourceVersion": "7"}, "spec": {"selector": {"matchLabels": {"app": "pi"}}}});
+        "resourceVersion": "7"}, "spec": {"completions": 3, "parallelism": 0, "backoffLimit": 6,
+        "selector": {"matchLabels": {"app": "pi"}}}});
     let job: AnyObject = Arc::new(DynamicObject::from_json(Kind::JOB, job).expect("a Job"));
     informers.take(Kind::JOB).apply(Delta::Applied(job), NOW);
     let key = controller.key("shop", "pi");
@@ -74,4 +82,94 @@ fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
     let expected = OrphanKey::Name("shop".into(), "alone".into());
     assert_eq!(orphan, Some(expected));
     assert_eq!(next(&controller, ORPHANS, 0), None);
+}
+
+/// Syncs what is due. The server takes every status, which the caches then have, and refuses patches of pods. Returns
+/// the numbers of pods that statuses say have succeeded, and how many patches there were.
+fn sync(
+    controller: &Controller,
+    informers: &mut Informers,
+    seconds: i64,
+    refusal: &ApiError,
+) -> (Vec<i64>, usize) {
+    let (mut written, mut patches) = (Vec::new(), 0);
+    let mut server = |request: &Request, _: Now| match request {
+        Request::PutStatus { object } => {
+            written.push(object.clone());
+            Answer::Object(object.clone())
+        }
+        Request::Patch { .. } => {
+            patches += 1;
+            Answer::Failed(refusal.clone())
+        }
+        other => panic!("the controller asks for no such thing: {other:?}"),
+    };
+    let now = NOW.plus_ns(seconds * 1_000_000_000);
+    sync_all(controller, &mut Driver::default(), &mut server, now, |_| {});
+    let succeeded = |job: &AnyObject| job.to_json()["status"]["succeeded"].as_i64().unwrap_or(0);
+    let counts = written.iter().map(succeeded).collect();
+    for job in written {
+        let mut job = job.to_json();
+        job["metadata"]["resourceVersion"] = (100 + seconds).to_string().into();
+        let job = DynamicObject::from_json(Kind::JOB, job).expect("a Job");
+        let job: AnyObject = Arc::new(job);
+        informers.take(Kind::JOB).apply(Delta::Applied(job), now);
+    }
+    (counts, patches)
+}
+
+/// A pod that has succeeded and is tracked.
+fn ended(name: &str, owner: &str) -> Arc<Pod> {
+    let mut pod = (*pod(name, Some(owner))).clone();
+    pod.metadata.labels = pod.metadata.labels.with("app", "pi");
+    pod.status.phase = PodPhase::Succeeded;
+    Arc::new(pod)
+}
+
+fn failure(code: u16, reason: Reason) -> ApiError {
+    ApiError::status(code, reason, "pods \"pi-1\"")
+}
+
+#[test]
+fn a_pod_that_is_gone_before_its_finalizer_is_counted_once() {
+    for (count_gone_pods_once, counted) in [(true, 1), (false, 2)] {
+        let options = ControllerOptions {
+            count_gone_pods_once,
+            waits_for_caches: false,
+            ..ControllerOptions::default()
+        };
+        let mut informers = Informers::new(Arc::default());
+        let (controller, key) = with_options(options, &mut informers);
+        informers.pods().apply(Delta::Applied(ended("pi-1", "a")));
+        let gone = failure(404, Reason::NotFound);
+        let mut last = 0;
+        for seconds in [2, 4] {
+            controller.queues()[JOBS].add(key, seconds * 1_000_000_000);
+            let (counts, _) = sync(&controller, &mut informers, seconds, &gone);
+            last = counts.last().copied().unwrap_or(last);
+        }
+        assert_eq!(last, counted, "{count_gone_pods_once}");
+    }
+}
+
+#[test]
+fn an_orphan_whose_finalizer_stays_is_tried_again() {
+    for retry_orphans in [true, false] {
+        let options = ControllerOptions {
+            retry_orphans,
+            ..ControllerOptions::default()
+        };
+        let mut informers = Informers::new(Arc::default());
+        let (controller, _) = with_options(options, &mut informers);
+        informers
+            .pods()
+            .apply(Delta::Applied(ended("pi-1", "gone")));
+        let key = controller.orphan_key(OrphanKey::Selector("shop".into(), "app=pi".to_owned()));
+        controller.queues()[ORPHANS].add(key, 0);
+        let overload = failure(500, Reason::InternalError);
+        let (_, patches) = sync(&controller, &mut informers, 2, &overload);
+        assert_eq!(patches, 1);
+        let (_, patches) = sync(&controller, &mut informers, 60, &overload);
+        assert_eq!(patches, usize::from(retry_orphans));
+    }
 }

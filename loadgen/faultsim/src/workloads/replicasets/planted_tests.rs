@@ -327,6 +327,8 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         wake_previous_owners: _,
         // `a_pod_that_is_gone_before_its_finalizer_is_counted_once` of Jobs.
         count_gone_pods_once: _,
+        // `an_orphan_whose_finalizer_stays_is_tried_again` of Jobs.
+        retry_orphans: _,
         // The reflector's own tests of its longest delay.
         watch_retry_max_ns: _,
     } = Behaviour::Hardened.policy();
