@@ -83,7 +83,7 @@ fn failure(answer: &Answer) -> Option<&ApiError> {
 }
 
 impl Calls {
-    /// Calls at that time that nobody answers: for decisions that ask for nothing.
+    /// Calls at a fixed time, without a transport: for code that decides and sends no request.
     pub fn at(now: Now) -> Calls {
         Calls(Arc::new(Mutex::new(Exchange {
             now,

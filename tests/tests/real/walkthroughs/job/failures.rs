@@ -13,7 +13,7 @@ fn w110_restarted_in_place_or_replaced() {
         assert_eq!(names(served).len(), 1);
         assert_eq!(counts(served, "again"), "/0/1//0");
         served.run("delete job again");
-        served.apply(&job("anew", "run=never", ""));
+        served.apply(&job("replaced", "run=never", ""));
         for code in [1, 1, 0] {
             pass(served, 25);
             let running = pods_in(served, "Running");
@@ -27,8 +27,8 @@ fn w110_restarted_in_place_or_replaced() {
             ),
             (2, 1)
         );
-        assert_eq!(counts(served, "anew"), "/0/1/2/0");
-        served.run("delete job anew");
+        assert_eq!(counts(served, "replaced"), "/0/1/2/0");
+        served.run("delete job replaced");
         // A pod that is deleted has failed at once; under the policy `Failed` only when it has ended.
         for (policy, at_once) in [("TerminatingOrFailed", true), ("Failed", false)] {
             let members = format!("  podReplacementPolicy: {policy}");
