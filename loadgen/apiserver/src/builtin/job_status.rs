@@ -16,6 +16,7 @@ const COMPLETE: &str = "Complete";
 const FAILED: &str = "Failed";
 const FAILURE_TARGET: &str = "FailureTarget";
 const CRITERIA_MET: &str = "SuccessCriteriaMet";
+const SUSPENDED: &str = "Suspended";
 
 /// A status that is being written over another.
 struct Write<'a> {
@@ -228,6 +229,12 @@ impl Write<'_> {
         if disabled(CRITERIA_MET) {
             self.contradict("cannot disable the SuccessCriteriaMet=True condition");
         }
+        if is_true(self.old, COMPLETE) && !is_true(self.old, CRITERIA_MET) && self.is(CRITERIA_MET)
+        {
+            self.contradict(
+                "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
+            );
+        }
         let decreased = |member: &str| {
             let before = self.old[member].as_i64().unwrap_or(0);
             self.number(member) < before
@@ -250,14 +257,262 @@ impl Write<'_> {
             self.wrong("completionTime", IMMUTABLE);
         }
         let start = self.new.at("startTime");
+        // A resumed Job starts again. Its start time may be there still, where it was resumed before the controller saw
+        // that all its pods were gone (kubernetes#134769).
+        let resumes = disabled(SUSPENDED);
         if self.changed(&["startTime"])
             && !self.old["startTime"].is_null()
             && self.spec["suspend"] != true
+            && !resumes
         {
             start.required(match start.is_null() {
                 true => "startTime cannot be removed for unsuspended job",
                 false => "startTime cannot be modified for unsuspended job",
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Kind;
+    use serde_json::json;
+
+    use super::*;
+
+    const EARLY: &str = "2026-01-01T00:00:00Z";
+    const LATE: &str = "2026-01-01T00:01:00Z";
+
+    fn job(spec: &Value, status: Value) -> DynamicObject {
+        let object =
+            json!({"metadata": {"name": "pi", "namespace": "n"}, "spec": spec, "status": status});
+        DynamicObject::from_json(Kind::JOB, object).expect("a Job")
+    }
+
+    /// The members that are wrong where a status is written over another.
+    fn wrong(spec: &Value, old: Value, new: Value) -> Vec<String> {
+        let causes = validate(&job(spec, new), &job(spec, old));
+        let member = |cause: &Cause| cause.field.trim_start_matches("status.").to_owned();
+        causes.iter().map(member).collect()
+    }
+
+    /// A status with these conditions, each true but for one that is written `!Type`.
+    fn with(conditions: &[&str], mut status: Value) -> Value {
+        let condition = |kind: &&str| match kind.strip_prefix('!') {
+            Some(kind) => json!({"type": kind, "status": "False"}),
+            None => json!({"type": kind, "status": "True"}),
+        };
+        status["conditions"] = conditions.iter().map(condition).collect();
+        status
+    }
+
+    #[test]
+    fn a_job_ends_once_and_for_one_reason() {
+        let started = || json!({"startTime": EARLY});
+        let completed = || json!({"startTime": EARLY, "completionTime": LATE});
+        let failing = || with(&["FailureTarget"], started());
+        let succeeding = || with(&["SuccessCriteriaMet"], started());
+        let ends = ["SuccessCriteriaMet", "Complete"];
+        let fails = ["FailureTarget", "Failed"];
+        let and = |mut status: Value, member: &str, value: Value| {
+            status[member] = value;
+            status
+        };
+        let listed = || json!({"failed": ["a"]});
+        const C: &str = "conditions";
+        let rows: [(Value, Value, &[&str]); 19] = [
+            (
+                started(),
+                with(&["Complete", "Failed"], completed()),
+                &[C, C, C],
+            ),
+            (started(), with(&["Complete"], completed()), &[C]),
+            (started(), with(&["Failed"], started()), &[C]),
+            (
+                started(),
+                with(&["Complete", "FailureTarget"], completed()),
+                &[C, C],
+            ),
+            (succeeding(), with(&ends, completed()), &[]),
+            (failing(), with(&fails, started()), &[]),
+            (
+                failing(),
+                with(&["FailureTarget", "SuccessCriteriaMet"], started()),
+                &[C],
+            ),
+            (
+                with(&["Complete"], completed()),
+                with(&ends, completed()),
+                &[C],
+            ),
+            (
+                with(&["Complete"], completed()),
+                completed(),
+                &["completionTime", C],
+            ),
+            (with(&["Failed"], started()), started(), &[C]),
+            (failing(), started(), &[C]),
+            (succeeding(), started(), &[C]),
+            (succeeding(), with(&ends, started()), &["completionTime"]),
+            (started(), completed(), &["completionTime"]),
+            (completed(), and(completed(), "active", json!(1)), &[]),
+            (
+                with(&fails[..1], json!({})),
+                with(&fails, json!({})),
+                &["startTime"],
+            ),
+            (
+                failing(),
+                with(&fails, and(started(), "active", json!(1))),
+                &["active"],
+            ),
+            (
+                failing(),
+                with(&fails, and(started(), "terminating", json!(1))),
+                &["terminating"],
+            ),
+            (
+                and(failing(), "uncountedTerminatedPods", listed()),
+                with(&fails, and(started(), "uncountedTerminatedPods", listed())),
+                &["uncountedTerminatedPods"],
+            ),
+        ];
+        for (old, new, wanted) in rows {
+            let text = format!("{new} over {old}");
+            assert_eq!(wrong(&json!({}), old, new), wanted, "{text}");
+        }
+        let suspended = json!({"suspend": true, "completions": 0});
+        let new = with(&ends, json!({"completionTime": LATE}));
+        assert_eq!(wrong(&suspended, json!({}), new), [""; 0]);
+    }
+
+    #[test]
+    fn times_stay_but_for_the_start_of_a_job_that_is_resumed() {
+        let (runs, suspended) = (json!({"suspend": false}), json!({"suspend": true}));
+        let at = |start: &str| json!({"startTime": start});
+        let rows: [(&Value, Value, Value, &[&str]); 7] = [
+            (&runs, json!({}), at(EARLY), &[]),
+            (&runs, at(EARLY), at(LATE), &["startTime"]),
+            (&runs, at(EARLY), json!({}), &["startTime"]),
+            (&suspended, at(EARLY), json!({}), &[]),
+            (
+                &runs,
+                with(&["Suspended"], at(EARLY)),
+                with(&["!Suspended"], at(LATE)),
+                &[],
+            ),
+            (
+                &runs,
+                with(&["Suspended"], at(EARLY)),
+                with(&["Suspended"], at(LATE)),
+                &["startTime"],
+            ),
+            (
+                &runs,
+                with(&["SuccessCriteriaMet"], at(LATE)),
+                with(
+                    &["SuccessCriteriaMet", "Complete"],
+                    json!({"startTime": LATE, "completionTime": EARLY}),
+                ),
+                &["completionTime"],
+            ),
+        ];
+        for (spec, old, new, wanted) in rows {
+            let text = format!("{new} over {old}");
+            assert_eq!(wrong(spec, old, new), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn counters_and_indexes_only_grow_and_are_apart() {
+        let plain = json!({"completions": 5, "parallelism": 2});
+        let indexed = json!({"completions": 5, "parallelism": 2, "completionMode": "Indexed"});
+        let elastic = json!({"completions": 5, "parallelism": 5, "completionMode": "Indexed"});
+        let limited =
+            json!({"completions": 5, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
+        let rows: [(&Value, Value, Value, &[&str]); 13] = [
+            (
+                &plain,
+                json!({"failed": 3}),
+                json!({"failed": 1}),
+                &["failed"],
+            ),
+            (
+                &plain,
+                json!({"succeeded": 3}),
+                json!({"succeeded": 1}),
+                &["succeeded"],
+            ),
+            (
+                &indexed,
+                json!({"succeeded": 3}),
+                json!({"succeeded": 1}),
+                &["succeeded"],
+            ),
+            (
+                &elastic,
+                json!({"succeeded": 3}),
+                json!({"succeeded": 1}),
+                &[],
+            ),
+            (
+                &plain,
+                json!({}),
+                json!({"active": 1, "ready": 2}),
+                &["ready"],
+            ),
+            (
+                &plain,
+                json!({"active": 1, "ready": 2}),
+                json!({"active": 1, "ready": 2, "succeeded": 1}),
+                &[],
+            ),
+            (
+                &plain,
+                json!({}),
+                json!({"completedIndexes": "0"}),
+                &["completedIndexes"],
+            ),
+            (
+                &indexed,
+                json!({}),
+                json!({"completedIndexes": "0,x"}),
+                &["completedIndexes"],
+            ),
+            (
+                &indexed,
+                json!({"completedIndexes": "0,x"}),
+                json!({"completedIndexes": "0,x", "active": 1}),
+                &[],
+            ),
+            (
+                &indexed,
+                json!({}),
+                json!({"failedIndexes": "0"}),
+                &["failedIndexes"],
+            ),
+            (
+                &limited,
+                json!({}),
+                json!({"failedIndexes": "x"}),
+                &["failedIndexes"],
+            ),
+            (
+                &limited,
+                json!({"failedIndexes": "0,2", "completedIndexes": "3,4"}),
+                json!({"failedIndexes": "0,2", "completedIndexes": "2-4"}),
+                &["failedIndexes"],
+            ),
+            (
+                &limited,
+                json!({"failedIndexes": "0,2", "completedIndexes": "2-4"}),
+                json!({"failedIndexes": "0,2", "completedIndexes": "2-4", "active": 1}),
+                &[],
+            ),
+        ];
+        for (spec, old, new, wanted) in rows {
+            let text = format!("{new} over {old}");
+            assert_eq!(wrong(spec, old, new), wanted, "{text}");
         }
     }
 }
