@@ -77,6 +77,7 @@ impl Behaviour {
             bound_availability_checks: hardened,
             count_gone_pods_once: hardened,
             retry_orphans: hardened,
+            keep_first_outcome_of_index: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
             } else {
@@ -188,6 +189,11 @@ pub struct Policy {
     /// selector matches, and never tries again what fails. Such a pod ends and never goes. Hardened: the sync is
     /// retried. Cost: the requests that failed, again.
     pub retry_orphans: bool,
+    /// **Indexes with two outcomes.** Where two pods of one index end, one with success and one as the last failure
+    /// that the index may have, upstream writes the index as completed and as failed. The server refuses such a
+    /// status, at every retry: the Job counts nothing more. Hardened: the outcome that was written first stays, and of
+    /// two at once the success. Cost: two walks over the intervals of the indexes per sync with failed indexes.
+    pub keep_first_outcome_of_index: bool,
     /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
     /// random, before it lists or watches again. During this time the controller does not see
     /// changes by others. Hardened: at most this number of ns before the random part; `None` is
@@ -228,6 +234,7 @@ mod tests {
             bound_availability_checks: false,
             count_gone_pods_once: false,
             retry_orphans: false,
+            keep_first_outcome_of_index: false,
             watch_retry_max_ns: None,
         };
         assert_eq!(policy, none);

@@ -94,11 +94,21 @@ impl Sync<'_> {
         });
         let done: BTreeSet<i64> = done.map(|pod| pod.index).collect();
         let stored = Indexes::parse(&self.status.completed_indexes, completions);
-        let succeeded = stored.union(&Indexes::of_ordered(done));
+        let mut done = Indexes::of_ordered(done);
+        let stored_failed = self.stored_failed_indexes();
+        let keeps_first = self.shared.options.keep_first_outcome_of_index;
+        if keeps_first {
+            done = done.without(&stored_failed);
+        }
+        let succeeded = stored.union(&done);
         self.succeeded = succeeded.count();
         self.indexes.stored = stored;
         if spec.backoff_limit_per_index.is_some() {
-            let failed = self.failed_indexes();
+            let mut failed = self.newly_failed_indexes();
+            if keeps_first {
+                failed = failed.without(&succeeded);
+            }
+            let failed = stored_failed.union(&failed);
             if self.hit.is_none() {
                 let (failures, successes) = (failed.count(), succeeded.count());
                 if spec.max_failed_indexes.is_some_and(|most| failures > most) {
@@ -121,7 +131,12 @@ impl Sync<'_> {
         self.indexes.succeeded = succeeded;
     }
 
-    fn failed_indexes(&self) -> Indexes {
+    fn stored_failed_indexes(&self) -> Indexes {
+        let stored = self.status.failed_indexes.as_deref().unwrap_or_default();
+        Indexes::parse(stored, self.job.spec.indexes())
+    }
+
+    fn newly_failed_indexes(&self) -> Indexes {
         let spec = &self.job.spec;
         let limit = spec.backoff_limit_per_index.unwrap_or(i64::MAX);
         let failed = self.pods.iter().filter(|pod| {
@@ -135,8 +150,7 @@ impl Sync<'_> {
                 }
         });
         let failed: BTreeSet<i64> = failed.map(|pod| pod.index).collect();
-        let stored = self.status.failed_indexes.as_deref().unwrap_or_default();
-        Indexes::parse(stored, spec.indexes()).union(&Indexes::of_ordered(failed))
+        Indexes::of_ordered(failed)
     }
 
     /// Chooses the failed pods that keep their finalizer, so that their replacements know the failures before.

@@ -62,6 +62,26 @@ impl Indexes {
         }
     }
 
+    /// The indexes of this set that the other lacks. O(intervals).
+    #[must_use]
+    pub fn without(&self, other: &Indexes) -> Indexes {
+        let mut all = Indexes::default();
+        for &(first, last) in &self.0 {
+            let mut next = first;
+            let at = other.0.partition_point(|(_, end)| *end < first);
+            for &(from, to) in other.0[at..].iter().take_while(|(from, _)| *from <= last) {
+                if next < from {
+                    all.0.push((next, from - 1));
+                }
+                next = to + 1;
+            }
+            if next <= last {
+                all.0.push((next, last));
+            }
+        }
+        all
+    }
+
     /// Adds an interval that begins no earlier than the last one.
     fn join(&mut self, (first, last): (i64, i64)) {
         match self.0.last_mut() {
@@ -160,6 +180,8 @@ mod tests {
             let union = x.union(&y);
             prop_assert_eq!(&union, &Indexes::of_ordered(both.clone()));
             prop_assert_eq!(union.count(), both.len() as i64);
+            let others: BTreeSet<i64> = a.difference(&b).copied().collect();
+            prop_assert_eq!(x.without(&y), Indexes::of_ordered(others));
             for index in -1..70 {
                 prop_assert_eq!(union.has(index), both.contains(&index));
             }

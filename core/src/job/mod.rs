@@ -80,6 +80,8 @@ pub struct ControllerOptions {
     pub count_gone_pods_once: bool,
     /// The policy's row of that name: finalizers of the pods of a Job that is gone are removed again until that works.
     pub retry_orphans: bool,
+    /// The policy's row of that name: an index doesn't fail once it has succeeded, nor the other way round.
+    pub keep_first_outcome_of_index: bool,
     /// The most ended pods that one sync counts.
     pub uncounted_max: usize,
     /// The most pods that one sync creates, and the most that it deletes to reach the parallelism.
@@ -95,6 +97,7 @@ impl Default for ControllerOptions {
             batch_ns: SECOND_NS,
             count_gone_pods_once: false,
             retry_orphans: false,
+            keep_first_outcome_of_index: false,
             uncounted_max: 500,
             burst: 500,
         }
@@ -151,6 +154,11 @@ impl Controller {
         });
         informers.add_handler::<CachedJob>(Kind::JOB, Arc::clone(&shared) as _);
         Controller(shared)
+    }
+
+    /// Its options.
+    pub fn options(&self) -> &ControllerOptions {
+        &self.0.options
     }
 
     /// The key of a name; a new name gets a new key.

@@ -51,10 +51,24 @@ fn controller(informers: &mut Informers) -> (Controller, KeyId) {
 }
 
 fn with_options(options: ControllerOptions, informers: &mut Informers) -> (Controller, KeyId) {
+    with_job(options, json!({"backoffLimit": 6}), json!({}), informers)
+}
+
+/// As `controller`, with more members of the Job's spec, and a status.
+fn with_job(
+    options: ControllerOptions,
+    more: Value,
+    status: Value,
+    informers: &mut Informers,
+) -> (Controller, KeyId) {
     let controller = Controller::new(options, informers);
+    let mut spec = json!({"completions": 3, "parallelism": 0,
+        "selector": {"matchLabels": {"app": "pi"}}});
+    for (name, value) in more.as_object().expect("members of a spec") {
+        spec[name] = value.clone();
+    }
     let job = json!({"metadata": {"namespace": "shop", "name": "pi", "uid": "a",
-        "resourceVersion": "7"}, "spec": {"completions": 3, "parallelism": 0, "backoffLimit": 6,
-        "selector": {"matchLabels": {"app": "pi"}}}});
+        "resourceVersion": "7"}, "spec": spec, "status": status});
     let job: AnyObject = Arc::new(DynamicObject::from_json(Kind::JOB, job).expect("a Job"));
     informers.take(Kind::JOB).apply(Delta::Applied(job), NOW);
     let key = controller.key("shop", "pi");
@@ -85,13 +99,13 @@ fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
 }
 
 /// Syncs what is due. The server takes every status, which the caches then have, and refuses patches of pods. Returns
-/// the numbers of pods that statuses say have succeeded, and how many patches there were.
+/// the statuses, and how many patches there were.
 fn sync(
     controller: &Controller,
     informers: &mut Informers,
     seconds: i64,
     refusal: &ApiError,
-) -> (Vec<i64>, usize) {
+) -> (Vec<Value>, usize) {
     let (mut written, mut patches) = (Vec::new(), 0);
     let mut server = |request: &Request, _: Now| match request {
         Request::PutStatus { object } => {
@@ -106,8 +120,8 @@ fn sync(
     };
     let now = NOW.plus_ns(seconds * 1_000_000_000);
     sync_all(controller, &mut Driver::default(), &mut server, now, |_| {});
-    let succeeded = |job: &AnyObject| job.to_json()["status"]["succeeded"].as_i64().unwrap_or(0);
-    let counts = written.iter().map(succeeded).collect();
+    let status = |job: &AnyObject| job.to_json()["status"].clone();
+    let statuses = written.iter().map(status).collect();
     for job in written {
         let mut job = job.to_json();
         job["metadata"]["resourceVersion"] = (100 + seconds).to_string().into();
@@ -115,7 +129,7 @@ fn sync(
         let job: AnyObject = Arc::new(job);
         informers.take(Kind::JOB).apply(Delta::Applied(job), now);
     }
-    (counts, patches)
+    (statuses, patches)
 }
 
 /// A pod that has succeeded and is tracked.
@@ -145,8 +159,9 @@ fn a_pod_that_is_gone_before_its_finalizer_is_counted_once() {
         let mut last = 0;
         for seconds in [2, 4] {
             controller.queues()[JOBS].add(key, seconds * 1_000_000_000);
-            let (counts, _) = sync(&controller, &mut informers, seconds, &gone);
-            last = counts.last().copied().unwrap_or(last);
+            let (statuses, _) = sync(&controller, &mut informers, seconds, &gone);
+            let count = |status: &Value| status["succeeded"].as_i64().unwrap_or(0);
+            last = statuses.last().map_or(last, count);
         }
         assert_eq!(last, counted, "{count_gone_pods_once}");
     }
@@ -171,5 +186,45 @@ fn an_orphan_whose_finalizer_stays_is_tried_again() {
         assert_eq!(patches, 1);
         let (_, patches) = sync(&controller, &mut informers, 60, &overload);
         assert_eq!(patches, usize::from(retry_orphans));
+    }
+}
+
+#[test]
+fn an_index_keeps_the_outcome_that_was_written_first() {
+    // Index 0 has pods of both outcomes, 1 has failed before and has a pod that has succeeded, 2 the other way round.
+    let pods = [
+        ("a", 0, PodPhase::Succeeded),
+        ("b", 0, PodPhase::Failed),
+        ("c", 1, PodPhase::Succeeded),
+        ("d", 2, PodPhase::Failed),
+    ];
+    for keep_first_outcome_of_index in [true, false] {
+        let options = ControllerOptions {
+            keep_first_outcome_of_index,
+            ..ControllerOptions::default()
+        };
+        let mut informers = Informers::new(Arc::default());
+        let spec =
+            json!({"completionMode": "Indexed", "backoffLimitPerIndex": 0, "completions": 9});
+        let status = json!({"failedIndexes": "1", "completedIndexes": "2", "succeeded": 1});
+        let (controller, key) = with_job(options, spec, status, &mut informers);
+        for (name, index, phase) in pods {
+            let mut pod = (*ended(name, "a")).clone();
+            let annotations = pod.metadata.annotations;
+            let member = "batch.kubernetes.io/job-completion-index";
+            pod.metadata.annotations = annotations.with(member, &format!("{index}"));
+            pod.status.phase = phase;
+            informers.pods().apply(Delta::Applied(Arc::new(pod)));
+        }
+        controller.queues()[JOBS].add(key, 0);
+        let refusal = failure(500, Reason::InternalError);
+        let (statuses, _) = sync(&controller, &mut informers, 2, &refusal);
+        let found = ["completedIndexes", "failedIndexes"].map(|it| statuses[0][it].clone());
+        let expected = match keep_first_outcome_of_index {
+            true => ["0,2", "1"],
+            // As upstream: the server takes no such status.
+            false => ["0-2", "0-2"],
+        };
+        assert_eq!(found, expected);
     }
 }

@@ -481,7 +481,7 @@ impl Simulation {
         if self.away {
             return Some("the namespace is on its way out".to_owned());
         }
-        let unsettled = owners::unsettled_pod(self.cluster());
+        let unsettled = owners::unsettled_pod(self.cluster(), self.owners);
         unsettled.or_else(|| self.owners.missing(&self.harness))
     }
 }

@@ -21,6 +21,11 @@ pub trait PodOwners: Debug + Sync {
     /// What is not as it must be at rest, if anything. Pods that come or go are looked at before.
     fn missing(&self, harness: &FaultHarness) -> Option<String>;
 
+    /// Whether a pod that is on its way out rightly stays.
+    fn keep(&self, _: &Cluster, _: &Pod) -> bool {
+        false
+    }
+
     /// Whether a controller of theirs that is alive still waits for the events of what it asked for.
     fn expect(&self, harness: &FaultHarness) -> bool;
 
@@ -163,9 +168,10 @@ pub(super) fn owned_by<'a>(
 }
 
 /// The first pod that is on its way to come or to go, if any.
-pub(super) fn unsettled_pod(cluster: &Cluster) -> Option<String> {
+pub(super) fn unsettled_pod(cluster: &Cluster, owners: &dyn PodOwners) -> Option<String> {
     let (pods, _) = cluster.list::<Pod>(None);
-    if let Some(pod) = pods.iter().find(|pod| pod.metadata.is_deleting()) {
+    let goes = |pod: &&Arc<Pod>| pod.metadata.is_deleting() && !owners.keep(cluster, pod);
+    if let Some(pod) = pods.iter().find(goes) {
         return Some(format!("{} is still terminating", pod.metadata.name));
     }
     let will_be_ready = |pod: &Pod| pod.is_active() && !pod.is_ready() && !is_idle(pod);

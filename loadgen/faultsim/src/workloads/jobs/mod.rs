@@ -45,7 +45,8 @@ use std::sync::Arc;
 use podstorm::driver::Workload as _;
 use podstorm::job::{Controller, Jobs};
 use podstorm::policy::Behaviour;
-use podstorm_objects::{AnyObject, DynamicObject, Kind};
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Pod};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{Call, FaultClass, StreamKind};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,7 @@ use crate::plan::How;
 use crate::simulation::{Beside, Ending, OwnerPlan, PodOwners};
 use crate::subject::{Schedule, Subject, check_within};
 use checker::{Circumstances, JobJudge};
+use status::Read;
 use users::{JobAction, JobUsers};
 
 const SECOND: i64 = 1_000_000_000;
@@ -121,6 +123,13 @@ impl PodOwners for JobOwners {
 
     fn missing(&self, harness: &FaultHarness) -> Option<String> {
         at_rest::behind(harness)
+    }
+
+    fn keep(&self, cluster: &Cluster, pod: &Pod) -> bool {
+        let mut jobs = users::jobs(cluster).into_iter();
+        let owner = status::owner_of(pod);
+        let job = jobs.find(|job| Some(&job.metadata.uid) == owner);
+        job.is_some_and(|job| at_rest::awaits_replacement(&Read::of(&job), pod, cluster))
     }
 
     fn expect(&self, harness: &FaultHarness) -> bool {

@@ -1,16 +1,18 @@
 //! What users do to Jobs and their pods, and how pods end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use podstorm::job::pod::TRACKING_FINALIZER;
+use podstorm::job::{Controller, pod::TRACKING_FINALIZER};
 use podstorm_apiserver::{Cluster, Patch};
 use podstorm_objects::{DynamicObject, Kind, Namespace, Pod};
+use podstorm_sim::engine::fault_harness::FaultHarness;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::PlannedJob;
-use super::status::{ENDS, Read, is_tracked};
+use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of};
 use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{NAMESPACE, members};
 use crate::simulation::{Simulation, Users};
@@ -217,10 +219,16 @@ impl Users for JobUsers {
         }
     }
 
-    /// Users resume a Job that can't finish, as the server asks for a start time that a suspended Job may not have, and
-    /// free pods that are stranded.
+    /// Users resume a Job that can't finish, as the server asks for a start time that a suspended Job may not have, free
+    /// pods that are stranded, and delete Jobs that are hopeless.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
-        let pods = stranded(simulation.harness.cluster());
+        let mut hopeless = jobs(simulation.harness.cluster());
+        hopeless.retain(|job| is_hopeless(&Read::of(job), simulation));
+        for job in &hopeless {
+            let name = job.metadata.name.to_string();
+            self.act(simulation, &JobAction::Delete(name, Dependents::Background));
+        }
+        let pods = stranded(&simulation.harness);
         pods.iter().for_each(|pod| strip(simulation, pod));
         let mut waits = jobs(simulation.harness.cluster());
         waits.retain(|job| {
@@ -236,7 +244,7 @@ impl Users for JobUsers {
             let resume = JobAction::Suspend(job.metadata.name.to_string(), false);
             self.act(simulation, &resume);
         }
-        !pods.is_empty() || !waits.is_empty()
+        !pods.is_empty() || !waits.is_empty() || !hopeless.is_empty()
     }
 
     fn touch(&mut self, simulation: &mut Simulation) {
@@ -250,26 +258,56 @@ impl Users for JobUsers {
 
 /// The pods that keep the tracking finalizer for ever, as with upstream's controller: their Job selects them no longer
 /// and is on its way out, was recreated before the controller saw it go, or waits to replace them in a namespace that
-/// takes no pods.
-fn stranded(cluster: &Cluster) -> Vec<Arc<Pod>> {
+/// takes no pods; or it is gone, and a request that should have freed them failed.
+fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
+    let cluster = harness.cluster();
     let all = jobs(cluster);
     let namespace = cluster.get::<Namespace>("", NAMESPACE);
     let is_terminating = namespace.is_ok_and(|it| it.metadata.is_deleting());
+    let mut controllers = harness.controllers::<Controller>();
+    let frees_orphans = controllers.any(|it| it.options().retry_orphans);
     let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     pods.retain(|pod| {
         let Some(owner) = pod.metadata.controller().filter(|_| is_tracked(pod)) else {
             return false;
         };
         let of_name = all.iter().find(|job| job.metadata.name == owner.name);
-        of_name.is_some_and(|job| {
-            let uid = job.metadata.uid.to_string();
-            let selecting = pod.metadata.labels.get(SELECTING);
-            let is_selected = selecting.is_some_and(|text| **text == *uid);
-            let per_index = Read::of(job).number("backoffLimitPerIndex").is_some();
-            !is_selected && pod.metadata.is_deleting() || is_terminating && per_index
-        })
+        let Some(job) = of_name else {
+            return !frees_orphans;
+        };
+        let per_index = Read::of(job).number("backoffLimitPerIndex").is_some();
+        !selects(job, pod) && pod.metadata.is_deleting() || is_terminating && per_index
     });
     pods
+}
+
+/// Whether a Job selects a pod.
+pub(super) fn selects(job: &DynamicObject, pod: &Pod) -> bool {
+    let uid = job.metadata.uid.to_string();
+    let selecting = pod.metadata.labels.get(SELECTING);
+    selecting.is_some_and(|text| **text == *uid)
+}
+
+/// Whether a Job will never come to anything, with upstream's controller: the server refuses its status for ever, as an
+/// index has pods of both outcomes, or until a start time has come that was written by a clock that was ahead.
+fn is_hopeless(job: &Read<'_>, simulation: &Simulation) -> bool {
+    let now_ns = simulation.harness.now().wall_ns;
+    let (pods, _) = simulation.harness.cluster().list::<Pod>(Some(NAMESPACE));
+    let uid = &job.job.metadata.uid;
+    let own = || {
+        let own = pods.iter().filter(|pod| owner_of(pod) == Some(uid));
+        own.filter(|pod| is_tracked(pod) && pod.status.phase.is_terminal())
+    };
+    let with = |list: &str, has_succeeded_too: bool| {
+        let of_phase = own().filter(|pod| has_succeeded(pod) == has_succeeded_too);
+        let indexes = of_phase.map(|pod| index_of(pod));
+        let all: BTreeSet<i64> = indexes.chain(job.indexes(list)).collect();
+        all
+    };
+    let completed = with("completedIndexes", true);
+    let overlaps = !completed.is_disjoint(&with("failedIndexes", false));
+    let per_index = job.number("backoffLimitPerIndex").is_some();
+    job.start_ns().is_some_and(|start_ns| start_ns > now_ns) || per_index && overlaps
 }
 
 /// Every Job of the namespace, by name.
