@@ -78,6 +78,7 @@ impl Behaviour {
             count_gone_pods_once: hardened,
             retry_orphans: hardened,
             keep_first_outcome_of_index: hardened,
+            tell_active_in_backoff: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
             } else {
@@ -186,14 +187,18 @@ pub struct Policy {
     /// Hardened: the controller remembers such a pod until the cache has lost it. Cost: one look-up per such pod.
     pub count_gone_pods_once: bool,
     /// **Orphans of Jobs.** When a Job is gone, upstream removes the tracking finalizer of each pod that the Job's
-    /// selector matches, and never tries again what fails. Such a pod ends and never goes. Hardened: the sync is
-    /// retried. Cost: the requests that failed, again.
+    /// selector matches, and never tries again what fails. Such a pod ends and never goes (kubernetes#141329, mended in
+    /// 1.37). Hardened: the sync is retried. Cost: the requests that failed, again.
     pub retry_orphans: bool,
     /// **Indexes with two outcomes.** Where two pods of one index end, one with success and one as the last failure
     /// that the index may have, upstream writes the index as completed and as failed. The server refuses such a
     /// status, at every retry: the Job counts nothing more. Hardened: the outcome that was written first stays, and of
     /// two at once the success. Cost: two walks over the intervals of the indexes per sync with failed indexes.
     pub keep_first_outcome_of_index: bool,
+    /// **Active pods of a Job that waits.** While a Job waits after a failure, upstream's status says that none of its
+    /// pods is active. If one is ready, the server refuses the status, and the failed pod is not counted until the
+    /// wait is over (kubernetes#139642, mended in 1.36.3). Hardened: the true number. Cost: none.
+    pub tell_active_in_backoff: bool,
     /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
     /// random, before it lists or watches again. During this time the controller does not see
     /// changes by others. Hardened: at most this number of ns before the random part; `None` is
@@ -235,6 +240,7 @@ mod tests {
             count_gone_pods_once: false,
             retry_orphans: false,
             keep_first_outcome_of_index: false,
+            tell_active_in_backoff: false,
             watch_retry_max_ns: None,
         };
         assert_eq!(policy, none);

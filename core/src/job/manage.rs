@@ -63,7 +63,9 @@ impl Sync<'_> {
             Plan::Wait { left_ns, .. } => {
                 self.again_after(left_ns);
                 // As upstream: while the Job waits its status counts no active pod.
-                self.active = 0;
+                if !self.shared.options.tell_active_in_backoff {
+                    self.active = 0;
+                }
                 Ok(())
             }
             Plan::Nothing => Ok(()),

@@ -82,6 +82,8 @@ pub struct ControllerOptions {
     pub retry_orphans: bool,
     /// The policy's row of that name: an index doesn't fail once it has succeeded, nor the other way round.
     pub keep_first_outcome_of_index: bool,
+    /// The policy's row of that name: a Job that waits after a failure says how many pods are active.
+    pub tell_active_in_backoff: bool,
     /// The most ended pods that one sync counts.
     pub uncounted_max: usize,
     /// The most pods that one sync creates, and the most that it deletes to reach the parallelism.
@@ -98,6 +100,7 @@ impl Default for ControllerOptions {
             count_gone_pods_once: false,
             retry_orphans: false,
             keep_first_outcome_of_index: false,
+            tell_active_in_backoff: false,
             uncounted_max: 500,
             burst: 500,
         }

@@ -73,6 +73,7 @@ impl ControllerType for Jobs {
             batch_ns: BATCH_PERIOD.of(&setup.numbers),
             count_gone_pods_once: setup.policy.count_gone_pods_once,
             retry_orphans: setup.policy.retry_orphans,
+            tell_active_in_backoff: setup.policy.tell_active_in_backoff,
             keep_first_outcome_of_index: setup.policy.keep_first_outcome_of_index,
             uncounted_max: setup.burst_replicas,
             burst: setup.burst_replicas,

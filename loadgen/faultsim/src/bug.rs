@@ -37,3 +37,19 @@ impl Bug {
         format!("{}-{}", self.id, self.name)
     }
 }
+
+/// A known bug whose schedule is in `loadgen/faultsim/bugs`.
+macro_rules! bug {
+    ($id:literal, $name:literal, $thread:literal, $($field:ident: $text:literal,)*) => {
+        Bug {
+            id: $id,
+            name: $name,
+            thread: $thread,
+            $($field: $text,)*
+            text: include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"), "/bugs/", $id, "-", $name, ".yaml"
+            )),
+        }
+    };
+}
+pub(crate) use bug;

@@ -54,6 +54,7 @@ pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
     verdict.converged_after_ns = converged_after_ns;
     verdict.simulated_ns = simulation.harness.now().mono_ns;
     verdict.sometimes.extend(watcher.situations());
+    verdict.figures = watcher.figures();
     (verdict, log)
 }
 

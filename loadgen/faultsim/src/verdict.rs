@@ -129,6 +129,8 @@ pub struct Verdict {
     /// Deletes that left an owner of pods fewer active pods than it wanted at any time since the version
     /// read.
     pub deletes_below_wanted: u64,
+    /// What else the workload counts, in words. Where there is something, the figures above say little of the workload.
+    pub figures: Vec<(&'static str, u64)>,
     /// From the end of the faults to the moment since when everything was as wanted, ns; absent
     /// when that never came.
     pub converged_after_ns: Option<i64>,

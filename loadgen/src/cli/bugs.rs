@@ -79,7 +79,15 @@ pub(super) fn told(bug: &Bug, behaviour: Behaviour, verdict: &Verdict) -> String
         Behaviour::Hardened => bug.hardened,
     };
     paragraph(&mut text, behaviour.as_str(), words);
-    for (what, figure) in figures(verdict) {
+    let of_workload = verdict.figures.iter();
+    let of_workload: Vec<_> = of_workload
+        .map(|(what, it)| (*what, it.to_string()))
+        .collect();
+    let figures = match of_workload.is_empty() {
+        true => figures(verdict).to_vec(),
+        false => of_workload,
+    };
+    for (what, figure) in figures {
         text += &format!("{:10} {figure:>10}  {what}\n", "");
     }
     if let Some(violation) = &verdict.violation {

@@ -133,7 +133,7 @@ fn hazards_written(prefix: &str) -> Vec<(usize, String)> {
 
 #[test]
 fn every_hazard_has_its_test() {
-    for (letter, prefix, count) in [("", "hazard", 82), ("H", "deployment", 11)] {
+    for (letter, prefix, count) in [("", "hazard", 82), ("H", "deployment", 11), ("J", "job", 9)] {
         let written = hazards_written(prefix);
         assert_eq!(hazards_listed(letter), written);
         let numbers: Vec<usize> = written.iter().map(|(number, _)| *number).collect();

@@ -49,6 +49,11 @@ pub trait Judge: Debug + Send + 'static {
         Vec::new()
     }
 
+    /// The [figures](crate::verdict::Verdict::figures) of the workload.
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// The requests that a test plants in place of this one.
     #[cfg(test)]
     fn plants(request: &Request) -> Option<Vec<Request>> {
@@ -124,6 +129,12 @@ impl<J: Judge, W: Watcher + Debug> Watcher for Beside<J, W> {
         let mut situations = self.below.situations();
         situations.extend(self.state().judge.situations());
         situations
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        let mut figures = self.below.figures();
+        figures.extend(self.state().judge.figures());
+        figures
     }
 }
 

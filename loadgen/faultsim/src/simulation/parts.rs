@@ -66,6 +66,11 @@ pub trait Watcher: CommitObserver + 'static {
     fn situations(&self) -> Vec<&'static str> {
         Vec::new()
     }
+
+    /// The [figures](crate::verdict::Verdict::figures) of the workload.
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 impl Watcher for Checker {

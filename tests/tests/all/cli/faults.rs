@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{EXAMPLES, assert_section_refused, folder, folder_of, json_in, refused, write};
 
 /// The known bugs and the number that shows each with upstream's behaviour.
-const BUGS: [(&str, &str); 9] = [
+const BUGS: [(&str, &str); 13] = [
     ("m01-stale-watch", "10  pods created in excess"),
     ("m02-unseen-pods", "300.008 s  the longest a ReplicaSet"),
     (
@@ -29,6 +29,10 @@ const BUGS: [(&str, &str); 9] = [
     ("m10-lost-answers", "5  pods created in excess"),
     ("m11-delete-by-name", "1  deletes that met another pod"),
     ("m12-expectation-by-name", "1  deletes that left fewer pods"),
+    ("m13-no-active-pods", "4  statuses that the server refused"),
+    ("m14-gone-pod", "2  pods that were counted once more"),
+    ("m15-orphans-kept", "684  the longest that a pod"),
+    ("m16-two-outcomes", "13  statuses that the server refused"),
 ];
 
 const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";

@@ -11,3 +11,4 @@ mod f_status;
 mod g_informer;
 mod h_process;
 mod i_deployments;
+mod j_jobs;

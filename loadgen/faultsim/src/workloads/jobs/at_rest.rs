@@ -79,8 +79,10 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
     if ends && !job.has_finished() {
         return Some(format!("{name} should have finished"));
     }
+    // As upstream: what a controller with an old cache creates for a Job that has finished runs on, and nobody counts it.
+    let may_run_on = job.has_finished() && judge.circumstances.may_exceed;
     if job.has_finished() || job.is_suspended() {
-        if is > 0 {
+        if is > 0 && !may_run_on {
             return Some(format!("{name} has {is} active pods and should have none"));
         }
     } else {
@@ -124,7 +126,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
         ("terminating", terminating),
     ] {
         let said = job.count(member);
-        if said != count {
+        if said != count && !may_run_on {
             return Some(format!(
                 "{name} says {said} {member}, and there are {count}"
             ));

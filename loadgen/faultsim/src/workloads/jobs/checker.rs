@@ -90,6 +90,8 @@ pub(super) struct KnownPod {
     has_succeeded: bool,
     has_failed: bool,
     was_deleted: bool,
+    /// Since when it has ended and is on its way out, ns.
+    held_since_ns: Option<i64>,
     /// Whether it belonged to no Job for a while, or users took its finalizer.
     is_odd: bool,
 }
@@ -117,6 +119,12 @@ pub struct JobJudge {
     /// The patches that failed, as far as their sync knows.
     failed: BTreeSet<(SyncId, String)>,
     situations: BTreeSet<&'static str>,
+    /// How often the server refused a status as invalid.
+    refused: u64,
+    /// How often a pod was counted that had been counted before.
+    counted_again: u64,
+    /// The longest that a pod which had ended was kept from going, ns.
+    held_ns: i64,
 }
 
 const LISTS: [&str; 2] = ["succeeded", "failed"];
@@ -134,6 +142,9 @@ impl JobJudge {
             owed: BTreeMap::new(),
             failed: BTreeSet::new(),
             situations: BTreeSet::new(),
+            refused: 0,
+            counted_again: 0,
+            held_ns: 0,
         }
     }
 
@@ -181,6 +192,7 @@ impl JobJudge {
             has_succeeded: false,
             has_failed: false,
             was_deleted: false,
+            held_since_ns: None,
             is_odd: false,
         });
         known.is_odd |= owner.is_none() || lost && sync.is_none();
@@ -189,6 +201,13 @@ impl JobJudge {
         known.has_succeeded |= has_succeeded(&pod);
         known.has_failed |= pod.status.phase == PodPhase::Failed;
         known.was_deleted |= is_gone || pod.metadata.is_deleting();
+        if pod.metadata.is_deleting() && pod.status.phase.is_terminal() {
+            let now_ns = commit.now.mono_ns;
+            let since_ns = *known.held_since_ns.get_or_insert(now_ns);
+            if is_gone {
+                self.held_ns = self.held_ns.max(now_ns - since_ns);
+            }
+        }
         known.is_gone = is_gone;
         known.pod = Arc::clone(&pod);
         if old.is_some() && !was_tracked && is_tracked(&pod) {
@@ -223,7 +242,12 @@ impl JobJudge {
         let is_indexed = job.is_indexed();
         let completions = job.number("completions").unwrap_or(0);
         let has_no_index = is_indexed && !(0..completions).contains(&index);
-        let is_done = is_indexed && job.indexes("completedIndexes").contains(&index);
+        // An index that has failed may have another pod, which succeeds: the first outcome stays.
+        let lists_of_indexes = ["completedIndexes", "failedIndexes"];
+        let is_done = is_indexed
+            && lists_of_indexes
+                .iter()
+                .any(|list| job.indexes(list).contains(&index));
         let is_ignored = job.action(pod) == Some("Ignore");
         let is_left = job.condition("SuccessCriteriaMet").is_some() && !has_succeeded(pod);
         if is_listed || has_no_index || is_ignored || is_left || is_done && has_succeeded(pod) {
@@ -352,6 +376,7 @@ impl JobJudge {
                 if is_known && !self.circumstances.may_recount {
                     return Err(("B2", format!("{name} counts {pod} twice")));
                 }
+                self.counted_again += u64::from(is_known);
                 self.may_be_listed(&pod, at, new)?;
             }
         }
@@ -539,6 +564,10 @@ impl Judge for JobJudge {
                 self.owed.remove(&place);
                 self.failed.insert(place);
             }
+            Request::PutStatus { .. } => {
+                let is_invalid = matches!(answer, Answer::Failed(it) if it.code == 422);
+                self.refused += u64::from(is_invalid);
+            }
             // Tried: whether it is gone the next sync sees.
             Request::DeletePod { name, .. } => {
                 self.owed.remove(&(sync, name.to_string()));
@@ -549,6 +578,17 @@ impl Judge for JobJudge {
 
     fn missing(&self, simulation: &Simulation) -> Option<String> {
         super::at_rest::missing(self, simulation)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("statuses that the server refused as invalid", self.refused),
+            ("pods that were counted once more", self.counted_again),
+            (
+                "the longest that a pod which had ended was kept from going, s",
+                self.held_ns.unsigned_abs() / 1_000_000_000,
+            ),
+        ]
     }
 
     fn situations(&self) -> Vec<&'static str> {

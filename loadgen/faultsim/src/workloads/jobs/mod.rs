@@ -31,6 +31,7 @@
 //! controllers run side by side. The recount leaves out what hazards of the controller's specification explain.
 
 mod at_rest;
+mod bugs;
 mod checker;
 mod draw;
 #[cfg(test)]
@@ -51,6 +52,7 @@ use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{Call, FaultClass, StreamKind};
 use serde::{Deserialize, Serialize};
 
+use crate::bug::Bug;
 use crate::dice::{Dice, Odds};
 use crate::invariants::Checker;
 use crate::plan::How;
@@ -158,6 +160,8 @@ impl Subject for Jobs {
     type Watcher = Beside<JobJudge>;
 
     const OWNERS: &'static dyn PodOwners = &JobOwners;
+
+    const BUGS: &'static [Bug] = &bugs::BUGS;
 
     const ODDS: Odds = Odds {
         stream: "jobs",

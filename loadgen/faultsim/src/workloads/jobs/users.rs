@@ -65,6 +65,8 @@ pub enum JobAction {
     },
     /// One of its pods, by number, loses the tracking finalizer.
     Strip(String, u32),
+    /// One of its pods, by number, is deleted, whether it has ended or not.
+    Remove(String, u32),
     /// One of its pods, by number, loses the label by which the Job selects it.
     Lose(String, u32),
 }
@@ -91,7 +93,7 @@ impl SubjectAction for JobAction {
             Parallelism(name, _) | Resize(name, _) | Suspend(name, _) => Some(name),
             Deadline(name, _) | BackoffLimit(name, _) | Touch(name) => Some(name),
             WriteStatus(name) | Delete(name, _) | Create(name) => Some(name),
-            Strip(name, _) | Lose(name, _) => Some(name),
+            Strip(name, _) | Remove(name, _) | Lose(name, _) => Some(name),
         }
     }
 }
@@ -201,6 +203,11 @@ impl Users for JobUsers {
                     strip(simulation, &pod);
                 }
             }
+            Remove(name, nth) => {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
+                    simulation.delete_pod(&pod.metadata.name, None);
+                }
+            }
             Lose(name, nth) => {
                 if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
                     let lost = json!({"metadata": {"labels": {SELECTING: "lost"}}});
@@ -220,10 +227,24 @@ impl Users for JobUsers {
     }
 
     /// Users resume a Job that can't finish, as the server asks for a start time that a suspended Job may not have, free
-    /// pods that are stranded, and delete Jobs that are hopeless.
+    /// pods that are stranded, and delete Jobs that are hopeless. Where a Job has fewer indexes than have succeeded, and
+    /// another parallelism, they make both the same: else the server lets nobody lower `succeeded`.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut hopeless = jobs(simulation.harness.cluster());
         hopeless.retain(|job| is_hopeless(&Read::of(job), simulation));
+        let mut smaller = jobs(simulation.harness.cluster());
+        smaller.retain(|job| {
+            let job = Read::of(job);
+            let completions = job.number("completions").unwrap_or(0);
+            let differs = completions != job.parallelism() && job.count("succeeded") > completions;
+            job.is_indexed() && differs
+        });
+        for job in &smaller {
+            let completions = Read::of(job).number("completions").unwrap_or(0);
+            let completions = u32::try_from(completions).unwrap_or(0);
+            let name = job.metadata.name.to_string();
+            self.act(simulation, &JobAction::Parallelism(name, completions));
+        }
         for job in &hopeless {
             let name = job.metadata.name.to_string();
             self.act(simulation, &JobAction::Delete(name, Dependents::Background));
@@ -244,7 +265,9 @@ impl Users for JobUsers {
             let resume = JobAction::Suspend(job.metadata.name.to_string(), false);
             self.act(simulation, &resume);
         }
-        !pods.is_empty() || !waits.is_empty() || !hopeless.is_empty()
+        ![pods.len(), waits.len(), hopeless.len(), smaller.len()]
+            .iter()
+            .any(|count| *count > 0)
     }
 
     fn touch(&mut self, simulation: &mut Simulation) {
@@ -258,7 +281,8 @@ impl Users for JobUsers {
 
 /// The pods that keep the tracking finalizer for ever, as with upstream's controller: their Job selects them no longer
 /// and is on its way out, was recreated before the controller saw it go, or waits to replace them in a namespace that
-/// takes no pods; or it is gone, and a request that should have freed them failed.
+/// takes no pods; or it is gone, and a request that should have freed them failed. No node has the pod: Kubernetes'
+/// collector of pods, which does not run here, would end it.
 fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
     let cluster = harness.cluster();
     let all = jobs(cluster);
@@ -276,7 +300,8 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
             return !frees_orphans;
         };
         let per_index = Read::of(job).number("backoffLimitPerIndex").is_some();
-        !selects(job, pod) && pod.metadata.is_deleting() || is_terminating && per_index
+        let is_left = !selects(job, pod) || pod.node_name.is_none();
+        is_left && pod.metadata.is_deleting() || is_terminating && per_index
     });
     pods
 }

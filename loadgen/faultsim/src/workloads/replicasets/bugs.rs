@@ -4,19 +4,7 @@
 //! the verdicts show is compared. The schedules are in `loadgen/faultsim/bugs`; those mended upstream (M3 to
 //! M5) have none.
 
-use crate::bug::Bug;
-
-macro_rules! bug {
-    ($id:literal, $name:literal, $thread:literal, $($field:ident: $text:literal,)*) => {
-        Bug {
-            id: $id,
-            name: $name,
-            thread: $thread,
-            $($field: $text,)*
-            text: include_str!(concat!("../../../bugs/", $id, "-", $name, ".yaml")),
-        }
-    };
-}
+use crate::bug::{Bug, bug};
 
 /// Every known bug that is shown, in order.
 pub(super) const BUGS: [Bug; 9] = [
