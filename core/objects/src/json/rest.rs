@@ -32,11 +32,18 @@ impl Rest {
     pub const NONE: Rest = Rest(ArcStr::new());
 
     /// The members that `put` writes, which must be sorted by name.
-    pub(crate) fn of(put: impl FnOnce(&mut Writer)) -> Rest {
+    pub fn of(put: impl FnOnce(&mut Writer)) -> Rest {
+        Rest::NONE.or_new(put)
+    }
+
+    /// As [`Rest::of`], in the memory of this one if they are equal.
+    #[must_use]
+    pub fn or_new(&self, put: impl FnOnce(&mut Writer)) -> Rest {
         let mut out = SCRATCH.take();
         put(&mut out);
         let rest = match out.as_str() {
             "" => Rest::NONE,
+            text if text == self.as_str() => self.clone(),
             text => Rest(text.into()),
         };
         out.clear_to(SCRATCH_BYTES_MAX);
@@ -82,9 +89,7 @@ impl Rest {
 
     /// The compact JSON text of a member whose name has no character to escape. O(bytes), without an allocation.
     pub fn raw(&self, name: &str) -> Option<&str> {
-        let is_it = |quoted: &str| quoted.len() == name.len() + 2 && quoted[1..].starts_with(name);
-        let (_, value) = self.parts().find(|(found, _)| is_it(found))?;
-        Some(value)
+        raw_part(self.as_str(), name)
     }
 
     /// The names of the members. O(bytes).
@@ -100,14 +105,7 @@ impl Rest {
 
     /// The texts of the names, in quotes, and of the values.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut left = self.as_str();
-        std::iter::from_fn(move || {
-            let colon = end_of_string(left.as_bytes())?;
-            let (name, value) = (&left[..colon], &left[colon + 1..]);
-            let end = end_of_value(value.as_bytes());
-            left = value.get(end + 1..).unwrap_or("");
-            Some((name, &value[..end]))
-        })
+        parts(self.as_str())
     }
 
     /// These members with one of them set to a value. O(bytes).
@@ -153,9 +151,41 @@ impl Rest {
     }
 }
 
+/// The text of a member of an object, both compact JSON; the name has no character to escape. `None` too if it is no
+/// object. O(bytes), without an allocation.
+pub fn raw_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    raw_part(object.strip_prefix('{')?.strip_suffix('}')?, name)
+}
+
+fn raw_part<'a>(members: &'a str, name: &str) -> Option<&'a str> {
+    let is_it = |quoted: &str| quoted.len() == name.len() + 2 && quoted[1..].starts_with(name);
+    let (_, value) = parts(members).find(|(found, _)| is_it(found))?;
+    Some(value)
+}
+
+/// The texts of the names of members, in quotes, and of their values.
+fn parts(mut left: &str) -> impl Iterator<Item = (&str, &str)> {
+    std::iter::from_fn(move || {
+        let colon = end_of_string(left.as_bytes())?;
+        let (name, value) = (&left[..colon], &left[colon + 1..]);
+        let end = end_of_value(value.as_bytes());
+        left = value.get(end + 1..).unwrap_or("");
+        Some((name, &value[..end]))
+    })
+}
+
 /// The end of the string with which the text begins; `None` if the text ends first.
 fn end_of_string(text: &[u8]) -> Option<usize> {
+    /// So many bytes are looked through one by one: most names and values are short.
+    const FEW: usize = 24;
     let mut at = 1;
+    while at <= FEW {
+        match text.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
     loop {
         at += memchr2(b'"', b'\\', text.get(at..)?)?;
         match text[at] {
@@ -229,5 +259,10 @@ mod tests {
         assert!(rest.without("c").is_same(&rest));
         assert_eq!(rest.without("a").without("b"), Rest::NONE);
         assert_eq!(Rest::from(Map::new()), Rest::NONE);
+        let list = rest.raw("b").expect("a member");
+        let object = list.trim_matches(['[', ']']);
+        assert_eq!(raw_member(object, "x"), Some(r#""{}""#));
+        assert_eq!(raw_member(object, "y"), Some("1"));
+        assert_eq!([raw_member(object, "z"), raw_member(list, "x")], [None; 2]);
     }
 }

@@ -12,7 +12,8 @@ use crate::{Map, Time};
 pub struct Writer(String);
 
 /// A value that is written in one way only.
-pub(crate) trait Scalar {
+pub trait Scalar {
+    /// Writes it.
     fn write(self, out: &mut Writer);
 }
 
@@ -175,14 +176,14 @@ impl Writer {
     }
 
     /// Writes an object of the members that `write` puts.
-    pub(crate) fn object(&mut self, write: impl FnOnce(&mut Writer)) {
+    pub fn object(&mut self, write: impl FnOnce(&mut Writer)) {
         self.0.push('{');
         write(self);
         self.0.push('}');
     }
 
     /// Writes a list of the items that `write` puts.
-    pub(crate) fn list(&mut self, write: impl FnOnce(&mut Writer)) {
+    pub fn list(&mut self, write: impl FnOnce(&mut Writer)) {
         self.0.push('[');
         write(self);
         self.0.push(']');
@@ -216,7 +217,8 @@ impl Writer {
         write(self);
     }
 
-    pub(crate) fn put(&mut self, name: &'static str, value: impl Scalar) {
+    /// Puts a member whose name needs no escape.
+    pub fn put(&mut self, name: &'static str, value: impl Scalar) {
         self.member(name, |out| value.write(out));
     }
 
@@ -258,7 +260,7 @@ impl Writer {
     }
 
     /// Puts a time, null where it is unset.
-    pub(crate) fn put_time_or_null(&mut self, name: &'static str, time: Time) {
+    pub fn put_time_or_null(&mut self, name: &'static str, time: Time) {
         match time.is_unset() {
             true => self.member(name, |out| out.raw("null")),
             false => self.put_time(name, time),
@@ -281,7 +283,7 @@ impl Writer {
     }
 
     /// Puts an object with the members that `write` puts, unless there are none.
-    pub(crate) fn put_object(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
+    pub fn put_object(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         let before = self.len();
         self.member(name, |out| out.object(write));
         if self.0.ends_with("{}") {
