@@ -12,7 +12,7 @@ use podstorm_objects::{
 
 use super::{PodAction, PodLifecycle};
 use crate::nodes::change::{STATUS_ATTEMPTS, has_ended_container};
-use crate::nodes::pod_life::{Circumstances, Place, PodLife};
+use crate::nodes::pod_life::{Circumstances, Place, PodLife, SpecRules};
 use crate::nodes::script::{SCRIPT, Script, ScriptError};
 use crate::nodes::status::internal_ip;
 
@@ -21,7 +21,11 @@ const RETRY_NS: i64 = 1_000_000_000;
 
 /// The lives that are under way.
 #[derive(Debug)]
-pub(super) struct Lives(HashMap<Uid, Played, RandomState>);
+pub(super) struct Lives {
+    by_pod: HashMap<Uid, Played, RandomState>,
+    /// What the spec of the last one says.
+    rules: Option<Arc<SpecRules>>,
+}
 
 #[derive(Debug)]
 struct Played {
@@ -45,7 +49,10 @@ enum Written {
 
 impl Default for Lives {
     fn default() -> Lives {
-        Lives(HashMap::with_hasher(hash_state()))
+        Lives {
+            by_pod: HashMap::with_hasher(hash_state()),
+            rules: None,
+        }
     }
 }
 
@@ -67,7 +74,7 @@ impl PodLifecycle {
         if has_ended_container(pod) {
             return true;
         }
-        let is_under_way = || self.lives.0.contains_key(&pod.metadata.uid);
+        let is_under_way = || self.lives.by_pod.contains_key(&pod.metadata.uid);
         let has_gates = || {
             let mut conditions = pod.status.conditions.iter();
             let has_foreign = conditions.any(|it| it.kind == ConditionType::Other);
@@ -79,8 +86,8 @@ impl PodLifecycle {
     /// Forgets a pod that is gone.
     #[inline]
     pub(super) fn forget(&mut self, pod: &Pod) {
-        if !self.lives.0.is_empty() {
-            self.lives.0.remove(&pod.metadata.uid);
+        if !self.lives.by_pod.is_empty() {
+            self.lives.by_pod.remove(&pod.metadata.uid);
         }
         if self.plays_all {
             self.foreign.forget(&pod.metadata.uid);
@@ -89,7 +96,7 @@ impl PodLifecycle {
 
     /// Plays on a pod that waits in the queue, if it is still to be looked at now.
     pub(super) fn play_queued(&mut self, pod: &Pod, now: Now) {
-        let played = self.lives.0.get_mut(&pod.metadata.uid);
+        let played = self.lives.by_pod.get_mut(&pod.metadata.uid);
         let is_due = |it: &&mut Played| it.queued_ns.is_some_and(|due| due <= now.mono_ns);
         if let Some(played) = played.filter(is_due) {
             played.queued_ns = None;
@@ -119,7 +126,7 @@ impl PodLifecycle {
             return;
         }
         let text = live.metadata.annotations.get(SCRIPT).cloned();
-        let known = self.lives.0.remove(&meta.uid);
+        let known = self.lives.by_pod.remove(&meta.uid);
         let known = known.filter(|known| known.script == text);
         let mut played = known.unwrap_or_else(|| Played {
             life: self.life(&live, now),
@@ -127,11 +134,17 @@ impl PodLifecycle {
             pod_ip: None,
             queued_ns: None,
         });
+        let mut shown = None;
         loop {
             let unpullable = |image: &str| self.is_unpullable(image);
             played.life.see(&live, &unpullable, now.wall_ns);
             let goes_on = played.life.turn(now.wall_ns);
             self.tell(&live, played.life.take_events(), now);
+            let stage = Some(played.life.stage());
+            if !goes_on && shown == stage {
+                break;
+            }
+            shown = stage;
             match self.write(&mut played, &mut live, now) {
                 Written::Yes => {}
                 Written::Gone => return,
@@ -163,7 +176,7 @@ impl PodLifecycle {
             self.later
                 .push(due_ns, (PodAction::PlayOn, Arc::clone(&live)));
         }
-        self.lives.0.insert(live.metadata.uid.clone(), played);
+        self.lives.by_pod.insert(live.metadata.uid.clone(), played);
     }
 
     /// The life of a pod as its status has it.
@@ -181,6 +194,12 @@ impl PodLifecycle {
         let stop_ns = self.termination.draw_ns();
         let own = live.metadata.annotations.get(SCRIPT);
         let own: Option<Result<Script, ScriptError>> = own.map(|text| Script::parse(text));
+        let is_known = |rules: &&Arc<SpecRules>| Arc::ptr_eq(&rules.spec, &live.spec);
+        let spec_rules = match self.lives.rules.as_ref().filter(is_known) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(SpecRules::of(live, self.events.is_some())),
+        };
+        self.lives.rules = Some(Arc::clone(&spec_rules));
         let usual = Script::default();
         let rules = self.clients();
         let ruled = rules.and_then(|rules| rules.script_of(live));
@@ -190,6 +209,7 @@ impl PodLifecycle {
         };
         let seen = Circumstances {
             script,
+            rules: &spec_rules,
             is_unpullable: &|image| self.is_unpullable(image),
             is_present: &|image| self.has_image(live, image),
             tells: self.events.is_some(),

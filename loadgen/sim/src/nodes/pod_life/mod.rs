@@ -32,6 +32,7 @@ mod tests;
 
 pub(super) use events::{PULLED, PodEvent};
 pub(super) use image::back_off_pulling;
+pub(super) use resume::SpecRules;
 pub(super) use status::Place;
 
 use std::sync::Arc;
@@ -55,6 +56,8 @@ const GRACE_NS: i64 = 30 * SECOND_NS;
 pub(super) struct Circumstances<'a> {
     /// The script that counts.
     pub(super) script: Result<&'a Script, &'a ScriptError>,
+    /// What its spec says.
+    pub(super) rules: &'a SpecRules,
     /// Whether an image can't be pulled.
     pub(super) is_unpullable: &'a dyn Fn(&str) -> bool,
     /// Whether the node has an image.
@@ -102,6 +105,19 @@ struct Stopping {
     since_ns: i64,
     /// When those that still run are killed.
     kill_ns: i64,
+}
+
+/// How far a life is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stage {
+    generation: i64,
+    is_up: bool,
+    is_initialized: bool,
+    stopping: Option<Why>,
+    restarting: Option<RestartAll>,
+    end: Option<End>,
+    /// The containers whose hooks hold up the kubelet.
+    hidden: usize,
 }
 
 const DEADLINE: (&str, &str) = (
@@ -221,6 +237,20 @@ impl PodLife {
             }
         }
         false
+    }
+
+    /// What a status shows besides what [`turn`](PodLife::turn) tells: after a turn without anything, the status of an
+    /// unchanged stage is the one that was written.
+    pub(super) fn stage(&self) -> Stage {
+        Stage {
+            generation: self.generation,
+            is_up: self.is_up,
+            is_initialized: self.is_initialized,
+            stopping: self.stopping.map(|stopping| stopping.why),
+            restarting: self.restarting,
+            end: self.end,
+            hidden: self.containers.iter().filter(|it| it.is_hidden()).count(),
+        }
     }
 
     /// When something happens next; `None` where nothing does by itself.

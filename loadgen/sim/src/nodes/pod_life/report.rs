@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::{pod_limits, pod_requests};
+use podstorm_objects::json::Members;
 use podstorm_objects::{Map, Pod, Quantity};
 use serde_json::{Value, json};
 
@@ -42,9 +43,9 @@ impl Report {
     }
 
     /// Puts it into the members of a status.
-    pub(super) fn write(&self, status: &mut Map, was_created: bool) {
+    pub(super) fn write(&self, status: &mut Members<'_>, was_created: bool) {
         if let Some(mounts) = &self.mounts {
-            status.insert("volumeMounts".into(), mounts.clone());
+            status.set_with("volumeMounts", |out| out.value(mounts));
         }
         if was_created {
             put(status, &self.resources, self.allocated.as_ref());
@@ -106,17 +107,17 @@ impl PodReport {
     }
 
     /// Puts it into the members of a status.
-    pub(super) fn write(&self, status: &mut Map) {
+    pub(super) fn write(&self, status: &mut Members<'_>) {
         put(status, &self.resources, self.allocated.as_ref());
     }
 }
 
-fn put(status: &mut Map, resources: &Value, allocated: Option<&Value>) {
-    status.insert("resources".into(), resources.clone());
+fn put(status: &mut Members<'_>, resources: &Value, allocated: Option<&Value>) {
+    status.set_with("resources", |out| out.value(resources));
     match allocated {
-        Some(allocated) => status.insert("allocatedResources".into(), allocated.clone()),
+        Some(allocated) => status.set_with("allocatedResources", |out| out.value(allocated)),
         None => status.remove("allocatedResources"),
-    };
+    }
 }
 
 fn mount(mount: &Value) -> Value {
@@ -145,6 +146,8 @@ fn spelled(spec: &Value, list: &str, name: &str, sum: Quantity) -> String {
 
 #[cfg(test)]
 mod tests {
+    use podstorm_objects::Rest;
+
     use super::*;
 
     #[test]
@@ -157,8 +160,13 @@ mod tests {
             "containers": [{"resources": resources("250m", "512Mi")},
                 {"resources": resources("0.25", "512Mi")}, {}],
         });
-        let mut status = Map::new();
-        PodReport::of(spec.as_object().unwrap().clone()).write(&mut status);
+        let told = |spec: &Value| {
+            let none = Rest::NONE;
+            let mut status = none.edit();
+            PodReport::of(spec.as_object().unwrap().clone()).write(&mut status);
+            status.done().to_map()
+        };
+        let status = told(&spec);
         let requests = json!({"cpu": "2", "memory": "1025Mi"});
         let expected = json!({"allocatedResources": requests,
             "resources": {"requests": requests, "limits": {"memory": "1025Mi"}}});
@@ -167,9 +175,7 @@ mod tests {
         // As a whole it may ask for more.
         let mut whole = spec;
         whole["resources"] = json!({"requests": {"cpu": "4"}});
-        let mut status = Map::new();
-        PodReport::of(whole.as_object().unwrap().clone()).write(&mut status);
-        assert_eq!(status["allocatedResources"]["cpu"], "4");
+        assert_eq!(told(&whole)["allocatedResources"]["cpu"], "4");
     }
 
     #[test]

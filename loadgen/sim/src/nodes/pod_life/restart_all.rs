@@ -5,7 +5,7 @@
 
 use podstorm::client::EventType::Normal;
 use podstorm_objects::{ConditionStatus, ConditionType, Map, PackedTime, Pod, PodCondition};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::PodLife;
 use super::container::{Container, Ended, State};
@@ -80,6 +80,9 @@ impl PodLife {
 
     /// The condition that says whether the pod restarts, where a rule may let it.
     pub(super) fn restarting(&self, live: &Pod) -> Option<PodCondition> {
+        if !self.has_rule {
+            return None;
+        }
         let is_restarting = self.restarting.is_some();
         let status = match is_restarting {
             true => ConditionStatus::True,
@@ -96,7 +99,7 @@ impl PodLife {
             let message = "container exited with restart policy rule";
             rest.insert("message".into(), message.into());
         }
-        self.has_rule.then(|| PodCondition {
+        Some(PodCondition {
             kind: ConditionType::Other,
             status,
             last_transition_time: since.unwrap_or_else(|| PackedTime::new(time(self.at_ns))),
@@ -126,8 +129,7 @@ impl Container {
     }
 
     /// Why it waits where it was removed.
-    pub(super) fn removed(&self) -> Option<Value> {
-        let waiting = || json!({"waiting": {"reason": REASON, "message": MESSAGE}});
-        self.is_removed.then(waiting)
+    pub(super) fn removed(&self) -> Option<(&'static str, &'static str)> {
+        self.is_removed.then_some((REASON, MESSAGE))
     }
 }

@@ -1,8 +1,12 @@
 //! A life that begins where the status of the stored pod ends: of a pod that was just bound, or that
 //! another kubelet, another client or a dump brought so far.
 
+use std::sync::Arc;
+
+use podstorm_objects::json::raw_member;
 use podstorm_objects::{
-    ConditionStatus, ConditionType, ContainerStatus, Map, Pod, PodPhase, SpecContainer, Time,
+    ConditionStatus, ConditionType, ContainerStatus, Map, Pod, PodPhase, PodSpec, SpecContainer,
+    Time,
 };
 use serde_json::Value;
 
@@ -16,6 +20,32 @@ use super::restart_all;
 use super::restarts::Restarts;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS, identity};
 use crate::nodes::script::{Part, ScriptError};
+
+/// What lives take from a spec, which the pods of a template share.
+#[derive(Debug)]
+pub(in crate::nodes) struct SpecRules {
+    pub(in crate::nodes) spec: Arc<PodSpec>,
+    /// Of each container, init containers first.
+    containers: Vec<(Restarts, Probes, PullPolicy, Hooks)>,
+    gates: Vec<String>,
+}
+
+impl SpecRules {
+    /// Reads a spec. `tells`: whether Events are kept.
+    pub(in crate::nodes) fn of(pod: &Pod, tells: bool) -> SpecRules {
+        let members = pod.spec.to_map(pod.token_volume);
+        let containers = containers(&members).map(|container| {
+            let probes = Probes::of(container, tells);
+            let (pull, hooks) = (PullPolicy::of(container), Hooks::of(container));
+            (Restarts::of(container), probes, pull, hooks)
+        });
+        SpecRules {
+            spec: Arc::clone(&pod.spec),
+            containers: containers.collect(),
+            gates: gates(&members),
+        }
+    }
+}
 
 impl PodLife {
     /// The life of a bound pod that has not ended.
@@ -43,18 +73,11 @@ impl PodLife {
             found.is_some_and(|(status, _)| status == ConditionStatus::True)
         };
         let init = spec.init_containers.len();
-        let members = spec.to_map(live.token_volume);
-        let policies = containers(&members).map(|container| {
-            let probes = Probes::of(container, seen.tells);
-            let policies = (Restarts::of(container), probes);
-            (policies, (PullPolicy::of(container), Hooks::of(container)))
-        });
-        let policies = policies.collect::<Vec<_>>();
         let mut life = PodLife {
             generation: live.metadata.generation,
             containers: Vec::with_capacity(specs().count()),
             init,
-            gates: gates(&members),
+            gates: seen.rules.gates.clone(),
             report: None,
             start_ns,
             up_ns: seen.now_ns.saturating_add(seen.startup_ns),
@@ -81,7 +104,7 @@ impl PodLife {
             notes: Notes::on(seen.tells),
             ways,
         };
-        for ((number, spec), (policies, others)) in (0..).zip(specs()).zip(policies) {
+        for ((number, spec), rules) in (0..).zip(specs()).zip(&seen.rules.containers) {
             let role = match (number < init, spec.is_sidecar) {
                 (true, true) => Role::Sidecar,
                 (true, false) => Role::Init,
@@ -91,10 +114,12 @@ impl PodLife {
                 (None, Ok(script)) => script.of(&spec.name, role == Role::Regular),
                 _ => Part::default(),
             };
+            let (restarts, probes, pull_policy, hooks) = rules.clone();
+            let policies = (restarts, probes);
             let mut container = Container::new(&spec.name, &spec.image, role, policies, part);
             container.is_unpullable = (seen.is_unpullable)(&spec.image);
             container.is_present = (seen.is_present)(&spec.image);
-            (container.pull_policy, container.hooks) = others;
+            (container.pull_policy, container.hooks) = (pull_policy, hooks);
             match found(live, spec, role) {
                 Some(status) => container.resume(status, seen, &life.ways),
                 // A pod that says that it runs, and of what it doesn't.
@@ -121,7 +146,7 @@ impl PodLife {
             first.announce_pull(start_ns, notes);
         }
         if seen.is_full {
-            life.report_on(live, members);
+            life.report_on(live, spec.to_map(live.token_volume));
         }
         life
     }
@@ -221,8 +246,9 @@ fn found<'a>(live: &'a Pod, spec: &SpecContainer, role: Role) -> Option<&'a Cont
 
 /// What a status says of one of the states.
 fn state(status: &ContainerStatus, state: &str) -> Option<Value> {
-    let states = status.details.as_ref()?.rest.get("state")?;
-    states.get(state).filter(|it| it.is_object()).cloned()
+    let rest = &status.details.as_ref()?.rest;
+    raw_member(rest.raw("state")?, state).filter(|it| it.starts_with('{'))?;
+    rest.get("state")?.get(state).cloned()
 }
 
 fn ended(end: &Value, now_ns: i64) -> Ended {

@@ -1,12 +1,14 @@
 //! The status of a pod as its kubelet reports it. Members that the kubelet doesn't know stay as they are.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use podstorm_objects::json::Writer;
 use podstorm_objects::{
     Address, ConditionStatus, ConditionType, ContainerDetails, ContainerId, ContainerStatus, Map,
     PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, Time,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::container::{Container, Ended, Role, State};
 use super::hooks::POST_START_FAILED;
@@ -42,13 +44,13 @@ impl PodLife {
     /// The status of the stored pod as it is to be.
     pub(in crate::nodes) fn status(&self, live: &Pod, place: &Place<'_>) -> PodStatus {
         let old = &live.status;
-        let mut rest = old.rest.to_map();
-        let has_begun = old.started.is_some() || rest.contains_key("startTime");
+        let mut rest = old.rest.edit();
+        let has_begun = old.started.is_some() || rest.has("startTime");
         if self.is_alive() && has_begun && self.containers.iter().any(Container::is_hidden) {
             return old.clone();
         }
         if self.generation > 0 {
-            rest.insert("observedGeneration".into(), self.generation.into());
+            rest.set("observedGeneration", self.generation);
         }
         let started = match &old.started {
             Some(started) => Some(Arc::clone(started)),
@@ -63,16 +65,17 @@ impl PodLife {
             for member in ["startTime", "hostIP", "hostIPs", "podIP", "podIPs"] {
                 rest.remove(member);
             }
-        } else if !rest.contains_key("startTime") {
+        } else if !rest.has("startTime") {
             let host_ip = place.host_ip.to_string();
-            rest.insert("startTime".into(), time(self.start_ns).to_string().into());
-            rest.insert("hostIPs".into(), json!([{ "ip": host_ip }]));
-            rest.insert("hostIP".into(), host_ip.into());
+            rest.set("startTime", &*time(self.start_ns).to_string());
+            let ip = |out: &mut Writer| out.object(|out| out.put("ip", &*host_ip));
+            rest.set_with("hostIPs", |out| out.list(ip));
+            rest.set("hostIP", &*host_ip);
         }
         let phase = self.phase();
         if let Some((reason, message)) = self.end.and_then(|end| end.why) {
-            rest.insert("reason".into(), reason.into());
-            rest.insert("message".into(), message.into());
+            rest.set("reason", reason);
+            rest.set("message", message);
         }
         if let Some((_, report)) = &self.report {
             report.write(&mut rest);
@@ -96,7 +99,7 @@ impl PodLife {
             container_statuses: regular.into(),
             init_container_statuses: (!init.is_empty()).then(|| Box::new(init.into())),
             started,
-            rest: rest.into(),
+            rest: rest.done(),
         }
     }
 
@@ -135,7 +138,21 @@ impl PodLife {
         );
         let evicted = (self.end.is_some() && is_evicted).then(|| self.evicted());
         let claims = self.claims(live, phase);
-        let own = claims.into_iter().map(|claim| self.condition(live, claim));
+        // Most conditions have the same members.
+        let mut last = old.get(0).map_or(Rest::NONE, |first| first.rest);
+        let mut plain: Option<Rest> = None;
+        let own = claims.into_iter().map(|claim| {
+            let is_plain = claim.reason.is_none();
+            let known = plain.as_ref().filter(|_| is_plain);
+            let rest = known
+                .cloned()
+                .unwrap_or_else(|| self.members(&claim, &last));
+            if is_plain {
+                plain.get_or_insert_with(|| rest.clone());
+            }
+            last = rest.clone();
+            self.condition(live, &claim, rest)
+        });
         foreign()
             .filter(|it| !is_target(it))
             .chain(foreign().filter(|it| evicted.is_none() && is_target(it)))
@@ -162,23 +179,28 @@ impl PodLife {
         }
     }
 
-    fn condition(&self, live: &Pod, claim: Claim) -> PodCondition {
+    /// The unread members of the condition that claims this: in the memory of others, if they are equal.
+    fn members(&self, claim: &Claim, others: &Rest) -> Rest {
+        others.or_new(|out| {
+            if let Some(message) = &claim.message {
+                out.put("message", &**message);
+            }
+            if self.generation > 0 {
+                out.put("observedGeneration", self.generation);
+            }
+            if let Some(reason) = claim.reason {
+                out.put("reason", reason);
+            }
+        })
+    }
+
+    fn condition(&self, live: &Pod, claim: &Claim, rest: Rest) -> PodCondition {
         let status = match claim.holds {
             true => ConditionStatus::True,
             false => ConditionStatus::False,
         };
         let old = live.status.conditions.first(claim.kind);
         let old = old.filter(|(old, since)| *old == status && !since.get().is_unset());
-        let mut rest = Map::new();
-        if self.generation > 0 {
-            rest.insert("observedGeneration".into(), self.generation.into());
-        }
-        if let Some(reason) = claim.reason {
-            rest.insert("reason".into(), reason.into());
-        }
-        if let Some(message) = claim.message {
-            rest.insert("message".into(), message.into());
-        }
         PodCondition {
             kind: claim.kind,
             status,
@@ -186,7 +208,7 @@ impl PodLife {
                 Some((_, since)) => since,
                 None => PackedTime::new(time(self.at_ns)),
             },
-            rest: rest.into(),
+            rest,
         }
     }
 
@@ -306,29 +328,33 @@ impl PodLife {
         place: &Place<'_>,
     ) -> ContainerStatus {
         let shared = old.and_then(|old| old.details.as_ref());
-        let mut rest = shared.map_or_else(Map::new, |details| details.rest.to_map());
+        let none = Rest::NONE;
+        let mut rest = shared.map_or(&none, |details| &details.rest).edit();
         // The runtime's name of the image of an instance that has run stays.
         let ran = shared.is_some_and(|details| !details.running_since.get().is_unset());
         if !ran && container.ended().is_none() {
-            rest.insert("image".into(), json!(&*container.image));
+            rest.remove("image");
         }
-        rest.entry("image")
-            .or_insert_with(|| json!(&*container.image));
-        rest.entry("imageID").or_insert_with(|| json!(""));
+        if !rest.has("image") {
+            rest.set("image", &*container.image);
+        }
+        if !rest.has("imageID") {
+            rest.set("imageID", "");
+        }
         if let Some(report) = &container.report {
             report.write(&mut rest, container.has_run());
         }
         let mut id = shared.and_then(|details| details.id.clone());
         if container.has_run() {
             if !place.image_id.is_empty() {
-                rest.insert("imageID".into(), place.image_id.into());
+                rest.set("imageID", place.image_id);
             }
             if id.is_none() && !place.container_id.is_empty() {
                 id = Some(ContainerId::new(place.container_id));
             }
         }
         let id_text = id.as_ref().map(ContainerId::to_string);
-        let terminated = |end: &Ended| json!({"terminated": terminated(end, id_text.as_deref())});
+        let terminated = |out: &mut Writer, end: &Ended| put_end(out, end, id_text.as_deref());
         let mut running_since = Time::UNSET;
         let (state, last) = match &container.state {
             State::Running(running) => {
@@ -336,13 +362,16 @@ impl PodLife {
                 (None, container.last.as_ref())
             }
             State::Waiting => {
-                let waiting = container.removed().unwrap_or_else(|| self.waiting());
+                let waiting = match container.removed() {
+                    Some((reason, message)) => Shown::Waiting(reason, Some(message.into())),
+                    None => Shown::Waiting(self.waits_for(), None),
+                };
                 (Some(waiting), container.last.as_ref())
             }
             State::Refused {
                 reason, message, ..
             } => {
-                let state = json!({"waiting": {"reason": reason, "message": message}});
+                let state = Shown::Waiting(reason, Some(message.as_str().into()));
                 (Some(state), container.last.as_ref())
             }
             State::Ended { end, .. } if container.is_in_backoff() => {
@@ -352,7 +381,7 @@ impl PodLife {
                     container.name,
                     self.ways.identity
                 );
-                let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+                let state = Shown::Waiting("CrashLoopBackOff", Some(message.into()));
                 (Some(state), Some(end))
             }
             State::Ended {
@@ -360,34 +389,38 @@ impl PodLife {
                 again_ns: Some(_),
                 ..
             } if container.has_failed_hook => {
-                let waiting = json!({"reason": "PostStartHookError", "message": POST_START_FAILED});
-                (Some(json!({ "waiting": waiting })), Some(end))
+                let message = POST_START_FAILED.into();
+                let state = Shown::Waiting("PostStartHookError", Some(message));
+                (Some(state), Some(end))
             }
-            State::Ended { end, .. } => (Some(terminated(end)), container.last.as_ref()),
+            State::Ended { end, .. } => (Some(Shown::Ended(end)), container.last.as_ref()),
         };
         match state {
-            Some(state) => rest.insert("state".into(), state),
+            Some(Shown::Ended(end)) => rest.set_with("state", |out| terminated(out, end)),
+            Some(Shown::Waiting(reason, message)) => {
+                rest.set_with("state", |out| put_waiting(out, reason, message.as_deref()));
+            }
             None => rest.remove("state"),
-        };
+        }
         // What an earlier kubelet or a dump says of the instance before may be more than is known here.
         let is_kept = container.running().is_some()
             && old.is_some_and(|old| old.restart_count == container.restarts)
-            && rest.contains_key("lastState");
+            && rest.has("lastState");
         if !is_kept {
-            rest.insert(
-                "lastState".into(),
-                last.map_or_else(|| json!({}), terminated),
-            );
+            rest.set_with("lastState", |out| match last {
+                Some(last) => terminated(out, last),
+                None => out.object(|_| {}),
+            });
         }
         let started = match container.role {
             Role::Init => container.running().is_some(),
             Role::Sidecar | Role::Regular => container.is_started(),
         };
-        rest.insert("started".into(), started.into());
+        rest.set("started", started);
         let details = ContainerDetails {
             id,
             running_since: PackedTime::new(running_since),
-            rest: Rest::from(rest),
+            rest: rest.done(),
         };
         let details = match shared {
             Some(shared) if **shared == details => Arc::clone(shared),
@@ -401,26 +434,47 @@ impl PodLife {
         }
     }
 
-    fn waiting(&self) -> Value {
-        let reason = match self.init {
+    /// Why a container waits that has not run.
+    fn waits_for(&self) -> &'static str {
+        match self.init {
             0 => "ContainerCreating",
             _ => "PodInitializing",
-        };
-        json!({"waiting": {"reason": reason}})
+        }
     }
 }
 
-fn terminated(end: &Ended, id: Option<&str>) -> Value {
-    let time = |ns: Option<i64>| ns.map_or(Value::Null, |ns| time(ns).to_string().into());
-    let mut members = json!({"exitCode": end.code, "reason": end.reason,
-        "startedAt": time(end.began_ns), "finishedAt": time(end.ended_ns)});
-    if let Some(message) = &end.message {
-        members["message"] = json!(message);
-    }
-    if let Some(id) = id {
-        members["containerID"] = json!(id);
-    }
-    members
+/// What a status says of a container that does not run.
+enum Shown<'a> {
+    /// Reason and message.
+    Waiting(&'static str, Option<Cow<'a, str>>),
+    Ended(&'a Ended),
+}
+
+fn put_waiting(out: &mut Writer, reason: &str, message: Option<&str>) {
+    let waiting = |out: &mut Writer| {
+        if let Some(message) = message {
+            out.put("message", message);
+        }
+        out.put("reason", reason);
+    };
+    out.object(|out| out.put_object("waiting", waiting));
+}
+
+fn put_end(out: &mut Writer, end: &Ended, id: Option<&str>) {
+    let time = |ns: Option<i64>| ns.map_or(Time::UNSET, time);
+    let terminated = |out: &mut Writer| {
+        if let Some(id) = id {
+            out.put("containerID", id);
+        }
+        out.put("exitCode", end.code);
+        out.put_time_or_null("finishedAt", time(end.ended_ns));
+        if let Some(message) = &end.message {
+            out.put("message", &**message);
+        }
+        out.put("reason", &*end.reason);
+        out.put_time_or_null("startedAt", time(end.began_ns));
+    };
+    out.object(|out| out.put_object("terminated", terminated));
 }
 
 pub(super) fn time(ns: i64) -> Time {
