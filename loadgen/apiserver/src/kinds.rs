@@ -515,11 +515,10 @@ pub(crate) fn qos_rest(spec: &PodSpec) -> Rest {
 }
 
 /// The quality-of-service class of a status; empty where it has none.
-fn qos_of(status: &PodStatus) -> String {
-    let class = status.rest.get(QOS_CLASS);
-    class
-        .and_then(|class| Some(class.as_str()?.to_owned()))
-        .unwrap_or_default()
+fn qos_of(status: &PodStatus) -> &str {
+    let class = status.rest.raw(QOS_CLASS);
+    let class = class.and_then(|class| class.strip_prefix('"')?.strip_suffix('"'));
+    class.unwrap_or_default()
 }
 
 /// Keeps the quality-of-service class when the writer left it out.

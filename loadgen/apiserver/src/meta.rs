@@ -140,8 +140,19 @@ pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
         (Some(new), Some(old)) => Arc::ptr_eq(new, old),
         _ => false,
     };
-    finalizers
-        && new.labels.is_same(&old.labels)
+    finalizers && is_shared_but_finalizers(new, old)
+}
+
+/// Whether these have no other members with rules than before, but for finalizers, of which some may be gone.
+pub(super) fn only_lost_finalizers(new: &ObjectMeta, old: &ObjectMeta) -> bool {
+    let before = old.finalizers();
+    new.finalizers().iter().all(|it| before.contains(it))
+        && new.rest.is_same(&old.rest)
+        && is_shared_but_finalizers(new, old)
+}
+
+fn is_shared_but_finalizers(new: &ObjectMeta, old: &ObjectMeta) -> bool {
+    new.labels.is_same(&old.labels)
         && new.annotations.is_same(&old.annotations)
         && new.generate_name == old.generate_name
         && same_owners(&new.owner_references, &old.owner_references)

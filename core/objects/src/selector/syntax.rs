@@ -87,16 +87,21 @@ pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
 /// Whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters, digits and
 /// inner dashes, of at most 253 bytes.
 pub fn is_dns_subdomain(text: &str) -> bool {
-    let part_fits = |part: &[u8]| {
-        let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        match (part.first(), part.last()) {
-            (Some(first), Some(last)) => {
-                plain(first) && plain(last) && part.iter().all(|byte| plain(byte) || *byte == b'-')
-            }
+    // One pass: keys of labels are checked with every create.
+    let mut before = b'.';
+    for byte in text.bytes() {
+        let fits = match byte {
+            b'a'..=b'z' | b'0'..=b'9' => true,
+            b'-' => before != b'.',
+            b'.' => before != b'.' && before != b'-',
             _ => false,
+        };
+        if !fits {
+            return false;
         }
-    };
-    text.len() <= SUBDOMAIN_BYTES_MAX && text.as_bytes().split(|byte| *byte == b'.').all(part_fits)
+        before = byte;
+    }
+    text.len() <= SUBDOMAIN_BYTES_MAX && before != b'.' && before != b'-'
 }
 
 #[cfg(test)]
