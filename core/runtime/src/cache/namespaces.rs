@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use ahash::RandomState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashMap, HashTable};
 use podstorm_objects::{Labels, Selector, Str, hash_state};
+use smallvec::SmallVec;
 
 use super::label_set::LabelSetChange;
 use super::owned_pods::OwnedPods;
@@ -22,10 +23,16 @@ pub type NamespacedSelector = (Str, Arc<Selector>);
 /// The label sets of one namespace.
 #[derive(Debug)]
 struct LabelSets {
-    holders: HashMap<Labels, Vec<Arc<OwnedPods>>, RandomState>,
-    /// The label sets by each pair in them.
-    by_pair: HashMap<(Str, Str), HashSet<Labels, RandomState>, RandomState>,
+    /// By number. A free number has no holders.
+    sets: Vec<(Labels, Holders)>,
+    free: Vec<u32>,
+    by_labels: HashMap<Labels, u32, RandomState>,
+    /// The label sets by each pair in them. The pods of an indexed Job have a set each: numbers, unlike labels, are
+    /// hashed at once.
+    by_pair: HashMap<(Str, Str), HashTable<u32>, RandomState>,
 }
+
+type Holders = SmallVec<[Arc<OwnedPods>; 1]>;
 
 impl Namespaces {
     pub(crate) fn new() -> Namespaces {
@@ -48,7 +55,7 @@ impl Namespaces {
         {
             sets.remove(&labels, owned_pods);
             // Namespaces come and go, each with a new name.
-            if sets.holders.is_empty() {
+            if sets.by_labels.is_empty() {
                 self.by_name.remove(owned_pods.namespace());
             }
         }
@@ -90,38 +97,57 @@ impl Namespaces {
 impl LabelSets {
     fn new() -> LabelSets {
         LabelSets {
-            holders: HashMap::with_hasher(hash_state()),
+            sets: Vec::new(),
+            free: Vec::new(),
+            by_labels: HashMap::with_hasher(hash_state()),
             by_pair: HashMap::with_hasher(hash_state()),
         }
     }
 
     fn insert(&mut self, labels: Labels, owned_pods: &Arc<OwnedPods>) {
-        let holders = self.holders.entry(labels.clone()).or_default();
-        if holders.is_empty() {
-            for pair in labels.pairs() {
-                let sets = self.by_pair.entry(pair.clone());
-                sets.or_insert_with(|| HashSet::with_hasher(hash_state()))
-                    .insert(labels.clone());
-            }
+        if let Some(number) = self.by_labels.get(&labels) {
+            let (_, holders) = &mut self.sets[*number as usize];
+            return holders.push(owned_pods.clone());
         }
-        holders.push(owned_pods.clone());
+        let set = (labels.clone(), Holders::from_iter([owned_pods.clone()]));
+        let number = match self.free.pop() {
+            Some(free) => {
+                self.sets[free as usize] = set;
+                free
+            }
+            None => {
+                self.sets.push(set);
+                u32::try_from(self.sets.len() - 1).expect("fewer label sets than 32 bits count")
+            }
+        };
+        for pair in labels.pairs() {
+            let sets = self.by_pair.entry(pair.clone()).or_default();
+            sets.insert_unique(hash(&number), number, hash);
+        }
+        self.by_labels.insert(labels, number);
     }
 
     fn remove(&mut self, labels: &Labels, owned_pods: &Arc<OwnedPods>) {
-        let Some(holders) = self.holders.get_mut(labels) else {
+        let Some(number) = self.by_labels.get(labels).copied() else {
             return;
         };
+        let (_, holders) = &mut self.sets[number as usize];
         holders.retain(|held| !Arc::ptr_eq(held, owned_pods));
         if !holders.is_empty() {
             return;
         }
-        self.holders.remove(labels);
+        self.sets[number as usize].0 = Labels::ABSENT;
+        self.free.push(number);
+        self.by_labels.remove(labels);
         for pair in labels.pairs() {
-            if let Some(sets) = self.by_pair.get_mut(pair) {
-                sets.remove(labels);
-                if sets.is_empty() {
-                    self.by_pair.remove(pair);
-                }
+            let Some(sets) = self.by_pair.get_mut(pair) else {
+                continue;
+            };
+            if let Ok(set) = sets.find_entry(hash(&number), |other| *other == number) {
+                set.remove();
+            }
+            if sets.is_empty() {
+                self.by_pair.remove(pair);
             }
         }
     }
@@ -134,10 +160,10 @@ impl LabelSets {
     ) {
         let pairs = selector.required_pairs();
         if pairs.is_empty() {
-            let sets = self.holders.iter();
-            return sets.for_each(|(labels, holders)| candidate(labels, holders));
+            let used = self.sets.iter().filter(|(_, holders)| !holders.is_empty());
+            return used.for_each(|(labels, holders)| candidate(labels, holders));
         }
-        let mut rarest: Option<&HashSet<Labels, RandomState>> = None;
+        let mut rarest: Option<&HashTable<u32>> = None;
         for pair in pairs {
             // A pair without a label set has no match.
             let Some(sets) = self.by_pair.get(pair) else {
@@ -147,10 +173,14 @@ impl LabelSets {
                 rarest = Some(sets);
             }
         }
-        for labels in rarest.into_iter().flatten() {
-            if let Some(holders) = self.holders.get(labels) {
-                candidate(labels, holders);
-            }
+        for number in rarest.into_iter().flatten() {
+            let (labels, holders) = &self.sets[*number as usize];
+            candidate(labels, holders);
         }
     }
+}
+
+/// The hash of the number of a label set, of which neighbours differ in all bits.
+fn hash(number: &u32) -> u64 {
+    u64::from(*number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
