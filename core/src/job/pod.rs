@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use podstorm_objects::json::raw_member;
 use podstorm_objects::{ContainerStatus, Labels, Pod, PodPhase, Time, Uid};
 
 use podstorm_runtime::cache::PodFields;
@@ -168,16 +169,18 @@ pub(super) struct Termination {
 /// How the current instance of a container ended. O(bytes of the status).
 pub(super) fn terminations(container: &ContainerStatus) -> Termination {
     let details = container.details.as_ref();
-    let Some(state) = details.and_then(|details| details.rest.get("state")) else {
+    let state = details.and_then(|details| details.rest.raw("state"));
+    let ended = state.and_then(|state| raw_member(state, "terminated"));
+    let Some(ended) = ended.filter(|ended| ended.starts_with('{')) else {
         return Termination::default();
     };
-    let Some(terminated) = state.get("terminated").filter(|it| it.is_object()) else {
-        return Termination::default();
-    };
-    let finished = terminated["finishedAt"].as_str();
-    let finished = finished.and_then(|text| text.parse::<Time>().ok());
+    let finished = raw_member(ended, "finishedAt").and_then(|text| {
+        let text = text.strip_prefix('"')?.strip_suffix('"')?;
+        text.parse::<Time>().ok()
+    });
+    let code = raw_member(ended, "exitCode").and_then(|code| code.parse().ok());
     Termination {
-        exit_code: Some(terminated["exitCode"].as_i64().unwrap_or(0)),
+        exit_code: Some(code.unwrap_or(0)),
         finished: finished.filter(|time| !time.is_unset()),
     }
 }
