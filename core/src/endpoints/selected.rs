@@ -151,10 +151,7 @@ fn addresses(pod: &Pod) -> (Addresses, usize) {
         all.push(started.pod_ip.clone());
     } else {
         let rest = &pod.status.rest;
-        // Items are objects like `{"ip":"10.0.0.1"}`; no address has a character that is escaped.
-        let items = rest.raw("podIPs").unwrap_or_default();
-        let texts = items.split("\"ip\":\"").skip(1);
-        all.extend(texts.filter_map(|it| Some(Address::from(it.split_once('"')?.0))));
+        all.extend(ips(rest.raw("podIPs").unwrap_or_default()).map(Address::from));
         if all.iter().all(Address::is_empty)
             && let Some(ip) = rest.raw("podIP")
         {
@@ -167,6 +164,18 @@ fn addresses(pod: &Pod) -> (Addresses, usize) {
         all.sort_by_key(Address::is_v6);
     }
     (all, v6_at)
+}
+
+/// The addresses in a list of objects like `{"ip":"10.0.0.1"}`, compact JSON; an address has no character that is escaped.
+/// What follows an item with other members is left out. Every sync reads them: a search would take longer.
+fn ips(list: &str) -> impl Iterator<Item = &str> {
+    let mut left = list.strip_prefix('[').unwrap_or_default();
+    std::iter::from_fn(move || {
+        let item = left.strip_prefix("{\"ip\":\"")?;
+        let end = item.bytes().position(|byte| byte == b'"')?;
+        left = item[end..].strip_prefix("\"},").unwrap_or_default();
+        Some(&item[..end])
+    })
 }
 
 /// Whether an address is one of IP version 6.
@@ -216,4 +225,20 @@ fn named_ports(spec: &PodSpec) -> Vec<Value> {
     let mut all = of("containers", |_| true);
     all.extend(of("initContainers", |it| it["restartPolicy"] == "Always"));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_of_a_list_is_read() {
+        let read = |list| ips(list).collect::<Vec<_>>();
+        let both = r#"[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]"#;
+        assert_eq!(read(both), ["10.0.0.1", "fd00::1"]);
+        assert_eq!(read(r#"[{"ip":""}]"#), [""]);
+        for none in ["", "[]", "null", "[null]"] {
+            assert_eq!(read(none), [""; 0], "{none}");
+        }
+    }
 }
