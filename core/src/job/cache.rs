@@ -105,6 +105,15 @@ impl JobSpec {
         }
     }
 
+    /// The mode as metrics name it; `None` for a mode that Kubernetes doesn't define.
+    pub(super) fn mode_label(&self) -> Option<&'static str> {
+        match self.mode {
+            None | Some(CompletionMode::NonIndexed) => Some("NonIndexed"),
+            Some(CompletionMode::Indexed) => Some("Indexed"),
+            Some(CompletionMode::Unknown) => None,
+        }
+    }
+
     pub(super) fn is_indexed(&self) -> bool {
         self.mode == Some(CompletionMode::Indexed)
     }
@@ -123,6 +132,17 @@ impl JobSpec {
 }
 
 impl CachedJob {
+    /// Whether `podReplacementPolicy` says that pods on their way out are not replaced before they have failed.
+    pub(super) fn replaces_only_failed(&self) -> bool {
+        spec_of(&self.object).is_some_and(|spec| spec["podReplacementPolicy"] == "Failed")
+    }
+
+    /// The name of the controller that manages the Job.
+    pub(super) fn manager(&self) -> &str {
+        let manager = spec_of(&self.object).and_then(|spec| spec["managedBy"].as_str());
+        manager.unwrap_or(MANAGER)
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.status.conditions.end().is_some()
     }

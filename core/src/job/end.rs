@@ -104,6 +104,7 @@ impl Sync<'_> {
         self.succeeded = succeeded.count();
         self.indexes.stored = stored;
         if spec.backoff_limit_per_index.is_some() {
+            self.indexes.stored_failed = stored_failed.count();
             let mut failed = self.newly_failed_indexes();
             if keeps_first {
                 failed = failed.without(&succeeded);
@@ -136,6 +137,7 @@ impl Sync<'_> {
         Indexes::parse(stored, self.job.spec.indexes())
     }
 
+    /// The indexes of pods that have failed for good.
     fn newly_failed_indexes(&self) -> Indexes {
         let spec = &self.job.spec;
         let limit = spec.backoff_limit_per_index.unwrap_or(i64::MAX);

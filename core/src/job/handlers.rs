@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Now, ObjectMeta, Pod, Time};
+use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Time};
 use podstorm_runtime::cache::{PodChange, PodRun};
 use podstorm_runtime::informer::Handler;
 use podstorm_runtime::intern::KeyId;
@@ -13,7 +13,7 @@ use podstorm_runtime::store::{Change, Keyed};
 
 use super::cache::{CachedJob, JobSelector, selector_of};
 use super::orphans::OrphanKey;
-use super::pod::TRACKING_FINALIZER;
+use super::pod::{PodFacts, TRACKING_FINALIZER};
 use super::{SECOND_NS, Shared};
 
 impl Handler<CachedJob> for Shared {
@@ -25,7 +25,12 @@ impl Handler<CachedJob> for Shared {
                     self.job_deleted(change.key, last, now);
                 }
             }
-            (None, Some(_)) => self.add_after(change.key, 0, now),
+            (None, Some(job)) => {
+                if job.spec.is_foreign {
+                    self.metrics.came(job.manager());
+                }
+                self.add_after(change.key, 0, now);
+            }
             (Some(old), Some(job)) => self.job_updated(change.key, old, job, now),
         }
     }
@@ -79,6 +84,13 @@ impl Shared {
 
     /// Handles the change of a pod.
     pub(super) fn pod_changed(&self, change: &PodChange, now: Now) {
+        // As upstream, of a pod that is gone its last state counts, not the cached one.
+        match change.deleted {
+            true => self.metrics.pod_changed(Some(&change.new), None),
+            false => self
+                .metrics
+                .pod_changed(change.old.as_deref(), Some(&change.new)),
+        }
         match &change.old {
             _ if change.deleted => self.pod_deleted(&change.new, true, now),
             None => self.pod_added(&change.new, now),
@@ -89,7 +101,15 @@ impl Shared {
     /// Handles a run of a list into an empty cache: as if its pods were added one by one.
     pub(super) fn pods_added(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
+            self.metrics.pod_changed(None, Some(pod));
             self.pod_added(pod, now);
+        }
+        if run.owned_pods.owner_kind() == Some(Kind::JOB.name()) {
+            let pods = run.owned_pods.lock();
+            let facts = pods.fields::<PodFacts>().iter();
+            let waiting =
+                facts.filter(|it| it.is_tracked && it.phase.is_terminal() && !it.is_deleting);
+            self.metrics.tracked(waiting.count() as u64);
         }
         if run.not_deleting == 0 || run.owned_pods.is_orphans() {
             return;

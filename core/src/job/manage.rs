@@ -54,7 +54,13 @@ impl RemovalRule {
 impl Sync<'_> {
     /// Creates or deletes pods, never both in one sync.
     pub(super) async fn manage(&mut self) -> Result<(), SyncFailure> {
-        match self.plan() {
+        let plan = self.plan();
+        self.action = match &plan {
+            Plan::Delete(_) => "pods_deleted",
+            Plan::Create { .. } | Plan::Wait { .. } => "pods_created",
+            Plan::Nothing => "tracking",
+        };
+        match plan {
             Plan::Delete(removed) => {
                 let places: Vec<usize> = removed.into_iter().map(|(place, _)| place).collect();
                 self.delete_pods(&places).await

@@ -10,7 +10,8 @@
 //! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates and deletes; `pods`: the requests
 //!   for that; `tracking`: how ended pods are counted; `end`: whether the Job has finished.
 //! * `orphans`: the second queue, of pods that no Job will count.
-//! * `course`: how far a Job is, for clients; `decisions`: what a sync would decide about given pods, for explanations.
+//! * `course`: how far a Job is, for clients; `decisions`: what a sync would decide about given pods, for explanations;
+//!   `metrics`: what is counted.
 //! * `indexes`, `backoff`, `policies`: sets of completion indexes, the wait after failures, `podFailurePolicy` and
 //!   `successPolicy`. `pod`, `status`: what a sync reads of a pod, and writes of a Job.
 //!
@@ -24,6 +25,7 @@ mod end;
 mod handlers;
 pub mod indexes;
 mod manage;
+mod metrics;
 mod orphans;
 pub mod pod;
 mod pods;
@@ -45,6 +47,7 @@ use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::expectations::{Counts, Expectations};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::metrics::Family;
 use podstorm_runtime::primitives::Mutex;
 use podstorm_runtime::store::Store;
 use podstorm_runtime::workqueue::RateLimitingQueue;
@@ -53,6 +56,7 @@ use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::ControllerType as _;
 use backoff::Failures;
 use cache::CachedJob;
+use metrics::Metrics;
 use orphans::OrphanKeys;
 use state::States;
 
@@ -123,6 +127,7 @@ struct Shared {
     expectations: Expectations<KeyId, String>,
     states: States,
     written: ConsistencyStore<KeyId, 2>,
+    metrics: Metrics,
     /// The Jobs with an empty selector, which matches every pod, by namespace. The server makes none.
     select_all: Mutex<BTreeMap<Str, BTreeSet<KeyId>>>,
 }
@@ -153,6 +158,7 @@ impl Controller {
             expectations: Expectations::new(),
             states: States::default(),
             written: ConsistencyStore::new([Kind::POD, Kind::JOB]),
+            metrics: Metrics::default(),
             select_all: Mutex::default(),
         });
         informers.add_handler::<CachedJob>(Kind::JOB, Arc::clone(&shared) as _);
@@ -282,5 +288,9 @@ impl Workload for Controller {
 
     fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
         sync.resume(now)
+    }
+
+    fn families(&self) -> Vec<Family> {
+        self.0.metrics.families()
     }
 }

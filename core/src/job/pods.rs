@@ -5,7 +5,7 @@ use std::sync::Arc;
 use compact_str::format_compact;
 use podstorm_objects::{ApiError, Kind, Pod};
 use podstorm_runtime::client::{Answer, EventIntent, Request};
-use podstorm_runtime::driver::{SyncFailure, join_all};
+use podstorm_runtime::driver::{Started, SyncFailure, join_all};
 
 use super::indexes::indexed_name_prefix;
 use super::pod::{COMPLETION_INDEX, FAILURE_COUNT, IGNORED_FAILURE_COUNT};
@@ -52,6 +52,7 @@ impl Sync<'_> {
             0 => return Ok(()),
             _ => self.calls.slow_start(count, create).await,
         };
+        self.report_created(&started);
         let regarding = &self.job.reference;
         let mut never = i64::try_from(started.skipped).unwrap_or(i64::MAX);
         for answer in &started.answers {
@@ -78,6 +79,26 @@ impl Sync<'_> {
             Some(error) => Err(SyncFailure::new("create failed", error.message.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Tells the metrics how many pods were tried to be created, and why.
+    fn report_created(&self, started: &Started) {
+        let has_losses = self.failed > 0;
+        let reason = match self.job.replaces_only_failed() {
+            true if has_losses => "recreate_failed",
+            _ if has_losses || self.terminating > 0 => "recreate_terminating_or_failed",
+            _ => "new",
+        };
+        let failed = started.errors().count() as u64;
+        let ending = |answer: &&Answer| match answer {
+            Answer::Failed(error) => error.has_cause("NamespaceTerminating"),
+            _ => false,
+        };
+        let ending = started.answers.iter().filter(ending).count();
+        let tried = (started.answers.len() - ending) as u64;
+        let created = &self.shared.metrics.pods_created;
+        created.add([reason, "succeeded"], tried);
+        created.add([reason, "failed"], failed);
     }
 
     /// The pods to create: one for each index, or one for all.

@@ -55,6 +55,8 @@ pub(super) struct Sync<'a> {
     pub(super) hit: Option<Hit>,
     /// Whether the status is to be written.
     pub(super) needs_flush: bool,
+    /// What the sync has done, as the metrics name it.
+    pub(super) action: &'static str,
 }
 
 /// The indexes of an indexed Job.
@@ -63,6 +65,8 @@ pub(super) struct IndexesOf {
     /// Those that the status has as succeeded.
     pub(super) stored: Indexes,
     pub(super) succeeded: Indexes,
+    /// How many the status has as failed.
+    pub(super) stored_failed: i64,
     /// Present where each index has a back-off limit.
     pub(super) failed: Option<Indexes>,
     /// By index, the failed pod that keeps its finalizer until its replacement is active.
@@ -80,7 +84,10 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     }
     let versions = [shared.pods.version().get(), shared.jobs.version().get()];
     let seen = shared.written.ensure_ready(&key, &versions);
-    seen.map_err(|stale| SyncFailure::new("stale cache", stale.to_string()))?;
+    seen.map_err(|stale| {
+        shared.metrics.skipped(stale.kind);
+        SyncFailure::new("stale cache", stale.to_string())
+    })?;
     let Some(job) = shared.jobs.get(key) else {
         shared.expectations.delete(key);
         shared.written.clear(&key, None);
@@ -106,9 +113,15 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     if remembered.finished.contains(uid) {
         return Ok(End::Forget);
     }
+    let began = calls.now();
     let mut sync = Sync::new(&shared, &calls, key, job, remembered);
-    sync.steps().await?;
-    Ok(End::Forget)
+    let done = sync.steps().await;
+    if let Some(mode) = sync.job.spec.mode_label() {
+        let taken_ns = calls.now().mono_ns - began.mono_ns;
+        let metrics = &shared.metrics;
+        metrics.synced(mode, done.is_ok(), sync.action, taken_ns);
+    }
+    done.map(|()| End::Forget)
 }
 
 impl<'a> Sync<'a> {
@@ -138,6 +151,7 @@ impl<'a> Sync<'a> {
             indexes: IndexesOf::default(),
             hit: None,
             needs_flush: false,
+            action: "reconciling",
             job,
         }
     }

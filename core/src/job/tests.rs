@@ -9,6 +9,7 @@ use podstorm_runtime::client::{Answer, Request};
 use podstorm_runtime::driver::{Driver, Workload, sync_all};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::metrics::text_of;
 use podstorm_runtime::workqueue::Take;
 use serde_json::{Value, json};
 
@@ -96,6 +97,38 @@ fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
     let expected = OrphanKey::Name("shop".into(), "alone".into());
     assert_eq!(orphan, Some(expected));
     assert_eq!(next(&controller, ORPHANS, 0), None);
+}
+
+#[test]
+fn ended_pods_that_wait_to_be_counted_are_metrics_from_the_first_list_on() {
+    let mut informers = Informers::new(Arc::default());
+    let (controller, _) = controller(&mut informers);
+    let ended = |name: &str, owner| {
+        let mut pod = Pod::clone(&pod(name, owner));
+        pod.status.phase = PodPhase::Succeeded;
+        Arc::new(pod)
+    };
+    let pods = vec![
+        ended("alone", None),
+        ended("pi-1", Some("a")),
+        pod("pi-2", Some("a")),
+    ];
+    let listed = informers.pods().replace(pods, &ResourceVersion::new("9"));
+    controller.pods_listed(&listed, NOW);
+    let mut released = Pod::clone(&ended("pi-1", Some("a")));
+    released.metadata.remove_finalizer(TRACKING_FINALIZER);
+    released.metadata.resource_version = 9.into();
+    let change = informers.pods().apply(Delta::Applied(Arc::new(released)));
+    controller.pod_changed(&change, NOW);
+    let text = text_of(&controller.families());
+    for line in [
+        "job_controller_terminated_pods_tracking_finalizer_total{event=\"add\"} 2",
+        "job_controller_terminated_pods_tracking_finalizer_total{event=\"delete\"} 1",
+        "# TYPE job_controller_job_sync_duration_seconds histogram",
+        "# TYPE job_controller_job_syncs_total counter",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}: {text}");
+    }
 }
 
 /// Syncs what is due. The server takes every status, which the caches then have, and refuses patches of pods. Returns

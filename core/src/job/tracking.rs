@@ -9,6 +9,7 @@ use std::sync::Arc;
 use podstorm_objects::{Kind, PodPhase, Uid};
 use podstorm_runtime::client::{Answer, EventType, Patch, Request};
 use podstorm_runtime::driver::SyncFailure;
+use podstorm_runtime::metrics::Counter;
 
 use super::Remembered;
 use super::end::HitKind;
@@ -27,6 +28,8 @@ impl Sync<'_> {
         for pod in &mut self.pods {
             pod.is_tracked &= !pod.is_released;
         }
+        let stored = self.indexes.stored.count();
+        let mut counted = self.counted(stored, self.indexes.stored_failed);
         self.count_released();
         let (removed, is_truncated) = self.note_ended();
         self.note_indexes();
@@ -34,6 +37,7 @@ impl Sync<'_> {
         let is_flushed = self.needs_flush;
         self.flush("adding uncounted pods to status").await?;
         if is_flushed {
+            self.report(&mut counted);
             let failures = self.failures;
             let store = |state: &mut Remembered| state.failures = Some(failures);
             self.shared.states.with(self.key, store);
@@ -50,7 +54,9 @@ impl Sync<'_> {
             .clone()
             .filter(|_| is_counted && self.terminating == 0);
         let Some(end) = end else {
-            return self.flush("removing uncounted pods from status").await;
+            self.flush("removing uncounted pods from status").await?;
+            self.report(&mut counted);
+            return Ok(());
         };
         let now = self.calls.now().wall();
         let is_complete = end.kind == HitKind::SuccessCriteriaMet;
@@ -61,6 +67,7 @@ impl Sync<'_> {
         }
         self.needs_flush = true;
         self.flush("removing uncounted pods from status").await?;
+        self.report(&mut counted);
         let uid = self.object.metadata.uid.clone();
         self.shared
             .states
@@ -127,12 +134,9 @@ impl Sync<'_> {
             removed.push(place);
             let has_index = !spec.is_indexed() || spec.has_index(pod.index);
             // A pod that fails with its Job may meet a rule before it has ended.
-            let is_ignored = |pod: &JobPod| {
-                let met = match is_failed {
-                    true => pod.met,
-                    false => policy.and_then(|it| it.met(&pod.pod)).map(|it| it.action),
-                };
-                met == Some(FailureAction::Ignore)
+            let met = |pod: &JobPod| match is_failed {
+                true => pod.met,
+                false => policy.and_then(|it| it.met(&pod.pod)).map(|it| it.action),
             };
             if is_succeeded && !pod.in_failed {
                 if spec.is_indexed() {
@@ -149,14 +153,16 @@ impl Sync<'_> {
                     pod.in_succeeded = true;
                     self.needs_flush = true;
                 }
-            } else if (is_failed || hit.is_some_and(fails))
-                && has_index
-                && !pod.in_failed
-                && !is_ignored(pod)
-            {
-                self.status.uncounted.failed.push(pod.uid().clone());
-                pod.in_failed = true;
-                self.needs_flush = true;
+            } else if (is_failed || hit.is_some_and(fails)) && has_index && !pod.in_failed {
+                let met = met(pod);
+                if let Some(action) = met {
+                    self.shared.metrics.policy_met.add([action.as_str()], 1);
+                }
+                if met != Some(FailureAction::Ignore) {
+                    self.status.uncounted.failed.push(pod.uid().clone());
+                    pod.in_failed = true;
+                    self.needs_flush = true;
+                }
             }
             let uncounted = &self.status.uncounted;
             let held = new_count + uncounted.succeeded.len() + uncounted.failed.len();
@@ -274,7 +280,46 @@ impl Sync<'_> {
         Ok(())
     }
 
+    /// What the status counts: the pods or, of an indexed Job, the indexes that have succeeded; the pods that have failed;
+    /// the indexes that have failed.
+    fn counted(&self, succeeded_indexes: i64, failed_indexes: i64) -> [i64; 3] {
+        let succeeded = match self.job.spec.is_indexed() {
+            true => succeeded_indexes,
+            false => self.status.succeeded,
+        };
+        [succeeded, self.status.failed, failed_indexes]
+    }
+
+    /// Tells the metrics what a written status counts more than `before`, which then is what the status counts.
+    fn report(&self, before: &mut [i64; 3]) {
+        let indexes = &self.indexes;
+        let failed_indexes = indexes.failed.as_ref().map_or(0, Indexes::count);
+        let now = self.counted(indexes.succeeded.count(), failed_indexes);
+        let more = |at: usize| u64::try_from(now[at] - before[at]).unwrap_or(0);
+        let (metrics, spec) = (&self.shared.metrics, &self.job.spec);
+        if let Some(mode) = spec.mode_label() {
+            metrics.pods_finished.add([mode, "succeeded"], more(0));
+            metrics.pods_finished.add([mode, "failed"], more(1));
+        }
+        if spec.is_indexed() {
+            let scope = match spec.backoff_limit_per_index {
+                Some(_) => "perIndex",
+                None => "global",
+            };
+            metrics.indexes_finished.add(["succeeded", scope], more(0));
+            metrics.indexes_finished.add(["failed", scope], more(2));
+        }
+        *before = now;
+    }
+
     fn tell_end(&self, is_complete: bool, reason: &str, message: &str) {
+        let result = if is_complete { "succeeded" } else { "failed" };
+        let mode = self.job.spec.mode_label().unwrap_or_default();
+        let labels = [mode.into(), result.into(), reason.to_owned().into()];
+        self.shared
+            .metrics
+            .finished
+            .with(labels, Counter::increment);
         if !is_complete {
             let reason = END_REASONS.iter().find(|known| **known == reason);
             let reason = reason.copied().unwrap_or("Failed");

@@ -85,7 +85,6 @@ fn step(harness: &Harness, step: &mut Fields, now: &mut Now) -> Result<(), Strin
         (other, _) => return Err(format!("unknown op {other:?}")),
     }
     let mut out = step.object("out")?;
-    out.take("metrics");
     out.take("consistencyCleared");
     let mut ours: Vec<(String, i64)> = harness
         .drain_delayed(JOBS, now.mono_ns)
@@ -142,7 +141,8 @@ fn step(harness: &Harness, step: &mut Fields, now: &mut Now) -> Result<(), Strin
     let finished: BTreeSet<String> = names(&state["finished"]).into_iter().collect();
     let recorded: BTreeSet<String> = out.texts("finished")?.into_iter().collect();
     expect_eq("finished", &finished, &recorded)?;
-    for member in ["expectations", "finalizerExpectations"] {
+    state["metrics"] = json!(harness.new_metrics());
+    for member in ["expectations", "finalizerExpectations", "metrics"] {
         let recorded = out.object(member)?.rest();
         let mut recorded = Fields::new(Value::Object(recorded), member)?;
         let ours = state.get(member).cloned().unwrap_or(json!({}));

@@ -10,6 +10,7 @@ use podstorm::driver::{Driver, Progress, SyncState, Transport, Workload};
 use podstorm::informer::{AnyInformer, Informers};
 use podstorm::intern::KeyId;
 use podstorm::job::{Controller, ControllerOptions};
+use podstorm::metrics;
 use podstorm::object::{AnyObject, DynamicObject, Kind, Map, Now, Object, Pod, Time, Uid};
 use podstorm::workqueue::Take;
 use podstorm_apiserver::json_merge;
@@ -37,6 +38,8 @@ pub(super) struct Harness {
     pub(super) pods: Arc<PodCache>,
     /// The Jobs as they came last.
     cached: RefCell<BTreeMap<String, AnyObject>>,
+    /// The counters when they were told last.
+    told: RefCell<BTreeMap<String, i64>>,
 }
 
 impl Harness {
@@ -48,6 +51,7 @@ impl Harness {
             jobs: informers.take(Kind::JOB),
             pods,
             cached: RefCell::default(),
+            told: RefCell::default(),
         }
     }
 
@@ -79,6 +83,34 @@ impl Harness {
             Ok(pod)
         };
         values.iter().map(read).collect()
+    }
+
+    /// How far the controller's own counters have come since the last call, as the records name them.
+    pub(super) fn new_metrics(&self) -> BTreeMap<String, i64> {
+        let mut new = BTreeMap::new();
+        let mut told = self.told.borrow_mut();
+        for family in self.controller.families() {
+            let Some(name) = family.name.strip_prefix("job_controller_") else {
+                continue;
+            };
+            for series in family.series {
+                let mut labels: Vec<String> = series
+                    .labels
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
+                labels.sort();
+                let metrics::Value::Number(count) = series.value else {
+                    continue;
+                };
+                let (series, count) = (format!("{name}{{{}}}", labels.join(",")), count as i64);
+                let before = told.insert(series.clone(), count).unwrap_or(0);
+                if count > before {
+                    new.insert(series, count - before);
+                }
+            }
+        }
+        new
     }
 
     /// The key of `namespace/name`.

@@ -1,5 +1,4 @@
-//! Cases of `job_sync`: one whole sync of a Job. What the record says of metrics is not compared, and of several delayed
-//! additions of one key the first to come decides.
+//! Cases of `job_sync`: one whole sync of a Job. Of several delayed additions of one key the first to come decides.
 
 use podstorm::job::backoff::Failures;
 use podstorm::job::{ControllerOptions, JOBS};
@@ -38,12 +37,12 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     harness.put_pods(&pods)?;
     let mut api = Api::new(case.object("api")?, job.clone(), &pods)?;
     let mut out = case.object("out")?;
-    out.take("metrics");
     let unordered = out.texts("orderDependent")?;
     let refused = parse_key(&text).err().map(|error| error.to_string());
     let key = harness.key(&text);
     prepare(&harness, key, case)?;
     harness.drain_delayed(JOBS, MONO_NS);
+    harness.new_metrics();
     let mut ours = json!({});
     let recorded = out.list("requests")?;
     let mut failure = None;
@@ -83,6 +82,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         out.take("addAfter");
     }
     ours["requests"] = comparable(requests).into();
+    ours["metrics"] = json!(harness.new_metrics());
     let remembered = harness.controller.remembered(key);
     ours["expectations"] = harness.expectations(key, MONO_NS);
     ours["finalizerExpectations"] = json!({

@@ -1,0 +1,174 @@
+//! What the controller counts, under upstream's names.
+//!
+//! Source: `metrics` in Kubernetes' `pkg/controller/job`.
+
+use std::borrow::Cow;
+
+use podstorm_objects::{Kind, Pod};
+use podstorm_runtime::metrics::{self, Counter, Family, Histogram, Labelled, Value};
+
+use super::pod::TRACKING_FINALIZER;
+
+/// Upper bounds of the duration of a sync, s: 0.004 * 2^i for i = 0..15.
+const SYNC_BOUNDS: [f64; 15] = [
+    0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+    32.768, 65.536,
+];
+
+/// The metrics of one controller.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    /// The syncs that looked at pods, by mode, result and action.
+    syncs: Labelled<Histogram, 3>,
+    /// Ended Jobs, by mode, result and reason.
+    pub(super) finished: Labelled<Counter, 3>,
+    /// Counted pods, by mode and result.
+    pub(super) pods_finished: Labelled<Counter, 2>,
+    /// Counted indexes, by result and scope of the back-off limit.
+    pub(super) indexes_finished: Labelled<Counter, 2>,
+    /// Attempts to create a pod, by reason and result.
+    pub(super) pods_created: Labelled<Counter, 2>,
+    /// Failed pods that met a rule of the failure policy, by its action.
+    pub(super) policy_met: Labelled<Counter, 1>,
+    /// Jobs that came and that another controller manages, by its name.
+    foreign: Labelled<Counter, 1>,
+    /// Changes of whether a pod is an ended one with the tracking finalizer.
+    waiting: Labelled<Counter, 1>,
+    /// Syncs that waited for the caches, by the kind that was behind.
+    stale: Labelled<Counter, 2>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            syncs: Labelled::new(
+                "job_controller_job_sync_duration_seconds",
+                "Seconds that the sync of a Job took.",
+                ["completion_mode", "result", "action"],
+                || Histogram::new(&SYNC_BOUNDS),
+            ),
+            finished: counter(
+                "job_controller_jobs_finished_total",
+                "Jobs that have finished.",
+                ["completion_mode", "result", "reason"],
+            ),
+            pods_finished: counter(
+                "job_controller_job_pods_finished_total",
+                "Pods that the status of their Job counts.",
+                ["completion_mode", "result"],
+            ),
+            indexes_finished: counter(
+                "job_controller_job_finished_indexes_total",
+                "Indexes that the status of their Job counts.",
+                ["status", "backoffLimit"],
+            ),
+            pods_created: counter(
+                "job_controller_job_pods_creation_total",
+                "Pods that the controller tried to create. As upstream: one that failed is counted as succeeded, too.",
+                ["reason", "status"],
+            ),
+            policy_met: counter(
+                "job_controller_pod_failures_handled_by_failure_policy_total",
+                "Failed pods that met a rule of the failure policy of their Job.",
+                ["action"],
+            ),
+            foreign: counter(
+                "job_controller_jobs_by_external_controller_total",
+                "Jobs that another controller manages.",
+                ["controller_name"],
+            ),
+            waiting: counter(
+                "job_controller_terminated_pods_tracking_finalizer_total",
+                "Ended pods that got or had the tracking finalizer, and those that lost it.",
+                ["event"],
+            ),
+            stale: counter(
+                "job_controller_stale_sync_skips_total",
+                "Syncs put off because the cache was behind the controller's own writes.",
+                ["group", "resource"],
+            ),
+        }
+    }
+}
+
+fn counter<const N: usize>(
+    name: &'static str,
+    help: &'static str,
+    labels: [&'static str; N],
+) -> Labelled<Counter, N> {
+    Labelled::new(name, help, labels, Counter::default)
+}
+
+impl Metrics {
+    /// Counts a sync that looked at the pods of its Job.
+    pub(super) fn synced(
+        &self,
+        mode: &'static str,
+        has_succeeded: bool,
+        action: &'static str,
+        taken_ns: i64,
+    ) {
+        let result = if has_succeeded { "success" } else { "error" };
+        let labels = [mode, result, action].map(Cow::Borrowed);
+        self.syncs
+            .with(labels, |all| all.observe(taken_ns as f64 / 1e9));
+    }
+
+    /// Counts a Job that came and that another controller manages.
+    #[cold]
+    pub(super) fn came(&self, manager: &str) {
+        let labels = [manager.to_owned().into()];
+        self.foreign.with(labels, Counter::increment);
+    }
+
+    /// Counts a pod that came, changed or is gone, if that changes whether it is an ended pod with the finalizer.
+    #[inline]
+    pub(super) fn pod_changed(&self, old: Option<&Pod>, new: Option<&Pod>) {
+        let is_waiting = |pod: Option<&Pod>| {
+            pod.is_some_and(|pod| {
+                pod.status.phase.is_terminal() && pod.metadata.has_finalizer(TRACKING_FINALIZER)
+            })
+        };
+        match (is_waiting(old), is_waiting(new)) {
+            (false, true) => self.tracked(1),
+            (true, false) => self.waiting.add(["delete"], 1),
+            _ => {}
+        }
+    }
+
+    /// Counts ended pods that have the finalizer.
+    pub(super) fn tracked(&self, count: u64) {
+        self.waiting.add(["add"], count);
+    }
+
+    /// Counts a sync that waits until the cache of a kind has what was written.
+    pub(super) fn skipped(&self, kind: Kind) {
+        self.stale.add([kind.group(), kind.resource()], 1);
+    }
+
+    /// All metrics with their values now.
+    pub(super) fn families(&self) -> Vec<Family> {
+        let seconds = self.syncs.family();
+        let mut syncs = seconds.clone();
+        syncs.name = "job_controller_job_syncs_total";
+        syncs.help = "Syncs of Jobs.";
+        syncs.kind = metrics::Kind::Counter;
+        for series in &mut syncs.series {
+            if let Value::Histogram(all) = &series.value {
+                series.value = Value::Number(all.count() as f64);
+            }
+        }
+        vec![
+            syncs,
+            seconds,
+            self.finished.family(),
+            self.pods_finished.family(),
+            self.indexes_finished.family(),
+            self.pods_created.family(),
+            self.policy_met.family(),
+            self.foreign.family(),
+            self.waiting.family(),
+            self.stale.family(),
+        ]
+    }
+}
