@@ -5,7 +5,7 @@ use std::sync::Arc;
 use compact_str::format_compact;
 use podstorm_objects::{ApiError, Kind, Pod};
 use podstorm_runtime::client::{Answer, EventIntent, Request};
-use podstorm_runtime::driver::{Started, SyncFailure, join_all};
+use podstorm_runtime::driver::{SyncFailure, join_all};
 
 use super::indexes::indexed_name_prefix;
 use super::pod::{COMPLETION_INDEX, FAILURE_COUNT, IGNORED_FAILURE_COUNT};
@@ -38,6 +38,8 @@ impl Sync<'_> {
             Ok(pods) => pods,
             Err(problem) => {
                 expectations.lower(self.key, many, 0);
+                // As upstream: the first of a slow start is tried.
+                self.report_created(1, 1);
                 return Err(SyncFailure::new("template", problem));
             }
         };
@@ -52,7 +54,12 @@ impl Sync<'_> {
             0 => return Ok(()),
             _ => self.calls.slow_start(count, create).await,
         };
-        self.report_created(&started);
+        let is_failed = |answer: &&Answer| matches!(answer, Answer::Failed(_));
+        let refused = started.answers.iter().filter(is_failed).count();
+        let failed = started.errors().count();
+        // The others are refused as their namespace is being deleted, and not counted.
+        let tried = started.answers.len() - (refused - failed);
+        self.report_created(tried, failed);
         let regarding = &self.job.reference;
         let mut never = i64::try_from(started.skipped).unwrap_or(i64::MAX);
         for answer in &started.answers {
@@ -82,23 +89,16 @@ impl Sync<'_> {
     }
 
     /// Tells the metrics how many pods were tried to be created, and why.
-    fn report_created(&self, started: &Started) {
+    fn report_created(&self, tried: usize, failed: usize) {
         let has_losses = self.failed > 0;
         let reason = match self.job.replaces_only_failed() {
             true if has_losses => "recreate_failed",
             _ if has_losses || self.terminating > 0 => "recreate_terminating_or_failed",
             _ => "new",
         };
-        let failed = started.errors().count() as u64;
-        let ending = |answer: &&Answer| match answer {
-            Answer::Failed(error) => error.has_cause("NamespaceTerminating"),
-            _ => false,
-        };
-        let ending = started.answers.iter().filter(ending).count();
-        let tried = (started.answers.len() - ending) as u64;
         let created = &self.shared.metrics.pods_created;
-        created.add([reason, "succeeded"], tried);
-        created.add([reason, "failed"], failed);
+        created.add([reason, "succeeded"], tried as u64);
+        created.add([reason, "failed"], failed as u64);
     }
 
     /// The pods to create: one for each index, or one for all.
