@@ -63,7 +63,8 @@ impl Drop for Server {
 
 /// A server, and a kubectl to talk to it.
 pub(crate) struct Served {
-    server: Server,
+    /// None where the cluster is not ours.
+    server: Option<Server>,
     /// The end of kubectl's name.
     release: &'static str,
     folder: TempDir,
@@ -84,7 +85,13 @@ pub(crate) fn with_program(program: &Path, test: impl FnOnce(&Served)) {
     let folder = TempDir::new().expect("a folder for temporary files");
     let server = Server::start_program(program, folder.path(), "127.0.0.1:0", &[]);
     let (release, version) = RELEASES[0];
-    test(&Served::of(server, folder, release, version));
+    test(&Served::of(Some(server), folder, release, version));
+}
+
+/// Runs a test with kubectl 1.32 at the cluster of the kubeconfig `config` in a folder.
+pub(crate) fn with_kubeconfig(folder: TempDir, test: impl FnOnce(&Served)) {
+    let (release, version) = RELEASES[0];
+    test(&Served::of(None, folder, release, version));
 }
 
 /// Runs a test with kubectl 1.32 alone.
@@ -133,10 +140,10 @@ impl Served {
     fn start(release: &'static str, version: &str, arguments: &[&str]) -> Served {
         let folder = TempDir::new().expect("a folder for temporary files");
         let server = Server::start(folder.path(), "127.0.0.1:0", arguments);
-        Served::of(server, folder, release, version)
+        Served::of(Some(server), folder, release, version)
     }
 
-    fn of(server: Server, folder: TempDir, release: &'static str, version: &str) -> Served {
+    fn of(server: Option<Server>, folder: TempDir, release: &'static str, version: &str) -> Served {
         let served = Served {
             server,
             release,
@@ -162,7 +169,8 @@ impl Served {
 
     /// Stops the server, which ends well.
     pub(crate) fn stop(&mut self) {
-        let process = &mut self.server.process;
+        let server = self.server.as_mut().expect("the server is ours");
+        let process = &mut server.process;
         let pid = i32::try_from(process.id()).expect("a number of a process");
         kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
         assert!(process.wait().expect("it ends").success());
@@ -280,6 +288,14 @@ impl Served {
                 "kubectl {release} {line}: {wanted:?} in:\n{text}"
             );
         }
+    }
+
+    /// Runs a command until it succeeds.
+    #[track_caller]
+    pub(crate) fn comes(&self, line: &str) {
+        let what = format!("kubectl {} {line}", self.release);
+        let succeeds = || self.output(line).status.success().to_string();
+        wait_until(succeeds, |text| text == "true", &what);
     }
 
     /// Runs a command until its output is so, and returns the output.

@@ -91,7 +91,7 @@ impl Drop for Manager {
 ///
 /// # Panics
 /// Where they have not been built.
-fn built() -> PathBuf {
+pub(super) fn built() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane/build");
     let output = Command::new(script).arg("--where").output();
     let output = output.expect("there is bash");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::control_plane::manager::{Bodies, Manager, OURS_OFF};
 use crate::served::{Served, with_one};
 
-/// A Deployment and a ReplicationController.
-const WORKLOADS: &str = "
+/// A Deployment and a ReplicationController, of nine pods together.
+pub(super) const WORKLOADS: &str = "
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
@@ -248,41 +248,3 @@ spec:
   - metadata: {name: disk}
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
-
-#[test]
-#[ignore = "needs kubectl and a built kube-controller-manager"]
-fn a_quota_that_it_counts_lets_pods_in_as_far_as_it_has_counted() {
-    with_one(&["--controllers", "*,-resourcequota"], |served| {
-        let _manager = start(
-            served,
-            "manager.log",
-            Bodies::Json,
-            &["--controllers=resourcequota"],
-        );
-        served.run("create quota few --hard=pods=4");
-        served.becomes("get quota few -o jsonpath={.status.hard.pods}", "4");
-        served.apply(WORKLOADS);
-        // Quotas do not count pods that have ended, such as deleted ones whose containers have.
-        let pods = "get pods --field-selector=status.phase!=Succeeded,status.phase!=Failed \
-                    -o jsonpath={.items[*].metadata.name}";
-        let count = || served.run(pods).split_whitespace().count();
-        let used = "get quota few -o jsonpath={.status.used.pods}";
-        served.becomes(used, "4");
-        assert_eq!(count(), 4, "{}", served.run(pods));
-        served.refuses(
-            "run more --image=nginx:1",
-            &["exceeded quota: few", "used: pods=4"],
-        );
-        // Deleted pods come again. How many is not checked: under load there were five or six, once three with a count of
-        // four. The supposed cause is that it counts from watches that lag; a real API server has not been asked.
-        for _ in 0..3 {
-            served.run("delete pods --all");
-            // Controllers wait longer after each pod that is refused. A change of a label wakes them.
-            let wake = "label rs,rc --all --overwrite turn=$(date +%s%N)";
-            served.comes_to(used, |used| {
-                served.run(wake);
-                count() > 0 && used != "0"
-            });
-        }
-    });
-}
