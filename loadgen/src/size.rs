@@ -3,10 +3,14 @@
 //! Of pods, workloads and pods of each any two decide the third; nodes, namespaces and pods per node have
 //! defaults of their own. A size that can't hold its pods is refused with one that can.
 
+use std::collections::BTreeMap;
+
+use podstorm_objects::Quantity;
+
 use crate::input::InputSize;
 use crate::scenario::ScenarioSettings;
 use crate::units::{count_for_people as count, counted};
-use crate::values::Size;
+use crate::values::{Bytes, Cores, Size};
 use crate::workloads::{ClusterSize, Sizes, WorkloadCount};
 
 /// Pods by default.
@@ -23,7 +27,7 @@ pub const DEFAULT_PODS_PER_NODE: u32 = 110;
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
 /// Decides the size of a generated cluster; `extra_pods` are those the scenario adds on top, `sizes` the flags that
-/// size its workloads.
+/// size its workloads, `requests` what each pod requests.
 ///
 /// # Errors
 /// Numbers that don't agree, or a cluster too small for its pods.
@@ -31,6 +35,7 @@ pub(crate) fn generated(
     asked: &ScenarioSettings,
     sizes: Sizes,
     extra_pods: u64,
+    requests: &BTreeMap<String, Quantity>,
 ) -> Result<ClusterSize, String> {
     let (pods, workloads) = pods_and_workloads(asked, sizes)?;
     let flag = format!("--{}", sizes.count);
@@ -52,7 +57,8 @@ pub(crate) fn generated(
         ));
     }
     let pods_per_node = pods_per_node(asked)?;
-    let nodes = nodes_for(asked, pods + extra_pods, 0, pods_per_node)?;
+    let each = room(asked, pods_per_node, requests)?;
+    let nodes = nodes_for(asked, pods + extra_pods, 0, each)?;
     let namespaces = asked.namespaces.map_or(DEFAULT_NAMESPACES, |size| size.0);
     check_counts(&[("--nodes", nodes), ("--namespaces", namespaces)])?;
     Ok(ClusterSize {
@@ -60,6 +66,8 @@ pub(crate) fn generated(
         count: WorkloadCount::of(sizes, workloads),
         nodes,
         zones: asked.zones.map(|zones| zones.0),
+        node_cpu: asked.node_cpu.clone(),
+        node_memory: asked.node_memory.clone(),
         namespaces,
         pods_per_node,
         groups: Vec::new(),
@@ -107,7 +115,7 @@ pub(crate) fn beside_input(
             ));
         }
         None if input.nodes > 0 => wanted.saturating_sub(places).div_ceil(each),
-        _ => nodes_for(asked, wanted, places, pods_per_node)?,
+        _ => nodes_for(asked, wanted, places, (each, "pods-per-node"))?,
     };
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
@@ -115,6 +123,8 @@ pub(crate) fn beside_input(
         count: WorkloadCount::of(sizes, input.owners),
         nodes,
         zones: asked.zones.map(|zones| zones.0),
+        node_cpu: asked.node_cpu.clone(),
+        node_memory: asked.node_memory.clone(),
         namespaces: input.namespaces,
         pods_per_node,
         groups: Vec::new(),
@@ -165,19 +175,47 @@ fn pods_per_node(asked: &ScenarioSettings) -> Result<u32, String> {
     }
 }
 
+/// How many pods with these requests fit on a generated node, and the flag that says so.
+///
+/// # Errors
+/// A pod that fits on none.
+fn room(
+    asked: &ScenarioSettings,
+    pods_per_node: u32,
+    requests: &BTreeMap<String, Quantity>,
+) -> Result<(u64, &'static str), String> {
+    let cores = asked.node_cpu.as_ref().map(Cores::quantity);
+    let bytes = asked.node_memory.as_ref().map(Bytes::quantity);
+    let mut least = (u64::from(pods_per_node), "pods-per-node");
+    for (resource, flag, has) in [("cpu", "node-cpu", cores), ("memory", "node-memory", bytes)] {
+        let one = requests.get(resource).filter(|one| !one.is_zero());
+        let (Some(has), Some(one)) = (has, one) else {
+            continue;
+        };
+        if *one > has {
+            return Err(format!(
+                "a pod requests {} of {resource}, more than a node has by --{flag}",
+                one.text_like(if resource == "cpu" { "m" } else { "Mi" })
+            ));
+        }
+        let fit = has.whole_times(*one);
+        least = least.min((u64::try_from(fit).unwrap_or(u64::MAX), flag));
+    }
+    Ok(least)
+}
+
 /// The nodes to generate so that `wanted` pods fit beside `places` that are there already.
 fn nodes_for(
     asked: &ScenarioSettings,
     wanted: u64,
     places: u64,
-    pods_per_node: u32,
+    (each, larger): (u64, &str),
 ) -> Result<u64, String> {
-    let each = u64::from(pods_per_node);
     let needed = wanted.saturating_sub(places).div_ceil(each);
     match asked.nodes {
         Some(Size(nodes)) if nodes < needed => Err(format!(
             "the cluster is too small: {} on nodes of {} each need {} and --nodes says {}; \
-             give --nodes {needed} or a larger --pods-per-node",
+             give --nodes {needed} or a larger --{larger}",
             counted(wanted, "pod"),
             counted(each, "pod"),
             counted(needed, "node"),
@@ -204,9 +242,12 @@ mod tests {
     use super::*;
     use crate::workloads::default_sizes;
 
-    /// The size of a generated cluster: pods, ReplicaSets, nodes.
+    /// The size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and 128Mi.
     fn sized(asked: &str, extra_pods: u64) -> Result<(u64, u64, u64), String> {
-        let size = generated(&read(asked), default_sizes(), extra_pods)?;
+        let usual = [("cpu", "100m"), ("memory", "128Mi")]
+            .map(|(name, amount)| (name.to_owned(), amount.parse().unwrap()))
+            .into();
+        let size = generated(&read(asked), default_sizes(), extra_pods, &usual)?;
         Ok((size.pods, size.workloads(), size.nodes))
     }
 
@@ -249,6 +290,32 @@ mod tests {
         assert!(sized("pods: 1000, nodes: 10", 0).is_ok());
         assert!(sized("pods: 1000, nodes: 10", 500).is_err());
         assert_eq!(sized("pods: 10", 500).unwrap().2, 25);
+    }
+
+    #[test]
+    fn nodes_are_as_many_as_the_requests_of_pods_need() {
+        for (asked, nodes) in [
+            ("pods: 1000, node-cpu: 4", Ok(50)),
+            ("pods: 1000, node-cpu: 1500m", Ok(67)),
+            ("pods: 1000, node-memory: 1Gi", Ok(125)),
+            ("pods: 1000, node-cpu: 1, node-memory: 1Gi", Ok(125)),
+            ("pods: 1000, node-cpu: 100, pods-per-node: 8", Ok(125)),
+            (
+                "pods: 1000, node-cpu: 1, nodes: 99",
+                Err("--nodes 100 or a larger --node-cpu"),
+            ),
+            (
+                "pods: 1000, node-cpu: 99m",
+                Err("requests 100m of cpu, more than a node has by --node-cpu"),
+            ),
+            ("node-memory: 127Mi", Err("requests 128Mi of memory")),
+        ] {
+            match (sized(asked, 0), nodes) {
+                (Ok(size), nodes) => assert_eq!(Ok(size.2), nodes, "{asked}"),
+                (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
+                (Err(problem), Ok(_)) => panic!("{asked}: {problem}"),
+            }
+        }
     }
 
     #[test]

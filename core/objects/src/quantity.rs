@@ -87,6 +87,11 @@ impl Quantity {
         }
     }
 
+    /// How many times another amount, which is above zero, fits into this one.
+    pub const fn whole_times(self, other: Quantity) -> i128 {
+        self.nanos.div_euclid(other.nanos)
+    }
+
     /// The nearest number.
     pub fn to_f64(self) -> f64 {
         self.nanos as f64 / NANO as f64

@@ -14,7 +14,6 @@ use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Plugin, Plugins};
 use podstorm_http::tls::Tls;
 use podstorm_http::{Log, MUTATING_REQUESTS_INFLIGHT, Memory, REQUESTS_INFLIGHT, draw_hash_seed};
-use podstorm_objects::{Quantity, canonical_quantity, milli_quantity};
 use podstorm_sim::nodes::{
     ClientRules, Finishing, NodeChoice, NodeSize, NodeTimes, PodNetwork, Script,
 };
@@ -38,7 +37,7 @@ use crate::serve::{
 };
 use crate::settings::ppm;
 use crate::units::{parse_bytes, parse_duration_ns, parse_latency};
-use crate::values::{EngineName, Percent};
+use crate::values::{Bytes, Cores, EngineName, Percent};
 
 /// How long pods take to start where time passes by itself and nothing else is said.
 const STARTUP: Latency = Latency::Constant(500_000_000);
@@ -68,13 +67,21 @@ pub(super) struct ServeFlags {
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().pods_per_node)]
     pods_per_node: u32,
     /// Cores of a node, as a quantity: 500m
-    #[arg(long, value_name = "QUANTITY", default_value_t = NodeSize::default().cpu, value_parser = cores,
-          allow_hyphen_values = true)]
-    node_cpu: String,
+    #[arg(
+        long,
+        value_name = "QUANTITY",
+        default_value = "32",
+        allow_hyphen_values = true
+    )]
+    node_cpu: Cores,
     /// Memory of a node, as a quantity of bytes: 64Gi
-    #[arg(long, value_name = "QUANTITY", default_value_t = NodeSize::default().memory, value_parser = bytes,
-          allow_hyphen_values = true)]
-    node_memory: String,
+    #[arg(
+        long,
+        value_name = "QUANTITY",
+        default_value = "256Gi",
+        allow_hyphen_values = true
+    )]
+    node_memory: Bytes,
     /// From bound to ready [default: 500ms, so that clients see pods that are pending; 0s with --engine virtual]
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency)]
     pod_startup_latency: Option<Latency>,
@@ -303,8 +310,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
             unpullable_images: flags.unpullable_images.clone(),
             node_choice: flags.node_choice.into(),
             node_size: NodeSize {
-                cpu: flags.node_cpu.clone(),
-                memory: flags.node_memory.clone(),
+                cpu: flags.node_cpu.to_string(),
+                memory: flags.node_memory.to_string(),
             },
             script: flags.pod_script.clone(),
             finishing: finishes.then(|| Finishing {
@@ -446,30 +453,6 @@ fn plugins(flags: &ServeFlags) -> Result<Plugins> {
 fn pod_network(text: &str) -> Result<PodNetwork, String> {
     PodNetwork::parse(text)
         .ok_or_else(|| "expected a range with room for pods: 192.0.2.0/24".to_owned())
-}
-
-/// Reads `--node-cpu`.
-fn cores(text: &str) -> Result<String, String> {
-    let given = milli_quantity(text).zip(text.parse::<Quantity>().ok());
-    let (cores, amount) = given.ok_or("expected a number of cores, such as 32 or 500m")?;
-    match amount > Quantity::default() {
-        true => Ok(cores),
-        false => Err("must be above 0".to_owned()),
-    }
-}
-
-/// Reads `--node-memory`.
-fn bytes(text: &str) -> Result<String, String> {
-    let given = canonical_quantity(text).zip(text.parse::<Quantity>().ok());
-    let (bytes, amount) = given.ok_or("expected a number of bytes, such as 256Gi or 64G")?;
-    match amount {
-        amount if amount <= Quantity::default() => Err("must be above 0".to_owned()),
-        amount if !amount.is_whole() => Err(
-            "is no whole number of bytes; the suffix m is for thousandths, M for millions"
-                .to_owned(),
-        ),
-        _ => Ok(bytes),
-    }
 }
 
 fn time_scale(text: &str) -> Result<f64, String> {

@@ -83,6 +83,8 @@ threads --threads plain
 size.pods --pods plain
 size.nodes --nodes plain
 size.zones --zones plain
+size.node_cpu --node-cpu plain
+size.node_memory --node-memory plain
 size.namespaces --namespaces plain
 size.pods_per_node --pods-per-node plain
 controller.burst_replicas --burst-replicas plain

@@ -21,7 +21,9 @@ use serde_json::Value;
 use super::load_shape::Positive;
 use super::row_flags::{self, RowFlags};
 use crate::gates;
-use crate::values::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
+use crate::values::{
+    BehaviourName, Bytes, Cores, EngineName, LatencyText, Percent, Rate, Size, Time,
+};
 use crate::workloads::Sizes;
 
 /// A field of the settings.
@@ -33,13 +35,13 @@ pub(super) trait Member: Serialize + Sized {
     fn or(&self, fallback: &Self) -> Self;
 }
 
-impl<T: Copy + Serialize> Member for Option<T> {
+impl<T: Clone + Serialize> Member for Option<T> {
     fn is_unset(&self) -> bool {
         self.is_none()
     }
 
     fn or(&self, fallback: &Self) -> Self {
-        Option::or(*self, *fallback)
+        self.as_ref().or(fallback.as_ref()).cloned()
     }
 }
 
@@ -136,6 +138,15 @@ settings! {
         /// Zones that generated nodes are in, in turn, by their label topology.kubernetes.io/zone [default: none]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         zones: Option<Size>,
+
+        /// Cores of a generated node, as a quantity: 4, 500m. What pods request must fit then [default: enough]
+        #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = SIZE)]
+        node_cpu: Option<Cores>,
+
+        /// Memory of a generated node, as a quantity of bytes: 64Gi. What pods request must fit then
+        /// [default: enough]
+        #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = SIZE)]
+        node_memory: Option<Bytes>,
 
         /// Namespaces [default: 100]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]

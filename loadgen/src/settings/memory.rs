@@ -89,6 +89,8 @@ mod tests {
             },
             nodes: pods / 20,
             zones: None,
+            node_cpu: None,
+            node_memory: None,
             namespaces: 100,
             pods_per_node: 110,
             groups: Vec::new(),

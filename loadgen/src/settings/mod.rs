@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
 pub use podstorm_apiserver::latency::Latency;
+use podstorm_objects::PodTemplate;
 use podstorm_sim::nodes::{Finishing, PPM};
 use podstorm_sim::options::SimOptions;
 use podstorm_sim::services::Services;
@@ -97,8 +98,7 @@ impl Settings {
 
     /// What makes the objects of the generated cluster.
     pub(crate) fn objects(&self) -> Objects {
-        let template = self.scenario.pod_template.as_ref();
-        let template = template.and_then(|template| pod_template(template).ok());
+        let template = template_of(&self.scenario);
         // Nothing asks for the labels of nodes where all pods are the usual ones.
         let labels_nodes = template.is_some() || !self.scenario.generates_cluster();
         let mut objects = Objects::new(self.size.clone(), template);
@@ -138,6 +138,12 @@ impl Settings {
             },
         }
     }
+}
+
+/// The template of a scenario's generated pods, where it has one of its own.
+fn template_of(scenario: &Scenario) -> Option<Arc<PodTemplate>> {
+    let template = scenario.pod_template.as_ref();
+    template.and_then(|template| pod_template(template).ok())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -1,6 +1,7 @@
 //! Values as people write them, on the command line and in a scenario file alike: sizes (`100k`), durations
 //! (`500ms`), rates (`20/s`), latencies, percentages. An error of a file names the line of the value.
 
+mod amount;
 mod limit;
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ use crate::units::{
     parse_size,
 };
 
+pub use amount::{Bytes, Cores};
 pub use limit::Limit;
 
 /// A value that a file has as one word, a number without a unit counting as its digits.

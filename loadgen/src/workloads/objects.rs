@@ -1,12 +1,14 @@
 //! The generated cluster: namespaces, nodes, and what its workloads share. Their pods have one spec.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use compact_str::format_compact;
 use podstorm::client::ApiError;
 use podstorm_apiserver::Api;
 use podstorm_objects::{
-    DynamicObject, Labels, Map, Namespace, Node, Now, ObjectMeta, PodSpec, PodTemplate, Str,
+    DynamicObject, Labels, Map, Namespace, Node, Now, ObjectMeta, PodSpec, PodTemplate, Quantity,
+    Str,
 };
 use serde_json::{Value, json};
 
@@ -86,7 +88,19 @@ impl Objects {
     pub(crate) fn node(&self, number: u64) -> Node {
         let name = format_compact!("node-{number:05}");
         let pods = self.size.pods_per_node;
+        let (cpu, memory) = (&self.size.node_cpu, &self.size.node_memory);
+        let cpu = cpu.as_ref().map(|cores| ("cpu", cores.to_string()));
+        let memory = memory.as_ref().map(|bytes| ("memory", bytes.to_string()));
+        let has: Map = (cpu.into_iter().chain(memory))
+            .map(|(name, amount)| (name.to_owned(), amount.into()))
+            .collect();
+        let mut status = Map::new();
+        if !has.is_empty() {
+            status.insert("capacity".to_owned(), has.clone().into());
+            status.insert("allocatable".to_owned(), has.into());
+        }
         Node {
+            status,
             metadata: ObjectMeta {
                 labels: self.node_labels(number, &name),
                 name,
@@ -184,6 +198,14 @@ pub(crate) fn change_spec(
     Ok(changed.metadata().clone())
 }
 
+/// What each pod requests of a template, or of the usual one where none is given.
+pub(crate) fn pod_requests(template: Option<&PodTemplate>) -> BTreeMap<String, Quantity> {
+    let spec = template.map_or_else(|| Arc::new(default_pod_spec()), |it| Arc::clone(&it.spec));
+    let members = ["containers", "initContainers", "resources", "overhead"];
+    let needs = members.map(|name| (name.to_owned(), spec.get(name).unwrap_or_default()));
+    podstorm_apiserver::pod_requests(&Value::Object(needs.into_iter().collect()))
+}
+
 /// The members of a JSON object; none of any other value.
 pub(crate) fn members(value: Value) -> Map {
     match value {
@@ -215,6 +237,8 @@ fn default_pod_spec() -> PodSpec {
 
 #[cfg(test)]
 mod tests {
+    use podstorm_objects::Object;
+
     use super::*;
     use crate::settings::Settings;
 
@@ -228,6 +252,24 @@ mod tests {
         let objects = objects(103, 10, 4);
         let shares: Vec<i32> = (0..10).map(|number| objects.share(number)).collect();
         assert_eq!(shares, [11, 11, 11, 10, 10, 10, 10, 10, 10, 10]);
+    }
+
+    #[test]
+    fn nodes_have_what_flags_say_and_otherwise_tell_of_pods_alone() {
+        let status = |flags: &str| {
+            let objects = Settings::of_flags(flags, 1).unwrap().objects();
+            objects.node(0).to_json()["status"].clone()
+        };
+        let alone = json!({"allocatable": {"pods": "110"}});
+        assert_eq!(status("--pods 10"), alone);
+        let both = status("--pods 10 --node-cpu 1500m --node-memory 64Gi");
+        let has = json!({"cpu": "1500m", "memory": "64Gi", "pods": "110"});
+        assert_eq!(both["allocatable"], has);
+        assert_eq!(both["capacity"]["memory"], "64Gi");
+        assert_eq!(
+            status("--pods 10 --node-cpu 2")["capacity"],
+            json!({"cpu": "2"})
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{ALL, Sizes, Workload};
 use crate::units::counted;
+use crate::values::{Bytes, Cores};
 
 /// Sizes, all decided: pods = the sum over workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -22,6 +23,12 @@ pub struct ClusterSize {
     /// How many zones generated nodes are in, in turn; absent where they are in none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<u64>,
+    /// What generated nodes have of cores; absent where they have enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_cpu: Option<Cores>,
+    /// What generated nodes have of memory; absent where they have enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_memory: Option<Bytes>,
     /// Namespaces; workload i lives in namespace i modulo this.
     pub namespaces: u64,
     /// How many pods fit on a node.

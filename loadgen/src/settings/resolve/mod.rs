@@ -20,7 +20,7 @@ use crate::size;
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
 use crate::values::{LatencyText, Size};
 use crate::workloads::flags::{self, FlagValue, FlagValues};
-use crate::workloads::{self, Makes};
+use crate::workloads::{self, Makes, objects};
 
 /// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
 /// by default on the threads engine; above, the limit is finer than the moments it is counted in.
@@ -352,9 +352,10 @@ fn generated(
             scenario.name, sizes.count, sizes.each
         ));
     }
+    let requests = objects::pod_requests(super::template_of(scenario).as_deref());
     let (pods_asked, _) = size::pods_and_workloads(asked, sizes)?;
     if scenario.groups.is_empty() {
-        return Ok(size::generated(asked, sizes, extra(pods_asked))?);
+        return Ok(size::generated(asked, sizes, extra(pods_asked), &requests)?);
     }
     let groups = group_sizes(&scenario.groups, pods_asked);
     let workloads: u64 = groups.iter().map(|(workloads, _)| workloads).sum();
@@ -369,7 +370,7 @@ fn generated(
     sized
         .rows
         .set(sizes.count, Some(FlagValue::Size(Size(workloads))));
-    let size = size::generated(&sized, sizes, extra(pods))?;
+    let size = size::generated(&sized, sizes, extra(pods), &requests)?;
     Ok(ClusterSize {
         groups,
         pods_asked: Some(pods_asked),

@@ -34,6 +34,30 @@ fn up_down_can_be_audited_on_both_engines() {
     assert!(result["host"]["wall_seconds"].is_number());
 }
 
+#[test]
+fn pods_wait_where_generated_nodes_have_too_little_for_their_requests() {
+    let resources = "image: 'shop/app:1', resources: {requests: {cpu: 600m, memory: 1Gi}}";
+    let large = FLAKY.replace("image: 'shop/app:1'", resources);
+    let folder = folder_of(&[("large.yaml", &large)]);
+    for (flags, code, ready) in [
+        ("--nodes 2 --node-cpu 1", 1, 2),
+        ("--nodes 2 --node-cpu 2", 0, 3),
+        ("--nodes 1 --node-memory 2Gi", 1, 2),
+        ("--nodes 1 --node-memory 3Gi", 0, 3),
+        ("--nodes 1", 0, 3),
+    ] {
+        let line = format!("run -f large.yaml --engine virtual {flags} -q --json r.json");
+        ended(&run_in(&folder, &line), code);
+        let result = json_in(&folder, "r.json");
+        assert_eq!(result["pods"]["ready"], ready, "{flags}");
+    }
+    // Nodes enough for the requests of generated pods are generated.
+    let sized = "--engine virtual --pods 500 --node-cpu 100m --node-memory 1Gi";
+    let size = &result_of(sized)["settings"]["size"];
+    assert_eq!(size["nodes"], 50);
+    assert_eq!([&size["node_cpu"], &size["node_memory"]], ["100m", "1Gi"]);
+}
+
 /// A ReplicaSet whose containers fail once after a second, and are ready only later.
 const FLAKY: &str = "\
 apiVersion: apps/v1
