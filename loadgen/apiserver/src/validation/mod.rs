@@ -38,7 +38,7 @@ pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update
 pub use pod_update::{validate_ephemeral_containers, validate_pod_update, validate_resize};
 pub(crate) use resources::is_of_quota;
 pub use security::allow_privileged;
-pub(crate) use selector::validate_selector;
+pub(crate) use selector::{validate_selector, validate_selector_at};
 pub use workload::{
     Workload, validate_replica_set, validate_replica_set_except_pod_spec,
     validate_replica_set_spec, validate_replica_set_update, validate_replicas,

@@ -8,9 +8,13 @@ use super::{Causes, names};
 
 /// The broken rules of the syntax of a `spec.selector`.
 pub(crate) fn validate_selector(selector: &LabelSelector) -> Vec<Cause> {
+    validate_selector_at(selector, &Path::ROOT.member("spec").member("selector"))
+}
+
+/// The broken rules of the syntax of a selector at that path.
+pub(crate) fn validate_selector_at(selector: &LabelSelector, path: &Path<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
-    let spec = Path::ROOT.member("spec");
-    check(selector, &spec.member("selector"), &mut causes);
+    check(selector, path, &mut causes);
     causes.found()
 }
 
