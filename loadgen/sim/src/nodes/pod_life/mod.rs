@@ -226,6 +226,10 @@ impl PodLife {
                 self.follows = true;
                 return true;
             }
+            if self.follows {
+                // The pod is over, which stops its sidecars.
+                continue;
+            }
             let due_ns = match self.next_ns() {
                 Some(due_ns) if due_ns <= now_ns && self.end.is_none() => due_ns,
                 _ => break,

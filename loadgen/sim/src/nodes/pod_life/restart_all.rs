@@ -44,10 +44,8 @@ impl PodLife {
             }
             Some(RestartAll::Stops) => {
                 self.restarting = Some(RestartAll::Removed);
-                // The condition Initialized stays as it is.
-                self.was_initialized |= self.is_initialized;
-                self.is_initialized = self.init == 0;
                 self.containers.iter_mut().for_each(Container::remove);
+                self.resume_restart();
                 Some(true)
             }
             Some(RestartAll::Removed) => {
@@ -55,6 +53,14 @@ impl PodLife {
                 None
             }
         }
+    }
+
+    /// Containers start in their order where they have been removed: init containers are waited for again, unless one
+    /// after them has started since. The condition `Initialized` stays as it is.
+    pub(super) fn resume_restart(&mut self) {
+        self.was_initialized |= self.is_initialized;
+        let has_started = |it: &Container| it.has_run() && !it.is_removed;
+        self.is_initialized = self.init == 0 || self.regular().iter().any(has_started);
     }
 
     fn stop_all(&mut self) {

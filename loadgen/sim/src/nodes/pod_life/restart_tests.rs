@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::play::{Play, condition, with_init};
 
 /// An init container, a sidecar and a container whose exit code 42 restarts all of them.
-fn ruled() -> Value {
+pub(super) fn ruled() -> Value {
     let mut spec = with_init();
     let container = &mut spec["containers"][0];
     container["restartPolicy"] = json!("Never");

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::SECOND_NS;
 use super::container::{Container, Ended, Role, Ways};
+use super::restart_all;
 
 /// The pause before the second restart; it doubles with each one.
 pub(super) const BACKOFF_MIN_NS: i64 = 10 * SECOND_NS;
@@ -132,7 +133,10 @@ impl Container {
         self.restarts = restarts;
         // Six doublings reach the longest pause.
         let doublings = (restarts - 1).clamp(0, 6);
-        self.backoff = (restarts > 0).then(|| BackOff {
+        // A container that was removed has started anew.
+        let last = self.last.as_ref();
+        let was_removed = last.is_some_and(|last| last.reason == restart_all::REASON);
+        self.backoff = (restarts > 0 && !was_removed).then(|| BackOff {
             pause_ns: (BACKOFF_MIN_NS << doublings).min(BACKOFF_MAX_NS),
             since_ns,
         });

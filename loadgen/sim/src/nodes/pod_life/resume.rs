@@ -133,6 +133,9 @@ impl PodLife {
             life.is_up |= container.has_run();
             life.containers.push(container);
         }
+        if life.containers.iter().any(|it| it.is_removed) {
+            life.resume_restart();
+        }
         // The first one waits for its image until the pod is up. A status with a beginning has told that.
         if !life.is_up
             && !live.metadata.is_deleting()
@@ -262,7 +265,10 @@ fn ended(end: &Value, now_ns: i64) -> Ended {
     let ended = time(end.get("finishedAt")).and_then(Time::unix_nanos);
     let began = time(end.get("startedAt")).and_then(Time::unix_nanos);
     let reason = text("reason");
-    let is_lost = reason.as_deref() == Some("ContainerStatusUnknown");
+    let is_lost = matches!(
+        reason.as_deref(),
+        Some("ContainerStatusUnknown" | restart_all::REASON)
+    );
     Ended {
         code,
         reason: reason.unwrap_or(usual.into()),

@@ -4,6 +4,7 @@ use podstorm_objects::{Object, Resource};
 use serde_json::{Value, json};
 
 use super::play::{Play, condition, one, text, with_init};
+use super::restart_tests::ruled;
 use super::*;
 
 #[test]
@@ -445,6 +446,9 @@ fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
         (one("Always"), "run=1s exit=1"),
         (one("Never"), "run=5s"),
         (with_init(), "i.run=3s c.run=5s s.run=2s"),
+        (with_init(), "i.run=3s c.run=5s s.stop=3s"),
+        // In the midst of the restart of all containers too.
+        (ruled(), "i.run=3s c.run=4s c.exit=42,7,0 s.stop=1s"),
         (one("Always"), "ready=3s unhealthy=10s"),
         (probed, "started=5s ready=8s unready=22s unhealthy=40s"),
     ] {
