@@ -38,6 +38,8 @@ fn strict(schema: &mut Value) {
                     "answer",
                     "groups",
                     "pods_asked",
+                    "node_cpu",
+                    "node_memory",
                     "zones",
                     "note",
                     // Of runs with Jobs, or with flags that are not given.
