@@ -55,6 +55,11 @@ impl Keyed for Shared {
 
 impl Shared {
     fn job_updated(&self, key: KeyId, old: &CachedJob, job: &CachedJob, now: Now) {
+        // As upstream: a Job that was recreated unseen is a Job that has changed.
+        let (was, is) = (&old.object.metadata, &job.object.metadata);
+        if self.options.retry_orphans && was.uid != is.uid {
+            self.add_selector_orphans(was, &old.selector, now);
+        }
         if job.is_finished() {
             self.add_selector_orphans(&job.object.metadata, &job.selector, now);
             return;

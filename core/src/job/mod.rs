@@ -82,7 +82,8 @@ pub struct ControllerOptions {
     pub batch_ns: i64,
     /// The policy's row of that name: a pod that is gone before its finalizer is removed is counted once.
     pub count_gone_pods_once: bool,
-    /// The policy's row of that name: finalizers of the pods of a Job that is gone are removed again until that works.
+    /// The policy's row of that name: finalizers of the pods of a Job that is gone, or was recreated unseen, are removed
+    /// until that works.
     pub retry_orphans: bool,
     /// The policy's row of that name: an index doesn't fail once it has succeeded, nor the other way round.
     pub keep_first_outcome_of_index: bool,

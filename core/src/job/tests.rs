@@ -223,6 +223,25 @@ fn an_orphan_whose_finalizer_stays_is_tried_again() {
 }
 
 #[test]
+fn the_pods_of_a_job_that_was_recreated_unseen_are_looked_for() {
+    for retry_orphans in [true, false] {
+        let options = ControllerOptions {
+            retry_orphans,
+            ..ControllerOptions::default()
+        };
+        let mut informers = Informers::new(Arc::default());
+        let (controller, _) = with_options(options, &mut informers);
+        let job = json!({"metadata": {"namespace": "shop", "name": "pi", "uid": "b",
+            "resourceVersion": "9"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}});
+        let job: AnyObject = Arc::new(DynamicObject::from_json(Kind::JOB, job).expect("a Job"));
+        informers.take(Kind::JOB).apply(Delta::Applied(job), NOW);
+        let orphans = next(&controller, ORPHANS, 0).and_then(|key| controller.orphans_of(key));
+        let of_the_old = OrphanKey::Selector("shop".into(), "app=pi".to_owned());
+        assert_eq!(orphans, retry_orphans.then_some(of_the_old));
+    }
+}
+
+#[test]
 fn an_index_keeps_the_outcome_that_was_written_first() {
     // Index 0 has pods of both outcomes, 1 has failed before and has a pod that has succeeded, 2 the other way round.
     let pods = [
