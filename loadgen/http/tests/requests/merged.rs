@@ -452,11 +452,8 @@ async fn every_list_is_merged_as_its_field_says() {
             break;
         }
         if !reasons.is_empty() {
-            refused.push(format!(
-                "{}.{}",
-                field.0.rsplit('.').next().unwrap_or(""),
-                field.1
-            ));
+            let of = field.0.rsplit('.').next().unwrap_or("");
+            refused.push(format!("{of}.{}", field.1));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -89,7 +89,10 @@ impl Dice {
                 job: name,
                 tracked: self.below(2) == 0,
             },
-            32 => JobAction::Strip(name, self.below(20)),
+            32 => match self.random.bool() {
+                true => JobAction::Strip(name, self.below(20)),
+                false => JobAction::Remove(name, self.below(20)),
+            },
             33 => JobAction::Delete(name, self.one(&Dependents::DRAWN)),
             34 | 35 => JobAction::Create(name),
             36 => return self.recreated_job(name),

@@ -33,6 +33,7 @@
 mod at_rest;
 mod bugs;
 mod checker;
+mod circumstances;
 mod draw;
 #[cfg(test)]
 mod planted_tests;
@@ -58,7 +59,8 @@ use crate::invariants::Checker;
 use crate::plan::How;
 use crate::simulation::{Beside, Ending, OwnerPlan, PodOwners};
 use crate::subject::{Schedule, Subject, check_within};
-use checker::{Circumstances, JobJudge};
+use checker::JobJudge;
+use circumstances::Circumstances;
 use status::Read;
 use users::{JobAction, JobUsers};
 

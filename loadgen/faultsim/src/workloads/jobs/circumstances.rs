@@ -1,0 +1,73 @@
+//! What the faults of a schedule explain, so that no rule is broken by it.
+
+use podstorm::job::Jobs;
+use podstorm::policy::Behaviour;
+use podstorm_sim::faults::{ApiFault, Effect};
+
+use super::users::JobAction;
+use crate::action::Action;
+use crate::subject::Schedule;
+
+/// What faults of a run explain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Circumstances {
+    /// Caches may go back in time, or controllers run side by side: a pod may be counted twice.
+    pub(super) may_recount: bool,
+    /// Pods may be created beyond the wanted number.
+    pub(super) may_exceed: bool,
+    /// Whether one sync lists so few pods that others that have ended wait for the next.
+    pub(super) lists_few: bool,
+    /// How far off the controller's clock may be, ns.
+    pub(super) clock_off_ns: i64,
+}
+
+impl Circumstances {
+    /// Those of a schedule.
+    pub(super) fn of(schedule: &Schedule<Jobs>, behaviour: Behaviour) -> Circumstances {
+        let mut found = Circumstances {
+            lists_few: schedule.cluster.burst_replicas < 500,
+            ..Circumstances::default()
+        };
+        let waits = schedule.cluster.stale_controller_consistency;
+        let counts_once = behaviour.policy().count_gone_pods_once;
+        for step in &schedule.steps {
+            let JobAction::Cluster(action) = &step.action else {
+                let is_strip = matches!(step.action, JobAction::Strip(..));
+                found.may_recount |= is_strip && !counts_once;
+                continue;
+            };
+            match action {
+                Action::ServeStale { .. } | Action::Overlap { .. } | Action::Replay { .. } => {
+                    found.may_recount = true;
+                    found.may_exceed = true;
+                }
+                Action::Crash { stale_versions, .. } => {
+                    found.may_recount |= *stale_versions > 0;
+                    found.may_exceed = true;
+                }
+                Action::Requests { effect, .. } => {
+                    // As upstream: a pod that is said to be gone is counted.
+                    found.may_recount |= *effect == Effect::Refuse(ApiFault::NotFound);
+                    let is_clear = match effect {
+                        Effect::Refuse(fault) => !fault.is_ambiguous(),
+                        Effect::Slow { .. } => true,
+                        _ => false,
+                    };
+                    found.may_exceed |= !is_clear;
+                    found.may_recount |= !is_clear && !counts_once;
+                }
+                Action::Drop { .. } | Action::Tamper { .. } => found.may_exceed = true,
+                // Without the gate the expectations of a sync run out after five minutes.
+                Action::Hold { .. } | Action::Pause { .. } | Action::RefuseWatch { .. } => {
+                    found.may_exceed |= !waits;
+                }
+                Action::WallClock { offset_s, .. } => {
+                    let off_ns = i64::from(offset_s.abs()) * super::SECOND;
+                    found.clock_off_ns = found.clock_off_ns.max(off_ns);
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
