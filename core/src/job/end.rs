@@ -95,15 +95,19 @@ impl Sync<'_> {
         let done: BTreeSet<i64> = done.map(|pod| pod.index).collect();
         let stored = Indexes::parse(&self.status.completed_indexes, completions);
         let mut done = Indexes::of_ordered(done);
-        let stored_failed = self.stored_failed_indexes();
-        let keeps_first = self.shared.options.keep_first_outcome_of_index;
+        let has_limits = spec.backoff_limit_per_index.is_some();
+        let stored_failed = match has_limits {
+            true => self.stored_failed_indexes(),
+            false => Indexes::default(),
+        };
+        let keeps_first = has_limits && self.shared.options.keep_first_outcome_of_index;
         if keeps_first {
             done = done.without(&stored_failed);
         }
         let succeeded = stored.union(&done);
         self.succeeded = succeeded.count();
         self.indexes.stored = stored;
-        if spec.backoff_limit_per_index.is_some() {
+        if has_limits {
             self.indexes.stored_failed = stored_failed.count();
             let mut failed = self.newly_failed_indexes();
             if keeps_first {

@@ -176,16 +176,7 @@ fn parts(mut left: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// The end of the string with which the text begins; `None` if the text ends first.
 fn end_of_string(text: &[u8]) -> Option<usize> {
-    /// So many bytes are looked through one by one: most names and values are short.
-    const FEW: usize = 24;
     let mut at = 1;
-    while at <= FEW {
-        match text.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
     loop {
         at += memchr2(b'"', b'\\', text.get(at..)?)?;
         match text[at] {
