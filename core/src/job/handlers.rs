@@ -22,6 +22,9 @@ impl Handler<CachedJob> for Shared {
         match (&change.old, &change.new) {
             (_, None) => {
                 if let Some(last) = &change.last {
+                    if let Some(old) = &change.old {
+                        self.recreated_unseen(old, &last.metadata, now);
+                    }
                     self.job_deleted(change.key, last, now);
                 }
             }
@@ -55,11 +58,7 @@ impl Keyed for Shared {
 
 impl Shared {
     fn job_updated(&self, key: KeyId, old: &CachedJob, job: &CachedJob, now: Now) {
-        // As upstream: a Job that was recreated unseen is a Job that has changed.
-        let (was, is) = (&old.object.metadata, &job.object.metadata);
-        if self.options.retry_orphans && was.uid != is.uid {
-            self.add_selector_orphans(was, &old.selector, now);
-        }
+        self.recreated_unseen(old, &job.object.metadata, now);
         if job.is_finished() {
             self.add_selector_orphans(&job.object.metadata, &job.selector, now);
             return;
@@ -73,6 +72,14 @@ impl Shared {
             && let Some(left_ns) = job.deadline_left_ns(start_ns, now)
         {
             self.add_after(key, left_ns, now);
+        }
+    }
+
+    /// As upstream: a Job that was recreated unseen is a Job that has changed, or the one that is deleted now.
+    fn recreated_unseen(&self, old: &CachedJob, is: &ObjectMeta, now: Now) {
+        let was = &old.object.metadata;
+        if self.options.retry_orphans && was.uid != is.uid {
+            self.add_selector_orphans(was, &old.selector, now);
         }
     }
 

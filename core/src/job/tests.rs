@@ -224,20 +224,32 @@ fn an_orphan_whose_finalizer_stays_is_tried_again() {
 
 #[test]
 fn the_pods_of_a_job_that_was_recreated_unseen_are_looked_for() {
+    let of = |app: &str| OrphanKey::Selector("shop".into(), format!("app={app}"));
     for retry_orphans in [true, false] {
-        let options = ControllerOptions {
-            retry_orphans,
-            ..ControllerOptions::default()
-        };
-        let mut informers = Informers::new(Arc::default());
-        let (controller, _) = with_options(options, &mut informers);
-        let job = json!({"metadata": {"namespace": "shop", "name": "pi", "uid": "b",
-            "resourceVersion": "9"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}});
-        let job: AnyObject = Arc::new(DynamicObject::from_json(Kind::JOB, job).expect("a Job"));
-        informers.take(Kind::JOB).apply(Delta::Applied(job), NOW);
-        let orphans = next(&controller, ORPHANS, 0).and_then(|key| controller.orphans_of(key));
-        let of_the_old = OrphanKey::Selector("shop".into(), "app=pi".to_owned());
-        assert_eq!(orphans, retry_orphans.then_some(of_the_old));
+        for is_gone in [false, true] {
+            let options = ControllerOptions {
+                retry_orphans,
+                ..ControllerOptions::default()
+            };
+            let mut informers = Informers::new(Arc::default());
+            let (controller, _) = with_options(options, &mut informers);
+            let job = json!({"metadata": {"namespace": "shop", "name": "pi", "uid": "b",
+                "resourceVersion": "9"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}});
+            let job: AnyObject = Arc::new(DynamicObject::from_json(Kind::JOB, job).expect("a Job"));
+            let delta = match is_gone {
+                true => Delta::Deleted(job),
+                false => Delta::Applied(job),
+            };
+            informers.take(Kind::JOB).apply(delta, NOW);
+            let mut found = Vec::new();
+            while let Some(key) = next(&controller, ORPHANS, 0) {
+                found.extend(controller.orphans_of(key));
+            }
+            let mut expected = Vec::new();
+            expected.extend(retry_orphans.then(|| of("pi")));
+            expected.extend(is_gone.then(|| of("other")));
+            assert_eq!(found, expected);
+        }
     }
 }
 
