@@ -75,7 +75,8 @@ impl Shared {
         }
     }
 
-    /// As upstream: a Job that was recreated unseen is a Job that has changed, or the one that is deleted now.
+    /// Looks for the pods of the cached Job if an event of its name carries another UID: the cached Job is gone. Upstream
+    /// does not compare UIDs.
     fn recreated_unseen(&self, old: &CachedJob, is: &ObjectMeta, now: Now) {
         let was = &old.object.metadata;
         if self.options.retry_orphans && was.uid != is.uid {

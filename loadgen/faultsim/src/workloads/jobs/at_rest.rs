@@ -68,8 +68,8 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
     let is = active.len() as i64;
     let done = ["completedIndexes", "failedIndexes"];
     let done: BTreeSet<i64> = done.iter().flat_map(|it| job.indexes(it)).collect();
-    // As upstream: a second pod of an index that is done stays, and counts as active. It was adopted, or was created by
-    // a request whose outcome the controller didn't hear of.
+    // As upstream: a second pod of a finished index stays and counts as active. It was adopted, or the controller
+    // never got the answer to the request that created it.
     let is_stray = |pod: &Arc<Pod>| {
         let may_be = judge.is_odd(pod) || judge.circumstances.may_exceed;
         job.is_indexed() && may_be && done.contains(&index_of(pod))
@@ -79,7 +79,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
     if ends && !job.has_finished() {
         return Some(format!("{name} should have finished"));
     }
-    // As upstream: what a controller with an old cache creates for a Job that has finished runs on, and nobody counts it.
+    // As upstream: pods that a controller with an outdated cache creates for a finished Job keep running, uncounted.
     let may_run_on = job.has_finished() && judge.circumstances.may_exceed;
     if job.has_finished() || job.is_suspended() {
         if is > 0 && !may_run_on {

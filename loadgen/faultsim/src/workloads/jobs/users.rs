@@ -227,8 +227,8 @@ impl Users for JobUsers {
     }
 
     /// Users resume a Job that can't finish, as the server asks for a start time that a suspended Job may not have, free
-    /// pods that are stranded, and delete Jobs that are hopeless. Where a Job has fewer indexes than have succeeded, and
-    /// another parallelism, they make both the same: else the server lets nobody lower `succeeded`.
+    /// pods that are stranded, and delete Jobs that are hopeless. If more indexes have succeeded than a Job now has, they
+    /// set its parallelism to its completions: only then does the server accept a lower `succeeded`.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut hopeless = jobs(simulation.harness.cluster());
         hopeless.retain(|job| is_hopeless(&Read::of(job), simulation));

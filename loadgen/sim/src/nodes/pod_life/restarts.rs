@@ -133,7 +133,7 @@ impl Container {
         self.restarts = restarts;
         // Six doublings reach the longest pause.
         let doublings = (restarts - 1).clamp(0, 6);
-        // A container that was removed has started anew.
+        // A removed container starts over, without a back-off.
         let last = self.last.as_ref();
         let was_removed = last.is_some_and(|last| last.reason == restart_all::REASON);
         self.backoff = (restarts > 0 && !was_removed).then(|| BackOff {
