@@ -188,9 +188,10 @@ pub struct Policy {
     pub count_gone_pods_once: bool,
     /// **Orphans of Jobs.** When a Job is gone, upstream removes the tracking finalizer of each pod that the Job's
     /// selector matches, and never tries again what fails. Such a pod ends and never goes (kubernetes#141329, mended in
-    /// 1.37). Nor does it look for the pods of a Job that was deleted and recreated before its cache showed that.
-    /// Hardened: the sync is retried, and a Job with another UID is a Job that is gone. Cost: the requests that failed,
-    /// again; one sync per recreated Job.
+    /// 1.37). Nor does it look for the pods of a Job that was deleted and recreated before its cache showed that, or for
+    /// pods that the Job owned but whose labels its selector did not match when the Job was deleted.
+    /// Hardened: the sync is retried, a Job with another UID is a Job that is gone, and the pods that a deleted Job owns
+    /// are orphans, too. Cost: the requests that failed, again; one sync per recreated or deleted Job.
     pub retry_orphans: bool,
     /// **Indexes with two outcomes.** Where two pods of one index end, one with success and one as the last failure
     /// that the index may have, upstream writes the index as completed and as failed. The server refuses such a

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Str, Uid};
 
 /// An entry of `metadata.ownerReferences`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerReference {
     /// Group and version of the owner, e.g. `apps/v1`.
     pub api_version: Str,

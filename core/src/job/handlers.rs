@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Time};
+use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Selector, Time};
 use podstorm_runtime::cache::{PodChange, PodRun};
 use podstorm_runtime::informer::Handler;
 use podstorm_runtime::intern::KeyId;
@@ -62,6 +62,12 @@ impl Shared {
         if job.is_finished() {
             self.add_selector_orphans(&job.object.metadata, &job.selector, now);
             return;
+        }
+        if job.object.metadata.is_deleting()
+            && !old.object.metadata.is_deleting()
+            && self.options.retry_orphans
+        {
+            self.add_selector_orphans(&job.object.metadata, &job.selector, now);
         }
         let is_same = old.object.metadata.generation == job.object.metadata.generation;
         self.add_after(key, if is_same { self.options.batch_ns } else { 0 }, now);
@@ -190,7 +196,8 @@ impl Shared {
     /// A pod is gone, or on its way out: then each of its changes comes here.
     fn pod_deleted(&self, pod: &Pod, is_gone: bool, now: Now) {
         let meta = &pod.metadata;
-        let job = self.resolve(meta).filter(|(_, job)| !job.is_finished());
+        let counts = |job: &CachedJob| !job.is_finished() && !self.has_lost(job, meta);
+        let job = self.resolve(meta).filter(|(_, job)| counts(job));
         let Some((key, _)) = job else {
             self.add_orphan(pod, now);
             return;
@@ -256,9 +263,19 @@ impl Shared {
     /// The pods of a Job that counts no more.
     fn add_selector_orphans(&self, meta: &ObjectMeta, selector: &JobSelector, now: Now) {
         if let Ok(selector) = selector {
-            let key = OrphanKey::Selector(meta.namespace.clone(), selector.to_string());
+            let owner = || Arc::new(Kind::JOB.controller_reference(meta));
+            let owner = self.options.retry_orphans.then(owner);
+            let key = OrphanKey::Selector(meta.namespace.clone(), selector.to_string(), owner);
             self.add_orphans(key, now);
         }
+    }
+
+    /// Whether a Job that is on its way out owns a pod that its selector does not match: such a Job neither counts nor
+    /// releases the pod. Upstream leaves the finalizer of the pod.
+    pub(super) fn has_lost(&self, job: &CachedJob, pod: &ObjectMeta) -> bool {
+        let is_leaving = self.options.retry_orphans && job.object.metadata.is_deleting();
+        let selects = |selector: &Arc<Selector>| selector.matches(&pod.labels);
+        is_leaving && !job.selector.as_ref().is_ok_and(selects)
     }
 
     fn add_orphans(&self, key: OrphanKey, now: Now) {

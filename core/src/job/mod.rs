@@ -256,7 +256,7 @@ impl Workload for Controller {
         }
         let (namespace, name) = match self.orphans_of(key) {
             Some(OrphanKey::Name(namespace, name)) => (namespace, name.as_str().into()),
-            Some(OrphanKey::Selector(namespace, text)) => (namespace, text.as_str().into()),
+            Some(OrphanKey::Selector(namespace, text, _)) => (namespace, text.as_str().into()),
             None => Default::default(),
         };
         ObjectKey { namespace, name }

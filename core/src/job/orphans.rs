@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{Kind, Pod, Selector, Str};
+use podstorm_objects::{Kind, OwnerReference, Pod, Selector, Str};
 use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::primitives::{Mutex, lock};
 use podstorm_runtime::workqueue::End;
 
 use super::Shared;
+use super::cache::CachedJob;
 use super::pod::TRACKING_FINALIZER;
 use super::tracking::REMOVE_FINALIZER;
 
@@ -21,8 +22,8 @@ use super::tracking::REMOVE_FINALIZER;
 pub enum OrphanKey {
     /// The pod with this name.
     Name(Str, CompactString),
-    /// The pods of a namespace that a selector in canonical form matches.
-    Selector(Str, String),
+    /// The pods of a namespace that a selector in canonical form matches, and those that an owner has.
+    Selector(Str, String, Option<Arc<OwnerReference>>),
 }
 
 /// The keys of the queue of orphans. A key is freed by the sync that has done all that it was added for.
@@ -83,7 +84,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
                 release(&shared, &pod, &calls).await?;
             }
         }
-        OrphanKey::Selector(namespace, text) => {
+        OrphanKey::Selector(namespace, text, owner) => {
             let selector = Selector::parse(&text).map_err(|error| {
                 SyncFailure::new("selector", format!("invalid label selector: {error}"))
             })?;
@@ -93,6 +94,13 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
             shared
                 .pods
                 .for_each_matching(&namespace, &selector, collect);
+            let owned = owner.and_then(|owner| shared.pods.owned_by(&namespace, &owner));
+            if let Some(owned) = owned {
+                let owned = owned.lock();
+                let others = owned.iter().map(|(pod, _)| pod);
+                let others = others.filter(|pod| !selector.matches(&pod.metadata.labels));
+                pods.extend(others.map(Arc::clone));
+            }
             let mut failed = None;
             for pod in pods {
                 let released = release(&shared, &pod, &calls).await;
@@ -116,7 +124,8 @@ async fn release(shared: &Shared, pod: &Pod, calls: &Calls) -> Result<(), SyncFa
             return Ok(());
         }
         let job = shared.jobs.resolve(&meta.namespace, owner);
-        if job.is_some_and(|(_, job)| job.spec.is_foreign || !job.is_finished()) {
+        let counts = |job: &CachedJob| !job.is_finished() && !shared.has_lost(job, meta);
+        if job.is_some_and(|(_, job)| job.spec.is_foreign || counts(&job)) {
             return Ok(());
         }
     }

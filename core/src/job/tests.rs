@@ -212,7 +212,11 @@ fn an_orphan_whose_finalizer_stays_is_tried_again() {
         informers
             .pods()
             .apply(Delta::Applied(ended("pi-1", "gone")));
-        let key = controller.orphan_key(OrphanKey::Selector("shop".into(), "app=pi".to_owned()));
+        let key = controller.orphan_key(OrphanKey::Selector(
+            "shop".into(),
+            "app=pi".to_owned(),
+            None,
+        ));
         controller.queues()[ORPHANS].add(key, 0);
         let overload = failure(500, Reason::InternalError);
         let (_, patches) = sync(&controller, &mut informers, 2, &overload);
@@ -224,7 +228,7 @@ fn an_orphan_whose_finalizer_stays_is_tried_again() {
 
 #[test]
 fn the_pods_of_a_job_that_was_recreated_unseen_are_looked_for() {
-    let of = |app: &str| OrphanKey::Selector("shop".into(), format!("app={app}"));
+    let of = |app: &str| ("shop".into(), format!("app={app}"));
     for retry_orphans in [true, false] {
         for is_gone in [false, true] {
             let options = ControllerOptions {
@@ -243,13 +247,42 @@ fn the_pods_of_a_job_that_was_recreated_unseen_are_looked_for() {
             informers.take(Kind::JOB).apply(delta, NOW);
             let mut found = Vec::new();
             while let Some(key) = next(&controller, ORPHANS, 0) {
-                found.extend(controller.orphans_of(key));
+                if let Some(OrphanKey::Selector(namespace, text, _)) = controller.orphans_of(key) {
+                    found.push((namespace, text));
+                }
             }
             let mut expected = Vec::new();
             expected.extend(retry_orphans.then(|| of("pi")));
             expected.extend(is_gone.then(|| of("other")));
             assert_eq!(found, expected);
         }
+    }
+}
+
+#[test]
+fn a_deleted_job_frees_the_pods_that_its_selector_has_lost() {
+    for (retry_orphans, is_gone) in [(true, false), (true, true), (false, false), (false, true)] {
+        let options = ControllerOptions {
+            retry_orphans,
+            ..ControllerOptions::default()
+        };
+        let mut informers = Informers::new(Arc::default());
+        let (controller, _) = with_options(options, &mut informers);
+        let lost = pod("pi-1", Some("a"));
+        informers.pods().apply(Delta::Applied(lost));
+        let job = json!({"metadata": {"namespace": "shop", "name": "pi", "uid": "a",
+            "resourceVersion": "9", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["foregroundDeletion"]},
+            "spec": {"parallelism": 0, "selector": {"matchLabels": {"app": "pi"}}}});
+        let job: AnyObject = Arc::new(DynamicObject::from_json(Kind::JOB, job).expect("a Job"));
+        let delta = match is_gone {
+            true => Delta::Deleted(job),
+            false => Delta::Applied(job),
+        };
+        informers.take(Kind::JOB).apply(delta, NOW);
+        let gone = failure(404, Reason::NotFound);
+        let (_, patches) = sync(&controller, &mut informers, 2, &gone);
+        assert_eq!(patches, usize::from(retry_orphans), "gone: {is_gone}");
     }
 }
 

@@ -101,7 +101,7 @@ fn step(harness: &Harness, step: &mut Fields, now: &mut Now) -> Result<(), Strin
             OrphanKey::Name(namespace, name) => {
                 json!({"kind": "name", "namespace": &*namespace, "value": name.as_str()})
             }
-            OrphanKey::Selector(namespace, text) => {
+            OrphanKey::Selector(namespace, text, _) => {
                 json!({"kind": "selector", "namespace": &*namespace, "value": text})
             }
         })

@@ -21,7 +21,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     let (namespace, value) = (key.text("namespace")?, key.text("value")?);
     let name = match key.text("kind")?.as_str() {
         "name" => OrphanKey::Name(namespace.as_str().into(), value.as_str().into()),
-        "selector" => OrphanKey::Selector(namespace.as_str().into(), value),
+        "selector" => OrphanKey::Selector(namespace.as_str().into(), value, None),
         other => return Err(format!("unknown kind {other:?}")),
     };
     key.finish()?;

@@ -300,7 +300,9 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
             return !frees_orphans;
         };
         let per_index = Read::of(job).number("backoffLimitPerIndex").is_some();
-        let is_left = !selects(job, pod) || pod.node_name.is_none();
+        // The hardened controller frees the pods that a Job on its way out has lost; a recreated Job has lost none.
+        let is_lost = !selects(job, pod) && !(frees_orphans && owner.uid == job.metadata.uid);
+        let is_left = is_lost || pod.node_name.is_none();
         is_left && pod.metadata.is_deleting() || is_terminating && per_index
     });
     pods
