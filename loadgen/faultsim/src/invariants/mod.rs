@@ -294,6 +294,13 @@ impl State {
         }
     }
 
+    /// Counts the commit of a pod that a controller asked for.
+    fn count_pod(&mut self, old: Option<&Pod>, new: &Pod, change: Change) {
+        let deletes = old.is_some() && begins_deletion(old, new, change);
+        self.verdict.creates += u64::from(old.is_none());
+        self.verdict.deletes += u64::from(deletes);
+    }
+
     /// Counts the sync of a key in this phase, but for the beginning of the phase.
     fn count_sync(&mut self, sync: SyncId, key: impl FnOnce() -> String, now: Now) {
         if now.mono_ns - self.phase_began_ns > QUIET_SETTLES_NS {

@@ -7,7 +7,7 @@ use podstorm_objects::{Kind, Now, Pod};
 use podstorm_sim::engine::observer::{Origin, Origins, SyncId};
 use podstorm_sim::faults::Call;
 
-use super::{Checked, Checker, begins_deletion, trace};
+use super::{Checked, Checker, trace};
 
 impl CommitObserver for Checker {
     fn committed(&self, commit: &Commit) {
@@ -30,9 +30,7 @@ impl CommitObserver for Checker {
             let mut checked = Ok(());
             if let Some((old, new)) = commit.of::<Pod>() {
                 if origin.is_some() {
-                    let deletes = old.is_some() && begins_deletion(old, new, commit.change);
-                    state.verdict.creates += u64::from(old.is_none());
-                    state.verdict.deletes += u64::from(deletes);
+                    state.count_pod(old, new, commit.change);
                 }
                 checked = has_one_controller(new);
             }

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use podstorm::client::{Answer, Request};
-use podstorm_objects::Now;
+use podstorm_apiserver::Commit;
+use podstorm_objects::{Now, Pod};
 use podstorm_sim::engine::observer::SyncId;
 
 use super::Checker;
@@ -32,12 +33,21 @@ impl Others {
 }
 
 impl Checker {
+    /// Such a sync has asked for a commit.
+    pub(crate) fn other_committed(&self, commit: &Commit) {
+        if let Some((old, new)) = commit.of::<Pod>() {
+            self.state().count_pod(old, new, commit.change);
+        }
+    }
+
     /// The sync of a key begins. `repeats`: whether equal requests with equal answers count (L6).
     pub(crate) fn other_sync_begins(&self, sync: SyncId, key: &str, repeats: bool, now: Now) {
         let mut state = self.state();
         state.note(|| format!("sync {}.{} of {key}", sync.incarnation, sync.number));
+        state.verdict.syncs += 1;
         state.others.syncs.insert(sync);
         state.count_sync(sync, || key.to_owned(), now);
+        state.reach.sync_begins(now);
         if repeats {
             state.repeats.sync_begins(sync, || key.to_owned(), now);
         }
@@ -68,6 +78,7 @@ impl Checker {
                 let code = error.code;
                 state.note(|| format!("  {incarnation}.{number} is answered {code}: {error}"));
             }
+            state.reach.answered(answer, now);
             let exchange = (request, answer);
             state.repeats.answered(sync, exchange, &*state.oracle, now)
         });

@@ -144,6 +144,9 @@ impl<J: Judge, W: Watcher> CommitObserver for Beside<J, W> {
         let checked = {
             let mut state = self.state();
             let sync = state.origin.map(|origin| origin.sync);
+            if sync.is_some() {
+                self.checker.other_committed(commit);
+            }
             state.judge.committed(commit, sync)
         };
         if let Err((invariant, text)) = checked {

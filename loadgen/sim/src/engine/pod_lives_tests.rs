@@ -181,6 +181,33 @@ fn a_deleted_pod_with_a_finalizer_ends_and_stays_until_that_goes() {
     );
 }
 
+#[test]
+fn a_pod_removed_by_force_ends_if_a_finalizer_keeps_it() {
+    let mut harness = furnished(&options(EngineKind::Virtual));
+    let mut made = pod("p", "", "Never");
+    made.metadata.finalizers = Some(vec![Str::from("example.com/hold")].into());
+    harness.cluster().create(made, harness.now()).unwrap();
+    until(&mut harness, "p", Some(PodPhase::Running));
+    let mut seen = watch(harness.cluster());
+    told(&harness, &mut seen);
+    let at_once = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    let (cluster, now) = (harness.cluster(), harness.now());
+    cluster.delete::<Pod>("shop", "p", &at_once, now).unwrap();
+    until(&mut harness, "p", Some(PodPhase::Failed));
+    assert!(!harness.until(600 * SECOND_NS, |_| false));
+    assert_eq!(
+        told(&harness, &mut seen),
+        [
+            "MODIFIED Running ready running seen 1 grace 0",
+            "MODIFIED Running ready running seen 2 grace 0",
+            "MODIFIED Failed unready Error 143 seen 2 grace 0",
+        ]
+    );
+}
+
 /// A cluster as runs have it, with a node and a namespace.
 fn of_a_run() -> Harness {
     let harness = Harness::new(&options(EngineKind::Virtual));

@@ -11,7 +11,7 @@ use podstorm_objects::{DynamicObject, Kind, Pod, PodPhase, Uid};
 use podstorm_sim::engine::observer::SyncId;
 
 use super::circumstances::Circumstances;
-use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of};
+use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of, restarts_of};
 use crate::simulation::{Checked, Judge, Simulation};
 
 /// A pod as of its last commit, and what it was before.
@@ -396,7 +396,16 @@ impl JobJudge {
                 let count = job.spec["successPolicy"]["rules"][0]["succeededCount"].as_i64();
                 count.is_some_and(|count| job.succeeded() >= count)
             }
-            "BackoffLimitExceeded" => job.failed() > job.number("backoffLimit").unwrap_or(6),
+            "BackoffLimitExceeded" => {
+                let limit = job.number("backoffLimit").unwrap_or(6);
+                let uid = &job.job.metadata.uid;
+                let own = |known: &&KnownPod| known.is_odd || owner_of(&known.pod) == Some(uid);
+                let own = self.pods.values().filter(own);
+                let restarts: i64 = own.map(|known| restarts_of(&known.pod)).sum();
+                // Containers that are restarted count, as upstream's do: the limit itself is too many.
+                let exceeds = job.restarts() && restarts >= limit.max(1);
+                job.failed() > limit || exceeds
+            }
             "DeadlineExceeded" => {
                 let deadline = job.number("activeDeadlineSeconds").unwrap_or(i64::MAX / 2);
                 let ran_ns = job.start_ns().map_or(0, |start_ns| wall_ns - start_ns);

@@ -12,10 +12,6 @@ use crate::subject::Subject;
 /// Exit codes of pods that fail. Failure policies name some of them.
 const CODES: [u32; 3] = [1, 2, 3];
 
-/// How pods go. The kubelets of a simulation forget a pod that is removed at once and has a finalizer: it would never
-/// end.
-const DEATHS: [Death; 3] = [Death::Deleted, Death::Failed, Death::Succeeded];
-
 impl Dice {
     pub(super) fn jobs(&mut self) -> Vec<PlannedJob> {
         let names = ["pi", "etl", "scan"];
@@ -45,6 +41,8 @@ impl Dice {
             None => Vec::new(),
             Some(_) => CODES.iter().filter_map(&mut rule).collect(),
         };
+        // The server takes policies and limits of an index only of pods that never restart.
+        let may_restart = !per_index && failure_policy.is_empty();
         PlannedJob {
             name: name.to_owned(),
             parallelism,
@@ -61,6 +59,7 @@ impl Dice {
             success_count: (indexed && indexes > 0 && self.below(4) == 0)
                 .then(|| 1 + self.below(indexes)),
             deadline_s: self.one(&[None, None, None, Some(30), Some(120), Some(600)]),
+            restarts: may_restart && self.below(3) == 0,
             suspended: self.below(8) == 0,
         }
     }
@@ -99,7 +98,7 @@ impl Dice {
             _ => Action::Kill {
                 owner: name,
                 percent: self.one(&[1, 30, 100]),
-                how: self.one(&DEATHS),
+                how: self.one(&Death::ALL),
             }
             .into(),
         };
@@ -158,7 +157,7 @@ impl Dice {
             FaultClass::PodKill => Action::Kill {
                 owner: name,
                 percent: self.one(&[1, 50, 100]),
-                how: self.one(&DEATHS),
+                how: self.one(&Death::ALL),
             }
             .into(),
             FaultClass::Recreate => return Some(self.recreated_job(name)),

@@ -66,7 +66,7 @@ use users::{JobAction, JobUsers};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A planned Job. Its pods never restart their containers.
+/// A planned Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedJob {
@@ -101,6 +101,9 @@ pub struct PlannedJob {
     /// `activeDeadlineSeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<u32>,
+    /// Whether `restartPolicy` of its pods is `OnFailure`, not `Never`.
+    #[serde(default)]
+    pub restarts: bool,
     /// Whether it is suspended at first.
     #[serde(default)]
     pub suspended: bool,

@@ -10,6 +10,7 @@ use podstorm::policy::Behaviour;
 use podstorm_objects::{DynamicObject, Kind};
 use serde_json::{Value, json};
 
+use super::status::owner_of;
 use crate::draw::draw;
 use crate::play::caught;
 
@@ -17,6 +18,8 @@ type Replace = fn(&Request) -> Option<Vec<Request>>;
 
 thread_local! {
     static PLANTED: Cell<Option<Replace>> = const { Cell::new(None) };
+    /// The pod that was created last.
+    static CREATED: Cell<Option<Request>> = const { Cell::new(None) };
 }
 
 pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
@@ -184,6 +187,27 @@ fn pods_that_are_too_many_are_noticed() {
         _ => None,
     };
     noticed(more, "B8", "");
+}
+
+#[test]
+fn a_pod_of_a_suspended_job_is_noticed() {
+    let late: Replace = |request| match request {
+        Request::CreatePod { .. } => {
+            CREATED.set(Some(request.clone()));
+            None
+        }
+        Request::PutStatus { object } => {
+            let created = CREATED.take()?;
+            let Request::CreatePod { pod, .. } = &created else {
+                return None;
+            };
+            let is_own = owner_of(pod) == Some(&object.metadata().uid);
+            let is_suspended = object.to_json()["spec"]["suspend"] == true;
+            (is_own && is_suspended).then(|| vec![request.clone(), created])
+        }
+        _ => None,
+    };
+    noticed(late, "B7", "was created for");
 }
 
 #[test]

@@ -52,6 +52,11 @@ impl<'a> Read<'a> {
         self.spec["suspend"] == true
     }
 
+    /// Whether its pods restart containers that have failed.
+    pub(super) fn restarts(&self) -> bool {
+        self.spec["template"]["spec"]["restartPolicy"] == "OnFailure"
+    }
+
     /// Whether a pod is replaced only once it has failed.
     pub(super) fn replaces_failed(&self) -> bool {
         self.spec["podReplacementPolicy"] == "Failed"
@@ -130,6 +135,13 @@ fn exit_code(pod: &Pod) -> Option<i64> {
     let containers = &pod.to_json()["status"]["containerStatuses"];
     let code = containers[0]["state"]["terminated"]["exitCode"].as_i64()?;
     (code != 0).then_some(code)
+}
+
+/// How often the containers of a pod have been restarted.
+pub(super) fn restarts_of(pod: &Pod) -> i64 {
+    let all = pod.status.container_statuses.iter();
+    all.map(|container| i64::from(container.restart_count))
+        .sum()
 }
 
 pub(super) fn is_tracked(pod: &Pod) -> bool {

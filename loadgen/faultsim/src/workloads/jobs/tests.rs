@@ -11,13 +11,25 @@ use crate::play::caught;
 #[test]
 fn no_invariant_is_broken_in_the_first_seeds() {
     let (mut broken, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut counted = [0; 3];
     for seed in 1..=150 {
         let schedule = draw::<Jobs>(seed, &[]);
         let verdict = caught(&schedule, behaviour_of(seed, None));
         seen.extend(verdict.sometimes);
+        for (sum, count) in
+            counted
+                .iter_mut()
+                .zip([verdict.syncs, verdict.creates, verdict.deletes])
+        {
+            *sum += count;
+        }
         broken.extend(verdict.violation.map(|it| format!("seed {seed}: {it}")));
     }
     assert_eq!(broken, Vec::<String>::new());
+    assert!(
+        counted.iter().all(|count| *count > 150),
+        "syncs, creates, deletes: {counted:?}"
+    );
     for situation in [
         "a Job is complete",
         "a Job has failed",

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm::job::{Controller, pod::TRACKING_FINALIZER};
 use podstorm_apiserver::{Cluster, Patch};
-use podstorm_objects::{DynamicObject, Kind, Namespace, Pod};
+use podstorm_objects::{DynamicObject, Kind, Namespace, Pod, PodPhase, RestartPolicy};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::PlannedJob;
-use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of};
+use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of, restarts_of};
 use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{NAMESPACE, members};
 use crate::simulation::{Simulation, Users};
@@ -119,7 +119,7 @@ pub(super) fn object(job: &PlannedJob) -> Value {
         "successPolicy": rules(success.into_iter().collect()),
         "activeDeadlineSeconds": job.deadline_s,
         "suspend": job.suspended,
-        "template": {"spec": {"restartPolicy": "Never",
+        "template": {"spec": {"restartPolicy": if job.restarts { "OnFailure" } else { "Never" },
             "containers": [{"name": "app", "image": "app:1"}]}},
     });
     spec[limit] = json!(job.backoff_limit);
@@ -369,7 +369,8 @@ fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
     pods.get(nth as usize % pods.len().max(1)).cloned()
 }
 
-/// Pods end, those on their way out too: their containers do, with that code.
+/// Containers end with that code, those of pods on their way out too. Their pods end with them, unless the containers
+/// are restarted.
 fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
     let mut pods = pods_of(simulation.harness.cluster(), job);
     pods.retain(|pod| !pod.status.phase.is_terminal());
@@ -383,7 +384,19 @@ fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
             "restartCount": 0, "state": {"terminated": terminated}}],
     });
     for pod in pods {
-        simulation.patch_pod_status(&pod.metadata.name, status.clone());
+        let restarts = code != 0 && pod.spec.restart_policy == RestartPolicy::OnFailure;
+        if restarts && pod.status.phase != PodPhase::Running {
+            continue;
+        }
+        let status = match restarts && !pod.metadata.is_deleting() {
+            true => {
+                json!({"containerStatuses": [{"name": "app", "image": "app:1",
+                "imageID": "", "ready": true, "restartCount": restarts_of(&pod) + 1,
+                "state": {"running": {"startedAt": at}}, "lastState": {"terminated": terminated}}]})
+            }
+            false => status.clone(),
+        };
+        simulation.patch_pod_status(&pod.metadata.name, status);
     }
 }
 

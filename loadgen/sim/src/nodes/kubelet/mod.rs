@@ -254,8 +254,10 @@ impl Faults {
 fn pending_action(pod: &Pod) -> Option<PodAction> {
     let meta = &pod.metadata;
     if meta.is_deleting() {
-        // Grace 0 is the kubelet's own final delete, or a forced one.
-        return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(PodAction::End);
+        // Grace 0 is the kubelet's own final delete, or a forced one. Only a finalizer keeps such a pod, and it still ends.
+        let is_final = meta.deletion_grace_period_seconds.get() == Some(0);
+        let is_over = meta.finalizers().is_empty() || pod.status.phase.is_terminal();
+        return (!is_final || !is_over).then_some(PodAction::End);
     }
     matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(PodAction::Start)
 }
@@ -540,7 +542,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kubelets_act_on_pending_pods_and_on_graceful_deletions_only() {
+    fn kubelets_act_on_pending_pods_and_on_pods_that_have_to_end() {
         let mut pod = Pod::default();
         assert_eq!(pending_action(&pod), Some(PodAction::Start));
         pod.status.phase = PodPhase::Running;
@@ -549,6 +551,10 @@ mod tests {
         pod.metadata.deletion_grace_period_seconds = Some(30).into();
         assert_eq!(pending_action(&pod), Some(PodAction::End));
         pod.metadata.deletion_grace_period_seconds = Some(0).into();
+        assert_eq!(pending_action(&pod), None);
+        pod.metadata.finalizers = Some(vec!["example.com/hold".into()].into());
+        assert_eq!(pending_action(&pod), Some(PodAction::End));
+        pod.status.phase = PodPhase::Failed;
         assert_eq!(pending_action(&pod), None);
     }
 }
