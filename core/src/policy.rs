@@ -77,7 +77,7 @@ impl Behaviour {
             bound_availability_checks: hardened,
             count_gone_pods_once: hardened,
             retry_orphans: hardened,
-            keep_first_outcome_of_index: hardened,
+            keep_first_outcome: hardened,
             tell_active_in_backoff: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
@@ -193,11 +193,13 @@ pub struct Policy {
     /// Hardened: the sync is retried, a Job with another UID is a Job that is gone, and the pods that a deleted Job owns
     /// are orphans, too. Cost: the requests that failed, again; one sync per recreated or deleted Job.
     pub retry_orphans: bool,
-    /// **Indexes with two outcomes.** Where two pods of one index end, one with success and one as the last failure
-    /// that the index may have, upstream writes the index as completed and as failed. The server refuses such a
-    /// status, at every retry: the Job counts nothing more. Hardened: the outcome that was written first stays, and of
-    /// two at once the success. Cost: two walks over the intervals of the indexes per sync with failed indexes.
-    pub keep_first_outcome_of_index: bool,
+    /// **Indexes and pods with two outcomes.** Where two pods of one index end, one with success and one as the last
+    /// failure that the index may have, upstream writes the index as completed and as failed. The server refuses such
+    /// a status, at every retry: the Job counts nothing more. And a pod that is listed as failed while it is on its way
+    /// out, and then succeeds, completes a Job whose status never counts that success. Hardened: the outcome that was
+    /// written first stays, and of two at once the success. Cost: two walks over the intervals of the indexes per sync
+    /// with failed indexes.
+    pub keep_first_outcome: bool,
     /// **Active pods of a Job that waits.** While a Job waits after a failure, upstream's status says that none of its
     /// pods is active. If one is ready, the server refuses the status, and the failed pod is not counted until the
     /// wait is over (kubernetes#139642, mended in 1.36.3). Hardened: the true number. Cost: none.
@@ -242,7 +244,7 @@ mod tests {
             bound_availability_checks: false,
             count_gone_pods_once: false,
             retry_orphans: false,
-            keep_first_outcome_of_index: false,
+            keep_first_outcome: false,
             tell_active_in_backoff: false,
             watch_retry_max_ns: None,
         };

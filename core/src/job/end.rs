@@ -100,7 +100,7 @@ impl Sync<'_> {
             true => self.stored_failed_indexes(),
             false => Indexes::default(),
         };
-        let keeps_first = has_limits && self.shared.options.keep_first_outcome_of_index;
+        let keeps_first = has_limits && self.shared.options.keep_first_outcome;
         if keeps_first {
             done = done.without(&stored_failed);
         }

@@ -85,8 +85,9 @@ pub struct ControllerOptions {
     /// The policy's row of that name: finalizers of the pods of a Job that is gone, or was recreated unseen, are removed
     /// until that works.
     pub retry_orphans: bool,
-    /// The policy's row of that name: an index doesn't fail once it has succeeded, nor the other way round.
-    pub keep_first_outcome_of_index: bool,
+    /// The policy's row of that name: an index, or a pod, doesn't fail once it has succeeded, nor the other way
+    /// round.
+    pub keep_first_outcome: bool,
     /// The policy's row of that name: a Job that waits after a failure says how many pods are active.
     pub tell_active_in_backoff: bool,
     /// The most ended pods that one sync counts.
@@ -104,7 +105,7 @@ impl Default for ControllerOptions {
             batch_ns: SECOND_NS,
             count_gone_pods_once: false,
             retry_orphans: false,
-            keep_first_outcome_of_index: false,
+            keep_first_outcome: false,
             tell_active_in_backoff: false,
             uncounted_max: 500,
             burst: 500,

@@ -74,7 +74,7 @@ impl ControllerType for Jobs {
             count_gone_pods_once: setup.policy.count_gone_pods_once,
             retry_orphans: setup.policy.retry_orphans,
             tell_active_in_backoff: setup.policy.tell_active_in_backoff,
-            keep_first_outcome_of_index: setup.policy.keep_first_outcome_of_index,
+            keep_first_outcome: setup.policy.keep_first_outcome,
             uncounted_max: setup.burst_replicas,
             burst: setup.burst_replicas,
         };

@@ -352,7 +352,9 @@ impl<'a> Sync<'a> {
             if !self.counts(pod) {
                 continue;
             }
-            if pod.phase == PodPhase::Succeeded && !pod.in_succeeded {
+            // As upstream: the success of a pod that is listed as failed counts here, and nowhere else.
+            let is_settled = self.shared.options.keep_first_outcome && pod.in_failed;
+            if pod.phase == PodPhase::Succeeded && !pod.in_succeeded && !is_settled {
                 new_succeeded.push(finish_ns(&pod.pod));
             } else if pod.is_failed(only_replace_failed) && !pod.in_failed {
                 new_failed.push(finish_ns(&pod.pod));

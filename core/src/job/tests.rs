@@ -295,9 +295,9 @@ fn an_index_keeps_the_outcome_that_was_written_first() {
         ("c", 1, PodPhase::Succeeded),
         ("d", 2, PodPhase::Failed),
     ];
-    for keep_first_outcome_of_index in [true, false] {
+    for keep_first_outcome in [true, false] {
         let options = ControllerOptions {
-            keep_first_outcome_of_index,
+            keep_first_outcome,
             ..ControllerOptions::default()
         };
         let mut informers = Informers::new(Arc::default());
@@ -317,11 +317,39 @@ fn an_index_keeps_the_outcome_that_was_written_first() {
         let refusal = failure(500, Reason::InternalError);
         let (statuses, _) = sync(&controller, &mut informers, 2, &refusal);
         let found = ["completedIndexes", "failedIndexes"].map(|it| statuses[0][it].clone());
-        let expected = match keep_first_outcome_of_index {
+        let expected = match keep_first_outcome {
             true => ["0,2", "1"],
             // As upstream: the server takes no such status.
             false => ["0-2", "0-2"],
         };
         assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_pod_that_is_listed_as_failed_completes_no_job() {
+    for keep_first_outcome in [true, false] {
+        let options = ControllerOptions {
+            keep_first_outcome,
+            ..ControllerOptions::default()
+        };
+        let mut informers = Informers::new(Arc::default());
+        let listed = json!({"uncountedTerminatedPods": {"failed": ["pi-1"]}});
+        let spec = json!({"completions": 1});
+        let (controller, key) = with_job(options, spec, listed, &mut informers);
+        informers.pods().apply(Delta::Applied(ended("pi-1", "a")));
+        controller.queues()[JOBS].add(key, 0);
+        let refusal = failure(500, Reason::InternalError);
+        let (statuses, _) = sync(&controller, &mut informers, 2, &refusal);
+        let last = statuses.last().expect("a status is written");
+        let ends = last["conditions"]
+            .as_array()
+            .is_some_and(|it| !it.is_empty());
+        assert_eq!(ends, !keep_first_outcome);
+        assert_eq!(
+            last["succeeded"],
+            Value::Null,
+            "the success is counted nowhere"
+        );
     }
 }

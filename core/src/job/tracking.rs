@@ -142,7 +142,7 @@ impl Sync<'_> {
                 if spec.is_indexed() {
                     let has_failed = self.indexes.failed.as_ref();
                     let has_failed = has_failed.is_some_and(|it| it.has(pod.index));
-                    let is_open = !has_failed || !self.shared.options.keep_first_outcome_of_index;
+                    let is_open = !has_failed || !self.shared.options.keep_first_outcome;
                     if has_index && is_open && !self.indexes.stored.has(pod.index) {
                         new_indexes.insert(pod.index);
                         new_count += 1;

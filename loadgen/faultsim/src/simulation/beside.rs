@@ -41,6 +41,15 @@ pub trait Judge: Debug + Send + 'static {
         let _ = (sync, request, answer);
     }
 
+    /// A sync has ended.
+    ///
+    /// # Errors
+    /// The invariant that the sync has broken.
+    fn ended(&mut self, sync: SyncId) -> Checked {
+        let _ = sync;
+        Ok(())
+    }
+
     /// What is not as it must be at rest, if anything.
     fn missing(&self, simulation: &Simulation) -> Option<String>;
 
@@ -89,6 +98,12 @@ impl<J: Judge, W: Watcher> Beside<J, W> {
                 origin: None,
             }),
         })
+    }
+
+    fn judged(&self, checked: Checked, now: Now) {
+        if let Err((invariant, text)) = checked {
+            self.checker.fail(invariant, text, now);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State<J>> {
@@ -149,9 +164,7 @@ impl<J: Judge, W: Watcher> CommitObserver for Beside<J, W> {
             }
             state.judge.committed(commit, sync)
         };
-        if let Err((invariant, text)) = checked {
-            self.checker.fail(invariant, text, commit.now);
-        }
+        self.judged(checked, commit.now);
     }
 }
 
@@ -194,9 +207,11 @@ impl<J: Judge, W: Watcher + Debug> Observer<J::Workload> for Beside<J, W> {
         sync: SyncId,
         _: &J::Workload,
         _: &<J::Workload as Workload>::Sync,
-        _: Now,
+        now: Now,
     ) {
         self.checker.other_sync_ended(sync);
+        let checked = self.state().judge.ended(sync);
+        self.judged(checked, now);
     }
 }
 

@@ -49,10 +49,8 @@ pub(super) fn missing(judge: &JobJudge, simulation: &Simulation) -> Option<Strin
     let cluster = harness.cluster();
     let all = jobs(cluster);
     let of_job = || all.iter().find_map(|job| difference(judge, &Read::of(job)));
-    let alive: Vec<u32> = harness.alive().iter().map(|it| it.incarnation()).collect();
-    let owed = || judge.owed(&alive).map(str::to_owned);
     let of_pods = || to_adopt(cluster).or_else(|| tracked(cluster));
-    let found = owed().or_else(of_job).or_else(of_pods);
+    let found = of_job().or_else(of_pods);
     found.or_else(|| remembered(harness))
 }
 

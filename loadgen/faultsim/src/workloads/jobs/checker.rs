@@ -91,13 +91,6 @@ impl JobJudge {
         known.is_some_and(|known| known.is_odd)
     }
 
-    /// What an alive controller, by its number, still owes, if anything.
-    pub(super) fn owed(&self, alive: &[u32]) -> Option<&str> {
-        let owed = self.owed.iter();
-        let mut of_alive = owed.filter(|((sync, _), _)| alive.contains(&sync.incarnation));
-        of_alive.next().map(|(_, text)| &**text)
-    }
-
     /// The pods that a Job owns on the server.
     pub(super) fn owned<'a>(&'a self, job: &'a Uid) -> impl Iterator<Item = &'a Arc<Pod>> {
         let there = self.pods.values().filter(|known| !known.is_gone);
@@ -391,7 +384,16 @@ impl JobJudge {
         let indexes = |member| job.indexes(member).len() as i64;
         match reason {
             "CompletionsReached" | "BackoffLimitExceeded" if self.circumstances.lists_few => true,
-            "CompletionsReached" => job.succeeded() >= job.number("completions").unwrap_or(1),
+            "CompletionsReached" => {
+                let may_count = |pod: &Uid| {
+                    let known = self.pods.get(pod);
+                    self.circumstances.may_complete_short
+                        && known.is_some_and(|it| it.has_succeeded)
+                };
+                let failed = job.listed("failed");
+                let more = failed.iter().filter(|pod| may_count(pod)).count() as i64;
+                job.succeeded() + more >= job.number("completions").unwrap_or(1)
+            }
             "SuccessPolicy" => {
                 let count = job.spec["successPolicy"]["rules"][0]["succeededCount"].as_i64();
                 count.is_some_and(|count| job.succeeded() >= count)
@@ -515,6 +517,12 @@ impl Judge for JobJudge {
             }
             _ => {}
         }
+    }
+
+    fn ended(&mut self, sync: SyncId) -> Checked {
+        let mut owed = self.owed.iter().filter(|((of, _), _)| *of == sync);
+        owed.next()
+            .map_or(Ok(()), |(_, text)| Err(("B4", text.clone())))
     }
 
     fn missing(&self, simulation: &Simulation) -> Option<String> {

@@ -17,6 +17,8 @@ pub(super) struct Circumstances {
     pub(super) may_exceed: bool,
     /// Whether one sync lists so few pods that others that have ended wait for the next.
     pub(super) lists_few: bool,
+    /// Whether the success of a pod that was counted as failed completes a Job.
+    pub(super) may_complete_short: bool,
     /// How far off the controller's clock may be, ns.
     pub(super) clock_off_ns: i64,
 }
@@ -26,6 +28,7 @@ impl Circumstances {
     pub(super) fn of(schedule: &Schedule<Jobs>, behaviour: Behaviour) -> Circumstances {
         let mut found = Circumstances {
             lists_few: schedule.cluster.burst_replicas < 500,
+            may_complete_short: !behaviour.policy().keep_first_outcome,
             ..Circumstances::default()
         };
         let waits = schedule.cluster.stale_controller_consistency;

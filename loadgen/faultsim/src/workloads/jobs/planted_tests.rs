@@ -113,7 +113,7 @@ fn pods_that_are_counted_twice_or_not_at_all_are_noticed() {
             name: object.metadata().name.clone(),
         }])
     };
-    noticed(unwritten, "L1", "is not counted");
+    noticed(unwritten, "B4", "is not counted");
 }
 
 #[test]

@@ -330,7 +330,7 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         // `an_orphan_whose_finalizer_stays_is_tried_again` of Jobs.
         retry_orphans: _,
         // `an_index_keeps_the_outcome_that_was_written_first` of Jobs.
-        keep_first_outcome_of_index: _,
+        keep_first_outcome: _,
         // The known bug m13.
         tell_active_in_backoff: _,
         // The reflector's own tests of its longest delay.
