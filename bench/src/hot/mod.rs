@@ -4,8 +4,10 @@
 pub mod cache;
 pub mod deployment;
 pub mod endpoints;
+pub mod events;
 pub mod expectations;
 pub mod handlers;
+pub mod heartbeats;
 pub mod http;
 pub mod job;
 pub mod json;
@@ -16,6 +18,7 @@ pub mod run;
 pub mod selectors;
 pub mod slow_start;
 pub mod sync;
+pub mod volumes;
 pub mod workqueue;
 
 use std::hint::black_box;
@@ -136,6 +139,9 @@ pub fn paths() -> Vec<HotPath> {
         "endpoints/idle/100", 100, ALLOCATES, endpoints::idle(100);
         "endpoints/idle/1000", 10, ALLOCATES, endpoints::idle(1_000);
         "endpoints/idle-endpoints/1000", 10, ALLOCATES, endpoints::idle_endpoints(1_000);
+        "events/create/1000", 1_000, ALLOCATES, events::create(1_000);
+        "events/dropped/1", 1_000, FREE, events::dropped();
+        "events/repeat/1000", 1_000, ALLOCATES, events::repeat(1_000);
         "expectations/create/1", 1_000, FREE, expectations::create(1);
         "expectations/create/5000", 5_000, FREE, expectations::create(5_000);
         "expectations/delete/500", 10, FREE, expectations::delete();
@@ -143,6 +149,8 @@ pub fn paths() -> Vec<HotPath> {
         "handlers/owned-updated/2000", 20_000, FREE, handlers::updated(2_000);
         "handlers/owned-deleted/2000", 20_000, FREE, handlers::deleted(2_000);
         "handlers/orphan/2000", 20_000, FREE, handlers::orphan(2_000);
+        "heartbeats/renew/0", 300, ALLOCATES, heartbeats::renew(0);
+        "heartbeats/renew/10000", 300, ALLOCATES, heartbeats::renew(10_000);
         "http/get/8300", 100, ALLOCATES, http::get();
         "http/create/1200", 100, ALLOCATES, http::create();
         "http/patch-status/8300", 100, ALLOCATES, http::patch_status();
@@ -183,6 +191,10 @@ pub fn paths() -> Vec<HotPath> {
         "sync/delete-500/100000", 10, FREE, sync::scale_down(sync::deleting(100_000));
         "sync/delete-500-siblings/20000", 10, FREE,
             sync::scale_down(sync::deleting_among_siblings(20_000));
+        "volumes/bind/1", 100, ALLOCATES, volumes::bind(1);
+        "volumes/bind/1000", 100, ALLOCATES, volumes::bind(1_000);
+        "volumes/choose/1000", 10, ALLOCATES, volumes::choose(1_000);
+        "volumes/idle/1000", 100, ALLOCATES, volumes::idle(1_000);
         "workqueue/cycle/5000", 5_000, FREE, workqueue::cycle(5_000);
         "workqueue/backlog/5000", 2, FREE, workqueue::backlog(5_000);
         "workqueue/add-queued/5000", 5_000, FREE, workqueue::add_queued(5_000);
