@@ -1,8 +1,7 @@
 //! What a kubelet of a served cluster refuses: a pod that came with the name of its node, and that the node has no
 //! room for or that does not fit the node. The scheduler has looked at all others.
 //!
-//! A critical pod is not refused for lack of room: a kubelet of Kubernetes lets other pods go for it, which none
-//! does here.
+//! A critical pod is not refused for lack of room: other pods [go for it](super::preemption).
 //!
 //! Source: `predicate.go` of Kubernetes' `pkg/kubelet/lifecycle`, 1.36.
 
@@ -11,23 +10,20 @@ use std::sync::Arc;
 
 use podstorm::client::EventType;
 use podstorm_objects::{ConditionType, Node, Now, Pod, Quantity};
-use serde_json::Value;
 
-use super::{PodAction, PodLifecycle, pending_action};
+use super::{PodAction, PodLifecycle, pending_action, preemption};
 use crate::nodes::asks::{Ask, HostPort, allocatable};
 use crate::nodes::change::{OUT_OF_PODS, change_status, rejected};
 use crate::nodes::placement::is_driven_out;
 use crate::nodes::pod_life::PodEvent;
 use crate::nodes::scheduler::DEFAULT_PODS_PER_NODE;
 
-/// Pods of this priority or a higher one are critical.
-const CRITICAL: i64 = 2_000_000_000;
-
 /// The resources that are looked at first.
 const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// The resources whose lack an Event reports.
-const TOLD: [(&str, &str); 6] = [
+const TOLD: [(&str, &str); 7] = [
+    ("pods", OUT_OF_PODS),
     ("cpu", "OutOfcpu"),
     ("memory", "OutOfmemory"),
     ("ephemeral-storage", "OutOfephemeral-storage"),
@@ -35,6 +31,23 @@ const TOLD: [(&str, &str); 6] = [
     ("hugepages-1Gi", "OutOfhugepages-1Gi"),
     ("nvidia.com/gpu", "OutOfnvidia.com/gpu"),
 ];
+
+/// Whether a node takes a pod.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// It takes it, or has done so.
+    Takes,
+    /// It takes it once these pods have gone, and those that go already.
+    After(Vec<Arc<Pod>>),
+    Refuses(Refusal),
+}
+
+/// A resource of which a node has too little for a pod, and how much the pod requests, the others use, and there is.
+#[derive(Debug)]
+pub(super) struct Lack {
+    pub(super) resource: String,
+    pub(super) amounts: [i128; 3],
+}
 
 /// Why a node refuses a pod.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,8 +68,8 @@ impl Refusal {
     }
 
     /// The node has too little of a resource.
-    fn lack(resource: &str, amounts: [i128; 3]) -> Refusal {
-        let [requested, used, capacity] = amounts;
+    fn lack(lack: &Lack) -> Refusal {
+        let (resource, [requested, used, capacity]) = (&*lack.resource, lack.amounts);
         let mut told = TOLD.iter().filter(|(name, _)| *name == resource);
         Refusal {
             reason: format!("OutOf{resource}"),
@@ -100,12 +113,16 @@ pub(super) fn is_unseen(pod: &Pod) -> bool {
 }
 
 impl PodLifecycle {
-    /// Why the node of a pod refuses it; `None` where it takes it, or has done so. O(pods) for a pod that
-    /// came with the name of its node.
-    pub(super) fn refusal(&self, pod: &Pod) -> Option<Refusal> {
-        if !self.plays_all || !is_unseen(pod) {
-            return None;
+    /// Whether the node of a pod takes it. O(pods) for a pod that came with the name of its node.
+    pub(super) fn admission(&self, pod: &Pod) -> Admission {
+        match self.plays_all && is_unseen(pod) {
+            true => self.examine(pod).unwrap_or(Admission::Takes),
+            false => Admission::Takes,
         }
+    }
+
+    /// `None` where there is nothing to look at.
+    fn examine(&self, pod: &Pod) -> Option<Admission> {
         let meta = &pod.metadata;
         let live = self.cluster.get::<Pod>(&meta.namespace, &meta.name).ok()?;
         let is_same = live.metadata.uid == meta.uid && is_unseen(&live);
@@ -115,6 +132,8 @@ impl PodLifecycle {
         let ask = Ask::of(&live.spec);
         let mut used = Used::default();
         let counts = !(ask.requests.is_empty() && ask.ports.is_empty());
+        let is_critical = preemption::is_critical(&live);
+        let mut there = Vec::new();
         self.cluster.for_each::<Pod>(|other: &Arc<Pod>| {
             let is_there = other.node_name.as_ref() == Some(&node)
                 && !other.status.phase.is_terminal()
@@ -124,12 +143,21 @@ impl PodLifecycle {
                 if counts {
                     used.add(other);
                 }
+                if is_critical {
+                    there.push(Arc::clone(other));
+                }
             }
         });
-        let priority = live.spec.get("priority").as_ref().and_then(Value::as_i64);
-        let is_critical = priority.is_some_and(|priority| priority >= CRITICAL);
-        let lack = lacks(&found, &ask, &used).filter(|_| !is_critical);
-        lack.or_else(|| misfit(&found, &live, &ask, &used))
+        let lacks = lacks(&found, &ask, &used);
+        let misfit = || misfit(&found, &live, &ask, &used);
+        if is_critical && !lacks.is_empty() {
+            return Some(match misfit() {
+                Some(refusal) => Admission::Refuses(refusal),
+                None => self.make_room(&live, &lacks, there),
+            });
+        }
+        let refusal = lacks.first().map(Refusal::lack).or_else(misfit);
+        refusal.map(Admission::Refuses)
     }
 
     /// Reports that the node refuses the pod.
@@ -145,32 +173,36 @@ impl PodLifecycle {
     }
 }
 
-/// The first resource that the node has too little of.
-fn lacks(node: &Node, ask: &Ask, used: &Used) -> Option<Refusal> {
+/// The resources that the node has too little of, in the order in which they are looked at.
+fn lacks(node: &Node, ask: &Ask, used: &Used) -> Vec<Lack> {
     let places = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
-    if used.pods >= places {
-        let amounts = [1, used.pods.into(), places.into()];
-        let refusal = Refusal::lack("pods", amounts);
-        return Some(Refusal {
-            told: Some(OUT_OF_PODS),
-            ..refusal
-        });
-    }
+    let pods = (used.pods >= places).then(|| Lack {
+        resource: "pods".to_owned(),
+        amounts: [1, used.pods.into(), places.into()],
+    });
     let allocatable = allocatable(node);
     let others = ask.requests.keys().map(String::as_str);
     let others: BTreeSet<&str> = others.filter(|name| !FIRST.contains(name)).collect();
-    let mut names = FIRST.into_iter().chain(others);
-    names.find_map(|name| {
+    let names = FIRST.into_iter().chain(others);
+    let amounts = names.filter_map(|name| {
         let asked = *ask.requests.get(name)?;
         // What a node does not name it has enough of, or it does not look.
         let all = *allocatable.get(name)?;
         let used = used.amounts.get(name).copied().unwrap_or_default();
-        let amounts = [asked, used, all].map(|amount| match name {
-            "cpu" => amount.ceil_milli(),
-            _ => amount.ceil(),
-        });
-        (asked > all.minus(used)).then(|| Refusal::lack(name, amounts))
-    })
+        (asked > all.minus(used)).then(|| Lack {
+            resource: name.to_owned(),
+            amounts: [asked, used, all].map(|amount| in_units(name, amount)),
+        })
+    });
+    pods.into_iter().chain(amounts).collect()
+}
+
+/// An amount of a resource as messages count it.
+pub(super) fn in_units(resource: &str, amount: Quantity) -> i128 {
+    match resource {
+        "cpu" => amount.ceil_milli(),
+        _ => amount.ceil(),
+    }
 }
 
 /// Why the pod does not fit the node, whatever room that has.

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use ahash::RandomState;
-use hashbrown::HashSet;
-use podstorm_objects::{Now, Pod, PodPhase, Uid, hash_state};
+use hashbrown::{HashMap, HashSet};
+use podstorm_objects::{Now, Pod, PodPhase, PodStart, Uid, hash_state};
 
 use super::{PodAction, PodLifecycle};
 
@@ -24,6 +24,8 @@ pub(super) struct ForeignWrites {
     queued: HashSet<Uid, RandomState>,
     /// Running pods that were there before the kubelets and not ready, for a reason that only their status knows.
     came_unready: HashSet<Uid, RandomState>,
+    /// Start and addresses of the pods, as the kubelets have written or found them.
+    starts: HashMap<Uid, Arc<PodStart>, RandomState>,
 }
 
 impl Default for ForeignWrites {
@@ -32,6 +34,7 @@ impl Default for ForeignWrites {
             own: HashSet::with_hasher(hash_state()),
             queued: HashSet::with_hasher(hash_state()),
             came_unready: HashSet::with_hasher(hash_state()),
+            starts: HashMap::with_hasher(hash_state()),
         }
     }
 }
@@ -40,6 +43,20 @@ impl ForeignWrites {
     /// The kubelets have written the pod.
     pub(super) fn wrote(&mut self, stored: &Pod) {
         self.own.extend(stored.metadata.resource_version.number());
+        self.keep_start(stored);
+    }
+
+    /// Keeps what the pod's status says of its start, unless that is known.
+    fn keep_start(&mut self, pod: &Pod) {
+        if let Some(start) = &pod.status.started {
+            let known = self.starts.entry_ref(&pod.metadata.uid);
+            known.or_insert_with(|| Arc::clone(start));
+        }
+    }
+
+    /// Start and addresses of the pod, where they are known.
+    pub(super) fn start(&self, pod: &Pod) -> Option<Arc<PodStart>> {
+        self.starts.get(&pod.metadata.uid).cloned()
     }
 
     /// Whether the pod came unready.
@@ -51,6 +68,7 @@ impl ForeignWrites {
     pub(super) fn forget(&mut self, uid: &Uid) {
         self.queued.remove(uid);
         self.came_unready.remove(uid);
+        self.starts.remove(uid);
     }
 
     /// Forgets what the kubelets have written: they may have missed to see it.
@@ -67,8 +85,11 @@ impl ForeignWrites {
 impl PodLifecycle {
     /// A pod is there as the kubelets begin, or is new.
     pub(super) fn found(&mut self, pod: &Pod) {
-        let is_unready = || pod.status.phase == PodPhase::Running && !pod.is_ready();
-        if self.plays_all && is_unready() && self.was_there(pod) {
+        if !self.plays_all || !self.was_there(pod) {
+            return;
+        }
+        self.foreign.keep_start(pod);
+        if pod.status.phase == PodPhase::Running && !pod.is_ready() {
             self.foreign.came_unready.insert(pod.metadata.uid.clone());
         }
     }

@@ -11,6 +11,7 @@
 mod admission;
 mod foreign;
 mod played;
+mod preemption;
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -36,7 +37,7 @@ use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
-use admission::Refusal;
+use admission::{Admission, Refusal};
 use foreign::ForeignWrites;
 use played::Lives;
 
@@ -374,9 +375,10 @@ impl PodLifecycle {
                 self.report_stuck(&pod, now)
             }
             PodAction::Start => self.start(pod, now),
-            PodAction::Play | PodAction::Compare => match self.refusal(&pod) {
-                Some(refusal) => self.reject(&pod, &refusal, now),
-                None => self.play(&pod, now),
+            PodAction::Play | PodAction::Compare => match self.admission(&pod) {
+                Admission::Takes => self.play(&pod, now),
+                Admission::After(victims) => self.preempt(&victims, pod, now),
+                Admission::Refuses(refusal) => self.reject(&pod, &refusal, now),
             },
             PodAction::PlayOn => self.play_queued(&pod, now),
             PodAction::End => self.remove(&pod, now),

@@ -106,6 +106,11 @@ impl PodLifecycle {
 
     /// Plays the life of a pod until now, and does what is due then.
     pub(super) fn play(&mut self, pod: &Pod, now: Now) {
+        self.play_after(pod, now, |_| {});
+    }
+
+    /// As [`play`](PodLifecycle::play), after something has happened to the life.
+    pub(super) fn play_after(&mut self, pod: &Pod, now: Now, happens: impl FnOnce(&mut PodLife)) {
         let meta = &pod.metadata;
         let found = self.cluster.get::<Pod>(&meta.namespace, &meta.name);
         let live = found.ok().filter(|live| live.metadata.uid == meta.uid);
@@ -134,6 +139,7 @@ impl PodLifecycle {
             pod_ip: None,
             queued_ns: None,
         });
+        happens(&mut played.life);
         let mut shown = None;
         loop {
             let unpullable = |image: &str| self.is_unpullable(image);
@@ -168,6 +174,12 @@ impl PodLifecycle {
             let wait_ns = (due_ns - now.wall_ns).max(0);
             self.keep(played, live, now.mono_ns.saturating_add(wait_ns));
         }
+    }
+
+    /// Whether the containers of a pod are being stopped.
+    pub(super) fn is_stopping(&self, pod: &Pod) -> bool {
+        let played = self.lives.by_pod.get(&pod.metadata.uid);
+        played.is_some_and(|played| played.life.is_stopping())
     }
 
     fn keep(&mut self, mut played: Played, live: Arc<Pod>, due_ns: i64) {
@@ -286,8 +298,10 @@ impl PodLifecycle {
             let own = self.control.as_ref().and_then(|it| it.next_pod_address());
             played.pod_ip = own.map(|own| Address::from(own.to_string().as_str()));
         }
+        let known = self.foreign.start(live);
         let rules = self.clients();
         let place = Place {
+            start: known.as_ref(),
             host_ip: &start.host_ip,
             pod_ip: played.pod_ip.as_ref().unwrap_or(&start.host_ip),
             container_id: rules.map_or("", |rules| &rules.container_id),

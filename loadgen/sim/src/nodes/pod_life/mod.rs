@@ -94,6 +94,8 @@ enum Why {
     Deadline,
     /// The node lacks memory.
     Evicted,
+    /// A critical pod needs its room.
+    Preempted,
     /// Its work is done or has failed; sidecars still run.
     Finished,
 }
@@ -129,6 +131,8 @@ const EVICTED: (&str, &str) = (
     "Evicted",
     "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ",
 );
+
+const PREEMPTED: (&str, &str) = ("Preempting", "Preempted in order to admit critical pod");
 
 /// The life of one pod.
 #[derive(Debug)]
@@ -268,6 +272,22 @@ impl PodLife {
         let ends = ends.into_iter().flatten().filter(|_| goes_on);
         let containers = self.containers.iter().filter_map(Container::next_ns);
         containers.chain(up).chain(ends).min()
+    }
+
+    /// Ends the pod, so that a critical one gets its room, unless it ends already.
+    pub(super) fn preempt(&mut self, now_ns: i64) {
+        if self.end.is_none() && self.is_alive() {
+            self.at_ns = self.at_ns.max(now_ns);
+            let (reason, message) = PREEMPTED;
+            self.notes.add(None, Warning, reason, || message.to_owned());
+            let kill_ns = self.at_ns.saturating_add(self.ways.grace_ns);
+            self.stop(Why::Preempted, self.at_ns, kill_ns);
+        }
+    }
+
+    /// Whether its containers are being stopped.
+    pub(super) fn is_stopping(&self) -> bool {
+        !self.is_alive()
     }
 
     /// Whether the pod has ended.
@@ -439,6 +459,10 @@ impl PodLife {
             Some(Why::Evicted) => End {
                 phase: PodPhase::Failed,
                 why: Some(EVICTED),
+            },
+            Some(Why::Preempted) => End {
+                phase: PodPhase::Failed,
+                why: Some(PREEMPTED),
             },
             Some(Why::Deleted | Why::Finished) | None => End {
                 phase: match well {

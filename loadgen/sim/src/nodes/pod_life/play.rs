@@ -102,6 +102,7 @@ impl Play {
         }
         let (host_ip, pod_ip) = (Address::from("10.0.0.1"), Address::from("10.1.0.7"));
         let place = Place {
+            start: None,
             host_ip: &host_ip,
             pod_ip: &pod_ip,
             container_id: "",

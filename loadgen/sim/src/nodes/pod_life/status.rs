@@ -14,6 +14,9 @@ use super::container::{Container, Ended, Role, State};
 use super::hooks::POST_START_FAILED;
 use super::{EVICTED, PodLife, SECOND_NS, Stopping, Why, names};
 
+/// What its condition says of a pod that went for a critical one.
+const PREEMPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
+
 /// What is written into every status of a node or a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::nodes) struct Place<'a> {
@@ -21,6 +24,8 @@ pub(in crate::nodes) struct Place<'a> {
     pub(in crate::nodes) host_ip: &'a Address,
     /// The address that the pod gets when it has none.
     pub(in crate::nodes) pod_ip: &'a Address,
+    /// What the kubelet has written of the start of the pod, where it knows that.
+    pub(in crate::nodes) start: Option<&'a Arc<PodStart>>,
     /// The id of every container that was created; nothing where empty.
     pub(in crate::nodes) container_id: &'a str,
     /// The id of its image.
@@ -52,7 +57,7 @@ impl PodLife {
         if self.generation > 0 {
             rest.set("observedGeneration", self.generation);
         }
-        let started = match &old.started {
+        let started = match place.start.or(old.started.as_ref()) {
             Some(started) => Some(Arc::clone(started)),
             None if self.has_address() => Some(Arc::new(PodStart {
                 host_ip: place.host_ip.clone(),
@@ -129,14 +134,12 @@ impl PodLife {
         let is_target = |it: &PodCondition| {
             it.rest.get("type").as_ref().and_then(Value::as_str) == Some("DisruptionTarget")
         };
-        let is_evicted = matches!(
-            self.stopping,
-            Some(Stopping {
-                why: Why::Evicted,
-                ..
-            })
-        );
-        let evicted = (self.end.is_some() && is_evicted).then(|| self.evicted());
+        let disruption = match self.stopping.filter(|_| self.end.is_some()) {
+            Some(Stopping { why, .. }) if why == Why::Evicted => Some(EVICTED.1),
+            Some(Stopping { why, .. }) if why == Why::Preempted => Some(PREEMPTED),
+            _ => None,
+        };
+        let evicted = disruption.map(|message| self.disrupted(message));
         let claims = self.claims(live, phase);
         // Most conditions have the same members.
         let mut last = old.get(0).map_or(Rest::NONE, |first| first.rest);
@@ -163,11 +166,11 @@ impl PodLife {
     }
 
     /// The condition of a pod that its node has ended.
-    fn evicted(&self) -> PodCondition {
+    fn disrupted(&self, message: &str) -> PodCondition {
         let mut rest = Map::new();
         rest.insert("type".into(), "DisruptionTarget".into());
         rest.insert("reason".into(), "TerminationByKubelet".into());
-        rest.insert("message".into(), EVICTED.1.into());
+        rest.insert("message".into(), message.into());
         if self.generation > 0 {
             rest.insert("observedGeneration".into(), self.generation.into());
         }

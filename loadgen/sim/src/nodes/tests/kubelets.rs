@@ -23,12 +23,15 @@ fn what_others_write_into_the_status_of_a_pod_lasts_ten_seconds() {
         condition["message"] = json!("says a client");
     }
     conditions.insert(0, json!({"type": "example.com/seen", "status": "True"}));
-    let status =
-        json!({"conditions": conditions, "containerStatuses": status["containerStatuses"]});
+    let status = json!({"conditions": conditions, "containerStatuses": status["containerStatuses"],
+        "podIP": "203.0.113.9", "podIPs": [{"ip": "203.0.113.9"}], "hostIP": "203.0.113.1"});
     harness.patch(Kind::POD, "p", json!({"status": status}));
     harness.pass(9);
     assert_eq!(harness.states(), ["p a n"]);
+    assert_eq!(harness.pod("p").to_json()["status"]["podIP"], "203.0.113.9");
     harness.pass(1);
+    let addresses = |status: &podstorm_objects::PodStatus| status.started.clone().unwrap();
+    assert_eq!(addresses(&harness.pod("p").status), addresses(&before));
     assert_eq!(harness.states(), ["p a R"]);
     assert_eq!(harness.condition("p", "Ready"), "True null null");
     let after = harness.pod("p").status.clone();
@@ -156,11 +159,9 @@ fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
     }
     // A taint that keeps the scheduler away does not count; one that drives pods out does.
     harness.create_with("plain", json!({"nodeName": "a"}));
-    let critical = json!({"nodeName": "a", "priority": 2_000_000_000, "containers":
-        [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}]});
-    harness.create_with("critical", critical);
+    harness.create_with("other", json!({"nodeName": "a"}));
     harness.pass(5);
-    let fits = ["critical a R", "first a R", "plain a R"];
+    let fits = ["first a R", "other a R", "plain a R"];
     let running = |harness: &NodeHarness| -> Vec<String> {
         let all = harness.states().into_iter();
         all.filter(|state| state.ends_with('R')).collect()
@@ -204,5 +205,81 @@ fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
     harness.create_with("lonely", json!({"nodeName": "z"}));
     harness.pass(5);
     assert!(harness.states().contains(&"lonely z R".to_owned()));
+    assert!(harness.is_quiet());
+}
+
+#[test]
+fn pods_go_for_a_critical_one_that_lacks_only_room() {
+    let mut harness = with_events();
+    let allocatable = json!({"pods": "10", "cpu": "4", "memory": "1Gi"});
+    harness.patch(
+        Kind::NODE,
+        "a",
+        json!({"status": {"allocatable": allocatable}}),
+    );
+    let pod = |cpu: &str, more: Value| {
+        let mut spec = json!({"nodeName": "a", "containers": [{"name": "c", "image": "x:1"}]});
+        if !cpu.is_empty() {
+            spec["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        }
+        for (member, value) in more.as_object().unwrap() {
+            spec[member] = value.clone();
+        }
+        spec
+    };
+    harness.create_with("best-effort", pod("", json!({})));
+    harness.create_with("small", pod("500m", json!({})));
+    harness.create_with("big", pod("2", json!({})));
+    let mut guaranteed = pod("1500m", json!({}));
+    guaranteed["containers"][0]["resources"]["requests"]["memory"] = "1Mi".into();
+    guaranteed["containers"][0]["resources"]["limits"] = json!({"cpu": "1500m", "memory": "1Mi"});
+    harness.create_with("guaranteed", guaranteed);
+    harness.pass(5);
+    assert_eq!(harness.states().len(), 4);
+    let critical = |more: Value| {
+        let mut spec = pod("1", more);
+        spec["priority"] = 2_000_000_000.into();
+        spec
+    };
+    harness.create_with("critical", critical(json!({})));
+    // What is there has to end first.
+    assert!(!harness.states().contains(&"critical a R".to_owned()));
+    harness.pass(60);
+    let all = [
+        "best-effort a R",
+        "big a F",
+        "critical a R",
+        "guaranteed a R",
+        "small a R",
+    ];
+    assert_eq!(harness.states(), all, "one pod that frees enough");
+    let big = harness.pod("big").to_json()["status"].clone();
+    let message = "Preempted in order to admit critical pod";
+    assert_eq!([&big["reason"], &big["message"]], ["Preempting", message]);
+    let disrupted =
+        "True TerminationByKubelet Pod was preempted by Kubelet to accommodate a critical pod.";
+    assert_eq!(harness.condition("big", "DisruptionTarget"), disrupted);
+    let events = told(&harness, "big");
+    assert!(
+        events.contains(&format!("Warning Preempting x1: {message}")),
+        "{events:?}"
+    );
+
+    // What no pods can give, and what is more than room, is refused.
+    let mut large = critical(json!({}));
+    large["containers"][0]["resources"]["requests"]["cpu"] = "5".into();
+    harness.create_with("large", large);
+    harness.create_with("picky", critical(json!({"nodeSelector": {"disk": "ssd"}})));
+    harness.pass(5);
+    let why = |name: &str| harness.pod(name).to_json()["status"]["message"].clone();
+    assert_eq!(
+        why("large"),
+        "Pod was rejected: Unexpected error while attempting to recover from admission failure: preemption: error \
+         finding a set of pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 2000), ]"
+    );
+    assert_eq!(
+        why("picky"),
+        "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    );
     assert!(harness.is_quiet());
 }
