@@ -7,7 +7,7 @@ use podstorm::client::Cause;
 use podstorm_objects::json::JsonValue;
 use podstorm_objects::{
     AnyObject, DecodeError, DynamicObject, Kind, Namespace, Node, Object, ObjectMeta, Pod, PodSpec,
-    PodTemplate, Rest, Sharer,
+    PodTemplate, Quantity, Rest, Sharer,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -130,6 +130,9 @@ impl InputObject {
     }
 }
 
+/// Amounts by the name of a resource.
+pub type Requests = BTreeMap<String, Quantity>;
+
 /// What files bring that decides the size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputSize {
@@ -147,6 +150,8 @@ pub struct InputSize {
     pub places: u64,
     /// Schedulable nodes of the input that do not say their capacity.
     pub nodes_without_capacity: u64,
+    /// Of the pods without a place yet, how many request what of cores and memory; without those that request neither.
+    pub requests: BTreeMap<Requests, u64>,
 }
 
 /// What came from files.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use podstorm_objects::Quantity;
 
-use crate::input::InputSize;
+use crate::input::{InputSize, Requests};
 use crate::scenario::ScenarioSettings;
 use crate::units::{count_for_people as count, counted};
 use crate::values::{Bytes, Cores, Size};
@@ -57,8 +57,9 @@ pub(crate) fn generated(
         ));
     }
     let pods_per_node = pods_per_node(asked)?;
-    let each = room(asked, pods_per_node, requests)?;
-    let nodes = nodes_for(asked, pods + extra_pods, 0, each)?;
+    let (each, larger) = room(asked, pods_per_node, requests)?;
+    let wanted = pods + extra_pods;
+    let nodes = nodes_for(asked, wanted, wanted.div_ceil(each), larger)?;
     let namespaces = asked.namespaces.map_or(DEFAULT_NAMESPACES, |size| size.0);
     check_counts(&[("--nodes", nodes), ("--namespaces", namespaces)])?;
     Ok(ClusterSize {
@@ -115,7 +116,19 @@ pub(crate) fn beside_input(
             ));
         }
         None if input.nodes > 0 => wanted.saturating_sub(places).div_ceil(each),
-        _ => nodes_for(asked, wanted, places, (each, "pods-per-node"))?,
+        _ => {
+            let needed = wanted.saturating_sub(places).div_ceil(each);
+            // Nodes of the input say themselves what they have, and too few nodes on purpose let pods wait.
+            let by_requests = match input.nodes {
+                0 => nodes_by_requests(asked, pods_per_node, &input.requests)?,
+                _ => 0,
+            };
+            let needed = match asked.nodes {
+                None => needed.max(by_requests),
+                Some(_) => needed,
+            };
+            nodes_for(asked, wanted, needed, "pods-per-node")?
+        }
     };
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
@@ -204,20 +217,36 @@ fn room(
     Ok(least)
 }
 
-/// The nodes to generate so that `wanted` pods fit beside `places` that are there already.
+/// How many generated nodes hold pods with these requests if pods that request the same share nodes. A scheduler that
+/// mixes them may need more.
+///
+/// # Errors
+/// A pod that fits on none.
+fn nodes_by_requests(
+    asked: &ScenarioSettings,
+    pods_per_node: u32,
+    pods: &BTreeMap<Requests, u64>,
+) -> Result<u64, String> {
+    let mut nodes = 0;
+    for (requests, count) in pods {
+        let (each, _) = room(asked, pods_per_node, requests)?;
+        nodes += count.div_ceil(each);
+    }
+    Ok(nodes)
+}
+
+/// The nodes to generate for `wanted` pods of which some need `needed` nodes.
 fn nodes_for(
     asked: &ScenarioSettings,
     wanted: u64,
-    places: u64,
-    (each, larger): (u64, &str),
+    needed: u64,
+    larger: &str,
 ) -> Result<u64, String> {
-    let needed = wanted.saturating_sub(places).div_ceil(each);
     match asked.nodes {
         Some(Size(nodes)) if nodes < needed => Err(format!(
-            "the cluster is too small: {} on nodes of {} each need {} and --nodes says {}; \
-             give --nodes {needed} or a larger --{larger}",
+            "the cluster is too small: {} need {} and --nodes says {}; give --nodes {needed} or a \
+             larger --{larger}",
             counted(wanted, "pod"),
-            counted(each, "pod"),
             counted(needed, "node"),
             count(nodes)
         )),
@@ -312,6 +341,37 @@ mod tests {
         ] {
             match (sized(asked, 0), nodes) {
                 (Ok(size), nodes) => assert_eq!(Ok(size.2), nodes, "{asked}"),
+                (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
+                (Err(problem), Ok(_)) => panic!("{asked}: {problem}"),
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_beside_files_are_as_many_as_their_pods_request() {
+        let requests = |cpu: &str| BTreeMap::from([("cpu".to_owned(), cpu.parse().unwrap())]);
+        let input = InputSize {
+            pods: 70,
+            requests: BTreeMap::from([(requests("1"), 20), (requests("3"), 10)]),
+            ..InputSize::default()
+        };
+        let own = InputSize {
+            nodes: 1,
+            places: 110,
+            ..input.clone()
+        };
+        for (asked, input, nodes) in [
+            // One for twenty pods.
+            ("", &input, Ok(3)),
+            // Five nodes of four small pods, and one for each large pod.
+            ("node-cpu: 4", &input, Ok(15)),
+            ("node-cpu: 4, nodes: 14", &input, Ok(14)),
+            ("node-cpu: 2", &input, Err("requests 3 of cpu, more than")),
+            ("node-cpu: 4", &own, Ok(0)),
+        ] {
+            let size = beside_input(&read(asked), default_sizes(), input, 0);
+            match (size, nodes) {
+                (Ok(size), nodes) => assert_eq!(Ok(size.nodes), nodes, "{asked}"),
                 (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
                 (Err(problem), Ok(_)) => panic!("{asked}: {problem}"),
             }

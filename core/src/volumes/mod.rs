@@ -18,7 +18,9 @@ use podstorm_objects::DynamicObject;
 use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use serde_json::Value;
 
-pub use binder::{Binder, PersistentVolumeBinder};
+pub use binder::{
+    BOUND_BY_CONTROLLER, Binder, NO_PROVISIONER, PersistentVolumeBinder, best_volume,
+};
 pub use claim_protection::{ClaimProtection, PersistentVolumeClaimProtection};
 pub use ephemeral::{EphemeralVolumes, PodVolumes, owner_problem};
 pub use volume_protection::{PersistentVolumeProtection, VolumeProtection};

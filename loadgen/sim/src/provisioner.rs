@@ -16,7 +16,8 @@ use podstorm::primitives::{Mutex, lock};
 use podstorm::row::{ControllerRow, NumberFlag, NumberForm, Write};
 use podstorm::store::{Change, Keyed, Store};
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
-use podstorm_objects::{DynamicObject, Kind, Map, Now};
+use podstorm_apiserver::kind_named;
+use podstorm_objects::{DynamicObject, Kind, Map, Node, Now, Str};
 use serde_json::{Value, json};
 
 /// Its name, in classes and on volumes.
@@ -38,6 +39,9 @@ const ASKED: [&str; 2] = [
 
 /// The annotation that names who has made a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+/// The annotation that says on which node a claim is needed first.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// The place of the queue of claims.
 const CLAIMS: usize = 0;
@@ -84,7 +88,10 @@ impl ControllerType for VolumeProvisioner {
         purpose: "simulated volumes",
         kind: Some(Kind::PERSISTENT_VOLUME_CLAIM),
         reads: &[Kind::PERSISTENT_VOLUME, Kind::STORAGE_CLASS],
-        writes: &[Write::of(Kind::PERSISTENT_VOLUME, &["create", "delete"])],
+        writes: &[
+            Write::of(Kind::PERSISTENT_VOLUME, &["create", "delete"]),
+            Write::of(Kind::NODE, &["get"]),
+        ],
         queues: &[queue("provisioned_claims"), queue("provisioned_volumes")],
         numbers: &[LATENCY],
         served_only: true,
@@ -172,7 +179,19 @@ async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sync
     if due_ns > now_ns {
         return Ok(End::After(due_ns - now_ns));
     }
-    match calls.create(volume(&name, &claim, &class)).await {
+    let mut volume = volume(&name, &claim, &class);
+    if let Some(topologies) = class.fields.get("allowedTopologies") {
+        let node = match claim.metadata.annotations.get(SELECTED_NODE) {
+            // A node that is gone can't be asked; the pod has another by then.
+            Some(node) => calls
+                .get::<Node>(Kind::NODE, &Str::default(), node)
+                .await
+                .ok(),
+            None => None,
+        };
+        volume.fields["spec"]["nodeAffinity"] = affinity(topologies, node.as_deref());
+    }
+    match calls.create(volume).await {
         Err(error) if error.reason != Reason::AlreadyExists => {
             return Err(SyncFailure::at("create failed")(error));
         }
@@ -197,7 +216,50 @@ fn is_asked(claim: &DynamicObject) -> bool {
         && !claim.metadata.is_deleting()
 }
 
-/// The volume of a claim. Every node can mount it.
+/// The driver of its volumes: none is attached to a node, so no controller waits for that.
+pub fn driver() -> DynamicObject {
+    let driver = json!({
+        "metadata": {"name": PROVISIONER},
+        "spec": {"attachRequired": false, "podInfoOnMount": false, "fsGroupPolicy": "ReadWriteOnceWithFSType",
+            "requiresRepublish": false, "storageCapacity": false, "volumeLifecycleModes": ["Persistent"]}});
+    let kind = kind_named("CSIDriver").expect("it is built in");
+    DynamicObject::from_json(kind, driver).expect("a driver of ours is one")
+}
+
+/// The class of claims that name none.
+pub fn default_class() -> DynamicObject {
+    let class = json!({
+        "metadata": {"name": "standard", "annotations":
+            {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"});
+    DynamicObject::from_json(Kind::STORAGE_CLASS, class).expect("a class of ours is one")
+}
+
+/// The nodes that can mount a volume of a class that allows these topologies: those that are where the selected node
+/// is, or else where the first of them is.
+fn affinity(topologies: &Value, node: Option<&Node>) -> Value {
+    let list = |of: &Value, name: &str| of[name].as_array().cloned().unwrap_or_default();
+    let label = |key: &Value| node?.metadata.labels.get(key.as_str()?);
+    let has = |expression: &Value| {
+        let label = label(&expression["key"]);
+        let mut allowed = list(expression, "values").into_iter();
+        label.is_some_and(|label| allowed.any(|it| it == **label))
+    };
+    let terms = topologies.as_array().into_iter().flatten();
+    let mut terms = terms.map(|term| list(term, "matchLabelExpressions"));
+    let first = terms.clone().next().unwrap_or_default();
+    let term = terms.find(|term| term.iter().all(has)).unwrap_or(first);
+    let pinned = term.iter().map(|expression| {
+        let value = match label(&expression["key"]) {
+            Some(label) if has(expression) => json!(&**label),
+            _ => expression["values"][0].clone(),
+        };
+        json!({"key": expression["key"], "operator": "In", "values": [value]})
+    });
+    json!({"required": {"nodeSelectorTerms": [{"matchExpressions": pinned.collect::<Vec<_>>()}]}})
+}
+
+/// The volume of a claim. Every node can mount it unless its class says where it can be.
 fn volume(name: &str, claim: &DynamicObject, class: &DynamicObject) -> DynamicObject {
     let (spec, meta) = (part(claim, "spec"), &claim.metadata);
     let policy = match part(class, "reclaimPolicy") {

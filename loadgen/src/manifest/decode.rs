@@ -281,9 +281,15 @@ const TYPED: [(Kind, ReadTyped); 3] = [
     (Kind::POD, |value| decode(value).map(InputObject::Pod)),
 ];
 
-/// The kinds that a run takes although it has no controller for them: operators without a kind of their own let them
-/// own pods.
-const OTHERS: [&str; 2] = ["ConfigMap", "Lease"];
+/// The kinds that a run takes although no workload is of them: operators without a kind of their own let the first two
+/// own pods, and the others count in scheduling.
+const OTHERS: [&str; 5] = [
+    "ConfigMap",
+    "Lease",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+];
 
 fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError> {
     let kind_text = text.required(text.kind(), "kind", "such as ReplicaSet")?;

@@ -6,6 +6,7 @@
 //! field. Objects that are not taken are counted by kind, with the place of the first.
 
 mod check;
+mod claims;
 mod collect;
 mod decode;
 mod document;
@@ -118,7 +119,7 @@ fn load_kinds(
     collector.end()?;
     let mut warnings = collector.warnings();
     let left_out = collector.left_out();
-    let (objects, mut counts, places) = collector.into_parts();
+    let (mut objects, mut counts, places) = collector.into_parts();
     let is_wanted = |object: &InputObject| {
         kinds == Kinds::Served
             || !matches!(object, InputObject::Dynamic(_))
@@ -152,6 +153,9 @@ fn load_kinds(
         return Err(ManifestError::of_file(&names.join(", "), problem));
     }
     warnings.extend(workloads::warnings(&objects));
+    if kinds == Kinds::Simulated {
+        warnings.extend(claims::prepare(&mut objects, &places)?);
+    }
     let size = size::of_input(&objects);
     counts.pods = size::pods_as_they_came(&objects);
     Ok(Loaded {

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use podstorm_apiserver::pod_requests;
 use podstorm_objects::Pod;
 
-use crate::input::{InputObject, InputPods, InputSize};
-use crate::workloads;
+use crate::input::{InputObject, InputPods, InputSize, Requests};
+use crate::workloads::{self, objects};
 
 /// Counts pods to come, owners, nodes and the places on them. O(n log n).
 pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
@@ -14,7 +15,9 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     let mut owner_namespaces = BTreeSet::new();
     let mut schedulable = BTreeSet::new();
     // By kind, namespace and name: what a workload that makes others asks for, and what these do.
-    let mut made: BTreeMap<(&str, &str, &str), (u64, u64)> = BTreeMap::new();
+    let mut made: BTreeMap<(&str, &str, &str), Made> = BTreeMap::new();
+    let mut requests: BTreeMap<Requests, u64> = BTreeMap::new();
+    let mut add = |asked: Requests, pods: u64| *requests.entry(asked).or_default() += pods;
     for object in objects {
         let namespace = &*object.metadata().namespace;
         match object {
@@ -43,20 +46,25 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
                 let finishes = workload.and_then(|workload| workload.finishes());
                 if let Some(course) = finishes.and_then(|it| it.course(object)) {
                     let wanted = if course.is_over() { 0 } else { course.wanted() };
-                    size.pods += u64::try_from(wanted).unwrap_or(0);
+                    let wanted = u64::try_from(wanted).unwrap_or(0);
+                    size.pods += wanted;
+                    add(requests_of(other), wanted);
                     size.owners += 1;
                 }
                 if let Some(demand) = pods.and_then(|it| it.demand(object)) {
                     let has = u64::try_from(demand.replicas).unwrap_or(0);
                     if let Some((maker, owner)) = workloads::controller(meta) {
                         let key = (maker.kind().name(), namespace, &*owner.name);
-                        made.entry(key).or_default().1 += has;
+                        made.entry(key).or_default().has += has;
                     }
                     size.pods += has;
+                    add(requests_of(other), has);
                     owner_namespaces.insert(namespace);
                 } else if let Some(it) = rollouts.and_then(|it| it.progress(object)) {
                     let key = (other.kind().name(), namespace, meta.name.as_str());
-                    made.entry(key).or_default().0 = u64::try_from(it.replicas).unwrap_or(0);
+                    let made = made.entry(key).or_default();
+                    made.wanted = u64::try_from(it.replicas).unwrap_or(0);
+                    made.requests = requests_of(other);
                 }
             }
         }
@@ -64,6 +72,12 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             namespaces.insert(namespace);
         }
     }
+    for made in made.into_values() {
+        let missing = made.wanted.saturating_sub(made.has);
+        size.pods += missing;
+        add(made.requests, missing);
+    }
+    let mut placed: BTreeMap<Requests, u64> = BTreeMap::new();
     for object in objects {
         let InputObject::Pod(pod) = object else {
             continue;
@@ -78,17 +92,49 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             .is_some_and(|node| !schedulable.contains(&**node))
         {
             size.places += 1;
+            *placed.entry(requests_of(object)).or_default() += 1;
         }
         if is_counted_by_itself(pod, &owner_namespaces) {
             size.pods += 1;
+            add(requests_of(object), 1);
         }
     }
-    let missing = made
-        .values()
-        .map(|(wanted, has)| wanted.saturating_sub(*has));
-    size.pods += missing.sum::<u64>();
+    for (asked, pods) in placed {
+        let waiting = requests.entry(asked).or_default();
+        *waiting = waiting.saturating_sub(pods);
+    }
+    requests.retain(|asked, pods| !asked.is_empty() && *pods > 0);
+    size.requests = requests;
     size.namespaces = namespaces.len() as u64;
     size
+}
+
+/// What a workload that makes others asks for, and what those do.
+#[derive(Default)]
+struct Made {
+    wanted: u64,
+    has: u64,
+    requests: Requests,
+}
+
+/// What each pod of an object requests of cores and memory; of a pod, what it does.
+fn requests_of(object: &InputObject) -> Requests {
+    let mut requests = match object {
+        InputObject::Pod(pod) => objects::requests_of(&pod.spec),
+        InputObject::Owner(owner) => match owner.template() {
+            Some(template) => objects::requests_of(&template.spec),
+            None => Requests::new(),
+        },
+        InputObject::Dynamic(object) => {
+            let spec = object.fields.get("spec");
+            let spec = spec.and_then(|spec| spec.pointer("/template/spec"));
+            spec.map(pod_requests).unwrap_or_default()
+        }
+        InputObject::Namespace(_) | InputObject::Node(_) => Requests::new(),
+    };
+    let is_counted = |name: &str| ["cpu", "memory"].contains(&name);
+    requests.retain(|name, amount| is_counted(name) && !amount.is_zero());
+    requests
 }
 
 /// Counts the pods by how they are.

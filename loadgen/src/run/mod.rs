@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use podstorm::row::{ControllerRow, RunsIn};
-use podstorm_objects::{Now, Time};
+use podstorm_objects::{Kind, Now, Time};
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::engine::by_phase::Recorded;
 use podstorm_sim::engine::event_sink::EventWriter;
@@ -175,12 +175,18 @@ impl Engine {
             .is_disturbed()
             .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
         // A controller without objects would only see what does not concern it.
+        // Claims need all controllers that a served cluster has for them.
+        let kinds_of_claims = [Kind::PERSISTENT_VOLUME_CLAIM, Kind::PERSISTENT_VOLUME];
+        let has_claims = objects.iter().any(|it| it.kind() == kinds_of_claims[0]);
         let is_needed = |row: &ControllerRow| {
             let is_there = |kind| {
                 let workload = workloads::of(kind);
                 workload.is_some_and(|workload| settings.generates(workload))
                     || objects.iter().any(|object| object.kind() == kind)
             };
+            if row.kind.is_some_and(|kind| kinds_of_claims.contains(&kind)) {
+                return has_claims;
+            }
             let is_of_cluster = row.runs_in != RunsIn::Manager;
             !row.served_only && (is_of_cluster || row.kind.is_some_and(is_there))
         };

@@ -33,7 +33,7 @@ use podstorm_objects::{Kind, Namespace, Now, Resource};
 use podstorm_sim::engine::Harness;
 use podstorm_sim::nodes::{self, ClientRules, NodeTimes};
 use podstorm_sim::options::{EngineKind, SimOptions};
-use podstorm_sim::provisioner::{PROVISIONER, VolumeProvisioner};
+use podstorm_sim::provisioner::{VolumeProvisioner, default_class, driver};
 use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 use serde_json::json;
@@ -173,7 +173,7 @@ impl Served {
         }
         let controllers = &simulated.sim.services.controllers;
         if controllers.has(VolumeProvisioner::ROW) {
-            add_storage_class(cluster, now)?;
+            add_storage(cluster, now)?;
         }
         for number in 1..=options.nodes {
             let name = format!("node-{number}");
@@ -297,15 +297,14 @@ fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {
     }
 }
 
-/// The class of claims that name none, unless files bring one of its name.
-fn add_storage_class(cluster: &Cluster, now: Now) -> Result<()> {
-    let api = cluster.api(Kind::STORAGE_CLASS);
-    let class = json!({
-        "metadata": {"name": "standard", "annotations":
-            {"storageclass.kubernetes.io/is-default-class": "true"}},
-        "provisioner": PROVISIONER});
-    match api.create(api.read(class)??, now) {
-        Err(error) if error.code == 409 => Ok(()),
-        other => other.map(drop).context("StorageClass standard"),
+/// The class of claims that name none and the driver of its volumes, unless files bring some of these names.
+fn add_storage(cluster: &Cluster, now: Now) -> Result<()> {
+    for object in [default_class(), driver()] {
+        let described = format!("{} {}", object.kind().name(), object.metadata.name);
+        match cluster.api(object.kind()).create(Arc::new(object), now) {
+            Err(error) if error.code == 409 => {}
+            other => drop(other.context(described)?),
+        }
     }
+    Ok(())
 }

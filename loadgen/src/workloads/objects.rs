@@ -200,7 +200,14 @@ pub(crate) fn change_spec(
 
 /// What each pod requests of a template, or of the usual one where none is given.
 pub(crate) fn pod_requests(template: Option<&PodTemplate>) -> BTreeMap<String, Quantity> {
-    let spec = template.map_or_else(|| Arc::new(default_pod_spec()), |it| Arc::clone(&it.spec));
+    match template {
+        Some(template) => requests_of(&template.spec),
+        None => requests_of(&default_pod_spec()),
+    }
+}
+
+/// What each pod of that spec requests.
+pub(crate) fn requests_of(spec: &PodSpec) -> BTreeMap<String, Quantity> {
     let members = ["containers", "initContainers", "resources", "overhead"];
     let needs = members.map(|name| (name.to_owned(), spec.get(name).unwrap_or_default()));
     podstorm_apiserver::pod_requests(&Value::Object(needs.into_iter().collect()))

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// The provisioner of classes whose volumes are created by hand.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Runs a sync to its end.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
@@ -50,7 +50,8 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
     let volumes = keys.into_iter().filter_map(|key| shared.volumes.get(key));
     let volumes: Vec<_> = volumes.collect();
     let volumes = volumes.iter().map(|it| &**it);
-    if let Some(volume) = matching::best(volumes, &claim, waits && !is_selected) {
+    // Where a pod decides, its scheduler has reserved the volume.
+    if let Some(volume) = matching::best(volumes, &claim, waits) {
         return bind(volume, claim, calls).await;
     }
     if class_name.is_empty() {

@@ -2,10 +2,12 @@
 //!
 //! Source: `FindMatchingVolume` of Kubernetes' `k8s.io/component-helpers/storage/volume`.
 
+use std::sync::Arc;
+
 use podstorm_objects::{DynamicObject, LabelSelector, Quantity, Selector};
 use serde_json::Value;
 
-use super::{Cached, at, class_of, text};
+use super::{at, class_of, text};
 
 fn quantity(value: &Value) -> Quantity {
     Quantity::from_json(value).unwrap_or_default()
@@ -52,11 +54,11 @@ fn has_modes(volume: &DynamicObject, claim: &DynamicObject) -> bool {
 
 /// The smallest of the volumes that suits a claim; one that is reserved for it before all others. With
 /// `only_reserved` no other. O(volumes).
-pub(super) fn best<'v>(
-    volumes: impl Iterator<Item = &'v Cached>,
+pub fn best<'v>(
+    volumes: impl Iterator<Item = &'v Arc<DynamicObject>>,
     claim: &DynamicObject,
     only_reserved: bool,
-) -> Option<Cached> {
+) -> Option<Arc<DynamicObject>> {
     let selector = at(claim, "/spec/selector");
     let selector = match selector {
         Value::Null => None,
@@ -67,7 +69,7 @@ pub(super) fn best<'v>(
             Some(read.unwrap_or_else(Selector::nothing))
         }
     };
-    let suits = |volume: &&Cached| {
+    let suits = |volume: &&Arc<DynamicObject>| {
         let is_reserved = is_for(volume, claim);
         let is_free = at(volume, "/spec/claimRef").is_null();
         !volume.metadata.is_deleting()

@@ -30,6 +30,8 @@ use super::{Cached, at, text};
 use crate::controller::ControllerType as _;
 use classes::Classes;
 
+pub use claim::NO_PROVISIONER;
+pub use matching::best as best_volume;
 pub use row::PersistentVolumeBinder;
 
 /// The place of the queue of claims.
@@ -42,7 +44,7 @@ const VOLUMES: usize = 1;
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
 /// On a claim or a volume that a controller has bound, not a user.
-const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// On a claim that waits for a volume of this provisioner.
 const PROVISIONERS: [&str; 2] = [

@@ -334,10 +334,17 @@ fn a_class_says_who_makes_volumes_and_when() {
     assert_eq!(world.events.last().map(String::as_str), Some(told));
     let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}},
         "spec": {"storageClassName": "late"}});
-    world.claim("b", selected.clone());
-    assert_eq!(world.get(CLAIM, "b")["spec"]["volumeName"], "free");
     world.claim("c", selected);
     assert_eq!(asked(&world, "c"), "disks.example");
+    assert_eq!(
+        world.phase(VOLUME, "free"),
+        "Available",
+        "which volume of a class that waits is whose, the scheduler says"
+    );
+    let reserved = json!({"spec": {"storageClassName": "late",
+        "claimRef": {"namespace": "ns", "name": "b", "uid": "b-1"}}});
+    world.volume("free", "3Gi", reserved);
+    assert_eq!(world.get(CLAIM, "b")["spec"]["volumeName"], "free");
 
     world.class(
         "hand",

@@ -23,10 +23,12 @@ use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
 use podstorm::client::EventStamps;
+use podstorm::controller::ControllerType as _;
 use podstorm::driver::Workload;
 use podstorm::informer::{AnyInformer, Informers};
 use podstorm::reflector::{ReflectorOptions, WATCH_LIST};
 use podstorm::row::{ControllerRow, RunsIn};
+use podstorm::volumes::PersistentVolumeBinder;
 use podstorm::workqueue::{TokenBucket, Workers};
 use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_apiserver::{Cluster, ClusterOptions};
@@ -176,9 +178,18 @@ impl Builder {
             let latency = options.latency.scheduling;
             let scheduler = Scheduler::new(Arc::clone(&cluster), latency, options.seed, waker);
             let scheduler = scheduler.leaving(stuck.as_ref());
-            match &nodes {
+            let scheduler = match &nodes {
                 Some(control) => scheduler.controlled_by(control),
                 None => scheduler,
+            };
+            let binds = options
+                .services
+                .controllers
+                .has(PersistentVolumeBinder::ROW);
+            if binds {
+                scheduler.heeding_claims()
+            } else {
+                scheduler
             }
         });
         self.scheduler = Some(scheduler);

@@ -3,7 +3,7 @@
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, DeleteOptions, Watch, WatchFrom, WatchOptions};
 use podstorm_objects::{
-    Namespace, Node, Object, Pod, PodPhase, ReplicaSet, Resource, Str, WatchEvent,
+    Kind, Namespace, Node, Object, Pod, PodPhase, ReplicaSet, Resource, Str, WatchEvent,
 };
 use serde_json::{Value, json};
 
@@ -297,4 +297,40 @@ fn a_script_counts_from_when_it_is_there() {
     changed.metadata.annotations = Default::default();
     cluster.update(changed, harness.now()).unwrap();
     assert!(harness.until(15 * SECOND_NS, |cluster| ready(cluster) == 2));
+}
+
+#[test]
+fn a_job_whose_image_can_not_be_pulled_is_active_until_its_deadline() {
+    let harness = furnished(&options(EngineKind::Virtual)).started();
+    let api = harness.cluster().api(Kind::JOB);
+    let job = json!({"metadata": {"name": "render", "namespace": "shop"},
+        "spec": {"backoffLimit": 0, "activeDeadlineSeconds": 600,
+            "template": {"metadata": {"annotations": {"podstorm/script": "pull=fail"}},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:typo"}]}}}});
+    api.create(api.read(job).unwrap().unwrap(), harness.now())
+        .unwrap();
+    let status = || api.get("shop", "render").unwrap().to_json()["status"].clone();
+    let mut reasons = Vec::new();
+    for _ in 0..59 {
+        harness.advance(10 * SECOND_NS);
+        let (pods, _) = harness.cluster().list::<Pod>(Some("shop"));
+        assert_eq!(pods.len(), 1);
+        let pod = pods[0].to_json()["status"].clone();
+        assert_eq!(pod["phase"], "Pending");
+        let reason = &pod["containerStatuses"][0]["state"]["waiting"]["reason"];
+        reasons.push(reason.as_str().unwrap().to_owned());
+        assert_eq!(
+            (&status()["active"], &status()["failed"]),
+            (&json!(1), &Value::Null)
+        );
+    }
+    reasons.dedup();
+    for reason in ["ErrImagePull", "ImagePullBackOff"] {
+        assert!(reasons.iter().any(|it| it == reason), "{reasons:?}");
+    }
+    harness.advance(60 * SECOND_NS);
+    let conditions = status()["conditions"].clone();
+    let failed = conditions.as_array().unwrap().iter();
+    let mut failed = failed.filter(|it| it["type"] == "Failed");
+    assert_eq!(failed.next().unwrap()["reason"], "DeadlineExceeded");
 }

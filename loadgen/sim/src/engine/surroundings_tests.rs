@@ -287,3 +287,144 @@ fn a_pod_waits_for_its_claims_and_selects_the_node_of_late_ones() {
     assert_eq!(later()["status"]["phase"], "Bound");
     assert_eq!(why().0, Some("n1".into()));
 }
+
+/// Adds a node in a zone, beside `n1`, which is in none.
+fn add_node(harness: &Harness, name: &str, zone: &str) {
+    let node = json!({"metadata": {"name": name, "labels": {"zone": zone}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "10"}}});
+    let node = podstorm_objects::Node::from_json(node).unwrap();
+    harness.cluster().import(node, harness.now()).unwrap();
+}
+
+fn in_zone(zone: &str) -> Value {
+    json!({"required": {"nodeSelectorTerms": [{"matchExpressions":
+        [{"key": "zone", "operator": "In", "values": [zone]}]}]}})
+}
+
+fn disk(name: &str, class: &str, zone: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"storageClassName": class, "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
+        "nodeAffinity": in_zone(zone), "local": {"path": "/disk"}}})
+}
+
+fn create_user(harness: &Harness, name: &str, claim: &str) {
+    let volumes = json!([{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]);
+    create_pod(harness, name, json!({"volumes": volumes}));
+}
+
+/// The node of a pod, or why it has none.
+fn place(harness: &Harness, name: &str) -> String {
+    let pod = harness.cluster().get::<Pod>("shop", name).unwrap();
+    let message = || {
+        let pod = pod.to_json();
+        let message = pod["status"]["conditions"][0]["message"].as_str();
+        message.unwrap_or("").split(". ").next().unwrap().to_owned()
+    };
+    let node = pod.node_name.as_ref().map(ToString::to_string);
+    node.unwrap_or_else(message)
+}
+
+#[test]
+fn a_pod_goes_where_its_volume_can_be_mounted() {
+    let harness = harness(&[]);
+    add_node(&harness, "n2", "b");
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME,
+        disk("near", "manual", "b"),
+    );
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME_CLAIM,
+        claim("near", "manual"),
+    );
+    create_user(&harness, "p", "near");
+    harness.advance(5 * SECOND);
+    assert_eq!(place(&harness, "p"), "n2");
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME,
+        disk("far", "manual", "c"),
+    );
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME_CLAIM,
+        claim("far", "manual"),
+    );
+    create_user(&harness, "q", "far");
+    harness.advance(5 * SECOND);
+    let why = "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity";
+    assert_eq!(place(&harness, "q"), why);
+    add_node(&harness, "n3", "c");
+    harness.advance(5 * SECOND);
+    assert_eq!(place(&harness, "q"), "n3");
+}
+
+#[test]
+fn a_late_claim_gets_a_volume_near_a_node_that_takes_its_pod() {
+    let harness = harness(&[]);
+    add_node(&harness, "n2", "b");
+    let local = json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    create(&harness, Kind::STORAGE_CLASS, local);
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME,
+        disk("elsewhere", "local", "c"),
+    );
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME,
+        disk("here", "local", "b"),
+    );
+    for name in ["one", "two"] {
+        create(
+            &harness,
+            Kind::PERSISTENT_VOLUME_CLAIM,
+            claim(name, "local"),
+        );
+    }
+    create_user(&harness, "p", "one");
+    harness.advance(5 * SECOND);
+    assert_eq!(place(&harness, "p"), "n2");
+    let volume = |claim: &str| {
+        let claim = get(&harness, Kind::PERSISTENT_VOLUME_CLAIM, claim).unwrap();
+        claim["spec"].get("volumeName").cloned()
+    };
+    assert_eq!(volume("one"), Some("here".into()), "not the first by name");
+    create_user(&harness, "q", "two");
+    harness.advance(5 * SECOND);
+    let why = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind";
+    assert_eq!(place(&harness, "q"), why);
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME,
+        disk("more", "local", "b"),
+    );
+    harness.advance(5 * SECOND);
+    assert_eq!(place(&harness, "q"), "n2");
+    assert_eq!(volume("two"), Some("more".into()));
+}
+
+#[test]
+fn volumes_of_a_class_are_made_where_it_allows_and_the_first_pod_is() {
+    let harness = harness(&[]);
+    for (name, zone) in [("n2", "b"), ("n3", "c")] {
+        add_node(&harness, name, zone);
+    }
+    let mut zonal = class("zonal", "Delete");
+    zonal["volumeBindingMode"] = "WaitForFirstConsumer".into();
+    zonal["allowedTopologies"] =
+        json!([{"matchLabelExpressions": [{"key": "zone", "values": ["x", "c"]}]}]);
+    create(&harness, Kind::STORAGE_CLASS, zonal);
+    create(
+        &harness,
+        Kind::PERSISTENT_VOLUME_CLAIM,
+        claim("data", "zonal"),
+    );
+    create_user(&harness, "p", "data");
+    harness.advance(5 * SECOND);
+    assert_eq!(place(&harness, "p"), "n3");
+    let volumes = list(&harness, Kind::PERSISTENT_VOLUME);
+    assert_eq!(volumes[0]["spec"]["nodeAffinity"], in_zone("c"));
+}

@@ -55,7 +55,7 @@ struct Toleration {
 
 /// A term of a node selector.
 #[derive(Debug)]
-struct NodeTerm {
+pub(super) struct NodeTerm {
     labels: Vec<Requirement>,
     fields: Vec<Requirement>,
 }
@@ -202,7 +202,7 @@ impl Toleration {
 }
 
 impl NodeTerm {
-    fn of(term: &Value) -> NodeTerm {
+    pub(super) fn of(term: &Value) -> NodeTerm {
         let read = |list: &str| items(&term[list]).map(Requirement::of).collect();
         NodeTerm {
             labels: read("matchExpressions"),
@@ -210,8 +210,20 @@ impl NodeTerm {
         }
     }
 
+    /// Of a term of the topologies that a StorageClass allows.
+    pub(super) fn of_topology(term: &Value) -> NodeTerm {
+        let labels = items(&term["matchLabelExpressions"]).map(|expression| Requirement {
+            operator: "In".to_owned(),
+            ..Requirement::of(expression)
+        });
+        NodeTerm {
+            labels: labels.collect(),
+            fields: Vec::new(),
+        }
+    }
+
     /// A term that says nothing matches no node.
-    fn is_met(&self, node: &Node) -> bool {
+    pub(super) fn is_met(&self, node: &Node) -> bool {
         let (labels, name) = (&node.metadata.labels, node.metadata.name.as_str());
         let of_label = |it: &Requirement| it.is_met(label(labels, &it.key));
         let of_field = |it: &Requirement| it.is_met((it.key == "metadata.name").then_some(name));

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::asks::{Ask, HostPort, allocatable, is_for_all};
 use super::capacity::Capacity;
 use super::change::NOMINATED;
+use super::claims::Reach;
 use super::events::SchedulerEvents;
 use super::neighbours::Neighbours;
 use super::placed::{Placed, PlacedPod};
@@ -31,8 +32,10 @@ const ASKS_MAX: usize = 10_000;
 pub(super) struct Placement {
     pub(super) cluster: Arc<Cluster>,
     choice: NodeChoice,
-    /// Whether pods that fit nowhere have nothing written to them, and claims don't count: there are no client rules.
+    /// Whether pods that fit nowhere have nothing written to them: there are no client rules.
     pub(super) is_of_run: bool,
+    /// Where the volumes of the pod that is being placed can be.
+    pub(super) reach: Vec<Reach>,
     nodes: BTreeMap<Str, Place>,
     used: BTreeMap<Str, Used>,
     pub(super) placed: Placed,
@@ -75,6 +78,7 @@ impl Placement {
             cluster,
             choice,
             is_of_run: false,
+            reach: Vec::new(),
             nodes: BTreeMap::new(),
             used: BTreeMap::new(),
             placed: Placed::default(),
@@ -215,7 +219,10 @@ impl Placement {
 
     /// Whether more than requests and capacity in pods decides which node a pod gets.
     fn looks_at_all(&self, pod: &Pod, ask: &Ask) -> bool {
-        self.choice == NodeChoice::First || ask.is_particular || self.is_unwanted(pod)
+        self.choice == NodeChoice::First
+            || ask.is_particular
+            || !self.reach.is_empty()
+            || self.is_unwanted(pod)
     }
 
     /// Whether pods that are there keep this one away. O(groups of pods with anti-affinity).
@@ -233,7 +240,8 @@ impl Placement {
     pub(super) fn take(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) -> Result<Str, bool> {
         let ask = self.ask(&pod.spec);
         let is_plain = !self.looks_at_all(pod, &ask);
-        let has_none = self.refused.contains_key(&Arc::as_ptr(&pod.spec).addr());
+        let has_none =
+            self.reach.is_empty() && self.refused.contains_key(&Arc::as_ptr(&pod.spec).addr());
         let node = match is_plain {
             _ if has_none => None,
             true if ask.requests.is_empty() => capacity.take(),
@@ -259,11 +267,16 @@ impl Placement {
 
     /// Whether pods that ask this are refused for what they ask alone, whatever their labels are.
     fn decides_alone(&self, ask: &Ask) -> bool {
-        !ask.has_neighbours() && self.placed.exclusive().next().is_none()
+        self.reach.is_empty() && !self.heeds_neighbours(ask)
+    }
+
+    /// Whether the pods that are there decide where a pod may go.
+    fn heeds_neighbours(&self, ask: &Ask) -> bool {
+        ask.has_neighbours() || self.placed.exclusive().next().is_some()
     }
 
     fn neighbours(&self, pod: &Pod, ask: &Ask) -> Option<Neighbours> {
-        if self.decides_alone(ask) {
+        if !self.heeds_neighbours(ask) {
             return None;
         }
         let tolerated =
@@ -370,6 +383,9 @@ impl Placement {
                 is_hopeless,
             });
         }
+        if let Some(reach) = self.reach.iter().find(|it| !it.has(node)) {
+            return hopeless(reach.reason);
+        }
         let (reason, is_hopeless) = neighbours?.refusal((pod, ask), node)?;
         Some(Refusal::one(reason, is_hopeless))
     }
@@ -391,7 +407,7 @@ impl Placement {
     /// priority have nodes, O(pods that are placed), unless a pod of the same spec was refused since the last change.
     pub(super) fn refuse(&mut self, pod: &Arc<Pod>, capacity: &Capacity) -> Refused {
         let address = Arc::as_ptr(&pod.spec).addr();
-        if let Some(why) = self.refused.get(&address) {
+        if let Some(why) = self.refused.get(&address).filter(|_| self.reach.is_empty()) {
             return Refused::because(why.clone());
         }
         let ask = self.ask(&pod.spec);

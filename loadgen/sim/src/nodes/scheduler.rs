@@ -18,7 +18,7 @@ use podstorm_objects::{Node, Now, Pod, Str, Uid};
 use super::asks::allocatable;
 use super::capacity::Capacity;
 use super::change::{change_status, nominated, unschedulable};
-use super::claims::{Claims, State};
+use super::claims::{ClaimKey, Claims, State};
 use super::control::NodeControl;
 use super::controller::is_unreachable;
 use super::events::SchedulerEvents;
@@ -69,6 +69,8 @@ pub struct Scheduler {
     handles_faults: bool,
     /// Present where more than capacity in pods counts.
     placement: Option<Placement>,
+    /// Whether pods wait for their claims.
+    heeds_claims: bool,
     claims: Claims,
     /// Pods that stay without a node; absent where there are none.
     stuck: Option<Arc<StuckPods>>,
@@ -92,6 +94,7 @@ impl Scheduler {
             has_priorities: false,
             handles_faults: false,
             placement: None,
+            heeds_claims: false,
             stuck: None,
         }
     }
@@ -100,6 +103,15 @@ impl Scheduler {
     #[must_use]
     pub fn leaving(mut self, stuck: Option<&Arc<StuckPods>>) -> Scheduler {
         self.stuck = stuck.cloned();
+        self
+    }
+
+    /// Has pods wait for the claims that they name, and go where their volumes can be.
+    #[must_use]
+    pub fn heeding_claims(mut self) -> Scheduler {
+        self.heeds_claims = true;
+        let new = || Placement::of_run(&self.cluster);
+        self.placement.get_or_insert_with(new);
         self
     }
 
@@ -115,6 +127,7 @@ impl Scheduler {
                 .then(|| SchedulerEvents::new(Arc::clone(&cluster), control));
             Placement::new(cluster, rules.node_choice, events)
         });
+        self.heeds_claims |= control.plays_pods();
         self
     }
 
@@ -275,15 +288,19 @@ impl Scheduler {
             }
             return Err(NoPlace::Gone);
         }
-        let claims = match placement.is_of_run {
-            true => State::Bound,
-            false => self.claims.of(&pod),
+        let mut claims = match self.heeds_claims {
+            true => self.claims.of(&pod, now),
+            false => State::Bound(Vec::new()),
+        };
+        placement.reach = match &mut claims {
+            State::Bound(reach) | State::Late(_, reach) => std::mem::take(reach),
+            State::Refused(..) => Vec::new(),
         };
         placement.recall(&pod, &mut self.capacity);
         let held = placement.let_go(&pod, &mut self.capacity);
         let retries = placement.retry;
         let taken = match &claims {
-            State::Refused(_) => Err(false),
+            State::Refused(..) => Err(false),
             _ => placement.take(&pod, &mut self.capacity),
         };
         let refused = match (&taken, &claims) {
@@ -291,29 +308,31 @@ impl Scheduler {
                 placement.nominations.pods.remove(&pod.metadata.uid);
                 Refused::default()
             }
-            (Err(_), State::Refused(why)) => placement.refuse_everywhere(why),
+            (Err(_), State::Refused(why, _)) => placement.refuse_everywhere(why),
             (Err(_), _) => placement.refuse(&pod, &self.capacity),
         };
         placement.hold(&pod, held, &mut self.capacity);
-        let is_full = match (taken, claims) {
-            (Ok(node), State::Late(claims)) => {
+        placement.reach.clear();
+        let no_place = match (taken, claims) {
+            (Ok(node), State::Late(claims, _)) => {
                 // The pod takes its place when the claims are bound.
                 placement.remove(&pod.metadata.uid);
                 self.capacity.remove_pod(&node);
                 // No other pod has room for that reason.
                 placement.retry = retries;
                 self.claims.select(&claims, &node, now);
-                return Err(NoPlace::Particular);
+                let meta = &claims[0].metadata;
+                let first = (meta.namespace.clone(), Str::from(meta.name.as_str()));
+                return Err(NoPlace::Claim(first));
             }
             (Ok(node), _) => return Ok((node, Some(pod))),
-            (Err(is_full), _) => is_full,
+            (Err(_), State::Refused(_, claim)) => NoPlace::Claim(claim),
+            // Those of other priorities are tried in their order, whenever one may fit.
+            (Err(true), _) if pod.spec.priority == 0 => NoPlace::Full,
+            (Err(_), _) => NoPlace::Particular,
         };
         self.refuse(&pod, &refused, now);
-        // Those of other priorities are tried in their order, whenever one may fit.
-        Err(match is_full && pod.spec.priority == 0 {
-            true => NoPlace::Full,
-            false => NoPlace::Particular,
-        })
+        Err(no_place)
     }
 
     /// Says of a pod that no node takes it, and has others go for it if that helps.
@@ -377,12 +396,15 @@ impl Scheduler {
                 .events
                 .as_mut()
                 .is_some_and(|it| it.is_flush_due(now));
-            placement.retry |= self.claims.have_changed(now);
+            let (woken, is_news) = self.claims.see(now);
+            self.ready.extend(woken);
+            placement.retry |= is_news;
             if std::mem::take(&mut placement.retry) || is_due {
                 self.ready.extend(placement.take_waiting());
             }
             if is_due {
                 self.ready.append(&mut self.unschedulable);
+                self.ready.extend(self.claims.take_waiting());
             }
         }
         if self.has_priorities {
@@ -406,6 +428,11 @@ impl Scheduler {
                     if let Some(placement) = &mut self.placement {
                         placement.waiting.push(waiting);
                     }
+                    continue;
+                }
+                Err(NoPlace::Claim(claim)) => {
+                    self.waits(&waiting, now);
+                    self.claims.wait(claim, waiting);
                     continue;
                 }
                 Err(NoPlace::Gone) => {
@@ -437,14 +464,17 @@ impl Scheduler {
             }
         }
         let retries = |it: &Placement| it.retry && !it.waiting.is_empty();
-        if !self.ready.is_empty() || self.placement.as_ref().is_some_and(retries) {
+        let retries = self.placement.as_ref().is_some_and(retries);
+        if !self.ready.is_empty() || retries || self.claims.is_unseen() {
             return Next::Again;
         }
         let next = self.delayed.next_due_ns().map_or(Next::Idle, Next::At);
         let Some(placement) = &mut self.placement else {
             return next;
         };
-        let waits = !placement.waiting.is_empty() || !self.unschedulable.is_empty();
+        let waits = !placement.waiting.is_empty()
+            || !self.unschedulable.is_empty()
+            || self.claims.has_waiting();
         let events = placement.events.as_mut();
         next.or(events.map_or(Next::Idle, |events| events.next(waits, now)))
     }
@@ -456,6 +486,8 @@ enum NoPlace {
     Full,
     /// No node that it wants has capacity.
     Particular,
+    /// Claims are not bound, this one first.
+    Claim(ClaimKey),
     /// It no longer waits: it is gone or going, or another client has bound it.
     Gone,
 }

@@ -1,5 +1,6 @@
 //! The `loadgen` command as its users meet it, subject by subject. Only here is the program itself run.
 
+mod claims;
 mod compare;
 #[cfg(target_os = "linux")]
 mod connections;
