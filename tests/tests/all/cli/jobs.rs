@@ -96,6 +96,30 @@ fn a_retry_storm_ends_at_the_back_off_limit_with_a_pod_more_than_it() {
 }
 
 #[test]
+fn an_image_that_can_not_be_pulled_meets_no_back_off_limit() {
+    let example =
+        std::fs::read_to_string(format!("{EXAMPLES}/bad-image.yaml")).expect("it is there");
+    let line = "run -q --json - --engine virtual -f -";
+    let failed = super::json(&ended(&run_with_stdin(line, &example), 0));
+    let finished = &failed["finished"];
+    assert_eq!([&finished["complete"], &finished["failed"]], [0, 1]);
+    // One pod in ten minutes: no other takes the place of one that waits.
+    assert_eq!(finished["pods_created"], 1);
+    let took = number(&failed["finish_seconds"]["p50"]);
+    assert!((600.0..610.0).contains(&took), "{took}");
+    // A program that fails at once meets the limit after three pods.
+    let fails = example.replace("pull=fail", "exit=1");
+    let met = super::json(&ended(&run_with_stdin(line, &fails), 0));
+    assert_eq!(met["finished"]["pods_created"], 3);
+    // Without a deadline the Job is active for ever.
+    let endless = example.replace("activeDeadlineSeconds: 600", "parallelism: 1");
+    let line = format!("{line} --time-limit 2h");
+    let open = super::json(&ended(&run_with_stdin(&line, &endless), 1));
+    assert_eq!(open["finished"]["open"], 1);
+    assert_eq!(open["finished"]["pods_created"], 1);
+}
+
+#[test]
 fn an_array_job_is_bound_by_what_one_sync_creates_and_counts() {
     let array = |more: &str| {
         result(&format!(
