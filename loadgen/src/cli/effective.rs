@@ -377,6 +377,7 @@ mod tests {
             namespaces: 1,
             places: 220,
             nodes_without_capacity: 0,
+            ..InputSize::default()
         };
         let files = [PathBuf::from("dump.json")];
         for (flags, is_named) in [
