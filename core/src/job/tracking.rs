@@ -9,7 +9,6 @@ use std::sync::Arc;
 use podstorm_objects::{Kind, PodPhase, Uid};
 use podstorm_runtime::client::{Answer, EventType, Patch, Request};
 use podstorm_runtime::driver::SyncFailure;
-use podstorm_runtime::metrics::Counter;
 
 use super::Remembered;
 use super::end::HitKind;
@@ -316,10 +315,7 @@ impl Sync<'_> {
         let result = if is_complete { "succeeded" } else { "failed" };
         let mode = self.job.spec.mode_label().unwrap_or_default();
         let labels = [mode.into(), result.into(), reason.to_owned().into()];
-        self.shared
-            .metrics
-            .finished
-            .with(labels, Counter::increment);
+        self.shared.metrics.finished.of(labels).increment();
         if !is_complete {
             let reason = END_REASONS.iter().find(|known| **known == reason);
             let reason = reason.copied().unwrap_or("Failed");

@@ -1,16 +1,19 @@
 //! Counters and histograms under their Kubernetes names, and their text form.
 //!
 //! Hot paths keep their own counts (the work queue has its metrics per key). This module has the
-//! plain shared counters, [`Labelled`] ones with their one lock each, and [`Family`], the form in which every metric is
-//! returned for a text exposition.
+//! plain shared counters, [`Labelled`] ones, which count without a lock, and [`Family`], the form in which every
+//! metric is returned for a text exposition.
 
-use std::borrow::Cow;
+mod labelled;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use podstorm_objects::Str;
 
-use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
+use crate::primitives::{AtomicU64, Ordering};
+
+pub use labelled::Labelled;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -157,66 +160,6 @@ impl Metric for Histogram {
 
     fn read(&self) -> Value {
         Value::Histogram(self.snapshot())
-    }
-}
-
-/// A metric with `N` labels. It has the series that were counted once, as upstream's have: a few, as each is kept for good.
-#[derive(Debug)]
-pub struct Labelled<T, const N: usize> {
-    name: &'static str,
-    help: &'static str,
-    labels: [&'static str; N],
-    new: fn() -> T,
-    /// By the values of the labels. The lock is held for one look-up and one change of a series.
-    series: Mutex<BTreeMap<[Cow<'static, str>; N], T>>,
-}
-
-impl<T: Metric, const N: usize> Labelled<T, N> {
-    /// A metric without series. `new` makes the value of each.
-    pub fn new(
-        name: &'static str,
-        help: &'static str,
-        labels: [&'static str; N],
-        new: fn() -> T,
-    ) -> Self {
-        Labelled {
-            name,
-            help,
-            labels,
-            new,
-            series: Mutex::default(),
-        }
-    }
-
-    /// Changes the series with these values of the labels. Allocates when the series is new. O(log series).
-    pub fn with<R>(&self, values: [Cow<'static, str>; N], change: impl FnOnce(&T) -> R) -> R {
-        change(lock(&self.series).entry(values).or_insert_with(self.new))
-    }
-
-    /// All series with their values now.
-    pub fn family(&self) -> Family {
-        let series = lock(&self.series);
-        let series = series.iter().map(|(values, value)| Series {
-            labels: (self.labels.into_iter())
-                .zip(values.iter().map(|value| Str::from(&**value)))
-                .collect(),
-            value: value.read(),
-        });
-        Family {
-            name: self.name,
-            help: self.help,
-            kind: T::KIND,
-            series: series.collect(),
-        }
-    }
-}
-
-impl<const N: usize> Labelled<Counter, N> {
-    /// Adds `count` to the series with these values of the labels, unless it is 0. As [`Labelled::with`].
-    pub fn add(&self, values: [&'static str; N], count: u64) {
-        if count > 0 {
-            self.with(values.map(Cow::Borrowed), |counter| counter.add(count));
-        }
     }
 }
 
@@ -448,31 +391,6 @@ mod tests {
             "b{name=\"y\"} 4",
             "c_sum 2.5",
             "c_count 2",
-        ] {
-            assert!(text.lines().any(|one| one == line), "{line}: {text}");
-        }
-    }
-
-    #[test]
-    fn a_labelled_metric_has_the_series_that_were_counted() {
-        let counted = Labelled::new("a_total", "A.", ["of", "by"], Counter::default);
-        counted.add(["x", "y"], 0);
-        assert_eq!(counted.family().series, []);
-        counted.add(["x", "z"], 2);
-        counted.with(
-            [Cow::Borrowed("x"), "z".to_owned().into()],
-            Counter::increment,
-        );
-        counted.add(["x", "y"], 1);
-        let timed = Labelled::new("b", "B.", ["of"], || Histogram::new(&[1.0]));
-        timed.with(["x".into()], |times| times.observe(0.5));
-        let text = text_of(&[counted.family(), timed.family()]);
-        for line in [
-            "# TYPE a_total counter",
-            "a_total{of=\"x\",by=\"y\"} 1",
-            "a_total{of=\"x\",by=\"z\"} 3",
-            "# TYPE b histogram",
-            "b_bucket{of=\"x\",le=\"1\"} 1",
         ] {
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }

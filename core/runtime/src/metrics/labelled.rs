@@ -1,0 +1,176 @@
+//! Metrics whose series are made when they are first counted.
+//!
+//! The series are a list that only grows: each place in it is written once.
+
+use std::borrow::Cow;
+
+use podstorm_objects::Str;
+
+use super::{Counter, Family, Metric, Series};
+use crate::primitives::OnceLock;
+
+/// The most series that a [`Labelled`] metric keeps, as each is kept for good.
+const SERIES_MAX: usize = 100;
+
+/// The value of each label of the series that counts what came after the first [`SERIES_MAX`] series.
+const OTHER: &str = "other";
+
+/// A metric with `N` labels. As upstream's, it has the series that were counted once, but no more than 100: further
+/// values of the labels count as one series, with the value `other` for each label.
+///
+/// A series that is known is found and changed without a lock. Keys may share it.
+#[derive(Debug)]
+pub struct Labelled<T, const N: usize> {
+    name: &'static str,
+    help: &'static str,
+    labels: [&'static str; N],
+    new: fn() -> T,
+    first: Place<T, N>,
+}
+
+/// Where a series is or will be. Written once.
+type Place<T, const N: usize> = OnceLock<Box<OneSeries<T, N>>>;
+
+#[derive(Debug)]
+struct OneSeries<T, const N: usize> {
+    values: [Cow<'static, str>; N],
+    value: T,
+    next: Place<T, N>,
+}
+
+impl<T: Metric, const N: usize> Labelled<T, N> {
+    /// A metric without series. `new` makes the value of each.
+    pub fn new(
+        name: &'static str,
+        help: &'static str,
+        labels: [&'static str; N],
+        new: fn() -> T,
+    ) -> Self {
+        Labelled {
+            name,
+            help,
+            labels,
+            new,
+            first: Place::new(),
+        }
+    }
+
+    /// The series with these values of the labels. Allocates when the series is new. O(series).
+    pub fn of(&self, values: [Cow<'static, str>; N]) -> &T {
+        let add = |values: &[Cow<'static, str>; N]| {
+            Box::new(OneSeries {
+                values: values.clone(),
+                value: (self.new)(),
+                next: Place::new(),
+            })
+        };
+        let mut place = &self.first;
+        for _ in 0..SERIES_MAX {
+            let series = place.get_or_init(|| add(&values));
+            if series.values == values {
+                return &series.value;
+            }
+            place = &series.next;
+        }
+        let others = [const { Cow::Borrowed(OTHER) }; N];
+        &place.get_or_init(|| add(&others)).value
+    }
+
+    /// All series with their values now, sorted by their labels.
+    pub fn family(&self) -> Family {
+        let first = self.first.get();
+        let mut all: Vec<_> = std::iter::successors(first, |last| last.next.get()).collect();
+        all.sort_unstable_by_key(|series| &series.values);
+        let series = all.into_iter().map(|series| Series {
+            labels: (self.labels.into_iter())
+                .zip(series.values.iter().map(|value| Str::from(&**value)))
+                .collect(),
+            value: series.value.read(),
+        });
+        Family {
+            name: self.name,
+            help: self.help,
+            kind: T::KIND,
+            series: series.collect(),
+        }
+    }
+}
+
+impl<const N: usize> Labelled<Counter, N> {
+    /// Adds `count` to the series with these values of the labels, unless it is 0. As [`Labelled::of`].
+    pub fn add(&self, values: [&'static str; N], count: u64) {
+        if count > 0 {
+            self.of(values.map(Cow::Borrowed)).add(count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Histogram, Value, text_of};
+    use super::*;
+
+    #[test]
+    fn a_labelled_metric_has_the_series_that_were_counted() {
+        let counted = Labelled::new("a_total", "A.", ["of", "by"], Counter::default);
+        counted.add(["x", "y"], 0);
+        assert_eq!(counted.family().series, []);
+        counted.add(["x", "z"], 2);
+        counted.of(["x".into(), "z".to_owned().into()]).increment();
+        counted.add(["x", "y"], 1);
+        let timed = Labelled::new("b", "B.", ["of"], || Histogram::new(&[1.0]));
+        timed.of(["x".into()]).observe(0.5);
+        let text = text_of(&[counted.family(), timed.family()]);
+        for line in [
+            "# TYPE a_total counter",
+            "a_total{of=\"x\",by=\"y\"} 1",
+            "a_total{of=\"x\",by=\"z\"} 3",
+            "# TYPE b histogram",
+            "b_bucket{of=\"x\",le=\"1\"} 1",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_labelled_metric_counts_what_comes_after_its_last_series_as_other() {
+        let counted = Labelled::new("a_total", "A.", ["of", "by"], Counter::default);
+        let values = |number: usize| ["x".into(), format!("{number:03}").into()];
+        for number in 0..SERIES_MAX + 3 {
+            counted.of(values(number)).increment();
+        }
+        counted.of(values(SERIES_MAX - 1)).add(7);
+        let series = counted.family().series;
+        assert_eq!(series.len(), SERIES_MAX + 1);
+        let text = text_of(&[counted.family()]);
+        for line in [
+            "a_total{of=\"other\",by=\"other\"} 3",
+            "a_total{of=\"x\",by=\"000\"} 1",
+            "a_total{of=\"x\",by=\"099\"} 8",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn threads_that_count_the_same_series_lose_nothing() {
+        let counted = Labelled::new("a_total", "A.", ["of"], Counter::default);
+        let names = ["a", "b", "c", "d", "e"];
+        std::thread::scope(|scope| {
+            for first in 0..names.len() {
+                let counted = &counted;
+                scope.spawn(move || {
+                    for at in 0..1_000 {
+                        counted.add([names[(first + at) % names.len()]], 1);
+                    }
+                });
+            }
+        });
+        let series = counted.family().series;
+        assert_eq!(series.len(), names.len());
+        for (one, name) in series.iter().zip(names) {
+            assert_eq!(one.labels, [("of", Str::from(name))]);
+            assert_eq!(one.value, Value::Number(1_000.0));
+        }
+    }
+}
