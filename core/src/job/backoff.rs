@@ -22,15 +22,24 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// The record with newly finished pods: when each ended, in ns since the Unix epoch, in any order.
+    /// The record with newly finished pods: when each ended, in ns since the Unix epoch, in any order. Successes are
+    /// taken until one is found after which nothing failed.
     #[must_use]
-    pub fn with(self, failed: &[i64], succeeded: &[i64]) -> Failures {
-        let (since, before) = match succeeded.iter().max() {
+    pub fn with(self, failed: &[i64], succeeded: impl IntoIterator<Item = i64>) -> Failures {
+        let last_failure = failed.iter().max();
+        let mut last_success = None;
+        for success in succeeded {
+            if last_failure.is_none_or(|failure| *failure <= success) {
+                return Failures::default();
+            }
+            last_success = last_success.max(Some(success));
+        }
+        let before = match last_success {
             None if failed.is_empty() => return self,
-            None => (i64::MIN, self.count),
-            Some(success) => (*success, 0),
+            None => self.count,
+            Some(_) => 0,
         };
-        let newer = failed.iter().filter(|at| **at > since || since == i64::MIN);
+        let newer = failed.iter().filter(|at| Some(**at) > last_success);
         let count = u32::try_from(newer.clone().count()).unwrap_or(u32::MAX);
         Failures {
             count: before.saturating_add(count),
@@ -126,10 +135,21 @@ mod tests {
 
     #[test]
     fn a_success_forgets_the_failures_before_it() {
-        let three = Failures::default().with(&[1, 3, 2], &[]);
+        let three = Failures::default().with(&[1, 3, 2], []);
         assert_eq!((three.count, three.last_ns), (3, Some(3)));
-        assert_eq!(three.with(&[], &[4]), Failures::default());
-        let newer = three.with(&[4, 5], &[4]);
-        assert_eq!((newer.count, newer.last_ns), (1, Some(5)));
+        assert_eq!(three.with(&[], [4]), Failures::default());
+        assert_eq!(three.with(&[], []), three);
+        for successes in [vec![4], vec![2, 4, 3]] {
+            let newer = three.with(&[4, 6, 5], successes);
+            assert_eq!((newer.count, newer.last_ns), (2, Some(6)));
+        }
+    }
+
+    #[test]
+    fn successes_after_the_last_failure_are_not_looked_at() {
+        let mut looked_at = 0;
+        let successes = [1, 5, 9].into_iter().inspect(|_| looked_at += 1);
+        let none = Failures::default().with(&[4, 5], successes);
+        assert_eq!((none, looked_at), (Failures::default(), 2));
     }
 }

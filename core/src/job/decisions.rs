@@ -223,7 +223,7 @@ fn record(sync: &Sync<'_>) -> Failures {
         let ended = counted().filter(|pod| pod.phase == phase);
         ended.map(|pod| finish_ns(&pod.pod)).collect()
     };
-    Failures::default().with(&ended(PodPhase::Failed), &ended(PodPhase::Succeeded))
+    Failures::default().with(&ended(PodPhase::Failed), ended(PodPhase::Succeeded))
 }
 
 fn skipped(job: &CachedJob) -> Option<Skipped> {

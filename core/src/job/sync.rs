@@ -355,18 +355,21 @@ impl<'a> Sync<'a> {
             // As upstream: the success of a pod that is listed as failed counts here, and nowhere else.
             let is_settled = self.shared.options.keep_first_outcome && pod.in_failed;
             if pod.phase == PodPhase::Succeeded && !pod.in_succeeded && !is_settled {
-                new_succeeded.push(finish_ns(&pod.pod));
+                new_succeeded.push(&pod.pod);
             } else if pod.is_failed(only_replace_failed) && !pod.in_failed {
                 new_failed.push(finish_ns(&pod.pod));
                 ignored += i64::from(pod.met == Some(FailureAction::Ignore));
             }
         }
-        let many = |list: &[i64]| i64::try_from(list.len()).unwrap_or(i64::MAX);
+        let many = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let uids = |list: &[Uid]| i64::try_from(list.len()).unwrap_or(i64::MAX);
         let uncounted = &self.status.uncounted;
-        self.succeeded = self.status.succeeded + many(&new_succeeded) + uids(&uncounted.succeeded);
-        self.failed = self.status.failed + many(&new_failed) - ignored + uids(&uncounted.failed);
-        self.failures = self.failures.with(&new_failed, &new_succeeded);
+        self.succeeded =
+            self.status.succeeded + many(new_succeeded.len()) + uids(&uncounted.succeeded);
+        self.failed =
+            self.status.failed + many(new_failed.len()) - ignored + uids(&uncounted.failed);
+        let succeeded = new_succeeded.into_iter().map(|pod| finish_ns(pod));
+        self.failures = self.failures.with(&new_failed, succeeded);
     }
 
     /// Whether the end of a pod is to be counted: it is tracked, was not counted before, and has one of the indexes.

@@ -8,6 +8,7 @@ mod fill;
 mod resolved;
 mod rules;
 
+use std::io::Read as _;
 use std::sync::{Arc, LazyLock};
 
 use flate2::read::GzDecoder;
@@ -19,9 +20,13 @@ pub use resolved::{Type, referred, schema_named, struct_name, written};
 
 /// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`, as OpenAPI v3 publishes them.
 pub static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let text = GzDecoder::new(include_bytes!("schemas.json.gz").as_slice());
+    let mut text = String::new();
+    GzDecoder::new(include_bytes!("schemas.json.gz").as_slice())
+        .read_to_string(&mut text)
+        .expect("the schemas are packed by a program of ours");
+    // From a text, as serde_json reads from a reader byte by byte.
     let mut schemas: Map<String, Value> =
-        serde_json::from_reader(text).expect("the schemas are written by a program of ours");
+        serde_json::from_str(&text).expect("the schemas are written by a program of ours");
     rules::add(&mut schemas);
     schemas
 });

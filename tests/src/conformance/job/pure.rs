@@ -106,7 +106,7 @@ pub(in crate::conformance) fn backoff(case: &mut Fields) -> Result<(), String> {
             };
             let failed = times(case.texts("newFailedFinishTimes")?)?;
             let succeeded = times(case.texts("newSucceededFinishTimes")?)?;
-            let after = before.with(&failed, &succeeded);
+            let after = before.with(&failed, succeeded);
             let count = out.int("failuresAfterLastSuccess")?;
             expect_eq("failures", &i64::from(after.count), &count)?;
             let last = out.take("lastFailureTime");
