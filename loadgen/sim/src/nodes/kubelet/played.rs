@@ -7,12 +7,12 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm_apiserver::DeleteOptions;
 use podstorm_objects::{
-    Address, ConditionType, Now, Pod, PodPhase, PodStatus, Str, Uid, hash_state,
+    Address, ConditionType, Now, Pod, PodPhase, PodStatus, ResourceVersion, Str, Uid, hash_state,
 };
 
 use super::{PodAction, PodLifecycle};
 use crate::nodes::change::{STATUS_ATTEMPTS, has_ended_container};
-use crate::nodes::pod_life::{Circumstances, Place, PodLife, SpecRules};
+use crate::nodes::pod_life::{Circumstances, Place, PodLife, Recent, SpecRules, Stage};
 use crate::nodes::script::{SCRIPT, Script, ScriptError};
 use crate::nodes::status::internal_ip;
 
@@ -25,6 +25,8 @@ pub(super) struct Lives {
     by_pod: HashMap<Uid, Played, RandomState>,
     /// What the spec of the last one says.
     rules: Option<Arc<SpecRules>>,
+    /// What was made for the statuses of other pods.
+    recent: Recent,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,8 @@ struct Played {
     pod_ip: Option<Address>,
     /// When it is looked at again, ns of monotonic time.
     queued_ns: Option<i64>,
+    /// What the stored status of that version shows.
+    shown: Option<(Stage, ResourceVersion)>,
 }
 
 /// The result of writing a status.
@@ -52,6 +56,7 @@ impl Default for Lives {
         Lives {
             by_pod: HashMap::with_hasher(hash_state()),
             rules: None,
+            recent: Recent::default(),
         }
     }
 }
@@ -138,9 +143,12 @@ impl PodLifecycle {
             script: text,
             pod_ip: None,
             queued_ns: None,
+            shown: None,
         });
         happens(&mut played.life);
-        let mut shown = None;
+        let version = |live: &Pod| live.metadata.resource_version.clone();
+        let shown = played.shown.take().filter(|(_, of)| *of == version(&live));
+        let mut shown = shown.map(|(stage, _)| stage);
         loop {
             let unpullable = |image: &str| self.is_unpullable(image);
             played.life.see(&live, &unpullable, now.wall_ns);
@@ -164,6 +172,7 @@ impl PodLifecycle {
             }
         }
         self.tell(&live, played.life.take_events(), now);
+        played.shown = shown.map(|stage| (stage, version(&live)));
         if played.life.has_ended() {
             if live.metadata.is_deleting() {
                 self.remove(&live, now);
@@ -299,6 +308,7 @@ impl PodLifecycle {
             played.pod_ip = own.map(|own| Address::from(own.to_string().as_str()));
         }
         let known = self.foreign.start(live);
+        let mut recent = std::mem::take(&mut self.lives.recent);
         let rules = self.clients();
         let place = Place {
             start: known.as_ref(),
@@ -307,7 +317,9 @@ impl PodLifecycle {
             container_id: rules.map_or("", |rules| &rules.container_id),
             image_id: rules.map_or("", |rules| &rules.image_id),
         };
-        Some(played.life.status(live, &place))
+        let status = played.life.status(live, &place, &mut recent);
+        self.lives.recent = recent;
+        Some(status)
     }
 
     /// Removes a pod that has ended.

@@ -1,9 +1,11 @@
 //! The life of one container: its instances, what ends them, and when the next one starts.
 
 use std::borrow::Cow;
+use std::fmt;
 
+use compact_str::CompactString;
 use podstorm::client::EventType::{Normal, Warning};
-use podstorm_objects::{RestartPolicy, Str};
+use podstorm_objects::{Pod, RestartPolicy, Str, Uid};
 
 use super::SECOND_NS;
 use super::events::Notes;
@@ -39,8 +41,32 @@ pub(super) struct Ways {
     pub(super) grace_ns: i64,
     /// Why no container of the pod can be created.
     pub(super) fault: Option<String>,
-    /// `pod_namespace(uid)`, as messages name the pod.
-    pub(super) identity: String,
+    pub(super) identity: Identity,
+}
+
+/// `pod_namespace(uid)`, as messages name the pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    name: CompactString,
+    namespace: Str,
+    uid: Uid,
+}
+
+impl Identity {
+    pub(super) fn of(pod: &Pod) -> Identity {
+        let meta = &pod.metadata;
+        Identity {
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}({})", self.name, self.namespace, self.uid)
+    }
 }
 
 /// An instance that has ended.

@@ -20,6 +20,7 @@ mod play;
 #[cfg(test)]
 mod probe_tests;
 mod probes;
+mod recent;
 mod report;
 mod restart_all;
 #[cfg(test)]
@@ -32,6 +33,7 @@ mod tests;
 
 pub(super) use events::{PULLED, PodEvent};
 pub(super) use image::back_off_pulling;
+pub(super) use recent::Recent;
 pub(super) use resume::SpecRules;
 pub(super) use status::Place;
 
@@ -501,12 +503,6 @@ impl PodLife {
             }
         }
     }
-}
-
-/// `pod_namespace(uid)`.
-fn identity(pod: &Pod) -> String {
-    let meta = &pod.metadata;
-    format!("{}_{}({})", meta.name, meta.namespace, meta.uid)
 }
 
 /// The names of containers, as messages of conditions list them.

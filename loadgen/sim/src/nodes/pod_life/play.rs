@@ -16,6 +16,7 @@ pub(super) struct Play {
     pub(super) now_ns: i64,
     log: Vec<String>,
     events: Vec<String>,
+    recent: Recent,
 }
 
 impl Play {
@@ -52,6 +53,7 @@ impl Play {
             now_ns: BOUND_S * SECOND_NS,
             log: Vec::new(),
             events: Vec::new(),
+            recent: Recent::default(),
         };
         play.write();
         play
@@ -108,7 +110,7 @@ impl Play {
             container_id: "",
             image_id: "",
         };
-        let status = self.life.status(&self.pod, &place);
+        let status = self.life.status(&self.pod, &place, &mut self.recent);
         if status == self.pod.status {
             return;
         }

@@ -10,7 +10,7 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-use super::container::{Container, Ended, Role, State, Ways};
+use super::container::{Container, Ended, Identity, Role, State, Ways};
 use super::events::Notes;
 use super::hooks::Hooks;
 use super::image::PullPolicy;
@@ -18,7 +18,7 @@ use super::probes::Probes;
 use super::report::containers;
 use super::restart_all;
 use super::restarts::Restarts;
-use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS, identity};
+use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS};
 use crate::nodes::script::{Part, ScriptError};
 
 /// What lives take from a spec, which the pods of a template share.
@@ -63,7 +63,7 @@ impl PodLife {
             stop_ns: seen.stop_ns,
             grace_ns: grace.map_or(GRACE_NS, |grace| grace.saturating_mul(SECOND_NS)),
             fault: fault.as_ref().map(ScriptError::to_string),
-            identity: identity(live),
+            identity: Identity::of(live),
         };
         let running_since = status.started.as_ref().map(|start| start.time);
         let since = running_since.or_else(|| time(status.rest.get("startTime").as_ref()));

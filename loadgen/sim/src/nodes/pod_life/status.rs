@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use podstorm_objects::json::Writer;
 use podstorm_objects::{
-    Address, ConditionStatus, ConditionType, ContainerDetails, ContainerId, ContainerStatus, Map,
-    PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, Time,
+    Address, ConditionStatus, ConditionType, ContainerDetails, ContainerId, ContainerStatus,
+    ContainerStatuses, Map, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest,
+    Time,
 };
 use serde_json::Value;
 
 use super::container::{Container, Ended, Role, State};
 use super::hooks::POST_START_FAILED;
+use super::recent::{ConditionsOf, DetailsOf, Recent};
 use super::{EVICTED, PodLife, SECOND_NS, Stopping, Why, names};
 
 /// What its condition says of a pod that went for a critical one.
@@ -47,7 +49,12 @@ impl PodLife {
     }
 
     /// The status of the stored pod as it is to be.
-    pub(in crate::nodes) fn status(&self, live: &Pod, place: &Place<'_>) -> PodStatus {
+    pub(in crate::nodes) fn status(
+        &self,
+        live: &Pod,
+        place: &Place<'_>,
+        recent: &mut Recent,
+    ) -> PodStatus {
         let old = &live.status;
         let mut rest = old.rest.edit();
         let has_begun = old.started.is_some() || rest.has("startTime");
@@ -85,24 +92,31 @@ impl PodLife {
         if let Some((_, report)) = &self.report {
             report.write(&mut rest);
         }
-        let statuses = |containers: &[Container], old: &[ContainerStatus]| {
+        let mut statuses = |containers: &[Container], old: &[ContainerStatus]| {
             let of = |container: &Container| {
                 let mut old = old.iter();
                 let old = old.find(|old| old.name == container.name);
-                self.container(container, old, place)
+                self.container(container, old, place, recent)
             };
-            containers.iter().map(of).collect::<Vec<_>>()
+            containers.iter().map(of).collect::<ContainerStatuses>()
         };
         let (init, regular) = self.containers.split_at(self.init);
         let old_init = old.init_container_statuses.as_deref();
         let init = statuses(init, old_init.map_or(&[], |init| init));
         let mut regular = statuses(regular, &old.container_statuses);
         regular.sort_by(|one, other| one.name.cmp(&other.name));
+        let has_foreign = || {
+            old.conditions
+                .iter()
+                .any(|it| it.kind == ConditionType::Other)
+        };
+        let key = ConditionsOf::of(self, &old.conditions, phase).filter(|_| !has_foreign());
+        let conditions = recent.conditions.of(key, || self.conditions(live, phase));
         PodStatus {
             phase,
-            conditions: self.conditions(live, phase),
-            container_statuses: regular.into(),
-            init_container_statuses: (!init.is_empty()).then(|| Box::new(init.into())),
+            conditions,
+            container_statuses: regular,
+            init_container_statuses: (!init.is_empty()).then(|| Box::new(init)),
             started,
             rest: rest.done(),
         }
@@ -329,7 +343,29 @@ impl PodLife {
         container: &Container,
         old: Option<&ContainerStatus>,
         place: &Place<'_>,
+        recent: &mut Recent,
     ) -> ContainerStatus {
+        let shared = old.and_then(|old| old.details.as_ref());
+        let is_first = old.is_none_or(|old| old.restart_count == 0);
+        let key = DetailsOf::of(container, self.waits_for(), shared, place);
+        let details = recent.details.of(key.filter(|_| is_first), || {
+            self.details(container, old, place)
+        });
+        ContainerStatus {
+            name: container.name.clone(),
+            restart_count: container.restarts,
+            ready: container.is_ready(),
+            details: Some(details),
+        }
+    }
+
+    /// The details of a container whose stored status is `old`.
+    fn details(
+        &self,
+        container: &Container,
+        old: Option<&ContainerStatus>,
+        place: &Place<'_>,
+    ) -> Arc<ContainerDetails> {
         let shared = old.and_then(|old| old.details.as_ref());
         let none = Rest::NONE;
         let mut rest = shared.map_or(&none, |details| &details.rest).edit();
@@ -425,15 +461,9 @@ impl PodLife {
             running_since: PackedTime::new(running_since),
             rest: rest.done(),
         };
-        let details = match shared {
+        match shared {
             Some(shared) if **shared == details => Arc::clone(shared),
             _ => Arc::new(details),
-        };
-        ContainerStatus {
-            name: container.name.clone(),
-            restart_count: container.restarts,
-            ready: container.is_ready(),
-            details: Some(details),
         }
     }
 

@@ -1,0 +1,200 @@
+//! What pods in the same state share. Pods of one template go through the same states, many of them in the same second:
+//! what their statuses say is made once, and takes memory once.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ContainerDetails, PodConditions, PodPhase, Str};
+
+use super::container::{Container, Ended, Role, State};
+use super::status::Place;
+use super::{PodLife, SECOND_NS, Stopping, Why};
+
+/// How many results are kept of each sort: pods in a few states take turns.
+const KEPT: usize = 8;
+
+/// Results that were made last.
+#[derive(Debug, Default)]
+pub(in crate::nodes) struct Recent {
+    pub(super) details: Results<DetailsOf, Arc<ContainerDetails>>,
+    pub(super) conditions: Results<ConditionsOf, PodConditions>,
+}
+
+/// The last results of one sort, with what they follow from.
+#[derive(Debug)]
+pub(super) struct Results<K, V> {
+    known: Vec<(K, V)>,
+    /// The place of the oldest result.
+    oldest: usize,
+}
+
+impl<K, V> Default for Results<K, V> {
+    fn default() -> Results<K, V> {
+        Results {
+            known: Vec::new(),
+            oldest: 0,
+        }
+    }
+}
+
+impl<K: PartialEq, V: Clone> Results<K, V> {
+    /// The result for a key, which is made where it is not known. A result without a key is made each time.
+    pub(super) fn of(&mut self, key: Option<K>, make: impl FnOnce() -> V) -> V {
+        let Some(key) = key else {
+            return make();
+        };
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == key) {
+            return known.clone();
+        }
+        let made = make();
+        let new = (key, made.clone());
+        if self.known.len() < KEPT {
+            self.known.push(new);
+        } else {
+            self.known[self.oldest] = new;
+            self.oldest = (self.oldest + 1) % KEPT;
+        }
+        made
+    }
+}
+
+/// What the details of a container without restarts follow from.
+#[derive(Debug)]
+pub(super) struct DetailsOf {
+    seconds: [Option<i64>; 2],
+    is_started: bool,
+    shown: Option<Shown>,
+    image: Str,
+    /// Those of its stored status.
+    old: Option<Arc<ContainerDetails>>,
+}
+
+/// What they say of a container that does not run.
+#[derive(Debug, PartialEq)]
+enum Shown {
+    Waiting(&'static str),
+    Ended(Ended),
+}
+
+impl PartialEq for DetailsOf {
+    fn eq(&self, other: &DetailsOf) -> bool {
+        let of = |it: &DetailsOf| it.old.as_ref().map(Arc::as_ptr);
+        self.seconds == other.seconds
+            && self.is_started == other.is_started
+            && of(self) == of(other)
+            && self.shown == other.shown
+            && self.image == other.image
+    }
+}
+
+impl DetailsOf {
+    /// Of a container; `None` where more than this tells its details.
+    pub(super) fn of(
+        container: &Container,
+        waits_for: &'static str,
+        old: Option<&Arc<ContainerDetails>>,
+        place: &Place<'_>,
+    ) -> Option<DetailsOf> {
+        let is_plain = container.role == Role::Regular
+            && container.report.is_none()
+            && container.last.is_none()
+            && container.restarts == 0
+            && !container.is_removed
+            && place.container_id.is_empty()
+            && place.image_id.is_empty();
+        let second = |ns: i64| ns.div_euclid(SECOND_NS);
+        let (seconds, shown) = match &container.state {
+            _ if !is_plain => return None,
+            State::Waiting => ([None; 2], Some(Shown::Waiting(waits_for))),
+            State::Running(running) => ([Some(second(running.since_ns)), None], None),
+            State::Ended {
+                end,
+                again_ns: None,
+                ..
+            } => {
+                let ended = Ended {
+                    began_ns: None,
+                    ended_ns: None,
+                    ..end.clone()
+                };
+                let seconds = [end.began_ns, end.ended_ns].map(|ns| ns.map(second));
+                (seconds, Some(Shown::Ended(ended)))
+            }
+            State::Ended { .. } | State::Refused { .. } => return None,
+        };
+        Some(DetailsOf {
+            seconds,
+            is_started: container.is_started(),
+            shown,
+            image: container.image.clone(),
+            old: old.cloned(),
+        })
+    }
+}
+
+/// What the conditions of a pod with one container follow from.
+#[derive(Debug, PartialEq)]
+pub(super) struct ConditionsOf {
+    second: i64,
+    phase: PodPhase,
+    generation: i64,
+    is_up: bool,
+    is_initialized: bool,
+    has_ended: bool,
+    is_over: bool,
+    has_run: bool,
+    is_ready: bool,
+    container: Str,
+    /// Those of its stored status.
+    old: PodConditions,
+}
+
+impl ConditionsOf {
+    /// Of a pod; `None` where more than this tells its conditions. `old` has none that the kubelet does not own.
+    pub(super) fn of(life: &PodLife, old: &PodConditions, phase: PodPhase) -> Option<ConditionsOf> {
+        let why = life.stopping.map(|Stopping { why, .. }| why);
+        let [container] = &life.containers[..] else {
+            return None;
+        };
+        let is_plain =
+            life.init == 0 && life.gates.is_empty() && !life.has_rule && why != Some(Why::Evicted);
+        is_plain.then(|| ConditionsOf {
+            second: life.at_ns.div_euclid(SECOND_NS),
+            phase,
+            generation: life.generation,
+            is_up: life.is_up,
+            is_initialized: life.is_initialized || life.was_initialized,
+            has_ended: life.end.is_some(),
+            is_over: why == Some(Why::Deadline),
+            has_run: container.has_run(),
+            is_ready: container.is_ready(),
+            container: container.name.clone(),
+            old: old.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_results_are_made_once_and_old_ones_again() {
+        let mut results = Results::default();
+        let mut made = 0;
+        let mut of = |key: Option<usize>| {
+            results.of(key, || {
+                made += 1;
+                key.unwrap_or(0) * 10
+            })
+        };
+        for key in [0, 1, 0, 1, 2] {
+            assert_eq!(of(Some(key)), key * 10);
+        }
+        // The first one is forgotten for the last one of these.
+        for key in (1..=KEPT).chain(2..=KEPT) {
+            assert_eq!(of(Some(key)), key * 10);
+        }
+        assert_eq!([of(Some(0)), of(None), of(None)], [0; 3]);
+        assert_eq!(made, KEPT + 4);
+    }
+}
