@@ -4,6 +4,7 @@ use podstorm_tests::command::{assert_refused, ended, holds, run, run_with_stdin,
 use serde_json::{Value, json};
 
 use super::EXAMPLES;
+use super::serve::{Serving, until};
 
 /// The moment at which the example is looked at.
 const LOOKED_AT: &str = "2026-03-01T12:10:00Z";
@@ -316,4 +317,51 @@ fn a_sweep_over_the_sizes_of_jobs_shows_when_they_end_and_what_they_waste() {
     for words in ["finish_seconds p99", "finished.pods_wasted", "parallelism"] {
         holds(&table, words);
     }
+}
+
+#[test]
+fn what_the_controller_of_jobs_counts_is_served() {
+    let folder = super::folder();
+    let serving = Serving::start(&folder, "serve --listen localhost:0", false);
+    let create = |name: &str, spec: Value| {
+        let job = json!({"metadata": {"name": name}, "spec": spec});
+        let path = "/apis/batch/v1/namespaces/default/jobs";
+        let lines = "content-type: application/json\r\n";
+        let answer = serving.ask("POST", path, lines, &job.to_string());
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    };
+    let template = json!({"spec": {"restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i"}]}});
+    create(
+        "pi",
+        json!({"completions": 2, "parallelism": 2, "template": template}),
+    );
+    for number in 0..102 {
+        let manager = format!("example.com/m{number:03}");
+        let spec = json!({"managedBy": manager, "template": template});
+        create(&format!("foreign-{number}"), spec);
+    }
+    let foreign = "job_controller_jobs_by_external_controller_total";
+    let mut text = String::new();
+    until(
+        || {
+            text = serving.get("/metrics");
+            let others = format!("{foreign}{{controller_name=\"other\"}} 2");
+            let created =
+                "job_controller_job_pods_creation_total{reason=\"new\",status=\"succeeded\"} 2";
+            text.contains(created) && text.contains(&others)
+        },
+        "not everything is counted",
+    );
+    for words in [
+        "# TYPE job_controller_job_sync_duration_seconds histogram",
+        "job_controller_job_sync_duration_seconds_bucket{completion_mode=\"NonIndexed\",result=\"success\",action=\"pods_created\",le=\"+Inf\"} ",
+        "job_controller_job_syncs_total{completion_mode=\"NonIndexed\",result=\"success\",action=\"pods_created\"} ",
+    ] {
+        holds(&text, words);
+    }
+    let known = format!("{foreign}{{controller_name=\"example.com/m099\"}} 1");
+    holds(&text, &known);
+    let series = text.lines().filter(|line| line.starts_with(foreign));
+    assert_eq!(series.count(), 101, "a hundred names and the others");
 }
