@@ -301,8 +301,8 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
         };
         let per_index = Read::of(job).number("backoffLimitPerIndex").is_some();
         // The hardened controller frees the pods that a Job on its way out has lost; a recreated Job has lost none.
-        let is_lost = !selects(job, pod) && !(frees_orphans && owner.uid == job.metadata.uid);
-        let is_left = is_lost || pod.node_name.is_none();
+        let is_freed = frees_orphans && owner.uid == job.metadata.uid;
+        let is_left = !(selects(job, pod) || is_freed) || pod.node_name.is_none();
         is_left && pod.metadata.is_deleting() || is_terminating && per_index
     });
     pods

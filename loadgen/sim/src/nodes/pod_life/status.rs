@@ -149,8 +149,13 @@ impl PodLife {
             it.rest.get("type").as_ref().and_then(Value::as_str) == Some("DisruptionTarget")
         };
         let disruption = match self.stopping.filter(|_| self.end.is_some()) {
-            Some(Stopping { why, .. }) if why == Why::Evicted => Some(EVICTED.1),
-            Some(Stopping { why, .. }) if why == Why::Preempted => Some(PREEMPTED),
+            Some(Stopping {
+                why: Why::Evicted, ..
+            }) => Some(EVICTED.1),
+            Some(Stopping {
+                why: Why::Preempted,
+                ..
+            }) => Some(PREEMPTED),
             _ => None,
         };
         let evicted = disruption.map(|message| self.disrupted(message));
