@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use podstorm::volumes::NO_PROVISIONER;
-use podstorm_objects::{DynamicObject, Kind};
+use podstorm_objects::{DynamicObject, Kind, PodClaim, Str};
 use podstorm_sim::provisioner::{PROVISIONER, default_class};
 use serde_json::Value;
 
@@ -36,12 +36,12 @@ pub(super) fn prepare(
         })
     };
     if of(Kind::PERSISTENT_VOLUME_CLAIM).next().is_none() {
-        let claiming = objects.iter().filter(|object| names_claims(object)).count();
+        let claiming = objects.iter().filter(|object| !claims(object).is_empty());
+        let claiming = claiming.count();
         return Ok(match claiming {
             0 => Vec::new(),
             claiming => vec![format!(
-                "claims do not count: {} of the files name PersistentVolumeClaims or have generic ephemeral volumes, \
-                 and the files hold no PersistentVolumeClaim",
+                "claims do not count: the files hold no PersistentVolumeClaim, and pods of {} need one",
                 counted(claiming as u64, "object")
             )],
         });
@@ -87,6 +87,25 @@ pub(super) fn prepare(
         let error = places.error(number, &object, problem);
         return Err(Box::new(error.expect("each object has its place")));
     }
+    let held: BTreeSet<(&str, &str)> = of(Kind::PERSISTENT_VOLUME_CLAIM)
+        .map(|(_, claim)| (&*claim.metadata.namespace, claim.metadata.name.as_str()))
+        .collect();
+    let missing = |object: &InputObject| {
+        let meta = object.metadata();
+        let mut named = claims(object).into_iter().filter(|claim| !claim.is_made);
+        let lost = named.find(|claim| !held.contains(&(&meta.namespace, &claim.name)))?;
+        let kind = object.kind().name();
+        Some(format!(
+            "{kind} {}/{}: pods wait for PersistentVolumeClaim {:?}, which the files do not hold",
+            meta.namespace, meta.name, lost.name
+        ))
+    };
+    let mut missing = objects.iter().filter_map(missing);
+    let mut warnings: Vec<String> = missing.next().into_iter().collect();
+    let others = missing.count();
+    if others > 0 {
+        warnings[0] += &format!("; {} like it", counted(others as u64, "more object"));
+    }
     let has_default = of(Kind::STORAGE_CLASS).any(|(_, class)| {
         let is_default = class.metadata.annotations.get(IS_DEFAULT);
         is_default.is_some_and(|it| **it == *"true")
@@ -109,7 +128,7 @@ pub(super) fn prepare(
     if needs_standard {
         objects.push(InputObject::Dynamic(Box::new(standard)));
     }
-    Ok(Vec::new())
+    Ok(warnings)
 }
 
 fn spec(object: &DynamicObject) -> &Value {
@@ -120,21 +139,37 @@ fn text<'o>(object: &'o DynamicObject, member: &str) -> &'o str {
     spec(object)[member].as_str().unwrap_or("")
 }
 
-/// Whether pods of the object need claims.
-fn names_claims(object: &InputObject) -> bool {
+/// A claim that pods of an object need.
+struct Needed {
+    name: Str,
+    /// Whether a controller makes the claim, of a generic ephemeral volume.
+    is_made: bool,
+}
+
+/// The claims that pods of the object need.
+fn claims(object: &InputObject) -> Vec<Needed> {
     let pod = match object {
         InputObject::Pod(pod) => Some(&pod.spec),
         InputObject::Owner(owner) => owner.template().map(|template| &template.spec),
         InputObject::Dynamic(object) => {
             let volumes = &spec(object)["template"]["spec"]["volumes"];
-            let mut volumes = volumes.as_array().into_iter().flatten();
-            let is_claimed = |volume: &Value| {
-                let members = ["persistentVolumeClaim", "ephemeral"];
-                members.iter().any(|member| volume.get(member).is_some())
+            let volumes = volumes.as_array().into_iter().flatten();
+            let needed = |volume: &Value| {
+                let named = volume["persistentVolumeClaim"]["claimName"].as_str();
+                let is_made = volume.get("ephemeral").is_some();
+                let name = named.or(is_made.then_some(""))?.into();
+                Some(Needed { name, is_made })
             };
-            return volumes.any(is_claimed);
+            return volumes.filter_map(needed).collect();
         }
         InputObject::Namespace(_) | InputObject::Node(_) => None,
     };
-    pod.is_some_and(|spec| !spec.claims("").is_empty())
+    let claims = pod.map_or_else(Vec::new, |spec| spec.claims(""));
+    let needed = claims
+        .into_iter()
+        .map(|PodClaim { name, template }| Needed {
+            name,
+            is_made: template.is_some(),
+        });
+    needed.collect()
 }

@@ -120,7 +120,15 @@ fn claims_that_could_never_be_bound_are_refused_by_place() {
     ended(&alone, 0);
     holds(
         &stderr(&alone),
-        "claims do not count: 1 object of the files name PersistentVolumeClaims",
+        "claims do not count: the files hold no PersistentVolumeClaim, and pods of 1 object need one",
+    );
+    let objects = [user("date"), user("dota"), claim("data", None)];
+    let mistyped = run_with_stdin("run --json - --engine virtual -f -", &list(&objects));
+    ended(&mistyped, 1);
+    holds(
+        &stderr(&mistyped),
+        "ReplicaSet shop/date: pods wait for PersistentVolumeClaim \"date\", which the files do not hold; \
+         1 more object like it",
     );
 }
 
