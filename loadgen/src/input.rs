@@ -133,8 +133,19 @@ impl InputObject {
 /// Amounts by the name of a resource.
 pub type Requests = BTreeMap<String, Quantity>;
 
+/// Pods of one spec.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodsOfSpec {
+    /// Their spec.
+    pub spec: Arc<PodSpec>,
+    /// How many there are to be.
+    pub pods: u64,
+    /// How many have a place that they bring.
+    pub placed: u64,
+}
+
 /// What files bring that decides the size.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct InputSize {
     /// Pods when every owner has what it asks for, with the pods that have no owner.
     pub pods: u64,
@@ -150,7 +161,9 @@ pub struct InputSize {
     pub places: u64,
     /// Schedulable nodes of the input that do not say their capacity.
     pub nodes_without_capacity: u64,
-    /// Of the pods without a place yet, how many request what of cores and memory; without those that request neither.
+    /// The pods, by their specs. What these request is read when it is asked for.
+    pub specs: Vec<PodsOfSpec>,
+    /// How many pods of objects without a type of their own request what.
     pub requests: BTreeMap<Requests, u64>,
 }
 

@@ -119,8 +119,9 @@ pub(crate) fn beside_input(
         _ => {
             let needed = wanted.saturating_sub(places).div_ceil(each);
             // Nodes of the input say themselves what they have, and too few nodes on purpose let pods wait.
+            let has_room = asked.node_cpu.is_some() || asked.node_memory.is_some();
             let by_requests = match input.nodes {
-                0 => nodes_by_requests(asked, pods_per_node, &input.requests)?,
+                0 if has_room => nodes_by_requests(asked, pods_per_node, &input.requests())?,
                 _ => 0,
             };
             let needed = match asked.nodes {

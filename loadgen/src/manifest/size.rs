@@ -1,11 +1,12 @@
 //! What the objects of files mean for the size of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use podstorm_apiserver::pod_requests;
-use podstorm_objects::Pod;
+use podstorm_objects::{Pod, PodSpec};
 
-use crate::input::{InputObject, InputPods, InputSize, Requests};
+use crate::input::{InputObject, InputPods, InputSize, PodsOfSpec, Requests};
 use crate::workloads::{self, objects};
 
 /// Counts pods to come, owners, nodes and the places on them. O(n log n).
@@ -15,9 +16,8 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     let mut owner_namespaces = BTreeSet::new();
     let mut schedulable = BTreeSet::new();
     // By kind, namespace and name: what a workload that makes others asks for, and what these do.
-    let mut made: BTreeMap<(&str, &str, &str), Made> = BTreeMap::new();
-    let mut requests: BTreeMap<Requests, u64> = BTreeMap::new();
-    let mut add = |asked: Requests, pods: u64| *requests.entry(asked).or_default() += pods;
+    let mut made: BTreeMap<(&str, &str, &str), Made<'_>> = BTreeMap::new();
+    let mut specs = Specs::default();
     for object in objects {
         let namespace = &*object.metadata().namespace;
         match object {
@@ -48,7 +48,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
                     let wanted = if course.is_over() { 0 } else { course.wanted() };
                     let wanted = u64::try_from(wanted).unwrap_or(0);
                     size.pods += wanted;
-                    add(requests_of(other), wanted);
+                    specs.add(other, wanted);
                     size.owners += 1;
                 }
                 if let Some(demand) = pods.and_then(|it| it.demand(object)) {
@@ -58,13 +58,13 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
                         made.entry(key).or_default().has += has;
                     }
                     size.pods += has;
-                    add(requests_of(other), has);
+                    specs.add(other, has);
                     owner_namespaces.insert(namespace);
                 } else if let Some(it) = rollouts.and_then(|it| it.progress(object)) {
                     let key = (other.kind().name(), namespace, meta.name.as_str());
                     let made = made.entry(key).or_default();
                     made.wanted = u64::try_from(it.replicas).unwrap_or(0);
-                    made.requests = requests_of(other);
+                    made.maker = Some(other);
                 }
             }
         }
@@ -75,9 +75,10 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     for made in made.into_values() {
         let missing = made.wanted.saturating_sub(made.has);
         size.pods += missing;
-        add(made.requests, missing);
+        if let Some(maker) = made.maker {
+            specs.add(maker, missing);
+        }
     }
-    let mut placed: BTreeMap<Requests, u64> = BTreeMap::new();
     for object in objects {
         let InputObject::Pod(pod) = object else {
             continue;
@@ -92,49 +93,88 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             .is_some_and(|node| !schedulable.contains(&**node))
         {
             size.places += 1;
-            *placed.entry(requests_of(object)).or_default() += 1;
+            specs.of(&pod.spec).placed += 1;
         }
         if is_counted_by_itself(pod, &owner_namespaces) {
             size.pods += 1;
-            add(requests_of(object), 1);
+            specs.of(&pod.spec).pods += 1;
         }
     }
-    for (asked, pods) in placed {
-        let waiting = requests.entry(asked).or_default();
-        *waiting = waiting.saturating_sub(pods);
-    }
-    requests.retain(|asked, pods| !asked.is_empty() && *pods > 0);
-    size.requests = requests;
+    size.specs = specs.by_address.into_values().collect();
+    size.requests = specs.untyped;
     size.namespaces = namespaces.len() as u64;
     size
 }
 
 /// What a workload that makes others asks for, and what those do.
 #[derive(Default)]
-struct Made {
+struct Made<'o> {
     wanted: u64,
     has: u64,
-    requests: Requests,
+    maker: Option<&'o InputObject>,
 }
 
-/// What each pod of an object requests of cores and memory; of a pod, what it does.
-fn requests_of(object: &InputObject) -> Requests {
-    let mut requests = match object {
-        InputObject::Pod(pod) => objects::requests_of(&pod.spec),
-        InputObject::Owner(owner) => match owner.template() {
-            Some(template) => objects::requests_of(&template.spec),
-            None => Requests::new(),
-        },
-        InputObject::Dynamic(object) => {
-            let spec = object.fields.get("spec");
-            let spec = spec.and_then(|spec| spec.pointer("/template/spec"));
-            spec.map(pod_requests).unwrap_or_default()
+/// The pods by their specs. Pods of one template share it.
+#[derive(Default)]
+struct Specs {
+    by_address: BTreeMap<*const PodSpec, PodsOfSpec>,
+    untyped: BTreeMap<Requests, u64>,
+}
+
+impl Specs {
+    /// Counts pods that an object asks for.
+    fn add(&mut self, object: &InputObject, pods: u64) {
+        match object {
+            InputObject::Owner(owner) => {
+                if let Some(template) = owner.template() {
+                    self.of(&template.spec).pods += pods;
+                }
+            }
+            InputObject::Dynamic(object) => {
+                let spec = object.fields.get("spec");
+                let spec = spec.and_then(|spec| spec.pointer("/template/spec"));
+                let requests = spec.map(pod_requests).unwrap_or_default();
+                *self.untyped.entry(requests).or_default() += pods;
+            }
+            InputObject::Pod(_) | InputObject::Namespace(_) | InputObject::Node(_) => {}
         }
-        InputObject::Namespace(_) | InputObject::Node(_) => Requests::new(),
-    };
-    let is_counted = |name: &str| ["cpu", "memory"].contains(&name);
-    requests.retain(|name, amount| is_counted(name) && !amount.is_zero());
-    requests
+    }
+
+    fn of(&mut self, spec: &Arc<PodSpec>) -> &mut PodsOfSpec {
+        let known = self.by_address.entry(Arc::as_ptr(spec));
+        known.or_insert_with(|| PodsOfSpec {
+            spec: Arc::clone(spec),
+            pods: 0,
+            placed: 0,
+        })
+    }
+}
+
+impl InputSize {
+    /// Of the pods without a place yet, how many request what of cores and memory; without those that request neither.
+    /// O(specs).
+    pub(crate) fn requests(&self) -> BTreeMap<Requests, u64> {
+        let (mut waiting, mut placed) = (BTreeMap::new(), BTreeMap::new());
+        let counted = |mut requests: Requests| {
+            requests
+                .retain(|name, amount| ["cpu", "memory"].contains(&&**name) && !amount.is_zero());
+            requests
+        };
+        for (requests, pods) in &self.requests {
+            *waiting.entry(counted(requests.clone())).or_default() += pods;
+        }
+        for of_spec in &self.specs {
+            let requests = counted(objects::requests_of(&of_spec.spec));
+            *placed.entry(requests.clone()).or_default() += of_spec.placed;
+            *waiting.entry(requests).or_default() += of_spec.pods;
+        }
+        waiting.retain(|requests, pods: &mut u64| {
+            let placed: u64 = placed.get(requests).copied().unwrap_or(0);
+            *pods = pods.saturating_sub(placed);
+            !requests.is_empty() && *pods > 0
+        });
+        waiting
+    }
 }
 
 /// Counts the pods by how they are.
