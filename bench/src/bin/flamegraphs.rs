@@ -21,7 +21,7 @@ use podstorm_loadgen::profile::{draw_difference, parse_folded};
 const SAMPLES_MIN: u64 = 1_000;
 
 /// The scenarios with their flags: of the smallest size that is sampled often enough on a slow day.
-const SCENARIOS: [(&str, &str); 6] = [
+const SCENARIOS: [(&str, &str); 7] = [
     (
         "up-down",
         "--scenario up-down --pods 1m --replicasets 20k --nodes 15k",
@@ -37,6 +37,7 @@ const SCENARIOS: [(&str, &str); 6] = [
         "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k",
     ),
     ("adoption", "--scenario adoption --pods 700k"),
+    ("array-job", "--scenario array-job"),
 ];
 
 #[derive(Debug, Parser)]
