@@ -48,13 +48,16 @@ pub(super) fn missing(judge: &JobJudge, simulation: &Simulation) -> Option<Strin
     let harness = &simulation.harness;
     let cluster = harness.cluster();
     let all = jobs(cluster);
-    let of_job = || all.iter().find_map(|job| difference(judge, &Read::of(job)));
+    let of_job = || {
+        all.iter()
+            .find_map(|job| difference(judge, &Read::of(job), cluster))
+    };
     let of_pods = || to_adopt(cluster).or_else(|| tracked(cluster));
     let found = of_job().or_else(of_pods);
     found.or_else(|| remembered(harness))
 }
 
-fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
+fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<String> {
     let name = job.name();
     if job.job.metadata.is_deleting() {
         return Some(format!("{name} is still being deleted"));
@@ -64,8 +67,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
     let active = pods.iter().filter(|pod| pod.is_active());
     let active: Vec<_> = active.collect();
     let is = active.len() as i64;
-    let done = ["completedIndexes", "failedIndexes"];
-    let done: BTreeSet<i64> = done.iter().flat_map(|it| job.indexes(it)).collect();
+    let done = job.done_indexes();
     // As upstream: a second pod of a finished index stays and counts as active. It was adopted, or the controller
     // never got the answer to the request that created it.
     let is_stray = |pod: &Arc<Pod>| {
@@ -130,8 +132,15 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
             ));
         }
     }
+    // As upstream: a pod may be listed and then have to wait for a replacement after all.
+    let waits = |pod: &&&Arc<Pod>| awaits_replacement(job, pod, cluster);
+    let waiting: BTreeSet<_> = pods
+        .iter()
+        .filter(waits)
+        .map(|pod| &pod.metadata.uid)
+        .collect();
     for list in ["succeeded", "failed"] {
-        if !job.listed(list).is_empty() {
+        if job.listed(list).iter().any(|pod| !waiting.contains(pod)) {
             return Some(format!("{name} still lists pods as {list}"));
         }
     }
@@ -139,7 +148,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
     if job.is_indexed() {
         recount[0] = job.indexes("completedIndexes").len() as i64;
     }
-    let said = [job.count("succeeded"), job.count("failed")];
+    let said = [job.count("succeeded"), job.failed()];
     (said != recount).then(|| format!("{name} says {said:?} ended, and a recount {recount:?}"))
 }
 
@@ -147,9 +156,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>) -> Option<String> {
 /// failures before it. A Job that is suspended, or has no place for the other, makes the pod wait for as long.
 pub(super) fn awaits_replacement(job: &Read<'_>, pod: &Pod, cluster: &Cluster) -> bool {
     let index = index_of(pod);
-    let is_open = ["completedIndexes", "failedIndexes"]
-        .iter()
-        .all(|member| !job.indexes(member).contains(&index));
+    let is_open = !job.done_indexes().contains(&index);
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     let mut others = pods
         .iter()

@@ -206,19 +206,21 @@ impl JobJudge {
                 .filter(|pod| !pod.status.phase.is_terminal())
         };
         let active = pods().filter(|pod| pod.is_active() || job.replaces_failed());
-        let (active, wanted) = (active.count() as i64, job.wanted());
-        if active > wanted {
-            let text = format!("{name} has {active} pods with {pod_name}, and wants {wanted}");
-            return Err(("B8", text));
+        let active: Vec<_> = active.collect();
+        let done = job.done_indexes();
+        let open = active.iter().filter(|pod| !done.contains(&index_of(pod)));
+        // As upstream: a second pod of an index that has failed takes no place of another index.
+        for (count, wanted) in [(active.len(), job.most()), (open.count(), job.wanted())] {
+            if count as i64 > wanted {
+                let text = format!("{name} has {count} pods with {pod_name}, and wants {wanted}");
+                return Err(("B8", text));
+            }
         }
         let index = index_of(pod);
         if job.is_indexed() {
             let same = pods().filter(|pod| pod.is_active() && index_of(pod) == index);
             let same = same.count();
-            let is_done = ["completedIndexes", "failedIndexes"]
-                .iter()
-                .any(|member| job.indexes(member).contains(&index));
-            if same > 1 || is_done {
+            if same > 1 || done.contains(&index) {
                 let text = format!("index {index} of {name} has {pod_name} as one of {same} pods");
                 return Err(("B8", text));
             }
@@ -268,12 +270,13 @@ impl JobJudge {
         if let Some(kind) = ENDS.iter().find(taken) {
             return Err(("B5", format!("{name} has lost its condition {kind}")));
         }
-        let completions = new.number("completions").unwrap_or(i64::MAX);
-        let cut = |job: &Read<'_>| -> BTreeSet<i64> {
-            let all = job.indexes("completedIndexes").into_iter();
-            all.filter(|index| *index < completions).collect()
+        // The indexes that the Job has now, for the status before, too.
+        let old_status = Read {
+            spec: new.spec,
+            ..old.clone()
         };
-        let (before, after) = (cut(old), cut(new));
+        let completed = |job: &Read<'_>| job.own_indexes("completedIndexes");
+        let (before, after) = (completed(&old_status), completed(new));
         if !before.is_subset(&after) {
             return Err(("B1", format!("{name} has lost a completed index")));
         }

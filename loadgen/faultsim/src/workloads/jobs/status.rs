@@ -92,10 +92,18 @@ impl<'a> Read<'a> {
             .collect()
     }
 
+    /// The indexes that a text lists and that the Job still has: those of an elastic Job may become fewer.
+    pub(super) fn own_indexes(&self, member: &str) -> BTreeSet<i64> {
+        let mut indexes = self.indexes(member);
+        let completions = self.number("completions").unwrap_or(i64::MAX);
+        indexes.retain(|index| *index < completions);
+        indexes
+    }
+
     /// The successes that are counted or listed.
     pub(super) fn succeeded(&self) -> i64 {
         match self.is_indexed() {
-            true => self.indexes("completedIndexes").len() as i64,
+            true => self.own_indexes("completedIndexes").len() as i64,
             false => self.count("succeeded") + self.listed("succeeded").len() as i64,
         }
     }
@@ -105,14 +113,30 @@ impl<'a> Read<'a> {
         self.count("failed") + self.listed("failed").len() as i64
     }
 
+    /// The indexes that have succeeded or failed.
+    pub(super) fn done_indexes(&self) -> BTreeSet<i64> {
+        let mut done = self.own_indexes("completedIndexes");
+        done.extend(self.own_indexes("failedIndexes"));
+        done
+    }
+
+    /// How many pods may be active, those of indexes that have failed included.
+    pub(super) fn most(&self) -> i64 {
+        let completions = self.number("completions").unwrap_or(i64::MAX);
+        let left = completions.saturating_sub(self.succeeded()).max(0);
+        left.min(self.parallelism())
+    }
+
     /// How many pods should be active.
     pub(super) fn wanted(&self) -> i64 {
         let Some(completions) = self.number("completions") else {
             return self.parallelism();
         };
-        let left = (completions - self.succeeded()).max(0);
-        let failed = self.indexes("failedIndexes").len() as i64;
-        left.min(self.parallelism()).min((left - failed).max(0))
+        let ended = match self.is_indexed() {
+            true => self.done_indexes().len() as i64,
+            false => self.succeeded(),
+        };
+        self.most().min((completions - ended).max(0))
     }
 
     pub(super) fn start_ns(&self) -> Option<i64> {

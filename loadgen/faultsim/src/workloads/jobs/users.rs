@@ -377,12 +377,14 @@ fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
     pods.truncate((pods.len() * percent as usize).div_ceil(100));
     let at = simulation.harness.now().wall().to_string();
     let terminated = json!({"exitCode": code, "finishedAt": at, "startedAt": at});
-    let status = json!({
-        "phase": if code == 0 { "Succeeded" } else { "Failed" },
-        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": at}],
-        "containerStatuses": [{"name": "app", "image": "app:1", "imageID": "", "ready": false,
-            "restartCount": 0, "state": {"terminated": terminated}}],
-    });
+    let status = |pod: &Pod| {
+        json!({
+            "phase": if code == 0 { "Succeeded" } else { "Failed" },
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": at}],
+            "containerStatuses": [{"name": "app", "image": "app:1", "imageID": "", "ready": false,
+                "restartCount": restarts_of(pod), "state": {"terminated": terminated}}],
+        })
+    };
     for pod in pods {
         let restarts = code != 0 && pod.spec.restart_policy == RestartPolicy::OnFailure;
         if restarts && pod.status.phase != PodPhase::Running {
@@ -394,7 +396,7 @@ fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
                 "imageID": "", "ready": true, "restartCount": restarts_of(&pod) + 1,
                 "state": {"running": {"startedAt": at}}, "lastState": {"terminated": terminated}}]})
             }
-            false => status.clone(),
+            false => status(&pod),
         };
         simulation.patch_pod_status(&pod.metadata.name, status);
     }
