@@ -122,7 +122,7 @@ fn claims_that_could_never_be_bound_are_refused_by_place() {
         &stderr(&alone),
         "claims do not count: the files hold no PersistentVolumeClaim, and pods of 1 object need one",
     );
-    let objects = [user("date"), user("dota"), claim("data", None)];
+    let objects = [user("date"), user("missing"), claim("data", None)];
     let mistyped = run_with_stdin("run --json - --engine virtual -f -", &list(&objects));
     ended(&mistyped, 1);
     holds(
