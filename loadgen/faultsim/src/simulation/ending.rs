@@ -53,7 +53,7 @@ impl Simulation {
     pub(crate) fn builds(&mut self, ending: &Ending, watcher: &impl Watcher) -> bool {
         let limit_ns = ending.builds_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
-        let built = self.until_converged((limit_ns, 0), &[], true, missing, |_| {});
+        let built = self.until_converged((limit_ns, 0), &[], true, missing, |_, _| {});
         if built.is_none() {
             let missing = watcher.missing(self).unwrap_or_default();
             let seconds = limit_ns / SECOND;
@@ -82,14 +82,18 @@ impl Simulation {
         self.checker.healed(healed_ns);
         let limit_ns = healed_ns - now_ns + ending.converges_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
-        let touch = |simulation: &mut Simulation| users.touch(simulation);
+        let touch = |simulation: &mut Simulation, expects: bool| match expects {
+            // A touch would be in vain.
+            true => _ = users.help(simulation),
+            false => users.touch(simulation),
+        };
         let (touches_ns, always) = (ending.touches_ns, ending.touches_always);
         let limits_ns = (limit_ns, ending.debt_ns);
         let mut converged = self.until_converged(limits_ns, touches_ns, always, missing, touch);
         // What they were helped with may have come to where a controller waits again.
         if converged.is_none() && !self.checker.is_over() && users.help(self) {
             let limits_ns = (ending.helped_within_ns, ending.debt_ns);
-            converged = self.until_converged(limits_ns, &[], true, missing, |_| {});
+            converged = self.until_converged(limits_ns, &[], true, missing, |_, _| {});
         }
         let Some(since_ns) = converged else {
             let text = format!(
@@ -138,19 +142,21 @@ impl Simulation {
     /// Goes on until nothing is missing and nothing is at work; the moment since when nothing is missing,
     /// or nothing when that takes longer than the limit, and longer than the [debt](Ending::debt_ns) beyond that
     /// while a retry is to come. `touch` is called at these times of waiting; with
-    /// `always` all of them come before the end.
+    /// `always` all of them come before the end. It learns whether a sync still expects something, and if so is called
+    /// again once none does.
     fn until_converged(
         &mut self,
         (limit_ns, debt_ns): (i64, i64),
         touches_ns: &[i64],
         always: bool,
         missing: impl Fn(&Simulation) -> Option<String>,
-        mut touch: impl FnMut(&mut Simulation),
+        mut touch: impl FnMut(&mut Simulation, bool),
     ) -> Option<i64> {
         let begun_ns = self.harness.now().mono_ns;
         let mut touches = touches_ns.iter().copied().peekable();
         let mut since_ns = None;
         let mut step_ns = 50 * MS;
+        let mut expected = false;
         loop {
             let now_ns = self.harness.now().mono_ns;
             if self.checker.is_over() {
@@ -169,12 +175,16 @@ impl Simulation {
                 return since_ns;
             }
             let waited = now_ns - begun_ns;
-            if touches.peek().is_some_and(|at_ns| waited >= *at_ns)
-                && !self.owners.expect(&self.harness)
-            {
-                touch(self);
-                touches.next();
-                step_ns = 50 * MS;
+            if touches.peek().is_some_and(|at_ns| waited >= *at_ns) {
+                let expects = self.owners.expect(&self.harness);
+                if !(expects && expected) {
+                    touch(self, expects);
+                    step_ns = 50 * MS;
+                }
+                expected = expects;
+                if !expects {
+                    touches.next();
+                }
             }
             if waited >= limit_ns {
                 return None;

@@ -76,7 +76,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
     };
     let ends = ["FailureTarget", "SuccessCriteriaMet"];
     let ends = ends.iter().any(|kind| job.condition(kind).is_some());
-    if ends && !job.has_finished() {
+    if (ends || job.must_end()) && !job.has_finished() {
         return Some(format!("{name} should have finished"));
     }
     // As upstream: pods that a controller with an outdated cache creates for a finished Job keep running, uncounted.
@@ -91,11 +91,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
             None if job.succeeded() > 0 && is > 0 => is,
             _ => job.wanted(),
         };
-        let is_done = match job.number("completions") {
-            Some(completions) => job.succeeded() >= completions,
-            None => job.succeeded() > 0 && is == 0,
-        };
-        if is_done {
+        if job.number("completions").is_none() && job.succeeded() > 0 && is == 0 {
             return Some(format!("{name} should be complete"));
         }
         let strays = active.iter().filter(|pod| is_stray(pod)).count() as i64;

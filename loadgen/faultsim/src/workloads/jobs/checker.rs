@@ -12,6 +12,7 @@ use podstorm_sim::engine::observer::SyncId;
 
 use super::circumstances::Circumstances;
 use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of, restarts_of};
+use super::users::selects;
 use crate::simulation::{Checked, Judge, Simulation};
 
 /// A pod as of its last commit, and what it was before.
@@ -165,8 +166,13 @@ impl JobJudge {
         let lists = self.listed.get(owner);
         let is_listed = lists.is_some_and(|lists| lists.iter().any(|it| it.contains(&meta.uid)));
         let is_indexed = job.is_indexed();
-        let completions = job.number("completions").unwrap_or(0);
-        let has_no_index = is_indexed && !(0..completions).contains(&index);
+        // An elastic Job may have had fewer indexes when the sync began.
+        let seen = self.seen.get(&sync).map(|seen| Read::of(&seen.job));
+        let has_no_index = is_indexed
+            && seen.iter().chain([&job]).any(|job| {
+                let completions = job.number("completions").unwrap_or(0);
+                !(0..completions).contains(&index)
+            });
         // An index that has failed may have another pod, which succeeds: the first outcome stays.
         let lists_of_indexes = ["completedIndexes", "failedIndexes"];
         let is_done = is_indexed
@@ -350,10 +356,14 @@ impl JobJudge {
             let text = format!("{list} of {name} grows by other than {added} new pods");
             return Err(("B2", text));
         }
+        // As upstream: a Job on its way out counts a pod that it no longer selects, and does not release it.
+        let is_its_own = |known: &KnownPod| {
+            let is_lost = new.job.metadata.is_deleting() && !selects(new.job, &known.pod);
+            !known.is_gone && !known.is_odd && !is_lost
+        };
         let is_tracked = |uid: &&Uid| {
-            self.pods
-                .get(uid)
-                .is_some_and(|known| !known.is_gone && !known.is_odd && is_tracked(&known.pod))
+            let known = self.pods.get(uid);
+            known.is_some_and(|known| is_its_own(known) && is_tracked(&known.pod))
         };
         match before.difference(&after).find(is_tracked) {
             Some(pod) if !self.circumstances.may_recount => {

@@ -59,10 +59,16 @@ impl Circumstances {
                     found.may_exceed |= !is_clear;
                     found.may_recount |= !is_clear && !counts_once;
                 }
-                Action::Drop { .. } | Action::Tamper { .. } => found.may_exceed = true,
+                Action::Tamper { .. } => found.may_exceed = true,
+                // As upstream: a pod that is gone, and is still cached, is counted again.
+                Action::Drop { .. } => {
+                    found.may_exceed = true;
+                    found.may_recount |= !counts_once;
+                }
                 // Without the gate the expectations of a sync run out after five minutes.
                 Action::Hold { .. } | Action::Pause { .. } | Action::RefuseWatch { .. } => {
                     found.may_exceed |= !waits;
+                    found.may_recount |= !counts_once;
                 }
                 Action::WallClock { offset_s, .. } => {
                     let off_ns = i64::from(offset_s.abs()) * super::SECOND;

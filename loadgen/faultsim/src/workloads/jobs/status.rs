@@ -139,6 +139,24 @@ impl<'a> Read<'a> {
         self.most().min((completions - ended).max(0))
     }
 
+    /// Whether what the status counts ends the Job, at the latest once its active pods are gone.
+    pub(super) fn must_end(&self) -> bool {
+        let (succeeded, failed_indexes) = (self.succeeded(), self.own_indexes("failedIndexes"));
+        let failed_indexes = failed_indexes.len() as i64;
+        let completions = self.number("completions").unwrap_or(i64::MAX);
+        let is_past = |limit: Option<i64>, count| limit.is_some_and(|limit| count > limit);
+        let limit = match self.number("backoffLimitPerIndex") {
+            Some(_) => self.number("backoffLimit"),
+            None => Some(self.number("backoffLimit").unwrap_or(6)),
+        };
+        let enough = self.spec["successPolicy"]["rules"][0]["succeededCount"].as_i64();
+        succeeded >= completions
+            || enough.is_some_and(|enough| succeeded >= enough)
+            || is_past(limit, self.failed())
+            || is_past(self.number("maxFailedIndexes"), failed_indexes)
+            || failed_indexes > 0 && failed_indexes + succeeded >= completions
+    }
+
     pub(super) fn start_ns(&self) -> Option<i64> {
         let start: Time = self.status["startTime"].as_str()?.parse().ok()?;
         Some(start.unix_seconds()? * 1_000_000_000)

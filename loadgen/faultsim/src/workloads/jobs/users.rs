@@ -227,7 +227,7 @@ impl Users for JobUsers {
     }
 
     /// Users resume a Job that can't finish, as the server asks for a start time that a suspended Job may not have, free
-    /// pods that are stranded, and delete Jobs that are hopeless. If more indexes have succeeded than a Job now has, they
+    /// pods that are stranded, and delete Jobs that are hopeless. If a Job no longer has an index that has succeeded, they
     /// set its parallelism to its completions: only then does the server accept a lower `succeeded`.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut hopeless = jobs(simulation.harness.cluster());
@@ -235,9 +235,8 @@ impl Users for JobUsers {
         let mut smaller = jobs(simulation.harness.cluster());
         smaller.retain(|job| {
             let job = Read::of(job);
-            let completions = job.number("completions").unwrap_or(0);
-            let differs = completions != job.parallelism() && job.count("succeeded") > completions;
-            job.is_indexed() && differs
+            let differs = job.number("completions") != Some(job.parallelism());
+            job.is_indexed() && differs && job.count("succeeded") > job.succeeded()
         });
         for job in &smaller {
             let completions = Read::of(job).number("completions").unwrap_or(0);
@@ -255,10 +254,7 @@ impl Users for JobUsers {
         waits.retain(|job| {
             let job = Read::of(job);
             let has_criteria = ENDS[..2].iter().any(|kind| job.condition(kind).is_some());
-            let is_done = job
-                .number("completions")
-                .is_some_and(|it| job.succeeded() >= it);
-            let ends = has_criteria || is_done;
+            let ends = has_criteria || job.must_end();
             ends && job.is_suspended() && !job.has_finished() && job.start_ns().is_none()
         });
         for job in &waits {
@@ -280,9 +276,9 @@ impl Users for JobUsers {
 }
 
 /// The pods that keep the tracking finalizer for ever, as with upstream's controller: their Job selects them no longer
-/// and is on its way out, was recreated before the controller saw it go, or waits to replace them in a namespace that
-/// takes no pods; or it is gone, and a request that should have freed them failed. No node has the pod: Kubernetes'
-/// collector of pods, which does not run here, would end it.
+/// and has finished or is on its way out, was recreated before the controller saw it go, or waits to replace them in a
+/// namespace that takes no pods; or it is gone, and a request that should have freed them failed. No node has the pod:
+/// Kubernetes' collector of pods, which does not run here, would end it.
 fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
     let cluster = harness.cluster();
     let all = jobs(cluster);
@@ -299,11 +295,15 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
         let Some(job) = of_name else {
             return !frees_orphans;
         };
-        let per_index = Read::of(job).number("backoffLimitPerIndex").is_some();
-        // The hardened controller frees the pods that a Job on its way out has lost; a recreated Job has lost none.
+        let read = Read::of(job);
+        let per_index = read.number("backoffLimitPerIndex").is_some();
+        // The hardened controller frees the pods that such a Job has lost; a recreated Job has lost none.
         let is_freed = frees_orphans && owner.uid == job.metadata.uid;
-        let is_left = !(selects(job, pod) || is_freed) || pod.node_name.is_none();
-        is_left && pod.metadata.is_deleting() || is_terminating && per_index
+        let is_lost = !(selects(job, pod) || is_freed);
+        let goes = pod.metadata.is_deleting();
+        is_lost && (goes || read.has_finished())
+            || goes && pod.node_name.is_none()
+            || is_terminating && per_index
     });
     pods
 }
