@@ -12,6 +12,8 @@ use podstorm_runtime::primitives::lock;
 use podstorm_runtime::workqueue::End;
 
 use super::bind::{bind, set, set_phase, unwritten};
+use super::classes::Free;
+use super::matching::Wish;
 use super::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, Cached, PROVISIONERS, SELECTED_NODE, Shared, at, class_of,
     matching, text,
@@ -46,12 +48,8 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
             .is_some_and(|it| it == "WaitForFirstConsumer")
     });
     let is_selected = claim.metadata.annotations.get(SELECTED_NODE).is_some();
-    let keys = lock(&shared.by_class).candidates(&claim);
-    let volumes = keys.into_iter().filter_map(|key| shared.volumes.get(key));
-    let volumes: Vec<_> = volumes.collect();
-    let volumes = volumes.iter().map(|it| &**it);
     // Where a pod decides, its scheduler has reserved the volume.
-    if let Some(volume) = matching::best(volumes, &claim, waits) {
+    if let Some(volume) = best(shared, &claim, waits) {
         return bind(volume, claim, calls).await;
     }
     if class_name.is_empty() {
@@ -78,6 +76,31 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
         return set_phase(claim, "Pending", calls).await.map(drop);
     };
     provision(claim, &class, calls).await
+}
+
+/// The best volume for a claim: one that is reserved for it, or else the smallest free one that suits it.
+/// O((1 + free volumes that are large enough and do not suit) log volumes).
+fn best(shared: &Shared, claim: &DynamicObject, only_reserved: bool) -> Option<Cached> {
+    let keys = lock(&shared.by_class).reserved(claim);
+    let reserved = keys.into_iter().filter_map(|key| shared.volumes.get(key));
+    let reserved: Vec<_> = reserved.collect();
+    let reserved = matching::best(reserved.iter().map(|it| &**it), claim, true);
+    if reserved.is_some() || only_reserved {
+        return reserved;
+    }
+    let wish = Wish::of(claim, false);
+    let (class, size) = (class_of(claim), wish.size());
+    let mut last: Option<Free> = None;
+    loop {
+        // The lock is not held while the cache is read.
+        let free = lock(&shared.by_class).next_free(class, size, last.as_ref())?;
+        if let Some(volume) = shared.volumes.get(free.key)
+            && wish.is_met_by(&volume)
+        {
+            return Some(Cached::clone(&volume));
+        }
+        last = Some(free);
+    }
 }
 
 /// Asks the provisioner of a class for a volume.

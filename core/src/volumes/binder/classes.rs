@@ -2,54 +2,72 @@
 //! they are reserved for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use podstorm_objects::DynamicObject;
+use podstorm_objects::{DynamicObject, Quantity};
 use podstorm_runtime::intern::KeyId;
 use serde_json::Value;
 
+use super::matching::capacity;
 use super::{class_of, text};
 use crate::volumes::at;
 
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    waiting: Keys,
-    free: Keys,
+    waiting: Grouped<KeyId>,
+    free: Grouped<Free>,
     /// By namespace and name of the claim.
-    reserved: Keys,
+    reserved: Grouped<KeyId>,
 }
 
-/// Keys by class, or by another text, and the text of each key.
-#[derive(Debug, Default)]
-struct Keys {
-    by_class: BTreeMap<String, BTreeSet<KeyId>>,
-    class: BTreeMap<KeyId, String>,
+/// A free volume. The smallest comes first, and of volumes of one size the first by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Free {
+    pub(super) capacity: Quantity,
+    name: String,
+    pub(super) key: KeyId,
 }
 
-impl Keys {
-    fn set(&mut self, key: KeyId, class: Option<&str>) {
-        if self.class.get(&key).map(String::as_str) == class {
+/// Entries by class, or by another text, and the class and entry of each key.
+#[derive(Debug)]
+struct Grouped<E> {
+    by_class: BTreeMap<String, BTreeSet<E>>,
+    known: BTreeMap<KeyId, (String, E)>,
+}
+
+impl<E> Default for Grouped<E> {
+    fn default() -> Self {
+        Grouped {
+            by_class: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+}
+
+impl<E: Ord + Clone> Grouped<E> {
+    fn set(&mut self, key: KeyId, new: Option<(&str, E)>) {
+        let new = new.map(|(class, entry)| (class.to_owned(), entry));
+        if self.known.get(&key) == new.as_ref() {
             return;
         }
-        if let Some(old) = self.class.remove(&key)
-            && let Some(keys) = self.by_class.get_mut(&old)
+        if let Some((class, entry)) = self.known.remove(&key)
+            && let Some(entries) = self.by_class.get_mut(&class)
         {
-            keys.remove(&key);
-            if keys.is_empty() {
-                self.by_class.remove(&old);
+            entries.remove(&entry);
+            if entries.is_empty() {
+                self.by_class.remove(&class);
             }
         }
-        if let Some(class) = class {
-            self.class.insert(key, class.to_owned());
-            self.by_class
-                .entry(class.to_owned())
-                .or_default()
-                .insert(key);
+        if let Some((class, entry)) = new {
+            let entries = self.by_class.entry(class.clone()).or_default();
+            entries.insert(entry.clone());
+            self.known.insert(key, (class, entry));
         }
     }
 
-    fn of(&self, class: &str) -> Vec<KeyId> {
-        let keys = self.by_class.get(class).into_iter().flatten();
-        keys.copied().collect()
+    fn of(&self, class: &str) -> Vec<E> {
+        let entries = self.by_class.get(class).into_iter().flatten();
+        entries.cloned().collect()
     }
 }
 
@@ -57,7 +75,7 @@ impl Classes {
     /// A claim was added or changed, or is gone.
     pub(super) fn claim(&mut self, key: KeyId, claim: Option<&DynamicObject>) {
         let claim = claim.filter(|it| text(it, "/spec/volumeName").is_empty());
-        self.waiting.set(key, claim.map(class_of));
+        self.waiting.set(key, claim.map(|it| (class_of(it), key)));
     }
 
     /// A volume was added or changed, or is gone; the claims that may want it.
@@ -69,9 +87,17 @@ impl Classes {
             .map(|it| at(it, "/spec/claimRef"))
             .filter(|it| it.is_object());
         let claim = claim.map(|it| reservation(of(it, "namespace"), of(it, "name")));
-        self.reserved.set(key, claim.as_deref());
-        let class = volume.filter(is_free).map(class_of);
-        self.free.set(key, class);
+        self.reserved.set(key, claim.as_deref().map(|it| (it, key)));
+        let free = volume.filter(is_free).map(|it| {
+            let free = Free {
+                capacity: capacity(it),
+                name: it.metadata.name.to_string(),
+                key,
+            };
+            (class_of(it), free)
+        });
+        let class = free.as_ref().map(|(class, _)| *class);
+        self.free.set(key, free);
         class
             .map(|class| self.waiting.of(class))
             .unwrap_or_default()
@@ -82,12 +108,30 @@ impl Classes {
         self.waiting.of(class)
     }
 
-    /// The volumes of a class that no claim has, and those that are reserved for this one.
-    pub(super) fn candidates(&self, claim: &DynamicObject) -> Vec<KeyId> {
+    /// The volumes that are reserved for a claim.
+    pub(super) fn reserved(&self, claim: &DynamicObject) -> Vec<KeyId> {
         let meta = &claim.metadata;
-        let mut all = self.reserved.of(&reservation(&meta.namespace, &meta.name));
-        all.extend(self.free.of(class_of(claim)));
-        all
+        self.reserved.of(&reservation(&meta.namespace, &meta.name))
+    }
+
+    /// The next larger free volume of a class, or the first one of at least that size. O(log volumes).
+    pub(super) fn next_free(
+        &self,
+        class: &str,
+        size: Quantity,
+        after: Option<&Free>,
+    ) -> Option<Free> {
+        let smallest = Free {
+            capacity: size,
+            name: String::new(),
+            key: KeyId(0),
+        };
+        let from = match after {
+            Some(last) => Bound::Excluded(last),
+            None => Bound::Included(&smallest),
+        };
+        let free = self.free.by_class.get(class)?;
+        free.range((from, Bound::Unbounded)).next().cloned()
     }
 }
 

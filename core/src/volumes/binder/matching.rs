@@ -52,6 +52,53 @@ fn has_modes(volume: &DynamicObject, claim: &DynamicObject) -> bool {
     of(claim).all(|mode| of(volume).any(|it| it == mode))
 }
 
+/// What a claim asks of a volume.
+#[derive(Debug)]
+pub(super) struct Wish<'c> {
+    claim: &'c DynamicObject,
+    selector: Option<Selector>,
+    /// Whether only a volume that is reserved for the claim will do.
+    only_reserved: bool,
+}
+
+impl<'c> Wish<'c> {
+    pub(super) fn of(claim: &'c DynamicObject, only_reserved: bool) -> Wish<'c> {
+        let selector = match at(claim, "/spec/selector") {
+            Value::Null => None,
+            json => {
+                // A selector that can't be read matches nothing.
+                let read = LabelSelector::from_json(json.clone()).ok();
+                let read = read.and_then(|it| Selector::compile(Some(&it)).ok());
+                Some(read.unwrap_or_else(Selector::nothing))
+            }
+        };
+        Wish {
+            claim,
+            selector,
+            only_reserved,
+        }
+    }
+
+    /// The least size that will do.
+    pub(super) fn size(&self) -> Quantity {
+        quantity(at(self.claim, "/spec/resources/requests/storage"))
+    }
+
+    pub(super) fn is_met_by(&self, volume: &DynamicObject) -> bool {
+        let is_free = at(volume, "/spec/claimRef").is_null();
+        !volume.metadata.is_deleting()
+            && problem(volume, self.claim).is_none()
+            && (is_for(volume, self.claim)
+                || is_free
+                    && !self.only_reserved
+                    && text(volume, "/status/phase") == "Available"
+                    && self
+                        .selector
+                        .as_ref()
+                        .is_none_or(|it| it.matches(&volume.metadata.labels)))
+    }
+}
+
 /// The smallest of the volumes that suits a claim; one that is reserved for it before all others. With
 /// `only_reserved` no other. O(volumes).
 pub fn best<'v>(
@@ -59,35 +106,11 @@ pub fn best<'v>(
     claim: &DynamicObject,
     only_reserved: bool,
 ) -> Option<Arc<DynamicObject>> {
-    let selector = at(claim, "/spec/selector");
-    let selector = match selector {
-        Value::Null => None,
-        json => {
-            // A selector that can't be read matches nothing.
-            let read = LabelSelector::from_json(json.clone()).ok();
-            let read = read.and_then(|it| Selector::compile(Some(&it)).ok());
-            Some(read.unwrap_or_else(Selector::nothing))
-        }
-    };
-    let suits = |volume: &&Arc<DynamicObject>| {
-        let is_reserved = is_for(volume, claim);
-        let is_free = at(volume, "/spec/claimRef").is_null();
-        !volume.metadata.is_deleting()
-            && problem(volume, claim).is_none()
-            && (is_reserved
-                || is_free
-                    && !only_reserved
-                    && text(volume, "/status/phase") == "Available"
-                    && selector
-                        .as_ref()
-                        .is_none_or(|it| it.matches(&volume.metadata.labels)))
-    };
-    let best = volumes.filter(suits).min_by_key(|volume| {
-        (
-            !is_for(volume, claim),
-            capacity(volume),
-            volume.metadata.name.clone(),
-        )
+    let wish = Wish::of(claim, only_reserved);
+    let suiting = volumes.filter(|volume| wish.is_met_by(volume));
+    let best = suiting.min_by_key(|volume| {
+        let name = volume.metadata.name.clone();
+        (!is_for(volume, claim), capacity(volume), name)
     });
     best.cloned()
 }

@@ -247,6 +247,26 @@ fn what_a_volume_must_have() {
 }
 
 #[test]
+fn volumes_that_do_not_suit_are_passed_over_for_larger_ones() {
+    let mut world = World::new();
+    let gold = json!({"metadata": {"labels": {"tier": "gold"}}});
+    world.volume("a-plain", "2Gi", json!({}));
+    world.volume("largest", "5Gi", gold.clone());
+    world.volume("second", "3Gi", gold.clone());
+    world.volume("first", "3Gi", gold);
+    world.volume("block", "2Gi", json!({"spec": {"volumeMode": "Block"}}));
+    let wish = json!({"spec": {"selector": {"matchLabels": {"tier": "gold"}}}});
+    for (claim, volume) in [("a", "first"), ("b", "second"), ("c", "largest")] {
+        world.claim(claim, wish.clone());
+        assert_eq!(world.get(CLAIM, claim)["spec"]["volumeName"], volume);
+    }
+    world.claim("d", wish);
+    assert_eq!(world.phase(CLAIM, "d"), "Pending");
+    world.claim("e", json!({}));
+    assert_eq!(world.get(CLAIM, "e")["spec"]["volumeName"], "a-plain");
+}
+
+#[test]
 fn a_volume_that_is_reserved_for_a_claim_waits_for_it_alone() {
     let mut world = World::new();
     let reference = json!({"spec": {"claimRef": {"namespace": "ns", "name": "mine"}}});
