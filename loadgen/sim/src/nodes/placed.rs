@@ -1,5 +1,6 @@
 //! The pods that have nodes, and in groups: the pods of one namespace with the same labels mean the same to other
-//! pods, so a rule about other pods looks at a group once, however many pods it has.
+//! pods, so a rule about other pods looks at a group once, however many pods it has. Before there is such a rule, only
+//! pods with anti-affinity are grouped: each pod of an indexed Job has labels of its own, and would be a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +16,8 @@ pub(super) struct PlacedPod {
     pub(super) pod: Arc<Pod>,
     pub(super) node: Str,
     pub(super) ask: Arc<Ask>,
-    /// The number of its group.
-    group: u32,
+    /// The number of its group, if it is in one.
+    group: Option<u32>,
 }
 
 /// What the pods of a group share.
@@ -42,7 +43,9 @@ pub(super) struct Group {
 /// The pods that have nodes.
 #[derive(Debug)]
 pub(super) struct Placed {
-    pods: BTreeMap<Uid, PlacedPod>,
+    pods: HashMap<Uid, PlacedPod, ahash::RandomState>,
+    /// Whether all pods are in groups, not only those with anti-affinity.
+    groups_all: bool,
     /// By number. Each has a pod.
     groups: BTreeMap<u32, Group>,
     /// The numbers of the groups.
@@ -58,7 +61,8 @@ pub(super) struct Placed {
 impl Default for Placed {
     fn default() -> Placed {
         Placed {
-            pods: BTreeMap::new(),
+            pods: HashMap::with_hasher(hash_state()),
+            groups_all: false,
             groups: BTreeMap::new(),
             numbers: HashMap::with_hasher(hash_state()),
             exclusive: BTreeSet::new(),
@@ -73,7 +77,27 @@ impl Placed {
         self.pods.get(uid)
     }
 
-    /// All pods, by UID.
+    /// Forgets all pods.
+    pub(super) fn clear(&mut self) {
+        *self = Placed {
+            groups_all: self.groups_all,
+            ..Placed::default()
+        };
+    }
+
+    /// Groups all pods from now on. O(pods) at the first call.
+    pub(super) fn group_all(&mut self) {
+        if std::mem::replace(&mut self.groups_all, true) {
+            return;
+        }
+        let mut pods = std::mem::replace(&mut self.pods, HashMap::with_hasher(hash_state()));
+        for placed in pods.values_mut().filter(|placed| placed.group.is_none()) {
+            placed.group = Some(self.enter_group(&placed.pod, &placed.node, &placed.ask));
+        }
+        self.pods = pods;
+    }
+
+    /// All pods, in no order.
     pub(super) fn pods(&self) -> impl Iterator<Item = &PlacedPod> {
         self.pods.values()
     }
@@ -84,8 +108,9 @@ impl Placed {
         lowest.is_some_and(|lowest| *lowest < priority)
     }
 
-    /// All groups, in the order of their first pods.
+    /// All groups; [`group_all`](Placed::group_all) was called.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+        assert!(self.groups_all, "not all pods are in groups");
         self.groups.values()
     }
 
@@ -113,6 +138,21 @@ impl Placed {
 
     /// Adds a pod that is not there.
     pub(super) fn insert(&mut self, pod: Arc<Pod>, node: Str, ask: Arc<Ask>) {
+        let is_grouped = self.groups_all || !ask.anti_affinity.is_empty();
+        let group = is_grouped.then(|| self.enter_group(&pod, &node, &ask));
+        *self.priorities.entry(ask.priority).or_default() += 1;
+        let uid = pod.metadata.uid.clone();
+        let placed = PlacedPod {
+            pod,
+            node,
+            ask,
+            group,
+        };
+        self.pods.insert(uid, placed);
+    }
+
+    /// Counts a pod in its group, and returns its number.
+    fn enter_group(&mut self, pod: &Pod, node: &Str, ask: &Arc<Ask>) -> u32 {
         let meta = &pod.metadata;
         let is_exclusive = !ask.anti_affinity.is_empty();
         let shared = Shared {
@@ -120,7 +160,7 @@ impl Placed {
             labels: meta.labels.clone(),
             is_deleting: meta.is_deleting(),
             ask: match is_exclusive {
-                true => Arc::as_ptr(&ask).addr(),
+                true => Arc::as_ptr(ask).addr(),
                 false => 0,
             },
         };
@@ -135,7 +175,7 @@ impl Placed {
                 }
                 let group = Group {
                     shared,
-                    ask: Arc::clone(&ask),
+                    ask: Arc::clone(ask),
                     on_nodes: BTreeMap::new(),
                 };
                 self.groups.insert(number, group);
@@ -144,15 +184,7 @@ impl Placed {
         };
         let group = self.groups.get_mut(&number).expect("each number has one");
         *group.on_nodes.entry(node.clone()).or_default() += 1;
-        *self.priorities.entry(ask.priority).or_default() += 1;
-        let uid = meta.uid.clone();
-        let placed = PlacedPod {
-            pod,
-            node,
-            ask,
-            group: number,
-        };
-        self.pods.insert(uid, placed);
+        number
     }
 
     /// Removes a pod, if it is there.
@@ -164,8 +196,10 @@ impl Placed {
                 self.priorities.remove(&placed.ask.priority);
             }
         }
-        let number = placed.group;
-        let group = self.groups.get_mut(&number).expect("each pod has one");
+        let Some(number) = placed.group else {
+            return Some(placed);
+        };
+        let group = self.groups.get_mut(&number).expect("each number has one");
         if let Some(count) = group.on_nodes.get_mut(&placed.node) {
             *count -= 1;
             if *count == 0 {
@@ -202,10 +236,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::nodes::neighbours::Term;
 
     #[test]
     fn pods_alike_are_one_group_until_they_go() {
         let mut placed = Placed::default();
+        placed.group_all();
         let ask = Arc::new(Ask::of(&PodSpec::default()));
         let pod = |name: &str, app: &str| {
             let meta = json!({"name": name, "namespace": "n", "uid": name, "labels": {"app": app}});
@@ -235,5 +271,40 @@ mod tests {
         placed.remove(&"b".into());
         assert_eq!(counts(&placed), [("db".to_owned(), 1)]);
         assert_eq!((placed.numbers.len(), placed.pods.len()), (1, 1));
+        placed.clear();
+        assert_eq!(counts(&placed), [], "groups are still asked for");
+    }
+
+    #[test]
+    fn pods_are_grouped_when_groups_are_asked_for() {
+        let mut placed = Placed::default();
+        let ask = Arc::new(Ask::of(&PodSpec::default()));
+        let mut apart = Ask::of(&PodSpec::default());
+        apart.anti_affinity.push(Term::of(&json!({})));
+        let apart = Arc::new(apart);
+        let pod = |name: &str| {
+            let meta =
+                json!({"name": name, "namespace": "n", "uid": name, "labels": {"app": name}});
+            Arc::new(Pod::from_json(json!({"metadata": meta})).unwrap())
+        };
+        for (name, ask) in [("a", &ask), ("b", &ask), ("c", &apart), ("d", &ask)] {
+            placed.insert(pod(name), "x".into(), Arc::clone(ask));
+        }
+        assert_eq!((placed.groups.len(), placed.exclusive().count()), (1, 1));
+        placed.remove(&"d".into());
+        for _ in 0..2 {
+            placed.group_all();
+            assert_eq!(
+                (placed.groups().count(), placed.exclusive().count()),
+                (3, 1)
+            );
+        }
+        for name in ["a", "b", "c"] {
+            placed.remove(&name.into());
+        }
+        assert_eq!(
+            (placed.groups().count(), placed.exclusive().count()),
+            (0, 0)
+        );
     }
 }

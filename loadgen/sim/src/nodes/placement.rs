@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use podstorm_apiserver::Cluster;
-use podstorm_objects::{Node, Pod, PodSpec, Quantity, Str, Uid};
+use podstorm_objects::{Node, Pod, PodSpec, Quantity, Str, Uid, hash_state};
 use serde_json::{Value, json};
 
 use super::asks::{Ask, HostPort, allocatable, is_for_all};
@@ -37,7 +38,7 @@ pub(super) struct Placement {
     /// Where the volumes of the pod that is being placed can be.
     pub(super) reach: Vec<Reach>,
     nodes: BTreeMap<Str, Place>,
-    used: BTreeMap<Str, Used>,
+    used: HashMap<Str, Used, ahash::RandomState>,
     pub(super) placed: Placed,
     /// The pods that wait for others to go.
     pub(super) nominations: Nominations,
@@ -80,7 +81,7 @@ impl Placement {
             is_of_run: false,
             reach: Vec::new(),
             nodes: BTreeMap::new(),
-            used: BTreeMap::new(),
+            used: HashMap::with_hasher(hash_state()),
             placed: Placed::default(),
             nominations: Nominations::default(),
             asks: BTreeMap::new(),
@@ -121,7 +122,9 @@ impl Placement {
 
     /// Forgets all pods.
     pub(super) fn clear_pods(&mut self) {
-        (self.used, self.placed, self.nominations) = Default::default();
+        self.used.clear();
+        self.placed.clear();
+        self.nominations = Nominations::default();
         self.refused.clear();
     }
 
@@ -168,6 +171,9 @@ impl Placement {
             self.refused.clear();
         }
         let ask = Arc::new(Ask::of(spec));
+        if ask.has_neighbours() {
+            self.placed.group_all();
+        }
         let known = (Arc::clone(spec), Arc::clone(&ask));
         self.asks.insert(address, known);
         ask
@@ -521,17 +527,23 @@ impl Placement {
 }
 
 /// A pod that asks this uses it on a node.
-fn use_up(all: &mut BTreeMap<Str, Used>, node: &Str, ask: &Ask) {
-    let used = all.entry(node.clone()).or_default();
+fn use_up(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: &Ask) {
+    // Looked for first: an entry would take a copy of each name.
+    let used = match all.get_mut(node) {
+        Some(used) => used,
+        None => all.entry(node.clone()).or_default(),
+    };
     for (name, amount) in &ask.requests {
-        let sum = used.amounts.entry(name.clone()).or_default();
-        *sum = sum.plus(*amount);
+        match used.amounts.get_mut(name) {
+            Some(sum) => *sum = sum.plus(*amount),
+            None => drop(used.amounts.insert(name.clone(), *amount)),
+        }
     }
     used.ports.extend(ask.ports.iter().cloned());
 }
 
 /// It does no longer.
-fn give_back(all: &mut BTreeMap<Str, Used>, node: &Str, ask: &Ask) {
+fn give_back(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: &Ask) {
     let Some(used) = all.get_mut(node) else {
         return;
     };

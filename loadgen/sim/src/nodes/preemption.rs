@@ -148,6 +148,7 @@ pub(super) fn search(
                 uids.push(placed.pod.metadata.uid.clone());
             }
         }
+        lower.values_mut().for_each(|uids| uids.sort_unstable());
     }
     let budgets = match lower.is_empty() {
         true => Vec::new(),

@@ -6,14 +6,15 @@
 //! that fits on no node waits until a pod ends or a node changes. Pods that name another scheduler are ignored.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use hashbrown::HashSet;
 use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::disruption::preempted;
-use podstorm_objects::{Node, Now, Pod, Str, Uid};
+use podstorm_objects::{Node, Now, Pod, Str, Uid, hash_state};
 
 use super::asks::allocatable;
 use super::capacity::Capacity;
@@ -62,7 +63,7 @@ pub struct Scheduler {
     /// For how long pods wait for a place.
     unplaced: Unplaced,
     /// Pods that have ended and use no capacity.
-    ended: BTreeSet<Uid>,
+    ended: HashSet<Uid, ahash::RandomState>,
     /// Whether pods have had other priorities than 0.
     has_priorities: bool,
     /// Whether nodes may fail.
@@ -90,7 +91,7 @@ impl Scheduler {
             ready: VecDeque::new(),
             unschedulable: VecDeque::new(),
             unplaced: Unplaced::default(),
-            ended: BTreeSet::new(),
+            ended: HashSet::with_hasher(hash_state()),
             has_priorities: false,
             handles_faults: false,
             placement: None,
