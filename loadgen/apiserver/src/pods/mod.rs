@@ -20,7 +20,7 @@ use super::kinds::pending_status;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::lock::Lock;
 use super::update::{Update, prepare_and_validate};
-use super::validation::validate_pod;
+use super::validation::{validate_pod, validate_pod_like};
 use super::{Cluster, Strategy, errors};
 
 pub use admission::{Annotations, NewPod, Plugin, Plugins, add_by_key};
@@ -40,10 +40,18 @@ const SPECS_MIN: usize = 1024;
 /// mostly with the same spec.
 #[derive(Debug)]
 pub(super) struct TemplateCache {
-    /// By hash. An entry is found by the template's address, and keeps the template alive.
-    slots: Box<[Lock<Option<Arc<Prepared>>>]>,
+    slots: Box<[Lock<Slot>]>,
     specs: Lock<Specs>,
     hasher: RandomState,
+}
+
+/// What is known of a template: nothing but its address before it comes again. The pods of an indexed Job have one each.
+#[derive(Debug, Default)]
+struct Slot {
+    /// That of the last one that was not prepared.
+    seen: usize,
+    /// An entry is found by the template's address, and keeps the template alive.
+    prepared: Option<Arc<Prepared>>,
 }
 
 #[derive(Debug)]
@@ -78,6 +86,8 @@ struct FilledSpec {
     account: Option<Admitted>,
     /// Whether admission added the volume with the token.
     has_own_volume: bool,
+    /// The metadata of the pod with which it was validated.
+    valid: Arc<ObjectMeta>,
 }
 
 impl TemplateCache {
@@ -88,7 +98,7 @@ impl TemplateCache {
             sweep_at: SPECS_MIN,
         };
         TemplateCache {
-            slots: (0..TEMPLATES).map(|_| Lock::new(None)).collect(),
+            slots: (0..TEMPLATES).map(|_| Lock::default()).collect(),
             specs: Lock::new(specs),
             hasher,
         }
@@ -96,7 +106,7 @@ impl TemplateCache {
 
     /// The slot of a template, by its content and not by its address: so the same templates
     /// displace each other in every process, and the cost of a run is the same.
-    fn slot(&self, template: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
+    fn slot(&self, template: &Arc<Pod>) -> &Lock<Slot> {
         let meta = &template.metadata;
         let owner = meta.controller().map(|owner| &owner.uid);
         let hash = self.hasher.hash_one((owner, &meta.generate_name));
@@ -120,6 +130,7 @@ impl TemplateCache {
             qos: qos.clone(),
             account: prepared.account.clone(),
             has_own_volume: prepared.has_own_volume,
+            valid: Arc::new(prepared.pod.metadata.clone()),
         };
         let mut specs = self.specs.lock();
         if specs.known.len() >= specs.sweep_at {
@@ -204,7 +215,7 @@ impl Cluster {
             return self.create(pod, now);
         }
         let slot = self.templates.slot(template);
-        let known = slot.lock().clone();
+        let known = slot.lock().prepared.clone();
         let known = known.filter(|known| {
             Arc::ptr_eq(&known.template, template)
                 && known.namespace == *namespace
@@ -225,15 +236,24 @@ impl Cluster {
             return self.store_new(&self.pods, pod, now);
         }
         let prepared = self.prepare_template(namespace, template, name)?;
-        let mut pod = prepared.pod.clone();
+        // Other templates make one pod each.
+        let meta = &prepared.pod.metadata;
+        let is_for_many = meta.name.is_empty()
+            && meta.generate_name.is_some()
+            && std::mem::replace(&mut slot.lock().seen, address(template)) == address(template);
+        let mut pod = match is_for_many {
+            true => {
+                let prepared = Arc::new(prepared);
+                let pod = prepared.pod.clone();
+                let displaced = slot.lock().prepared.replace(prepared);
+                drop(displaced);
+                pod
+            }
+            false => prepared.pod,
+        };
         if let Some(name) = name {
             pod.metadata.name = name.clone();
             refuse_invalid(self, &pod, validate_pod(&pod, true))?;
-        }
-        // Other templates make one pod each.
-        if prepared.pod.metadata.name.is_empty() && prepared.pod.metadata.generate_name.is_some() {
-            let displaced = slot.lock().replace(Arc::new(prepared));
-            drop(displaced);
         }
         self.store_new(&self.pods, pod, now)
     }
@@ -275,7 +295,7 @@ impl Cluster {
             }
             pod.spec = known.filled.unwrap_or_else(|| template.spec.clone());
             pod.status = pending_status(known.qos);
-            refuse_invalid(self, &pod, validate_pod(&pod, true))?;
+            refuse_invalid(self, &pod, validate_pod_like(&pod, &known.valid))?;
         } else {
             if self.options.admits_templates {
                 // First: of one that changes meanwhile the older version is noted, and looked at again.

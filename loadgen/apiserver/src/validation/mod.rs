@@ -34,7 +34,9 @@ pub use cluster_scoped::{
 };
 pub(crate) use field::{Checks, Field};
 pub(crate) use metadata::CLEANUP;
-pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
+pub use pod::{
+    validate_pod, validate_pod_except_spec, validate_pod_like, validate_pod_status_update,
+};
 pub use pod_update::{validate_ephemeral_containers, validate_pod_update, validate_resize};
 pub(crate) use resources::is_of_quota;
 pub use security::allow_privileged;
@@ -85,6 +87,9 @@ pub(crate) fn repeat_for_update(
     changes: Vec<Cause>,
     causes: Vec<Cause>,
 ) -> Vec<Cause> {
+    if changes.is_empty() && causes.is_empty() {
+        return Vec::new();
+    }
     let checks = kind.row().metadata_checks;
     let whole = if is_status { 0 } else { checks.whole };
     let repeat = |cause: Cause, times| std::iter::repeat_n(cause, times);

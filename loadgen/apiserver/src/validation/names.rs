@@ -1,5 +1,6 @@
 //! The formats of names. Each function returns the problem of a string, if any.
 
+use compact_str::format_compact;
 use podstorm_objects::{NameFormat, SyntaxError, check_label_key, check_label_value};
 
 /// Longest DNS-1123 subdomain.
@@ -249,11 +250,11 @@ pub(super) fn prefix(text: &str, rule: Rule) -> Option<String> {
         return rule(text);
     }
     let own = match text.len() {
-        2.. if text.ends_with('-') => rule(&format!("{}a", &text[..text.len() - 2])),
+        2.. if text.ends_with('-') => rule(&format_compact!("{}a", &text[..text.len() - 2])),
         _ => rule(text),
     };
     let kept = &text[..text.len().min(PREFIX_BYTES_KEPT)];
-    own.or_else(|| rule(&format!("{kept}a")))
+    own.or_else(|| rule(&format_compact!("{kept}a")))
 }
 
 fn is_dns_part(part: &str) -> bool {

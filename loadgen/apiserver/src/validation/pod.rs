@@ -2,7 +2,7 @@
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
-use podstorm_objects::{Cause, Pod, PodStatus};
+use podstorm_objects::{Cause, ObjectMeta, Pod, PodStatus};
 
 use super::container::{items, member, text};
 use super::metadata::{self, check_pod_annotations};
@@ -24,6 +24,19 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
             check_new(spec, &path, &mut causes);
         });
     }
+    causes.found()
+}
+
+/// The broken rules of a new pod that shares the spec of a valid pod, which has this metadata: those of a
+/// [`validate_pod`], without looking at what the two pods share.
+pub fn validate_pod_like(pod: &Pod, valid: &ObjectMeta) -> Vec<Cause> {
+    if !metadata::is_like(&pod.metadata, valid) {
+        return validate_pod(pod, true);
+    }
+    let mut causes = Causes::default();
+    let (meta, spec) = (Path::ROOT.member("metadata"), Path::ROOT.member("spec"));
+    metadata::check_name(&pod.metadata, names::dns_subdomain, &meta, &mut causes);
+    pod_spec::check_own_hostname(pod, &spec, &mut causes);
     causes.found()
 }
 
@@ -178,6 +191,47 @@ mod tests {
         let causes = validate_pod(&pod, true);
         assert_eq!(causes.len(), 1);
         assert_eq!(causes[0].field, "metadata.name");
+    }
+
+    #[test]
+    fn a_pod_like_a_valid_one_is_judged_by_its_differences() {
+        let cost = "controller.kubernetes.io/pod-deletion-cost";
+        let meta = json!({"labels": {"a/b": "1", "c": "x"}, "annotations": {"d": "e", cost: "7"},
+            "finalizers": ["f.io/g"], "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job",
+                "name": "j", "uid": "u"}]});
+        let valid = pod(&json!({ "metadata": meta }));
+        assert_eq!(validate_pod(&valid, false), []);
+        for (patch, is_valid) in [
+            (json!({}), true),
+            (
+                json!({"name": "q", "labels": {"c": ""}, "annotations": {"d": "~"}}),
+                true,
+            ),
+            (json!({"labels": {"h": "1"}}), true),
+            (json!({"annotations": {cost: "8"}}), true),
+            (json!({"finalizers": [], "annotations": null}), true),
+            (json!({"name": "-"}), false),
+            (json!({"name": null, "generateName": "-"}), false),
+            (json!({"namespace": "N"}), false),
+            (json!({"labels": {"c": "~"}}), false),
+            (json!({"labels": {"c": null, "~": "x"}}), false),
+            (json!({"annotations": {cost: "a lot"}}), false),
+            (json!({"annotations": {"d": "e".repeat(1 << 18)}}), false),
+            (json!({"annotations": {"d": null, "~": "e"}}), false),
+            (json!({"finalizers": ["f.io/~"]}), false),
+            (
+                json!({"ownerReferences": [{"apiVersion": "v1", "kind": "", "uid": "u"}]}),
+                false,
+            ),
+        ] {
+            let new = pod(&merged(
+                json!({ "metadata": meta }),
+                &json!({ "metadata": patch }),
+            ));
+            let causes = validate_pod_like(&new, &valid.metadata);
+            assert_eq!(causes, validate_pod(&new, false), "{patch}");
+            assert_eq!(causes.is_empty(), is_valid, "{patch}");
+        }
     }
 
     #[test]

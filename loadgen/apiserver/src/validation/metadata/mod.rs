@@ -1,13 +1,14 @@
 //! Validation of `metadata` for every kind: names, labels, annotations, owners, finalizers.
 
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Labels, ObjectMeta, OwnerReference};
+use podstorm_objects::{Labels, ObjectMeta, OwnerReference, Str};
 use serde_json::Value;
 
 use super::names::{self, Rule};
 use super::{Causes, MUST_NOT_BE_NEGATIVE};
 use crate::errors;
 use crate::limits::BYTES_MAX;
+use crate::store::owners::same_owners;
 
 /// Most bytes of all annotation keys and values of an object: 256 KiB.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
@@ -46,21 +47,7 @@ pub(super) fn check_generic(
     path: &Path<'_>,
     causes: &mut Causes,
 ) {
-    if let Some(prefix) = &meta.generate_name {
-        causes.text(
-            &path.member("generateName"),
-            prefix,
-            names::prefix(prefix, name_rule),
-        );
-    }
-    let name_path = path.member("name");
-    if meta.name.is_empty() {
-        if meta.generate_name.is_none() {
-            causes.required(&name_path, "name or generateName is required");
-        }
-    } else {
-        causes.text(&name_path, &meta.name, name_rule(&meta.name));
-    }
+    check_name(meta, name_rule, path, causes);
     let namespace_path = path.member("namespace");
     match (is_namespaced, meta.namespace.is_empty()) {
         (true, true) => causes.required(&namespace_path, ""),
@@ -85,6 +72,53 @@ pub(super) fn check_generic(
     // What else metadata has is little beside the owners of fields, of which each new manager adds its own.
     if meta.rest.as_str().len() > BYTES_MAX {
         causes.too_long(&path.member("managedFields"), BYTES_MAX);
+    }
+}
+
+/// Whether the metadata of a pod breaks no rule because that of a valid pod differs from it only in its name and in values
+/// of labels and annotations that are valid, too. The name is not looked at.
+pub(super) fn is_like(meta: &ObjectMeta, valid: &ObjectMeta) -> bool {
+    let has_its_keys = |labels: &Labels, valid: &Labels, is_valid: fn(&str, &str) -> bool| {
+        let (pairs, valid) = (labels.pairs(), valid.pairs());
+        pairs.len() == valid.len()
+            && pairs
+                .iter()
+                .zip(valid)
+                .all(|((key, value), (known, other))| {
+                    key == known && (value == other || is_valid(key, value))
+                })
+    };
+    let bytes = |(key, value): &(_, Str)| Str::len(key) + value.len();
+    meta.namespace == valid.namespace
+        && meta.generation == valid.generation
+        && meta.finalizers == valid.finalizers
+        && meta.rest.is_same(&valid.rest)
+        && same_owners(&meta.owner_references, &valid.owner_references)
+        && has_its_keys(&meta.labels, &valid.labels, |_, value| {
+            names::label_value(value).is_none()
+        })
+        && has_its_keys(&meta.annotations, &valid.annotations, |key, _| {
+            key != DELETION_COST
+        })
+        && meta.annotations.pairs().iter().map(bytes).sum::<usize>() <= ANNOTATIONS_BYTES_MAX
+}
+
+/// Checks name and prefix of a name.
+pub(super) fn check_name(meta: &ObjectMeta, name_rule: Rule, path: &Path<'_>, causes: &mut Causes) {
+    if let Some(prefix) = &meta.generate_name {
+        causes.text(
+            &path.member("generateName"),
+            prefix,
+            names::prefix(prefix, name_rule),
+        );
+    }
+    let name_path = path.member("name");
+    if meta.name.is_empty() {
+        if meta.generate_name.is_none() {
+            causes.required(&name_path, "name or generateName is required");
+        }
+    } else {
+        causes.text(&name_path, &meta.name, name_rule(&meta.name));
     }
 }
 
