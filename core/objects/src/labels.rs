@@ -158,6 +158,12 @@ impl Labels {
     /// This map with `key` set to `value`. It shares all other texts, and that of a key that is there.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Labels {
+        self.with_shared(key, value.into())
+    }
+
+    /// As [`with`](Labels::with), with a value whose text others share.
+    #[must_use]
+    pub fn with_shared(&self, key: &str, value: Str) -> Labels {
         let old = self.pairs();
         let found = old.binary_search_by(|(probe, _)| (**probe).cmp(key));
         let (at, key) = match found {
@@ -168,7 +174,7 @@ impl Labels {
         let after = &after[usize::from(found.is_ok())..];
         let mut pairs = Pairs::with_capacity(before.len() + 1 + after.len());
         pairs.extend(before.iter().cloned());
-        pairs.push((key, value.into()));
+        pairs.push((key, value));
         pairs.extend(after.iter().cloned());
         Labels(Some(Arc::new(pairs)))
     }

@@ -12,7 +12,7 @@ use podstorm_runtime::store::Cached;
 use serde_json::{Value, json};
 
 use super::SECOND_NS;
-use super::pod::{COMPLETION_INDEX, TRACKING_FINALIZER};
+use super::pod::{COMPLETION_INDEX, FAILURE_COUNT, TRACKING_FINALIZER};
 use super::policies::{FailurePolicy, SuccessPolicy};
 use super::status::JobStatus;
 use crate::replicaset::reconcile::{NO_LABELS_ERROR, pod_of};
@@ -179,6 +179,10 @@ impl CachedJob {
                 // The pods share the keys.
                 for map in [&mut pod.metadata.labels, &mut pod.metadata.annotations] {
                     *map = map.with(COMPLETION_INDEX, "");
+                }
+                if self.spec.backoff_limit_per_index.is_some() {
+                    let annotations = &mut pod.metadata.annotations;
+                    *annotations = annotations.with(FAILURE_COUNT, "0");
                 }
             }
             match pod.metadata.labels.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Source: `syncJob` in Kubernetes' `pkg/controller/job`.
 
-use std::collections::BTreeSet;
+use std::cell::LazyCell;
 
 use podstorm_objects::PodPhase;
 
@@ -92,9 +92,8 @@ impl Sync<'_> {
         let done = self.pods.iter().filter(|pod| {
             pod.is_tracked && pod.phase == PodPhase::Succeeded && spec.has_index(pod.index)
         });
-        let done: BTreeSet<i64> = done.map(|pod| pod.index).collect();
+        let mut done = Indexes::of_unordered(done.map(|pod| pod.index));
         let stored = Indexes::parse(&self.status.completed_indexes, completions);
-        let mut done = Indexes::of_ordered(done);
         let has_limits = spec.backoff_limit_per_index.is_some();
         let stored_failed = match has_limits {
             true => self.stored_failed_indexes(),
@@ -155,19 +154,22 @@ impl Sync<'_> {
                     _ => pod.failures().0 >= limit,
                 }
         });
-        let failed: BTreeSet<i64> = failed.map(|pod| pod.index).collect();
-        Indexes::of_ordered(failed)
+        Indexes::of_unordered(failed.map(|pod| pod.index))
     }
 
     /// Chooses the failed pods that keep their finalizer, so that their replacements know the failures before.
     fn delay_pods(&mut self, succeeded: &Indexes, failed: &Indexes) {
-        let active = self.pods.iter().filter(|pod| pod.is_active());
-        let active: BTreeSet<i64> = active.map(|pod| pod.index).collect();
-        let only_replace_failed = self.job.spec.only_replace_failed;
+        let spec = &self.job.spec;
+        let active = self.pods.iter();
+        let active = active.filter(|pod| pod.is_active() && spec.has_index(pod.index));
+        let active = LazyCell::new(|| Indexes::of_unordered(active.map(|pod| pod.index)));
         for pod in &self.pods {
+            // Most pods have not failed.
+            if !pod.is_failed(spec.only_replace_failed) || !self.counts(pod) {
+                continue;
+            }
             let index = pod.index;
-            let is_open = !succeeded.has(index) && !failed.has(index) && !active.contains(&index);
-            if !is_open || !pod.is_failed(only_replace_failed) || !self.counts(pod) {
+            if succeeded.has(index) || failed.has(index) || active.has(index) {
                 continue;
             }
             let kept = self.indexes.delayed.entry(index);

@@ -46,6 +46,36 @@ impl Indexes {
         all
     }
 
+    /// The set of these indexes in any order, none of them negative. O(indexes + the largest), and O(indexes · log indexes)
+    /// where they are far apart.
+    pub fn of_unordered(indexes: impl IntoIterator<Item = i64>) -> Indexes {
+        /// So many bits of a map cost as much as one index to be sorted.
+        const BITS_PER_INDEX: usize = 1024;
+        let mut indexes: Vec<i64> = indexes.into_iter().collect();
+        if indexes.is_sorted() {
+            return Indexes::of_ordered(indexes);
+        }
+        let largest = indexes.iter().copied().max().unwrap_or(0);
+        let largest = usize::try_from(largest).unwrap_or(usize::MAX);
+        if largest / BITS_PER_INDEX > indexes.len() {
+            indexes.sort_unstable();
+            return Indexes::of_ordered(indexes);
+        }
+        let mut bits = vec![0_u64; largest / 64 + 1];
+        for index in indexes {
+            let at = usize::try_from(index).expect("no index is negative");
+            bits[at / 64] |= 1 << (at % 64);
+        }
+        let words = (0..).step_by(64).zip(bits);
+        Indexes::of_ordered(words.flat_map(|(first, mut word)| {
+            std::iter::from_fn(move || {
+                let lowest = word.trailing_zeros();
+                word &= word.checked_sub(1)?;
+                Some(first + i64::from(lowest))
+            })
+        }))
+    }
+
     /// The indexes of both sets. O(intervals).
     #[must_use]
     pub fn union(&self, other: &Indexes) -> Indexes {
@@ -151,7 +181,7 @@ impl Display for Indexes {
 pub fn indexed_name_prefix(job: &str, index: i64) -> CompactString {
     /// What a name leaves for the five characters that the server adds, bytes.
     const PREFIX_BYTES_MAX: usize = 58;
-    let end = format!("-{index}-");
+    let end = compact_str::format_compact!("-{index}-");
     let most = PREFIX_BYTES_MAX.saturating_sub(end.len());
     let kept = &job[..job.floor_char_boundary(most)];
     compact_str::format_compact!("{kept}{end}")
@@ -167,6 +197,14 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn an_order_is_made_where_there_is_none(
+            indexes in proptest::collection::vec(prop_oneof![0..200_i64, 0..3_000_000_i64], 0..40),
+        ) {
+            let ordered: BTreeSet<i64> = indexes.iter().copied().collect();
+            prop_assert_eq!(Indexes::of_unordered(indexes), Indexes::of_ordered(ordered));
+        }
 
         #[test]
         fn they_do_what_sets_of_numbers_do(

@@ -189,9 +189,8 @@ impl Sync<'_> {
             let is_replaced_late = spec.only_replace_failed && pod.is_terminating();
             spec.has_index(pod.index) && (pod.is_active() || is_replaced_late)
         });
-        let mut busy: Vec<i64> = busy.map(|pod| pod.index).collect();
-        busy.sort_unstable();
-        let mut taken = self.indexes.succeeded.union(&Indexes::of_ordered(busy));
+        let busy = Indexes::of_unordered(busy.map(|pod| pod.index));
+        let mut taken = self.indexes.succeeded.union(&busy);
         if let Some(failed) = &self.indexes.failed {
             taken = taken.union(failed);
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use compact_str::format_compact;
-use podstorm_objects::{ApiError, Kind, Pod};
+use compact_str::{ToCompactString as _, format_compact};
+use podstorm_objects::{ApiError, Kind, Pod, Str};
 use podstorm_runtime::client::{Answer, EventIntent, Request};
 use podstorm_runtime::driver::{SyncFailure, join_all};
 
@@ -118,11 +118,11 @@ impl Sync<'_> {
     fn indexed_pod(&self, pod: &Pod, index: i64) -> Result<Pod, String> {
         let job = &self.object.metadata.name;
         let mut pod = pod.clone();
-        let number = index.to_string();
+        let number = Str::from(index.to_compact_string().as_str());
         let meta = &mut pod.metadata;
         meta.generate_name = Some(indexed_name_prefix(job, index).as_str().into());
-        meta.labels = meta.labels.with(COMPLETION_INDEX, &number);
-        meta.annotations = meta.annotations.with(COMPLETION_INDEX, &number);
+        meta.labels = meta.labels.with_shared(COMPLETION_INDEX, number.clone());
+        meta.annotations = meta.annotations.with_shared(COMPLETION_INDEX, number);
         for (name, count) in self.failure_counts(index) {
             meta.annotations = meta.annotations.with(name, &count.to_string());
         }
@@ -131,13 +131,13 @@ impl Sync<'_> {
         Ok(pod)
     }
 
-    /// The annotations of a new pod with the failures of its index so far.
+    /// The annotations of a new pod with the failures of its index so far, if there are any.
     fn failure_counts(&self, index: i64) -> Vec<(&'static str, i64)> {
         if self.job.spec.backoff_limit_per_index.is_none() {
             return Vec::new();
         }
         let Some(replaced) = self.indexes.delayed.get(&index) else {
-            return vec![(FAILURE_COUNT, 0)];
+            return Vec::new();
         };
         let (counted, ignored) = replaced.failures();
         let (counted, ignored) = match replaced.met {

@@ -228,7 +228,10 @@ impl<'a> Sync<'a> {
         // A failure policy looks at pods that were counted, too.
         let keeps_done = job.spec.failure_policy.is_some();
         let (mut pods, mut all_settled) = (Vec::new(), true);
-        self.for_each_candidate(|pod, facts| {
+        // Most pods of a large Job have ended, and were counted.
+        let mark = job.selector_mark;
+        let skips = |facts: &PodFacts| !keeps_done && facts.is_done() && facts.matches == mark;
+        self.for_each_candidate(skips, |pod, facts| {
             if facts.matches != job.selector_mark {
                 match claim_decision(meta, &pod.metadata, matches(pod)) {
                     ClaimDecision::Keep => facts.matches = job.selector_mark,
@@ -302,13 +305,19 @@ impl<'a> Sync<'a> {
         Ok(())
     }
 
-    /// The pods with the Job as their controller, then the orphans of its namespace, with what the cache keeps of them.
-    /// O(these).
-    fn for_each_candidate(&self, mut found: impl FnMut(&Arc<Pod>, &mut PodFacts)) {
+    /// The pods with the Job as their controller but for those to be skipped, then the orphans of its namespace, with what
+    /// the cache keeps of them. O(these).
+    fn for_each_candidate(
+        &self,
+        skips: impl Fn(&PodFacts) -> bool,
+        mut found: impl FnMut(&Arc<Pod>, &mut PodFacts),
+    ) {
         let cache = &self.shared.pods;
         let namespace = &self.object.metadata.namespace;
         if let Some(owned) = cache.owned_by(namespace, &self.job.controller_ref) {
-            for (pod, facts) in owned.lock().iter_fields_mut::<PodFacts>() {
+            let mut owned = owned.lock();
+            let all = owned.iter_fields_mut::<PodFacts>();
+            for (pod, facts) in all.filter(|(_, facts)| !skips(facts)) {
                 found(pod, facts);
             }
         }
@@ -368,7 +377,9 @@ impl<'a> Sync<'a> {
             self.status.succeeded + many(new_succeeded.len()) + uids(&uncounted.succeeded);
         self.failed =
             self.status.failed + many(new_failed.len()) - ignored + uids(&uncounted.failed);
-        let succeeded = new_succeeded.into_iter().map(|pod| finish_ns(pod));
+        // The last ones were created last: one of them may well have ended after the failures, which is enough.
+        let succeeded = new_succeeded.into_iter().rev();
+        let succeeded = succeeded.map(|pod| finish_ns(pod));
         self.failures = self.failures.with(&new_failed, succeeded);
     }
 

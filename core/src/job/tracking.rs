@@ -105,23 +105,20 @@ impl Sync<'_> {
         let is_deleting = self.object.metadata.is_deleting();
         let fails = |kind: HitKind| kind != HitKind::SuccessCriteriaMet;
         let hit = self.hit.as_ref().map(|hit| hit.kind);
-        let may_end = |pod: &JobPod| !pod.is_active() || is_deleting || hit.is_some();
-        if !self.pods.iter().any(may_end) {
-            return (Vec::new(), false);
-        }
+        let may_end =
+            |pod: &JobPod| pod.is_tracked && (!pod.is_active() || is_deleting || hit.is_some());
+        let places = self.pods.iter().enumerate().filter(|(_, pod)| may_end(pod));
+        let mut places: Vec<usize> = places.map(|(place, _)| place).collect();
         if spec.is_indexed() {
-            self.pods.sort_by_key(|pod| pod.index);
+            places.sort_by_key(|place| self.pods[*place].index);
         }
         let job = Arc::clone(&self.job);
         let policy = job.spec.failure_policy.as_ref();
         let mut removed = Vec::new();
-        let mut new_indexes = BTreeSet::new();
-        let mut new_count = 0;
+        let mut new_indexes = Vec::new();
         let mut is_truncated = false;
-        for (place, pod) in self.pods.iter_mut().enumerate() {
-            if !pod.is_tracked {
-                continue;
-            }
+        for place in places {
+            let pod = &mut self.pods[place];
             let is_succeeded = pod.phase == PodPhase::Succeeded;
             let is_failed = pod.is_failed(spec.only_replace_failed);
             let delayed = || self.indexes.delayed.get(&pod.index);
@@ -143,8 +140,7 @@ impl Sync<'_> {
                     let has_failed = has_failed.is_some_and(|it| it.has(pod.index));
                     let is_open = !has_failed || !self.shared.options.keep_first_outcome;
                     if has_index && is_open && !self.indexes.stored.has(pod.index) {
-                        new_indexes.insert(pod.index);
-                        new_count += 1;
+                        new_indexes.push(pod.index);
                         self.needs_flush = true;
                     }
                 } else if !pod.in_succeeded {
@@ -164,7 +160,7 @@ impl Sync<'_> {
                 }
             }
             let uncounted = &self.status.uncounted;
-            let held = new_count + uncounted.succeeded.len() + uncounted.failed.len();
+            let held = new_indexes.len() + uncounted.succeeded.len() + uncounted.failed.len();
             if held >= self.shared.options.uncounted_max {
                 is_truncated = true;
                 break;

@@ -82,9 +82,16 @@ impl Rest {
 
     /// The value of a member. O(bytes): use it only on rare paths.
     pub fn get(&self, name: &str) -> Option<Value> {
-        let name = Value::from(name).to_string();
-        let (_, value) = self.parts().find(|(found, _)| *found == name)?;
-        Some(Tape::of_written(value).root().to_value())
+        let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+        let value = match name.bytes().all(is_plain) {
+            true => self.raw(name),
+            false => {
+                let name = Value::from(name).to_string();
+                let mut parts = self.parts();
+                parts.find(|(found, _)| *found == name).map(|it| it.1)
+            }
+        };
+        Some(Tape::of_written(value?).root().to_value())
     }
 
     /// The compact JSON text of a member whose name has no character to escape. O(bytes), without an allocation.
@@ -159,7 +166,11 @@ pub fn raw_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
 
 fn raw_part<'a>(members: &'a str, name: &str) -> Option<&'a str> {
     let is_it = |quoted: &str| quoted.len() == name.len() + 2 && quoted[1..].starts_with(name);
-    let (_, value) = parts(members).find(|(found, _)| is_it(found))?;
+    let first = name.bytes().next().unwrap_or(b'"');
+    // They are sorted: what begins with a later letter comes after it, but for one that is escaped.
+    let is_before = |quoted: &str| quoted.as_bytes()[1] <= first || quoted.as_bytes()[1] == b'\\';
+    let mut candidates = parts(members).take_while(|(found, _)| is_before(found));
+    let (_, value) = candidates.find(|(found, _)| is_it(found))?;
     Some(value)
 }
 
