@@ -17,6 +17,13 @@ enum Repr {
     Text(Str),
 }
 
+impl Default for Address {
+    /// The empty text.
+    fn default() -> Self {
+        Address(Repr::Text(Str::default()))
+    }
+}
+
 /// Two addresses and a time make up the start of a pod.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Address>() == 16);

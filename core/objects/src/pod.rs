@@ -145,19 +145,19 @@ pub struct PodStatus {
     pub container_statuses: ContainerStatuses,
     /// One for each init container; absent when none.
     pub init_container_statuses: Option<Box<ContainerStatuses>>,
-    /// Start time and addresses of a pod that has started and has one address of each kind.
+    /// Start time and addresses of a pod that its kubelet has seen and that has at most one address of each kind.
     pub started: Option<Arc<PodStart>>,
     /// Members without a typed field; also `phase` if it is `Other`.
     pub rest: Rest,
 }
 
-/// The members that a kubelet writes when it has started a pod: `startTime`, `hostIP` and `podIP`,
+/// The members that a kubelet writes when it starts a pod: `startTime` and `hostIP`, later `podIP`,
 /// and the lists with just these addresses. Pods that share their node's address share this too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStart {
     /// `hostIP`, and the one entry of `hostIPs`.
     pub host_ip: Address,
-    /// `podIP`, and the one entry of `podIPs`.
+    /// `podIP`, and the one entry of `podIPs`; empty where the pod has no address yet.
     pub pod_ip: Address,
     /// `startTime`; set.
     pub time: Time,

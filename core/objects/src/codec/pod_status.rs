@@ -70,14 +70,16 @@ impl PodStatus {
         // An unread member stays in `rest` when its typed member is set later. The typed member
         // then wins.
         let of_start = |member| self.started.as_ref().map(|_| member);
+        let has_address = |start: &&Arc<PodStart>| !start.pod_ip.is_empty();
+        let of_address = |member| self.started.as_ref().filter(has_address).map(|_| member);
         out.put_rest_but(
             &self.rest,
             &[
                 self.phase.as_str().map(|_| "phase"),
                 of_start("hostIP"),
                 of_start("hostIPs"),
-                of_start("podIP"),
-                of_start("podIPs"),
+                of_address("podIP"),
+                of_address("podIPs"),
                 of_start("startTime"),
             ],
         );
@@ -85,16 +87,21 @@ impl PodStatus {
 }
 
 impl PodStart {
-    /// Takes the members of the start out of a status. Leaves all of them if any has another form.
+    /// Takes the members of the start out of a status. Leaves all of them if any has another form. Those of the pod's
+    /// address may be absent.
     fn take_from(members: &mut Members<'_, '_>) -> Option<PodStart> {
-        let mut address = |one: &str, list: &str| -> Option<Address> {
+        let mut address = |one: &str, list: &str, is_needed: bool| -> Option<Address> {
+            if !is_needed && members.look(one).is_none() && members.look(list).is_none() {
+                return Some(Address::default());
+            }
             let ip = members.look(one)?.as_str()?;
             let item = only(members.look(list)?.items())?;
             let (name, value) = only(item.pairs())?;
             let same = name == "ip" && value.as_str() == Some(ip);
             (same && !ip.is_empty()).then(|| ip.into())
         };
-        let (host_ip, pod_ip) = (address("hostIP", "hostIPs")?, address("podIP", "podIPs")?);
+        let host_ip = address("hostIP", "hostIPs", true)?;
+        let pod_ip = address("podIP", "podIPs", false)?;
         let time: Time = members.look("startTime")?.as_str()?.parse().ok()?;
         if time.is_unset() {
             return None;
@@ -110,10 +117,11 @@ impl PodStart {
     }
 
     fn write(&self, out: &mut Writer) {
-        for (one, list, address) in [
+        let addresses = [
             ("hostIP", "hostIPs", &self.host_ip),
             ("podIP", "podIPs", &self.pod_ip),
-        ] {
+        ];
+        for (one, list, address) in addresses.into_iter().filter(|it| !it.2.is_empty()) {
             out.put_shown(one, address);
             out.put_list(list, [address], |out, address| {
                 out.object(|out| out.put_shown("ip", address));

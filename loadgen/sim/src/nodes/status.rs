@@ -84,14 +84,21 @@ impl RunningStatus {
         }
     }
 
+    /// The address of a node.
+    pub(super) fn host_ip(&mut self, node: &Str) -> Address {
+        if !self.knows(node) {
+            self.introduce(node, node_address(node).as_str().into());
+        }
+        self.by_node[node].host_ip.clone()
+    }
+
     /// Start time and addresses of a pod, which has its node's address like a pod in the host
     /// network.
     pub(super) fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
-        let host_ip = match self.by_node.get(node) {
-            Some(known) if known.time == now => return Arc::clone(known),
-            Some(known) => Address::clone(&known.host_ip),
-            None => node_address(node).as_str().into(),
-        };
+        if let Some(known) = self.by_node.get(node).filter(|it| it.time == now) {
+            return Arc::clone(known);
+        }
+        let host_ip = self.host_ip(node);
         let start = PodStart {
             pod_ip: Address::clone(&host_ip),
             host_ip,

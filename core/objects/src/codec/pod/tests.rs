@@ -124,6 +124,18 @@ fn a_start_of_another_form_is_kept_as_it_is() {
     assert_eq!(started.host_ip.to_string(), "10.0.0.1");
     assert_eq!(started.pod_ip.to_string(), "10.1.0.1");
     assert_eq!(pod.status.rest.to_map().len(), 1);
+    let mut pending = status.clone();
+    let members = pending.as_object_mut().unwrap();
+    for member in ["podIP", "podIPs"] {
+        members.remove(member);
+    }
+    let pod: Pod = round_trip(&json!({"status": pending}));
+    let started = pod.status.started.expect("of the form without an address");
+    assert!(started.pod_ip.is_empty());
+    assert_eq!(pod.status.rest.to_map().len(), 1);
+    pending["podIP"] = "10.1.0.1".into();
+    let pod: Pod = round_trip(&json!({"status": pending}));
+    assert_eq!(pod.status.started, None);
     for (member, value) in [
         ("podIPs", json!([{"ip": "10.1.0.1"}, {"ip": "fd00::1"}])),
         ("podIPs", json!([{"ip": "10.1.0.2"}])),

@@ -48,7 +48,9 @@ impl ForeignWrites {
 
     /// Keeps what the pod's status says of its start, unless that is known.
     fn keep_start(&mut self, pod: &Pod) {
-        if let Some(start) = &pod.status.started {
+        if let Some(start) = &pod.status.started
+            && !start.pod_ip.is_empty()
+        {
             let known = self.starts.entry_ref(&pod.metadata.uid);
             known.or_insert_with(|| Arc::clone(start));
         }

@@ -22,7 +22,7 @@ const RETRY_NS: i64 = 1_000_000_000;
 /// The lives that are under way.
 #[derive(Debug)]
 pub(super) struct Lives {
-    by_pod: HashMap<Uid, Played, RandomState>,
+    by_pod: HashMap<Uid, Box<Played>, RandomState>,
     /// What the spec of the last one says.
     rules: Option<Arc<SpecRules>>,
     /// What was made for the statuses of other pods.
@@ -102,7 +102,7 @@ impl PodLifecycle {
     /// Plays on a pod that waits in the queue, if it is still to be looked at now.
     pub(super) fn play_queued(&mut self, pod: &Pod, now: Now) {
         let played = self.lives.by_pod.get_mut(&pod.metadata.uid);
-        let is_due = |it: &&mut Played| it.queued_ns.is_some_and(|due| due <= now.mono_ns);
+        let is_due = |it: &&mut Box<Played>| it.queued_ns.is_some_and(|due| due <= now.mono_ns);
         if let Some(played) = played.filter(is_due) {
             played.queued_ns = None;
             self.play(pod, now);
@@ -138,12 +138,14 @@ impl PodLifecycle {
         let text = live.metadata.annotations.get(SCRIPT).cloned();
         let known = self.lives.by_pod.remove(&meta.uid);
         let known = known.filter(|known| known.script == text);
-        let mut played = known.unwrap_or_else(|| Played {
-            life: self.life(&live, now),
-            script: text,
-            pod_ip: None,
-            queued_ns: None,
-            shown: None,
+        let mut played = known.unwrap_or_else(|| {
+            Box::new(Played {
+                life: self.life(&live, now),
+                script: text,
+                pod_ip: None,
+                queued_ns: None,
+                shown: None,
+            })
         });
         happens(&mut played.life);
         let version = |live: &Pod| live.metadata.resource_version.clone();
@@ -191,7 +193,7 @@ impl PodLifecycle {
         played.is_some_and(|played| played.life.is_stopping())
     }
 
-    fn keep(&mut self, mut played: Played, live: Arc<Pod>, due_ns: i64) {
+    fn keep(&mut self, mut played: Box<Played>, live: Arc<Pod>, due_ns: i64) {
         if played.queued_ns != Some(due_ns) {
             played.queued_ns = Some(due_ns);
             self.later
@@ -258,7 +260,7 @@ impl PodLifecycle {
     /// Writes the status of the pod where it differs from the stored one, which `live` then is.
     fn write(&mut self, played: &mut Played, live: &mut Arc<Pod>, now: Now) -> Written {
         for _ in 0..STATUS_ATTEMPTS {
-            let Some(status) = self.status(played, live, now) else {
+            let Some(status) = self.status(played, live) else {
                 return Written::Gone;
             };
             if status == live.status {
@@ -294,7 +296,7 @@ impl PodLifecycle {
     }
 
     /// The status that the pod is to have; `None` for a pod without a node.
-    fn status(&mut self, played: &mut Played, live: &Pod, now: Now) -> Option<PodStatus> {
+    fn status(&mut self, played: &mut Played, live: &Pod) -> Option<PodStatus> {
         let node = live.node_name.as_ref()?;
         if self.clients().is_some()
             && !self.statuses.knows(node)
@@ -302,8 +304,10 @@ impl PodLifecycle {
         {
             self.statuses.introduce(node, address);
         }
-        let start = self.statuses.start(node, now.wall());
-        if played.pod_ip.is_none() && live.status.started.is_none() && played.life.has_address() {
+        let host_ip = self.statuses.host_ip(node);
+        let has_address =
+            |live: &Pod| (live.status.started.as_ref()).is_some_and(|it| !it.pod_ip.is_empty());
+        if played.pod_ip.is_none() && !has_address(live) && played.life.has_address() {
             let own = self.control.as_ref().and_then(|it| it.next_pod_address());
             played.pod_ip = own.map(|own| Address::from(own.to_string().as_str()));
         }
@@ -312,8 +316,8 @@ impl PodLifecycle {
         let rules = self.clients();
         let place = Place {
             start: known.as_ref(),
-            host_ip: &start.host_ip,
-            pod_ip: played.pod_ip.as_ref().unwrap_or(&start.host_ip),
+            host_ip: &host_ip,
+            pod_ip: played.pod_ip.as_ref().unwrap_or(&host_ip),
             container_id: rules.map_or("", |rules| &rules.container_id),
             image_id: rules.map_or("", |rules| &rules.image_id),
         };

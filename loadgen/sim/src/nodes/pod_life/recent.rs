@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ContainerDetails, PodConditions, PodPhase, Str};
+use podstorm_objects::{ContainerDetails, PodConditions, PodPhase, PodStatus, Rest, Str};
 
 use super::container::{Container, Ended, Role, State};
 use super::status::Place;
@@ -17,6 +17,7 @@ const KEPT: usize = 8;
 pub(in crate::nodes) struct Recent {
     pub(super) details: Results<DetailsOf, Arc<ContainerDetails>>,
     pub(super) conditions: Results<ConditionsOf, PodConditions>,
+    pub(super) rest: Results<RestOf, Rest>,
 }
 
 /// The last results of one sort, with what they follow from.
@@ -127,6 +128,35 @@ impl DetailsOf {
             shown,
             image: container.image.clone(),
             old: old.cloned(),
+        })
+    }
+}
+
+/// What the members of a status that have no field follow from.
+#[derive(Debug)]
+pub(super) struct RestOf {
+    generation: i64,
+    has_started: bool,
+    /// Those of the stored status.
+    old: Rest,
+}
+
+impl PartialEq for RestOf {
+    fn eq(&self, other: &RestOf) -> bool {
+        self.generation == other.generation
+            && self.has_started == other.has_started
+            && self.old.is_same(&other.old)
+    }
+}
+
+impl RestOf {
+    /// Of a pod; `None` where more than this tells them.
+    pub(super) fn of(life: &PodLife, old: &PodStatus, has_started: bool) -> Option<RestOf> {
+        let is_plain = life.report.is_none() && life.end.is_none_or(|end| end.why.is_none());
+        is_plain.then(|| RestOf {
+            generation: life.generation,
+            has_started,
+            old: old.rest.clone(),
         })
     }
 }

@@ -249,7 +249,12 @@ fn found<'a>(live: &'a Pod, spec: &SpecContainer, role: Role) -> Option<&'a Cont
 
 /// What a status says of one of the states.
 fn state(status: &ContainerStatus, state: &str) -> Option<Value> {
-    let rest = &status.details.as_ref()?.rest;
+    let details = status.details.as_ref()?;
+    // Then the state has a field of its own.
+    if !details.running_since.get().is_unset() {
+        return None;
+    }
+    let rest = &details.rest;
     raw_member(rest.raw("state")?, state).filter(|it| it.starts_with('{'))?;
     rest.get("state")?.get(state).cloned()
 }

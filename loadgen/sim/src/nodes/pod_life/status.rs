@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::container::{Container, Ended, Role, State};
 use super::hooks::POST_START_FAILED;
-use super::recent::{ConditionsOf, DetailsOf, Recent};
+use super::recent::{ConditionsOf, DetailsOf, Recent, RestOf};
 use super::{EVICTED, PodLife, SECOND_NS, Stopping, Why, names};
 
 /// What its condition says of a pod that went for a critical one.
@@ -56,42 +56,31 @@ impl PodLife {
         recent: &mut Recent,
     ) -> PodStatus {
         let old = &live.status;
-        let mut rest = old.rest.edit();
-        let has_begun = old.started.is_some() || rest.has("startTime");
+        let has_begun = old.started.is_some() || old.rest.raw("startTime").is_some();
         if self.is_alive() && has_begun && self.containers.iter().any(Container::is_hidden) {
             return old.clone();
         }
-        if self.generation > 0 {
-            rest.set("observedGeneration", self.generation);
-        }
+        let has_address = self.has_address();
         let started = match place.start.or(old.started.as_ref()) {
-            Some(started) => Some(Arc::clone(started)),
-            None if self.has_address() => Some(Arc::new(PodStart {
+            Some(started) if !has_address || !started.pod_ip.is_empty() => {
+                Some(Arc::clone(started))
+            }
+            _ if has_begun && !has_address => None,
+            _ => Some(Arc::new(PodStart {
                 host_ip: place.host_ip.clone(),
-                pod_ip: place.pod_ip.clone(),
+                pod_ip: match has_address {
+                    true => place.pod_ip.clone(),
+                    false => Address::default(),
+                },
                 time: time(self.start_ns),
             })),
-            None => None,
         };
-        if started.is_some() {
-            for member in ["startTime", "hostIP", "hostIPs", "podIP", "podIPs"] {
-                rest.remove(member);
-            }
-        } else if !rest.has("startTime") {
-            let host_ip = place.host_ip.to_string();
-            rest.set("startTime", &*time(self.start_ns).to_string());
-            let ip = |out: &mut Writer| out.object(|out| out.put("ip", &*host_ip));
-            rest.set_with("hostIPs", |out| out.list(ip));
-            rest.set("hostIP", &*host_ip);
-        }
         let phase = self.phase();
-        if let Some((reason, message)) = self.end.and_then(|end| end.why) {
-            rest.set("reason", reason);
-            rest.set("message", message);
-        }
-        if let Some((_, report)) = &self.report {
-            report.write(&mut rest);
-        }
+        let rest = recent
+            .rest
+            .of(RestOf::of(self, old, started.is_some()), || {
+                self.rest(&old.rest, started.is_some())
+            });
         let mut statuses = |containers: &[Container], old: &[ContainerStatus]| {
             let of = |container: &Container| {
                 let mut old = old.iter();
@@ -118,8 +107,29 @@ impl PodLife {
             container_statuses: regular,
             init_container_statuses: (!init.is_empty()).then(|| Box::new(init)),
             started,
-            rest: rest.done(),
+            rest,
         }
+    }
+
+    /// The members of the status that have no field.
+    fn rest(&self, old: &Rest, has_started: bool) -> Rest {
+        let mut rest = old.edit();
+        if self.generation > 0 {
+            rest.set("observedGeneration", self.generation);
+        }
+        if has_started {
+            for member in ["startTime", "hostIP", "hostIPs", "podIP", "podIPs"] {
+                rest.remove(member);
+            }
+        }
+        if let Some((reason, message)) = self.end.and_then(|end| end.why) {
+            rest.set("reason", reason);
+            rest.set("message", message);
+        }
+        if let Some((_, report)) = &self.report {
+            report.write(&mut rest);
+        }
+        rest.done()
     }
 
     fn phase(&self) -> PodPhase {
