@@ -24,12 +24,24 @@ pub type NamespacedSelector = (Str, Arc<Selector>);
 #[derive(Debug)]
 struct LabelSets {
     /// By number. A free number has no holders.
-    sets: Vec<(Labels, Holders)>,
+    sets: Vec<LabelSet>,
     free: Vec<u32>,
-    by_labels: HashMap<Labels, u32, RandomState>,
-    /// The label sets by each pair in them. The pods of an indexed Job have a set each: numbers, unlike labels, are
-    /// hashed at once.
-    by_pair: HashMap<(Str, Str), HashTable<u32>, RandomState>,
+    by_labels: HashTable<u32>,
+    hasher: RandomState,
+    /// The label sets by each pair in them, once a selector was asked for. The pods of an indexed Job have a set each, and
+    /// nobody asks.
+    by_pair: Option<PairIndex>,
+}
+
+/// Label sets by each pair in them. Numbers, unlike labels, are hashed at once.
+type PairIndex = HashMap<(Str, Str), HashTable<u32>, RandomState>;
+
+#[derive(Debug)]
+struct LabelSet {
+    labels: Labels,
+    /// The hash of the labels, which are long.
+    hash: u64,
+    holders: Holders,
 }
 
 type Holders = SmallVec<[Arc<OwnedPods>; 1]>;
@@ -64,15 +76,16 @@ impl Namespaces {
     /// Fills `found` with the label sets that any of the selectors matches, each with owned pods
     /// that have it. A pair of labels and owned pods occurs once, in no particular order.
     ///
-    /// O(label sets that share the rarest pair that the selector requires), for each selector.
+    /// O(label sets that share the rarest pair that the selector requires), for each selector; O(label sets) at the first
+    /// call for a namespace.
     pub(crate) fn matching(
-        &self,
+        &mut self,
         selectors: &[NamespacedSelector],
         found: &mut Vec<(Labels, Arc<OwnedPods>)>,
     ) {
         found.clear();
         for (at, (namespace, selector)) in selectors.iter().enumerate() {
-            let Some(sets) = self.by_name.get(namespace) else {
+            let Some(sets) = self.by_name.get_mut(namespace) else {
                 continue;
             };
             let is_known = |labels: &Labels| {
@@ -99,74 +112,97 @@ impl LabelSets {
         LabelSets {
             sets: Vec::new(),
             free: Vec::new(),
-            by_labels: HashMap::with_hasher(hash_state()),
-            by_pair: HashMap::with_hasher(hash_state()),
+            by_labels: HashTable::new(),
+            hasher: hash_state(),
+            by_pair: None,
         }
     }
 
     fn insert(&mut self, labels: Labels, owned_pods: &Arc<OwnedPods>) {
-        if let Some(number) = self.by_labels.get(&labels) {
-            let (_, holders) = &mut self.sets[*number as usize];
-            return holders.push(owned_pods.clone());
+        let hash = self.hasher.hash_one(&labels);
+        let sets = &mut self.sets;
+        let is_it = |number: &u32| sets[*number as usize].labels == labels;
+        if let Some(number) = self.by_labels.find(hash, is_it) {
+            return sets[*number as usize].holders.push(owned_pods.clone());
         }
-        let set = (labels.clone(), Holders::from_iter([owned_pods.clone()]));
+        if let Some(by_pair) = &mut self.by_pair {
+            let number = self.free.last().copied();
+            index_pairs(by_pair, &labels, number.unwrap_or(number_of(sets.len())));
+        }
+        let set = LabelSet {
+            labels,
+            hash,
+            holders: Holders::from_iter([owned_pods.clone()]),
+        };
         let number = match self.free.pop() {
             Some(free) => {
-                self.sets[free as usize] = set;
+                sets[free as usize] = set;
                 free
             }
             None => {
-                self.sets.push(set);
-                u32::try_from(self.sets.len() - 1).expect("fewer label sets than 32 bits count")
+                sets.push(set);
+                number_of(sets.len() - 1)
             }
         };
-        for pair in labels.pairs() {
-            let sets = self.by_pair.entry(pair.clone()).or_default();
-            sets.insert_unique(hash(&number), number, hash);
-        }
-        self.by_labels.insert(labels, number);
+        let hash_of = |number: &u32| sets[*number as usize].hash;
+        self.by_labels.insert_unique(hash, number, hash_of);
     }
 
     fn remove(&mut self, labels: &Labels, owned_pods: &Arc<OwnedPods>) {
-        let Some(number) = self.by_labels.get(labels).copied() else {
+        let hash = self.hasher.hash_one(labels);
+        let sets = &mut self.sets;
+        let is_it = |number: &u32| sets[*number as usize].labels == *labels;
+        let Ok(known) = self.by_labels.find_entry(hash, is_it) else {
             return;
         };
-        let (_, holders) = &mut self.sets[number as usize];
-        holders.retain(|held| !Arc::ptr_eq(held, owned_pods));
-        if !holders.is_empty() {
+        let number = *known.get();
+        let set = &mut sets[number as usize];
+        set.holders.retain(|held| !Arc::ptr_eq(held, owned_pods));
+        if !set.holders.is_empty() {
             return;
         }
-        self.sets[number as usize].0 = Labels::ABSENT;
+        known.remove();
+        set.labels = Labels::ABSENT;
         self.free.push(number);
-        self.by_labels.remove(labels);
+        let Some(by_pair) = &mut self.by_pair else {
+            return;
+        };
         for pair in labels.pairs() {
-            let Some(sets) = self.by_pair.get_mut(pair) else {
+            let Some(sets) = by_pair.get_mut(pair) else {
                 continue;
             };
-            if let Ok(set) = sets.find_entry(hash(&number), |other| *other == number) {
+            if let Ok(set) = sets.find_entry(hash_of(&number), |other| *other == number) {
                 set.remove();
             }
             if sets.is_empty() {
-                self.by_pair.remove(pair);
+                by_pair.remove(pair);
             }
         }
     }
 
     /// Calls `candidate` for every label set that the selector may match.
     fn candidates(
-        &self,
+        &mut self,
         selector: &Selector,
         mut candidate: impl FnMut(&Labels, &[Arc<OwnedPods>]),
     ) {
         let pairs = selector.required_pairs();
+        let used = |set: &&LabelSet| !set.holders.is_empty();
         if pairs.is_empty() {
-            let used = self.sets.iter().filter(|(_, holders)| !holders.is_empty());
-            return used.for_each(|(labels, holders)| candidate(labels, holders));
+            let used = self.sets.iter().filter(used);
+            return used.for_each(|set| candidate(&set.labels, &set.holders));
         }
+        let by_pair = self.by_pair.get_or_insert_with(|| {
+            let mut by_pair = HashMap::with_hasher(hash_state());
+            for (number, set) in (0..).zip(&self.sets).filter(|(_, set)| used(set)) {
+                index_pairs(&mut by_pair, &set.labels, number);
+            }
+            by_pair
+        });
         let mut rarest: Option<&HashTable<u32>> = None;
         for pair in pairs {
             // A pair without a label set has no match.
-            let Some(sets) = self.by_pair.get(pair) else {
+            let Some(sets) = by_pair.get(pair) else {
                 return;
             };
             if rarest.is_none_or(|rarest| sets.len() < rarest.len()) {
@@ -174,13 +210,25 @@ impl LabelSets {
             }
         }
         for number in rarest.into_iter().flatten() {
-            let (labels, holders) = &self.sets[*number as usize];
-            candidate(labels, holders);
+            let set = &self.sets[*number as usize];
+            candidate(&set.labels, &set.holders);
         }
     }
 }
 
+fn number_of(place: usize) -> u32 {
+    u32::try_from(place).expect("fewer label sets than 32 bits count")
+}
+
+/// Notes a label set under each of its pairs.
+fn index_pairs(by_pair: &mut PairIndex, labels: &Labels, number: u32) {
+    for pair in labels.pairs() {
+        let sets = by_pair.entry(pair.clone()).or_default();
+        sets.insert_unique(hash_of(&number), number, hash_of);
+    }
+}
+
 /// The hash of the number of a label set, of which neighbours differ in all bits.
-fn hash(number: &u32) -> u64 {
+fn hash_of(number: &u32) -> u64 {
     u64::from(*number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use ahash::RandomState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid, hash_state};
 use smallvec::SmallVec;
 
@@ -114,8 +114,15 @@ pub struct Members {
     /// Nearly always a single label set.
     label_sets: SmallVec<[LabelSet; 1]>,
     /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
-    by_labels: Option<Box<HashMap<Labels, u32, RandomState>>>,
+    by_labels: Option<Box<ByLabels>>,
     free_label_sets: Vec<u32>,
+}
+
+/// The numbers of label sets by their labels. Labels are long: the hash of each is kept.
+#[derive(Debug)]
+struct ByLabels {
+    numbers: HashTable<(u64, u32)>,
+    hasher: RandomState,
 }
 
 /// The end of the list of free handles.
@@ -404,13 +411,32 @@ impl Members {
     /// The index of the label set of exactly these labels.
     #[inline]
     pub fn label_set_of(&self, labels: &Labels) -> Option<u32> {
-        match self.label_sets.first() {
-            Some(first) if first.pods > 0 && first.labels.is_same(labels) => Some(0),
-            _ => match &self.by_labels {
-                Some(by_labels) => by_labels.get(labels).copied(),
-                None => self.search_label_set(labels),
-            },
+        match self.is_first_set(labels) {
+            true => Some(0),
+            false => self.find_label_set(labels, self.hash_of(labels)),
         }
+    }
+
+    fn is_first_set(&self, labels: &Labels) -> bool {
+        let first = self.label_sets.first();
+        first.is_some_and(|first| first.pods > 0 && first.labels.is_same(labels))
+    }
+
+    /// The hash of labels, where there are many label sets.
+    fn hash_of(&self, labels: &Labels) -> Option<u64> {
+        let by_labels = self.by_labels.as_ref();
+        by_labels.map(|by_labels| by_labels.hasher.hash_one(labels))
+    }
+
+    fn find_label_set(&self, labels: &Labels, hash: Option<u64>) -> Option<u32> {
+        let Some((by_labels, hash)) = self.by_labels.as_ref().zip(hash) else {
+            return self.search_label_set(labels);
+        };
+        let is_it = |(known, number): &(u64, u32)| {
+            *known == hash && self.label_sets[*number as usize].labels == *labels
+        };
+        let found = by_labels.numbers.find(hash, is_it);
+        found.map(|(_, number)| *number)
     }
 
     fn search_label_set(&self, labels: &Labels) -> Option<u32> {
@@ -419,27 +445,34 @@ impl Members {
         found.map(|(index, _)| index)
     }
 
-    /// Adds a new label set to the map by labels. Makes the map with all others as soon as there
-    /// are many.
-    fn index_label_set(&mut self, labels: &Labels, index: u32) {
-        match &mut self.by_labels {
-            Some(by_labels) => {
-                by_labels.insert(labels.clone(), index);
+    /// Adds a new label set to the map by labels, by the hash that was looked for. Makes the map with all others as soon as
+    /// there are many.
+    fn index_label_set(&mut self, index: u32, hash: Option<u64>) {
+        if let Some((by_labels, hash)) = self.by_labels.as_mut().zip(hash) {
+            by_labels.insert(hash, index);
+        } else if self.label_sets.len() > SEARCHED_SETS {
+            let mut by_labels = Box::new(ByLabels {
+                numbers: HashTable::new(),
+                hasher: hash_state(),
+            });
+            for (number, set) in (0u32..).zip(&self.label_sets) {
+                if set.pods > 0 || number == index {
+                    by_labels.insert(by_labels.hasher.hash_one(&set.labels), number);
+                }
             }
-            None if self.label_sets.len() > SEARCHED_SETS => {
-                let used = (0u32..).zip(&self.label_sets);
-                let used = used.filter(|(number, set)| set.pods > 0 || *number == index);
-                let mut by_labels = HashMap::with_hasher(hash_state());
-                by_labels.extend(used.map(|(number, set)| (set.labels.clone(), number)));
-                self.by_labels = Some(Box::new(by_labels));
-            }
-            None => {}
+            self.by_labels = Some(by_labels);
         }
     }
 
     fn enter_label_set(&mut self, pod: &Pod, state: PodState) -> (u32, Option<Labels>) {
         let labels = &pod.metadata.labels;
-        let (index, added) = match self.label_set_of(labels) {
+        let is_first = self.is_first_set(labels);
+        let hash = (!is_first).then(|| self.hash_of(labels)).flatten();
+        let known = match is_first {
+            true => Some(0),
+            false => self.find_label_set(labels, hash),
+        };
+        let (index, added) = match known {
             Some(index) => (index, None),
             None => {
                 let fresh = LabelSet {
@@ -455,7 +488,7 @@ impl Members {
                     self.label_sets.push(fresh);
                     u32::try_from(self.label_sets.len() - 1).expect("fewer label sets than pods")
                 };
-                self.index_label_set(labels, index);
+                self.index_label_set(index, hash);
                 (index, Some(labels.clone()))
             }
         };
@@ -474,7 +507,7 @@ impl Members {
         }
         let labels = std::mem::take(&mut set.labels);
         if let Some(by_labels) = &mut self.by_labels {
-            by_labels.remove(&labels);
+            by_labels.remove(&labels, index);
         }
         self.free_label_sets.push(index);
         Some(labels)
@@ -524,6 +557,21 @@ impl Members {
                 && set.totals == totals
                 && ready_times.is_none_or(|ready_times| ready_times.is_exact(times))
         })
+    }
+}
+
+impl ByLabels {
+    fn insert(&mut self, hash: u64, number: u32) {
+        let entry = (hash, number);
+        self.numbers.insert_unique(hash, entry, |(hash, _)| *hash);
+    }
+
+    fn remove(&mut self, labels: &Labels, number: u32) {
+        let hash = self.hasher.hash_one(labels);
+        let entry = self.numbers.find_entry(hash, |(_, other)| *other == number);
+        if let Ok(entry) = entry {
+            entry.remove();
+        }
     }
 }
 
