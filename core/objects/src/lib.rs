@@ -27,6 +27,7 @@ mod node;
 mod object;
 mod owners;
 mod patch;
+mod places;
 mod pod;
 mod quantity;
 mod replica_set;
@@ -35,6 +36,7 @@ mod selector;
 mod shape;
 mod share;
 mod simple;
+mod strategic;
 mod time;
 mod token_volume;
 mod uid;
@@ -67,6 +69,7 @@ pub use owners::{OwnerReference, OwnerReferences};
 pub use patch::{
     DeleteOptions, EventPatch, EventSource, EventWrite, OwnerPatch, Propagation, Scale,
 };
+pub use places::Places;
 pub use pod::{
     Pod, PodClaim, PodPhase, PodSpec, PodStart, PodStatus, RestartPolicy, SpecContainer,
     TOLERATED_TAINTS,
@@ -85,6 +88,7 @@ pub use selector::{
 pub use shape::Shape;
 pub use share::Sharer;
 pub use simple::Namespace;
+pub use strategic::{MergeField, MergeRules, PatchProblem, go_text, json_merge, strategic_merge};
 pub use time::{Now, PackedTime, Time, TimeError};
 pub use token_volume::TokenVolume;
 pub use uid::Uid;

@@ -15,8 +15,8 @@ use podstorm_objects::{
 use serde_json::Value;
 use smallvec::SmallVec;
 
+use crate::Places;
 use crate::field_manager::Manager;
-use crate::places::Places;
 use crate::store::counts::{WriteEffects, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Shared, Strategy};

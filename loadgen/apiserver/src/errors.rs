@@ -6,8 +6,8 @@ use std::fmt::Display;
 
 use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, ResourceVersion, Uid};
 
+use crate::Places;
 use crate::limits::BYTES_MAX;
-use crate::places::Places;
 
 /// Bytes of the problems of an object after which no more are listed: an answer with all those of a large list would
 /// be many times as large as the request.

@@ -71,7 +71,6 @@ mod meta;
 mod name;
 pub mod namespaces;
 mod patch;
-mod places;
 mod pods;
 mod quotas;
 mod ranges;
@@ -107,10 +106,11 @@ pub use kinds::verbs;
 pub use list::{ListOptions, ListPage, Select};
 pub use meta::check_patched;
 pub use patch::{Operation, Patch};
-pub use places::Places;
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use pods::{Annotations, Binding, NewPod, Plugin, Plugins, add_by_key};
-pub use podstorm_objects::{DeleteOptions, Propagation, Scale};
+pub use podstorm_objects::{
+    DeleteOptions, PatchProblem, Places, Propagation, Scale, go_text, json_merge,
+};
 pub use quotas::{pod_limits, pod_requests};
 pub use scale::{Scalable, ScaleUpdate};
 pub use select::Selectors;
@@ -120,7 +120,7 @@ pub use store::counts::{PodTotals, WriteCounts};
 pub use store::log::{Change, History};
 pub use store::observe::{Commit, CommitObserver};
 pub use store::{ClusterResource, Footprint, PodPart, Strategy};
-pub use strategic::{PatchProblem, go_text, json_merge, strategic_merge};
+pub use strategic::strategic_merge;
 pub use watch::{AnyWatch, Poll, Seen, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;

@@ -8,8 +8,8 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::Places;
 use super::errors;
-use super::places::Places;
 use super::store::owners::same_owners;
 
 /// The finalizer that keeps an object until its dependents have lost their references to it.

@@ -53,7 +53,7 @@ pub(super) fn merged(value: Value, patch: Value) -> Value {
     let (Value::Object(mut value), Value::Object(patch)) = (value, patch) else {
         panic!("both are maps");
     };
-    super::strategic::json_merge(&mut value, &patch);
+    super::json_merge(&mut value, &patch);
     Value::Object(value)
 }
 

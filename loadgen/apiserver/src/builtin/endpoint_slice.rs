@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use podstorm_objects::{Cause, DynamicObject};
 
+use crate::Places;
 use crate::errors::too_many;
-use crate::places::Places;
 use crate::validation::{Checks, Field, names};
 
 const ENDPOINTS_MAX: usize = 1_000;

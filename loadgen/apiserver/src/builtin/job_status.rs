@@ -8,8 +8,8 @@ use podstorm_objects::{Cause, DynamicObject, Time};
 use serde_json::Value;
 
 use super::indexes;
+use crate::Places;
 use crate::errors;
-use crate::places::Places;
 use crate::validation::{Checks, Field, IMMUTABLE};
 
 const COMPLETE: &str = "Complete";

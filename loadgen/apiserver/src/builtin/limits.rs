@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use podstorm_objects::{Cause, DynamicObject, Map, Quantity, canonical_quantity};
 use serde_json::Value;
 
+use crate::Places;
 use crate::defaulting::{Fill, Within};
 use crate::errors::duplicate;
-use crate::places::Places;
 use crate::validation::{Checks, Field, IMMUTABLE, MUST_NOT_BE_NEGATIVE, is_of_quota, names};
 
 /// Scopes, and whether each is about pods alone.

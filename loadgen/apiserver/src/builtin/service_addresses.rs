@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use podstorm_objects::{DynamicObject, Map};
 use serde_json::{Value, json};
 
+use crate::Places;
 use crate::defaulting::{Fill, Within};
-use crate::places::Places;
 
 const CLUSTER_IP: &str = "clusterIP";
 const CLUSTER_IPS: &str = "clusterIPs";

@@ -7,8 +7,8 @@ use podstorm_objects::{Cause, DynamicObject, Map};
 use serde_json::{Value, json};
 
 use super::service_addresses::{self, is_external};
+use crate::Places;
 use crate::errors::{duplicate, invalid_value};
-use crate::places::Places;
 use crate::validation::{Checks, Field, names};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];

@@ -220,10 +220,7 @@ fn services_get_ports_and_addresses_that_the_cluster_has() {
     let service = kind("Service");
     let with = |spec: Value| {
         let mut all = json!({"ports": [{"port": 80}], "selector": {"app": "web"}});
-        super::super::strategic::json_merge(
-            all.as_object_mut().unwrap(),
-            spec.as_object().unwrap(),
-        );
+        super::super::json_merge(all.as_object_mut().unwrap(), spec.as_object().unwrap());
         causes(service, json!({"spec": all}))
     };
     for sound in [

@@ -11,8 +11,8 @@ use regex_lite::Regex;
 use serde_json::Value;
 
 use super::structural::OF_OBJECTS;
+use crate::Places;
 use crate::errors::{duplicate, invalid_value, not_supported, required, too_long, too_many};
-use crate::places::Places;
 use crate::time_limit;
 use crate::validation::{Causes, names};
 

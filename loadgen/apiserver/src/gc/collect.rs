@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use podstorm_objects::{ApiError, Now, ObjectMeta, OwnerReference, Str, Uid};
 
 use super::{OwnerState, WorkItem};
+use crate::Places;
 use crate::any::AnyStore;
-use crate::places::Places;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Strategy};

@@ -10,7 +10,7 @@ use podstorm_objects::{
 };
 
 use crate::Cluster;
-use crate::places::Places;
+use crate::Places;
 use crate::store::owners::ObjectKey;
 
 /// Who reports.

@@ -21,7 +21,7 @@ use ahash::RandomState;
 use hashbrown::HashSet;
 use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference, OwnerReferences, Uid, hash_state};
 
-use crate::places::Places;
+use crate::Places;
 use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
 use crate::store::{KindStore, Strategy};

@@ -9,14 +9,14 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
+use super::Places;
 use super::field_manager::Manager;
 use super::kinds::share;
-use super::places::Places;
 use super::schemas::{self, schema_of_kind};
 use super::store::counts::{Verb, WriteEffects};
-use super::strategic::{PatchProblem, json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors, limits, meta};
+use super::{PatchProblem, json_merge, strategic_merge};
 
 pub use json::Operation;
 

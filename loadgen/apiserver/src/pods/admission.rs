@@ -11,8 +11,8 @@ use podstorm_objects::{ApiError, DecodeError, Kind, Labels, Pod, PodSpec, TOLERA
 use serde_json::{Map, Value, json};
 
 use super::account;
+use crate::Places;
 use crate::list::ListOptions;
-use crate::places::Places;
 use crate::{Cluster, errors, kind_named};
 
 /// A plugin that can be switched off.

@@ -1,113 +1,34 @@
-//! Merge patches of JSON documents: strategic ones, which merge lists and maps by the rules of their fields, and
-//! plain ones.
-//!
-//! Source: `util/strategicpatch` of Kubernetes' apimachinery.
+//! Strategic merge patches by the schemas of their fields.
 
-mod lists;
-
-use podstorm_objects::Map;
+use podstorm_objects::{Map, MergeField, MergeRules, PatchProblem};
 use serde_json::Value;
 
-use crate::places::Places;
 use crate::schemas::{referred, struct_name};
 
-/// The member that says what to do with its map or list entry: `delete` or `replace`.
-const DIRECTIVE: &str = "$patch";
-/// The member with the keys of a map that stay.
-const RETAIN_KEYS: &str = "$retainKeys";
-/// What the member begins with that has the entries to remove from a list of values.
-const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-/// What the member begins with that orders a list's entries.
-const ELEMENT_ORDER: &str = "$setElementOrder";
-
-/// A patch that can't be applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatchProblem {
-    /// A directive has another form than it may have.
-    #[error("{0}")]
-    Malformed(&'static str),
-    /// It asks for what there is no merge for.
-    #[error("{0}")]
-    Unsupported(&'static str),
-    /// Patch and document don't fit together, as the text says.
-    #[error("{0}")]
-    Unfit(String),
-}
-
-const WRONG_RETAIN_KEYS: PatchProblem =
-    PatchProblem::Malformed("invalid patch format of retainKeys");
-const WRONG_DELETION: PatchProblem =
-    PatchProblem::Malformed("invalid patch format of primitive list");
-const WRONG_ORDER: PatchProblem =
-    PatchProblem::Malformed("invalid patch format of setElementOrder list");
-
-/// What is known of a value that is merged: the schema of its struct, of its entries' structs where it is a list;
-/// nothing where it is no struct.
+/// The rules that a schema has: of a struct, or of the value of a member.
 #[derive(Clone, Copy, Debug)]
-struct Of<'a>(Option<&'a Value>);
+struct Schema<'a>(&'a Value);
 
-/// What is known of a member, and how patches merge it.
-#[derive(Clone, Copy, Debug)]
-struct Field<'a> {
-    property: Option<&'a Value>,
-}
-
-impl<'a> Of<'a> {
-    /// # Errors
-    /// A struct has no member of that name.
-    fn declared(self, member: &str) -> Result<Field<'a>, PatchProblem> {
-        let field = self.member(member);
-        match (self.0, field.property) {
-            (Some(schema), None) if schema.get("properties").is_some() => {
-                let struct_name = struct_name(schema);
-                Err(PatchProblem::Unfit(format!(
-                    "unable to find api field in struct {struct_name} for the json field {member:?}"
-                )))
-            }
-            _ => Ok(field),
-        }
+impl MergeRules for Schema<'_> {
+    fn struct_name(&self) -> Option<&str> {
+        self.0.get("properties").map(|_| struct_name(self.0))
     }
 
-    fn member(self, member: &str) -> Field<'a> {
-        let property = self.0.and_then(|schema| {
-            let declared = schema.get("properties").and_then(|all| all.get(member));
-            declared.or_else(|| schema.get("additionalProperties"))
-        });
-        Field { property }
+    fn member(&self, name: &str) -> Option<MergeField<'_, Self>> {
+        let declared = self.0.get("properties").and_then(|all| all.get(name));
+        let property = declared.or_else(|| self.0.get("additionalProperties"))?;
+        let extension = |name: &str| property.get(name).and_then(Value::as_str).unwrap_or("");
+        let inside = property.get("items").unwrap_or(property);
+        Some(MergeField {
+            strategies: extension("x-kubernetes-patch-strategy"),
+            merge_key: extension("x-kubernetes-patch-merge-key"),
+            inside: Schema(referred(inside).map_or(inside, |(_, schema)| schema)),
+        })
     }
 }
 
-impl<'a> Field<'a> {
-    /// Whether one of its strategies, which commas divide, is this one.
-    fn has_strategy(self, strategy: &str) -> bool {
-        let strategies = self.extension("x-kubernetes-patch-strategy");
-        strategies.split(',').any(|it| it == strategy)
-    }
-
-    /// The merge key of the list; empty for a list of scalars.
-    fn merge_key(self) -> &'a str {
-        self.extension("x-kubernetes-patch-merge-key")
-    }
-
-    fn extension(self, name: &str) -> &'a str {
-        let text = self
-            .property
-            .and_then(|property| property.get(name)?.as_str());
-        text.unwrap_or("")
-    }
-
-    /// What is known of its value, of the entries of its list.
-    fn inside(self) -> Of<'a> {
-        let property = self
-            .property
-            .map(|property| property.get("items").unwrap_or(property));
-        Of(property.map(|property| referred(property).map_or(property, |(_, schema)| schema)))
-    }
-}
-
-/// Applies a strategic merge patch to an object with that schema. Null removes a member; maps are merged member by
-/// member and lists entry by entry where their field says so; anything else is replaced. No directive stays in the
-/// object. O(object + patch).
+/// Applies a strategic merge patch to an object with that schema, as
+/// [`podstorm_objects::strategic_merge`] does. O(object + patch).
 ///
 /// # Errors
 /// A directive that does not exist, has a wrong form or stands where it can't; entries of a list without their key.
@@ -117,231 +38,7 @@ pub fn strategic_merge(
     target: &mut Map,
     patch: &Map,
 ) -> Result<(), PatchProblem> {
-    merge_map(target, patch, Of(schema))
-}
-
-fn merge_map(target: &mut Map, patch: &Map, of: Of<'_>) -> Result<(), PatchProblem> {
-    match directive(patch)? {
-        Some(Directive::Delete) => {
-            target.clear();
-            return Ok(());
-        }
-        Some(Directive::Replace) => {
-            *target = added_map(patch);
-            return Ok(());
-        }
-        None => {}
-    }
-    retain_keys(target, patch)?;
-    let has_orders = patch.keys().any(|name| name.starts_with(ELEMENT_ORDER));
-    let order_of = |member: &str| match has_orders {
-        true => patch.get(&format!("{ELEMENT_ORDER}/{member}")),
-        false => None,
-    };
-    for (member, value) in patch {
-        match Member::of(member)? {
-            Member::Plain(member) => match order_of(member) {
-                None => merge_member(target, member, value, of)?,
-                Some(order) => lists::order(target, member, Some(value), order, of)?,
-            },
-            Member::Deletion(list) => lists::delete(target, list, value)?,
-            // With its list, where the patch has that too.
-            Member::Order(list) if !patch.contains_key(list) => {
-                lists::order(target, list, None, value, of)?;
-            }
-            Member::Order(_) | Member::Directive => {}
-        }
-    }
-    Ok(())
-}
-
-/// A member of a patch, by its name.
-enum Member<'a> {
-    Plain(&'a str),
-    /// Values that are taken out of this list.
-    Deletion(&'a str),
-    /// The order of this list.
-    Order(&'a str),
-    /// Read before.
-    Directive,
-}
-
-impl Member<'_> {
-    /// # Errors
-    /// A name of a directive for a list that names no list.
-    fn of(name: &str) -> Result<Member<'_>, PatchProblem> {
-        if !name.starts_with('$') {
-            return Ok(Member::Plain(name));
-        }
-        let list = |begin: &str| name.strip_prefix(begin).map(|rest| rest.strip_prefix('/'));
-        if let Some(list) = list(DELETE_FROM) {
-            return list.map(Member::Deletion).ok_or(WRONG_DELETION);
-        }
-        if let Some(list) = list(ELEMENT_ORDER) {
-            return list.map(Member::Order).ok_or(WRONG_ORDER);
-        }
-        Ok(match name {
-            DIRECTIVE | RETAIN_KEYS => Member::Directive,
-            other => Member::Plain(other),
-        })
-    }
-}
-
-/// # Errors
-/// The keys that stay are no list, or the patch sets another one.
-fn retain_keys(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
-    let Some(keys) = patch.get(RETAIN_KEYS) else {
-        return Ok(());
-    };
-    let keys = keys.as_array().ok_or(WRONG_RETAIN_KEYS)?;
-    let keys: Places<&str> = keys.iter().filter_map(Value::as_str).collect();
-    for (member, value) in patch {
-        let sets = matches!(Member::of(member), Ok(Member::Plain(_))) && !value.is_null();
-        if sets && !keys.contains(&member.as_str()) {
-            return Err(WRONG_RETAIN_KEYS);
-        }
-    }
-    target.retain(|key, _| keys.contains(&key.as_str()));
-    Ok(())
-}
-
-fn merge_member(
-    target: &mut Map,
-    member: &str,
-    value: &Value,
-    of: Of<'_>,
-) -> Result<(), PatchProblem> {
-    if value.is_null() {
-        target.remove(member);
-        return Ok(());
-    }
-    match (target.get_mut(member), value) {
-        (Some(Value::Object(stored)), Value::Object(changes)) => {
-            let field = of.member(member);
-            if field.has_strategy("replace") {
-                *stored = added_map(changes);
-            } else {
-                merge_map(stored, changes, field.inside())?;
-            }
-        }
-        (Some(Value::Array(stored)), Value::Array(changes)) => {
-            let field = of.member(member);
-            match field.has_strategy("merge") {
-                true => lists::merge(stored, changes, field)?,
-                false => *stored = added_list(changes),
-            }
-        }
-        _ => match added(value) {
-            Some(value) => drop(target.insert(member.to_owned(), value)),
-            None => drop(target.remove(member)),
-        },
-    }
-    Ok(())
-}
-
-/// What a value of a patch adds where there is nothing to merge it with: it without its nulls and directives. `None`
-/// where a directive says what to do with what isn't there, sic: also how to replace it.
-fn added(value: &Value) -> Option<Value> {
-    match value {
-        Value::Object(members) if members.contains_key(DIRECTIVE) => None,
-        Value::Object(members) => Some(added_map(members).into()),
-        Value::Array(items) => {
-            let added = added_list(items);
-            let is_nothing = added.is_empty() && !items.is_empty();
-            (!is_nothing).then_some(added.into())
-        }
-        other => Some(other.clone()),
-    }
-}
-
-fn added_map(members: &Map) -> Map {
-    let stays = |(name, value): &(&String, &Value)| !is_directive(name) && !value.is_null();
-    let members = members.iter().filter(stays);
-    members
-        .filter_map(|(name, value)| Some((name.clone(), added(value)?)))
-        .collect()
-}
-
-fn added_list(items: &[Value]) -> Vec<Value> {
-    items.iter().filter_map(added).collect()
-}
-
-fn is_directive(name: &str) -> bool {
-    !matches!(Member::of(name), Ok(Member::Plain(_)))
-}
-
-/// What `$patch` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Directive {
-    Delete,
-    Replace,
-}
-
-fn directive(map: &Map) -> Result<Option<Directive>, PatchProblem> {
-    match map.get(DIRECTIVE) {
-        None => Ok(None),
-        Some(Value::String(text)) if text == "delete" => Ok(Some(Directive::Delete)),
-        Some(Value::String(text)) if text == "replace" => Ok(Some(Directive::Replace)),
-        Some(other) => {
-            // As Go prints what should be a text.
-            let shown = match other {
-                Value::Number(number) if number.is_i64() => format!("%!s(int64={number})"),
-                Value::Number(number) => format!("%!s(float64={number})"),
-                Value::Bool(flag) => format!("%!s(bool={flag})"),
-                other => go_text(other),
-            };
-            let map = go_text(&Value::Object(map.clone()));
-            Err(PatchProblem::Unfit(format!(
-                "unknown patch type: {shown} in map: {map}"
-            )))
-        }
-    }
-}
-
-/// A value as Go prints it.
-pub fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_text).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(members) => {
-            let mut members: Vec<String> = members
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", go_text(value)))
-                .collect();
-            members.sort_unstable();
-            format!("map[{}]", members.join(" "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// Applies a JSON merge patch: null removes, maps are merged, anything else is replaced.
-pub fn json_merge(target: &mut Map, patch: &Map) {
-    for (member, value) in patch {
-        match value {
-            Value::Null => {
-                target.remove(member);
-            }
-            Value::Object(changes) => {
-                let entry = target
-                    .entry(member)
-                    .or_insert_with(|| Value::Object(Map::new()));
-                if !entry.is_object() {
-                    *entry = Value::Object(Map::new());
-                }
-                if let Value::Object(map) = entry {
-                    json_merge(map, changes);
-                }
-            }
-            other => {
-                target.insert(member.clone(), other.clone());
-            }
-        }
-    }
+    podstorm_objects::strategic_merge(schema.map(Schema), target, patch)
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::container::{choice, text};
 use super::{Causes, metadata, names, validate_metadata};
+use crate::Places;
 use crate::finalizer::phase;
-use crate::places::Places;
 
 /// The broken rules of a new or changed node.
 pub fn validate_node(node: &Node) -> Vec<Cause> {

@@ -4,7 +4,7 @@ use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
 
 use super::{Causes, names, references, resources, security, volumes};
-use crate::places::Places;
+use crate::Places;
 
 /// The list of a container, where rules differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

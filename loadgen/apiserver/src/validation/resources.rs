@@ -6,7 +6,7 @@ use podstorm_objects::json::JsonValue;
 
 use super::container::{items, member, text};
 use super::{Causes, names};
-use crate::places::Places;
+use crate::Places;
 
 /// Resources that the system knows by names without a domain, in quotas too.
 const STANDARD: [&str; 20] = [

@@ -6,8 +6,8 @@ use podstorm_objects::json::JsonValue;
 
 use super::Causes;
 use super::container::{choice, items, member, text};
+use crate::Places;
 use crate::internal;
-use crate::places::Places;
 
 const IDS: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 const OUT_OF_RANGE: &str = "must be between 0 and 2147483647, inclusive";

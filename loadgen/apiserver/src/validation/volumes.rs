@@ -7,7 +7,7 @@ use podstorm_objects::json::JsonValue;
 use super::container::{choice, items, member, number, text};
 use super::references::{check_field_reference, check_resource_reference};
 use super::{Causes, names};
-use crate::places::Places;
+use crate::Places;
 
 /// The members that sources of a volume can't be without, in the order in which they are looked at.
 const REQUIRED: &[(&str, &[&str])] = &[

@@ -5,9 +5,9 @@ use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource};
 use serde_json::{Value, json};
 
+use crate::Places;
 use crate::defaulting::{Within, fill_spec};
 use crate::errors::invalid_value;
-use crate::places::Places;
 use crate::validation::{Field, Workload, validate_replica_set_spec, validate_template};
 
 /// Sets the defaults of `template` in a spec.

@@ -7,7 +7,7 @@ use podstorm_objects::{Labels, Pod};
 use super::container::{self, Role, Surroundings, choice, items, member, number, text};
 use super::metadata::check_labels;
 use super::{Causes, names, resources, scheduling, security, volumes};
-use crate::places::Places;
+use crate::Places;
 
 /// Checks the members of a defaulted pod spec with the full names of its volumes. `node_name` is
 /// its `nodeName`.

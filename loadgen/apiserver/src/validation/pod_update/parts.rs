@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::super::Causes;
 use super::super::container::{self, Role, Surroundings, items, member, text};
 use super::super::resources;
+use crate::Places;
 use crate::defaulting::qos_class;
-use crate::places::Places;
 
 /// The list of containers for looking into a running pod.
 const EPHEMERAL: &str = "ephemeralContainers";

@@ -3,9 +3,9 @@
 
 use std::hash::Hash;
 
+use crate::hash_state;
 use ahash::RandomState;
 use hashbrown::HashMap;
-use podstorm_objects::hash_state;
 
 /// Most entries that are compared one by one.
 const FEW: usize = 16;

@@ -1,14 +1,12 @@
 //! Lists of strategic merge patches: entries merged by their key or as a set, taken out, put in order.
 
-use podstorm_objects::Map;
 use serde_json::Value;
 
 use super::{
-    DIRECTIVE, Directive, ELEMENT_ORDER, Field, Of, PatchProblem, added_list, added_map, directive,
-    go_text, merge_map,
+    DIRECTIVE, Directive, ELEMENT_ORDER, MergeField, MergeRules, Of, PatchProblem, added_list,
+    added_map, directive, go_text, merge_map,
 };
-use crate::places::Places;
-use crate::schemas::struct_name;
+use crate::{Map, Places};
 
 /// What tells an entry of a list from the others: its key, or itself where the key is empty; `None` where it has none.
 fn id_of<'v>(entry: &'v Value, key: &str) -> Option<&'v Value> {
@@ -19,10 +17,10 @@ fn id_of<'v>(entry: &'v Value, key: &str) -> Option<&'v Value> {
 }
 
 /// Merges the entries of a patch into a list.
-pub(super) fn merge(
+pub(super) fn merge<R: MergeRules>(
     stored: &mut Vec<Value>,
     changes: &[Value],
-    field: Field<'_>,
+    field: &MergeField<'_, Of<R>>,
 ) -> Result<(), PatchProblem> {
     if stored.is_empty() && changes.is_empty() {
         return Ok(());
@@ -33,23 +31,23 @@ pub(super) fn merge(
 }
 
 /// What the lists become together, in the order of `order`.
-fn merged(
+fn merged<R: MergeRules>(
     stored: &[Value],
     changes: &[Value],
     order: &[Value],
-    field: Field<'_>,
+    field: &MergeField<'_, Of<R>>,
 ) -> Result<Vec<Value>, PatchProblem> {
     let entries = match check_entries(stored, changes)? {
         Entry::Map => {
-            let key = match field.merge_key() {
+            let key = match field.merge_key {
                 "" => {
-                    let of = field.inside().0.map_or("", struct_name);
+                    let of = field.inside.struct_name().unwrap_or("");
                     let problem = format!("cannot merge lists without merge key for {of}");
                     return Err(PatchProblem::Unfit(problem));
                 }
                 key => key,
             };
-            merge_maps(stored, changes, key, field.inside())?
+            merge_maps(stored, changes, key, field.inside)?
         }
         _ => {
             let mut seen: Places<&Value> = Places::default();
@@ -63,15 +61,15 @@ fn merged(
             entries
         }
     };
-    arrange(entries, order, stored, field.merge_key())
+    arrange(entries, order, stored, field.merge_key)
 }
 
 /// Merges maps by their key; the patch's new ones come last.
-fn merge_maps(
+fn merge_maps<R: MergeRules>(
     stored: &[Value],
     changes: &[Value],
     key: &str,
-    of: Of<'_>,
+    of: Of<R>,
 ) -> Result<Vec<Value>, PatchProblem> {
     let mut plain: Vec<&Map> = Vec::with_capacity(changes.len());
     let mut deleted = Places::default();
@@ -123,12 +121,12 @@ fn merge_maps(
 ///
 /// # Errors
 /// The order is no list, what it orders neither, or the patch names its entries in another order.
-pub(super) fn order(
+pub(super) fn order<R: MergeRules>(
     target: &mut Map,
     member: &str,
     changes: Option<&Value>,
     order: &Value,
-    of: Of<'_>,
+    of: Of<R>,
 ) -> Result<(), PatchProblem> {
     let order = list(order)?;
     let stored = target.get(member).filter(|stored| !stored.is_null());
@@ -136,24 +134,24 @@ pub(super) fn order(
     // Null is no list either, sic.
     let changes = changes.map(list).transpose()?;
     let field = of.declared(member)?;
-    check_order(changes.map_or(&[], Vec::as_slice), order, field.merge_key())?;
+    check_order(changes.map_or(&[], Vec::as_slice), order, field.merge_key)?;
     let arranged = match (stored, changes) {
         (None, None) => return Ok(()),
         (Some(stored), None) => {
             check_entries(stored, &[])?;
-            arrange(stored.clone(), order, stored, field.merge_key())?
+            arrange(stored.clone(), order, stored, field.merge_key)?
         }
         (None, Some(changes)) => {
             check_entries(&[], changes)?;
             let new = added_list(changes);
-            arrange(new, order, &[], field.merge_key())?
+            arrange(new, order, &[], field.merge_key)?
         }
         (Some(stored), Some(changes)) if field.has_strategy("merge") => {
-            merged(stored, changes, order, field)?
+            merged(stored, changes, order, &field)?
         }
         (Some(stored), Some(changes)) => {
             check_entries(stored, changes)?;
-            arrange(added_list(changes), order, stored, field.merge_key())?
+            arrange(added_list(changes), order, stored, field.merge_key)?
         }
     };
     target.insert(member.to_owned(), arranged.into());
