@@ -12,6 +12,7 @@ mod codec;
 mod conditions;
 mod container;
 pub mod decode;
+pub mod defaulting;
 mod deployment;
 pub mod disruption;
 mod error;

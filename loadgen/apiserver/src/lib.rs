@@ -55,7 +55,6 @@ mod checkers;
 mod create;
 pub mod custom;
 mod default_class;
-pub mod defaulting;
 mod delete;
 mod dynamic;
 pub mod errors;
@@ -109,7 +108,7 @@ pub use patch::{Operation, Patch};
 pub use pods::evict::{Eviction, EvictionCalls, EvictionRequest, evict};
 pub use pods::{Annotations, Binding, NewPod, Plugin, Plugins, add_by_key};
 pub use podstorm_objects::{
-    DeleteOptions, PatchProblem, Places, Propagation, Scale, go_text, json_merge,
+    DeleteOptions, PatchProblem, Places, Propagation, Scale, defaulting, go_text, json_merge,
 };
 pub use quotas::{pod_limits, pod_requests};
 pub use scale::{Scalable, ScaleUpdate};

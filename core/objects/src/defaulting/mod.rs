@@ -8,13 +8,11 @@ mod fill;
 
 use std::sync::Arc;
 
-use podstorm_objects::json::JsonValue;
-use podstorm_objects::{
-    Map, Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController,
-};
+use crate::json::JsonValue;
+use crate::{Map, Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController};
 
 use self::fill::MissingMembers;
-pub(crate) use self::fill::{Fill, Within};
+pub use self::fill::{Fill, Within};
 
 /// Mode of files in volumes made from API objects: 0644.
 const FILE_MODE: i64 = 0o644;
@@ -145,7 +143,7 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
 }
 
 /// Sets the defaults of the pod spec of a template.
-pub(crate) fn fill_spec(spec: &mut impl Fill) {
+pub fn fill_spec(spec: &mut impl Fill) {
     spec.set("restartPolicy", "Always");
     spec.set("dnsPolicy", "ClusterFirst");
     spec.set("schedulerName", "default-scheduler");

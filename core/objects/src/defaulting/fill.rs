@@ -1,11 +1,11 @@
 //! Sets default members, or tests whether any is missing.
 
-use podstorm_objects::Map;
-use podstorm_objects::json::JsonValue;
+use crate::Map;
+use crate::json::JsonValue;
 use serde_json::Value;
 
 /// An object whose missing members are set, or only looked for. Each rule is written once for both.
-pub(crate) trait Fill: Sized {
+pub trait Fill: Sized {
     /// The string of a member; empty where it is none.
     fn text(&self, key: &str) -> &str;
 
@@ -133,7 +133,7 @@ impl Fill for Map {
 }
 
 /// What needs an object to change.
-pub(crate) trait Within {
+pub trait Within {
     /// Calls `change` for an object, which is created where it is missing.
     fn within(&mut self, key: &str, change: impl FnOnce(&mut Map));
 }

@@ -1,7 +1,7 @@
 //! Defaults.
 
-use podstorm_objects::Map;
-use podstorm_objects::{Object, Resource};
+use crate::Map;
+use crate::{Object, Resource};
 use serde_json::{Value, json};
 
 use super::*;
