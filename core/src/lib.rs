@@ -18,6 +18,7 @@ pub mod policy;
 pub mod ranking;
 pub mod registry;
 pub mod replicaset;
+pub mod revisions;
 pub mod role_aggregation;
 pub mod service_account;
 pub mod taint_eviction;

@@ -164,32 +164,12 @@ impl<T: Owned> Claim<T> {
 
     /// The answer of the live read. Adoption needs the same UID and no deletion in progress.
     pub fn owner_read(&mut self, answer: Result<&ObjectMeta, &ApiError>) {
-        self.may_adopt = Some(self.check(answer));
+        self.may_adopt = Some(may_adopt(&self.namespace, &self.owner, answer));
     }
 
     /// Sets the outcome of the pre-adoption check directly.
     pub fn adoption_checked(&mut self, outcome: Result<(), String>) {
         self.may_adopt = Some(outcome);
-    }
-
-    fn check(&self, answer: Result<&ObjectMeta, &ApiError>) -> Result<(), String> {
-        let OwnerReference {
-            kind, name, uid, ..
-        } = &*self.owner;
-        let namespace = &self.namespace;
-        match answer {
-            Err(error) => Err(format!("can't recheck DeletionTimestamp: {error}")),
-            Ok(live) if live.uid != *uid => Err(format!(
-                "can't recheck DeletionTimestamp: original {kind} {namespace}/{name} is gone: got uid {}, wanted {uid}",
-                live.uid,
-            )),
-            Ok(live) if live.is_deleting() => {
-                let at = live.deletion_timestamp.to_string();
-                let at = at.replace('T', " ").replace('Z', " +0000 UTC");
-                Err(format!("{namespace}/{name} has just been deleted at {at}"))
-            }
-            Ok(_) => Ok(()),
-        }
     }
 
     /// The answer of the patch. "Not found" means that the object is gone: no error, and it is
@@ -222,19 +202,52 @@ impl<T: Owned> Claim<T> {
         &self.errors
     }
 
-    /// All errors as one text, worded like apimachinery's aggregate: a single error as it is,
-    /// several without repetitions in brackets. `None` if there are none.
+    /// All errors as one text, as [`aggregate`] words them. `None` if there are none.
     pub fn error(&self) -> Option<String> {
-        let mut distinct: Vec<&str> = Vec::new();
-        for error in &self.errors {
-            if !distinct.contains(&error.as_str()) {
-                distinct.push(error);
-            }
+        aggregate(&self.errors)
+    }
+}
+
+/// Whether an owner may adopt, by the answer of a live read of it: it must have the same UID, and must not be on its way
+/// out. `owner` is the controller reference of what it owns.
+///
+/// # Errors
+/// Why it must not adopt.
+pub fn may_adopt(
+    namespace: &str,
+    owner: &OwnerReference,
+    answer: Result<&ObjectMeta, &ApiError>,
+) -> Result<(), String> {
+    let OwnerReference {
+        kind, name, uid, ..
+    } = owner;
+    match answer {
+        Err(error) => Err(format!("can't recheck DeletionTimestamp: {error}")),
+        Ok(live) if live.uid != *uid => Err(format!(
+            "can't recheck DeletionTimestamp: original {kind} {namespace}/{name} is gone: got uid {}, wanted {uid}",
+            live.uid,
+        )),
+        Ok(live) if live.is_deleting() => {
+            let at = live.deletion_timestamp.to_string();
+            let at = at.replace('T', " ").replace('Z', " +0000 UTC");
+            Err(format!("{namespace}/{name} has just been deleted at {at}"))
         }
-        match distinct.as_slice() {
-            [] => None,
-            [one] => Some((*one).to_owned()),
-            several => Some(format!("[{}]", several.join(", "))),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Several errors as one text, worded like apimachinery's aggregate: a single error as it is, several without repetitions
+/// in brackets. `None` if there are none.
+pub fn aggregate(errors: &[String]) -> Option<String> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error.as_str()) {
+            distinct.push(error);
         }
+    }
+    match distinct.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        several => Some(format!("[{}]", several.join(", "))),
     }
 }

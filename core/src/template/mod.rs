@@ -6,12 +6,16 @@
 mod dump;
 mod quantity;
 mod schema;
+mod typed;
 mod walk;
 
 use compact_str::CompactString;
 use podstorm_objects::{ObjectMeta, PodTemplate, Str};
 
 use dump::{Canonical, Dump, Fnv32, Fnv64};
+
+pub(crate) use typed::WorkloadRules;
+pub use typed::{Mismatch, as_upstream_writes};
 
 /// The label with the template's hash, which a ReplicaSet, its selector and its template have and a
 /// Deployment's template has not.

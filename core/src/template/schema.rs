@@ -41,13 +41,27 @@ pub(super) struct Member {
     /// object.
     pub(super) json_name: Option<&'static str>,
     pub(super) of: Type,
+    /// Whether Go writes it though it is empty. Structs that are no pointers are written anyway.
+    pub(super) is_always_written: bool,
+    /// How strategic patches merge its list; empty where they replace it.
+    pub(super) strategies: &'static str,
+    /// The merge key of its list.
+    pub(super) merge_key: &'static str,
 }
 
 /// All types.
 #[derive(Debug)]
 pub(super) struct Schema {
     pub(super) root: Type,
-    structs: Vec<Vec<Member>>,
+    structs: Vec<Struct>,
+}
+
+/// A struct.
+#[derive(Debug)]
+struct Struct {
+    /// Its name in Go, without its package.
+    name: &'static str,
+    members: Vec<Member>,
 }
 
 /// The types of Kubernetes 1.36.
@@ -56,7 +70,12 @@ pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TABL
 impl Schema {
     /// The members of a struct, in the order of their declaration.
     pub(super) fn members(&self, at: usize) -> &[Member] {
-        &self.structs[at]
+        &self.structs[at].members
+    }
+
+    /// The name of a struct.
+    pub(super) fn name(&self, at: usize) -> &'static str {
+        self.structs[at].name
     }
 
     fn parse(table: &'static str) -> Schema {
@@ -72,15 +91,18 @@ impl Schema {
                 }
             }
         }
-        let mut structs: Vec<Vec<Member>> = Vec::with_capacity(names.structs.len());
+        let mut structs: Vec<Struct> = Vec::with_capacity(names.structs.len());
         for line in lines() {
             if let Some(member) = line.strip_prefix("  ") {
-                let members = structs
-                    .last_mut()
-                    .expect("a type stands before its members");
+                let of = structs.last_mut();
+                let members = &mut of.expect("a type stands before its members").members;
                 members.push(names.member(member, members.is_empty()));
             } else if !line.contains(' ') {
-                structs.push(Vec::new());
+                let name = line.rsplit('.').next().unwrap_or(line);
+                structs.push(Struct {
+                    name,
+                    members: Vec::new(),
+                });
             }
         }
         Schema {
@@ -103,10 +125,16 @@ impl Names {
         let mut word = || words.next();
         let name = word().expect("a member has a name");
         let of = word().expect("a member has a type");
+        let json_name = word();
+        let merged = || words.clone().find_map(|word| word.split_once(':'));
+        let (strategies, merge_key) = merged().unwrap_or_default();
         Member {
             label: format!("{}{name}:({of})", if is_first { "" } else { " " }),
-            json_name: word(),
+            json_name,
             of: self.resolve(of),
+            is_always_written: words.clone().any(|word| word == "always"),
+            strategies,
+            merge_key,
         }
     }
 
@@ -149,6 +177,6 @@ mod tests {
         };
         let labels: Vec<&str> = SCHEMA.members(root).iter().map(|it| &*it.label).collect();
         assert_eq!(labels, ["ObjectMeta:(v1.ObjectMeta)", " Spec:(v1.PodSpec)"]);
-        assert!(SCHEMA.structs.iter().all(|members| !members.is_empty()));
+        assert!(SCHEMA.structs.iter().all(|it| !it.members.is_empty()));
     }
 }

@@ -36,6 +36,7 @@ mod scripted_api;
 mod selector;
 mod shared;
 mod slow_start;
+mod statefulset;
 mod status;
 mod sync;
 mod ttl;
@@ -91,6 +92,9 @@ fn runner_of(subject: &str) -> Option<Run> {
         "related" => related::run,
         "selector" => selector::run,
         "slow_start" => slow_start::run,
+        "statefulset_history" => statefulset::revisions::history,
+        "statefulset_revision_apply" => statefulset::revisions::apply,
+        "statefulset_revision_hash" => statefulset::revisions::hash,
         "status" => status::run,
         // Whole syncs, of ReplicationControllers and of ReplicaSets.
         "rc" | "sync" => sync::run,

@@ -16,9 +16,9 @@ pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{
-    CLUSTER_ROLE, CONFIG_MAP, DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB, LEASE, PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET, SECRET, SERVICE, SERVICE_ACCOUNT, STATEFUL_SET,
-    STORAGE_CLASS,
+    CLUSTER_ROLE, CONFIG_MAP, CONTROLLER_REVISION, DEPLOYMENT, ENDPOINT_SLICE, ENDPOINTS, JOB,
+    LEASE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET, SECRET, SERVICE,
+    SERVICE_ACCOUNT, STATEFUL_SET, STORAGE_CLASS,
 };
 
 /// The properties of a kind of object that the API needs to know: one row of a table. Nothing else
@@ -395,6 +395,8 @@ impl Kind {
     pub const LEASE: Kind = Kind(&LEASE);
     /// `apps/v1` `StatefulSet`, whose objects the server keeps without a type of their own.
     pub const STATEFUL_SET: Kind = Kind(&STATEFUL_SET);
+    /// `apps/v1` `ControllerRevision`, whose objects the server keeps without a type of their own.
+    pub const CONTROLLER_REVISION: Kind = Kind(&CONTROLLER_REVISION);
     /// `policy/v1` `PodDisruptionBudget`, whose objects the server keeps without a type of their own.
     pub const POD_DISRUPTION_BUDGET: Kind = Kind(&POD_DISRUPTION_BUDGET);
     /// `v1` `Service`, whose objects the server keeps without a type of their own.

@@ -45,6 +45,15 @@ pub(super) static STATEFUL_SET: ResourceType = ResourceType {
     ..ResourceType::DEFAULT
 };
 
+pub(super) static CONTROLLER_REVISION: ResourceType = ResourceType {
+    group: "apps",
+    api_version: "apps/v1",
+    kind: "ControllerRevision",
+    metadata_checks: MetadataChecks::BOTH,
+    resource: "controllerrevisions",
+    ..ResourceType::DEFAULT
+};
+
 pub(super) static POD_DISRUPTION_BUDGET: ResourceType = ResourceType {
     group: "policy",
     api_version: "policy/v1",

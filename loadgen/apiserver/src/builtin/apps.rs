@@ -1,9 +1,7 @@
 //! `apps/v1` but ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
-use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, Kind, Map, MetadataChecks, ResourceType, Rules,
-};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, Map, ResourceType, Rules};
 use serde_json::Value;
 
 use super::columns::{column, wide_column};
@@ -12,17 +10,13 @@ use super::{rollout, template};
 use crate::defaulting::{Fill, Within};
 use crate::validation::{Checks, Field, IMMUTABLE, Workload, names};
 
-const APPS: ResourceType = ResourceType {
+const WORKLOAD: ResourceType = ResourceType {
     group: "apps",
     api_version: "apps/v1",
-    ..ResourceType::DEFAULT
-};
-
-const WORKLOAD: ResourceType = ResourceType {
     has_status: true,
     has_generation: true,
     categories: &["all"],
-    ..APPS
+    ..ResourceType::DEFAULT
 };
 
 pub(super) static ROWS: [ResourceType; 4] = [
@@ -61,16 +55,13 @@ pub(super) static ROWS: [ResourceType; 4] = [
         ..*Kind::STATEFUL_SET.row()
     },
     ResourceType {
-        kind: "ControllerRevision",
-        metadata_checks: MetadataChecks::BOTH,
-        resource: "controllerrevisions",
         columns: CONTROLLER_REVISION,
         rules: Rules {
             default: |revision| revision.fields.set_absent("revision", 0),
             validate: validate_revision,
             ..Rules::NONE
         },
-        ..APPS
+        ..*Kind::CONTROLLER_REVISION.row()
     },
 ];
 

@@ -1,0 +1,208 @@
+//! The requests that a workload's revisions need: orphans are adopted, the revision of today's template is found or
+//! created, and old ones are deleted.
+
+use std::sync::Arc;
+
+use podstorm_objects::{
+    DynamicObject, Kind, Labels, ObjectMeta, OwnerPatch, OwnerReference, Reason,
+};
+use podstorm_runtime::claim::may_adopt;
+use podstorm_runtime::client::Request;
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use serde_json::Value;
+
+use super::history::{Revision, next_number};
+use super::{HASH_LABEL, RevisionData, revision_hash, revision_name};
+
+/// The workload whose revisions are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its metadata.
+    pub meta: &'a ObjectMeta,
+    /// The controller reference of what it owns.
+    pub reference: &'a Arc<OwnerReference>,
+    /// `status.collisionCount`; 0 where absent.
+    pub collision_count: i32,
+}
+
+/// The revisions of a workload that matter.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The one that the status calls current; the other where there is none of that name.
+    pub current: Revision,
+    /// The one of today's template.
+    pub update: Revision,
+    /// How often a name was taken.
+    pub collision_count: i32,
+}
+
+impl Owner<'_> {
+    /// Adopts the revisions that have no controller, after one live read of the workload.
+    ///
+    /// # Errors
+    /// The workload must not adopt, or a request fails. No revision behind is adopted then.
+    pub async fn adopt(&self, calls: &Calls, revisions: &[Revision]) -> Result<(), SyncFailure> {
+        let is_orphan = |it: &&Revision| it.0.metadata.controller().is_none();
+        let mut orphans = revisions.iter().filter(is_orphan).peekable();
+        if orphans.peek().is_none() {
+            return Ok(());
+        }
+        let namespace = &self.meta.namespace;
+        let live = calls.read(self.kind, namespace, &self.meta.name).await;
+        let live = live.as_ref().map(|live| live.metadata());
+        may_adopt(namespace, self.reference, live).map_err(|why| {
+            let text = format!("can't adopt ControllerRevisions: {why}");
+            SyncFailure::new("revisions", text)
+        })?;
+        for revision in orphans {
+            let meta = &revision.0.metadata;
+            let adoption = Request::PatchOwners {
+                kind: Kind::CONTROLLER_REVISION,
+                namespace: meta.namespace.clone(),
+                name: meta.name.clone(),
+                patch: OwnerPatch::Adopt {
+                    owner: Arc::clone(self.reference),
+                    uid: meta.uid.clone(),
+                },
+            };
+            calls
+                .send(adoption)
+                .await
+                .map_err(SyncFailure::at("revisions"))?;
+        }
+        Ok(())
+    }
+
+    /// Finds the revision with this data among the sorted ones, brings it to the end, or creates it. `is_same` says whether a
+    /// revision with other data restores the same template. `current` is the name of the current revision.
+    ///
+    /// # Errors
+    /// A request fails.
+    pub async fn find(
+        &self,
+        calls: &Calls,
+        sorted: &[Revision],
+        data: &RevisionData,
+        current: &str,
+        is_same: impl FnOnce(&Revision) -> bool,
+    ) -> Result<Found, SyncFailure> {
+        let next = next_number(sorted);
+        let is_equal = |it: &&Revision| it.data() == data.value();
+        let (newest, equal) = (sorted.last(), sorted.iter().rfind(is_equal));
+        let mut collision_count = self.collision_count;
+        let update = match (newest, equal) {
+            (Some(newest), Some(_)) if is_equal(&newest) => newest.clone(),
+            (_, Some(equal)) => self.renumber(calls, equal, next).await?,
+            (Some(newest), None) if is_same(newest) => newest.clone(),
+            (_, None) => self.create(calls, data, next, &mut collision_count).await?,
+        };
+        let current = sorted.iter().find(|it| it.name() == current);
+        Ok(Found {
+            current: current.unwrap_or(&update).clone(),
+            update,
+            collision_count,
+        })
+    }
+
+    /// Makes an older revision the newest.
+    async fn renumber(
+        &self,
+        calls: &Calls,
+        revision: &Revision,
+        number: i64,
+    ) -> Result<Revision, SyncFailure> {
+        let mut renumbered = DynamicObject::clone(&revision.0);
+        renumbered
+            .fields
+            .insert("revision".to_owned(), number.into());
+        let stored = calls.put(renumbered).await;
+        stored.map(Revision).map_err(|error| {
+            // As upstream: the failed write has emptied the object that it tries again.
+            let text = match error.reason {
+                Reason::Conflict => "resource name may not be empty".to_owned(),
+                _ => error.message,
+            };
+            SyncFailure::new("revisions", text)
+        })
+    }
+
+    /// Creates the revision with this data. A name that another revision has raises the count of collisions.
+    async fn create(
+        &self,
+        calls: &Calls,
+        data: &RevisionData,
+        number: i64,
+        collision_count: &mut i32,
+    ) -> Result<Revision, SyncFailure> {
+        let text = data.text();
+        let mut revision = self.new_revision(data, &text, number, Some(*collision_count));
+        loop {
+            let error = match calls.create(revision.clone()).await {
+                Ok(created) => {
+                    let created = created.downcast().expect("revisions have no type");
+                    return Ok(Revision(created));
+                }
+                Err(error) => error,
+            };
+            if error.reason != Reason::AlreadyExists {
+                return Err(SyncFailure::new("revisions", error.message));
+            }
+            let meta = &revision.metadata;
+            let kind = Kind::CONTROLLER_REVISION;
+            let found = calls.get(kind, &meta.namespace, &meta.name).await;
+            let found = Revision(found.map_err(SyncFailure::at("revisions"))?);
+            if found.data() == data.value() {
+                return Ok(found);
+            }
+            *collision_count += 1;
+            // As upstream: the label keeps the first hash.
+            let hash = revision_hash(&text, Some(*collision_count));
+            revision.metadata.name = revision_name(&self.meta.name, &hash).into();
+        }
+    }
+
+    /// The revision of this data, whose bytes are `text`.
+    ///
+    /// Source: `NewControllerRevision` of Kubernetes' `pkg/controller/history`.
+    pub fn new_revision(
+        &self,
+        data: &RevisionData,
+        text: &str,
+        number: i64,
+        collision_count: Option<i32>,
+    ) -> DynamicObject {
+        let hash = revision_hash(text, collision_count);
+        let labels = &data.value()["spec"]["template"]["metadata"]["labels"];
+        let labels = Labels::from_json(labels.clone()).unwrap_or_default();
+        let mut revision = DynamicObject::new(Kind::CONTROLLER_REVISION);
+        revision.metadata = ObjectMeta {
+            name: revision_name(&self.meta.name, &hash).into(),
+            namespace: self.meta.namespace.clone(),
+            labels: labels.with(HASH_LABEL, &hash),
+            annotations: self.meta.annotations.clone(),
+            owner_references: std::iter::once(Arc::clone(self.reference)).collect(),
+            ..ObjectMeta::default()
+        };
+        let members = [("data", data.value().clone()), ("revision", number.into())];
+        let members = members.map(|(name, value): (&str, Value)| (name.to_owned(), value));
+        revision.fields = members.into_iter().collect();
+        revision
+    }
+}
+
+/// Deletes revisions one after the other, up to the first failure.
+///
+/// # Errors
+/// A request fails.
+pub async fn delete_all<'r>(
+    calls: &Calls,
+    revisions: impl Iterator<Item = &'r Revision>,
+) -> Result<(), SyncFailure> {
+    for revision in revisions {
+        let delete = calls.delete(Kind::CONTROLLER_REVISION, &revision.0.metadata, None);
+        delete.await.map_err(SyncFailure::at("revisions"))?;
+    }
+    Ok(())
+}

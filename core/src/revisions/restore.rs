@@ -1,0 +1,55 @@
+//! Applying a revision to its workload.
+
+use podstorm_objects::defaulting::Within as _;
+use podstorm_objects::defaulting::fill_spec;
+use podstorm_objects::{Map, PatchProblem, strategic_merge};
+use serde_json::Value;
+
+use super::RevisionData;
+use crate::template::{Mismatch, WorkloadRules, as_upstream_writes};
+
+/// A revision that can't be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// Its data is no patch.
+    #[error("the data of the revision is not a JSON object")]
+    NotAnObject,
+    /// Its data is a patch that does not fit.
+    #[error(transparent)]
+    Patch(#[from] PatchProblem),
+    /// The workload would hold a value of a wrong type.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+}
+
+/// The spec that a workload gets from the data of a revision, as its types hold it: unknown members of the template are
+/// gone. Nothing is defaulted. O(bytes).
+///
+/// # Errors
+/// The data can't be applied.
+pub fn restored_spec(spec: &Map, data: &Value) -> Result<Map, RestoreError> {
+    let mut object = Map::from_iter([("spec".to_owned(), Value::Object(spec.clone()))]);
+    match data {
+        Value::Object(data) => strategic_merge(Some(WorkloadRules::OBJECT), &mut object, data)?,
+        Value::Null => {}
+        _ => return Err(RestoreError::NotAnObject),
+    }
+    let Some(Value::Object(mut spec)) = object.remove("spec") else {
+        return Err(RestoreError::NotAnObject);
+    };
+    let template = spec.get("template").unwrap_or(&Value::Null);
+    let template = as_upstream_writes(template)?;
+    spec.insert("template".to_owned(), template);
+    Ok(spec)
+}
+
+/// Whether the data of a revision, applied and with the defaults of the API, is this data. A revision that can't be applied
+/// is another one. It keeps workloads from rolling because of how a template is written, or of a default that is new.
+pub fn is_same_template(spec: &Map, stored: &Value, data: &RevisionData) -> bool {
+    let Ok(mut restored) = restored_spec(spec, stored) else {
+        return false;
+    };
+    restored.within("template", |template| template.within("spec", fill_spec));
+    let again = RevisionData::of_template(&restored["template"]);
+    again.is_ok_and(|again| again == *data)
+}

@@ -1,0 +1,3 @@
+//! Cases of the controller of StatefulSets.
+
+pub(super) mod revisions;
