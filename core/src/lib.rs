@@ -21,6 +21,7 @@ pub mod replicaset;
 pub mod revisions;
 pub mod role_aggregation;
 pub mod service_account;
+pub mod statefulset;
 pub mod taint_eviction;
 pub mod template;
 pub mod ttl_after_finished;

@@ -142,7 +142,12 @@ pub fn new_replica_set_size(
     }
 }
 
-fn scaled(value: &IntOrString, of: i32, round: fn(f64) -> f64) -> Result<i32, IntOrStringError> {
+/// A count, or a percentage of `of` that `round` makes whole.
+pub(crate) fn scaled(
+    value: &IntOrString,
+    of: i32,
+    round: fn(f64) -> f64,
+) -> Result<i32, IntOrStringError> {
     let text = match value {
         IntOrString::Int(number) => return Ok(*number),
         IntOrString::Text(text) => text,

@@ -7,7 +7,6 @@ use podstorm_objects::{
     DynamicObject, Kind, Labels, ObjectMeta, OwnerPatch, OwnerReference, Reason,
 };
 use podstorm_runtime::claim::may_adopt;
-use podstorm_runtime::client::Request;
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use serde_json::Value;
 
@@ -58,19 +57,12 @@ impl Owner<'_> {
         })?;
         for revision in orphans {
             let meta = &revision.0.metadata;
-            let adoption = Request::PatchOwners {
-                kind: Kind::CONTROLLER_REVISION,
-                namespace: meta.namespace.clone(),
-                name: meta.name.clone(),
-                patch: OwnerPatch::Adopt {
-                    owner: Arc::clone(self.reference),
-                    uid: meta.uid.clone(),
-                },
+            let adoption = OwnerPatch::Adopt {
+                owner: Arc::clone(self.reference),
+                uid: meta.uid.clone(),
             };
-            calls
-                .send(adoption)
-                .await
-                .map_err(SyncFailure::at("revisions"))?;
+            let adopted = calls.patch_owners(Kind::CONTROLLER_REVISION, meta, adoption);
+            adopted.await.map_err(SyncFailure::at("revisions"))?;
         }
         Ok(())
     }

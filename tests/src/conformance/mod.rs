@@ -92,9 +92,17 @@ fn runner_of(subject: &str) -> Option<Run> {
         "related" => related::run,
         "selector" => selector::run,
         "slow_start" => slow_start::run,
+        "statefulset_handlers" => statefulset::handlers::run,
         "statefulset_history" => statefulset::revisions::history,
+        "statefulset_identity" => statefulset::pure::identity,
+        "statefulset_max_unavailable" => statefulset::pure::most_unavailable,
+        "statefulset_pod" => statefulset::pure::pod_of,
+        "statefulset_pvc_policy" => statefulset::pure::claim_policy,
         "statefulset_revision_apply" => statefulset::revisions::apply,
         "statefulset_revision_hash" => statefulset::revisions::hash,
+        "statefulset_sync" | "statefulset_sync_claims" | "statefulset_sync_updates" => {
+            statefulset::sync::run
+        }
         "status" => status::run,
         // Whole syncs, of ReplicationControllers and of ReplicaSets.
         "rc" | "sync" => sync::run,

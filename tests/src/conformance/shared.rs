@@ -3,11 +3,24 @@
 
 use std::sync::Arc;
 
+use podstorm::client::{Answer, Request};
+use podstorm::driver::Transport;
 use podstorm::intern::KeyId;
-use podstorm::object::{Kind, Pod, ReplicaSet, ReplicationController, Resource};
+use podstorm::object::{Kind, Now, Pod, ReplicaSet, ReplicationController, Resource};
 use podstorm::replicaset::Controller;
 use podstorm::workqueue::Take;
 use serde_json::{Value, json};
+
+/// The requests that wait for answers.
+#[derive(Default)]
+pub(super) struct Flight(pub(super) Vec<(usize, Request)>);
+
+impl Transport for Flight {
+    fn send(&mut self, index: usize, request: &Request, _: Now) -> Option<Answer> {
+        self.0.push((index, request.clone()));
+        None
+    }
+}
 
 /// The kind of a case's workloads.
 pub(super) fn workload_kind(text: &str) -> Result<Kind, String> {

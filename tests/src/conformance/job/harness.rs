@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, Patch, Request};
-use podstorm::driver::{Driver, Progress, SyncState, Transport, Workload};
+use podstorm::driver::{Driver, Progress, SyncState, Workload};
 use podstorm::informer::{AnyInformer, Informers};
 use podstorm::intern::KeyId;
 use podstorm::job::{Controller, ControllerOptions};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::conformance::Fields;
 use crate::conformance::scripted_api::api_error;
-use crate::conformance::shared::pod;
+use crate::conformance::shared::{Flight, pod};
 
 /// Where the monotonic clock stands during a sync: late enough for old expectations.
 pub(super) const MONO_NS: i64 = 1_000_000_000_000_000;
@@ -191,17 +191,6 @@ pub(super) fn run(
     }
     driver.finish(&harness.controller, now);
     Ok(driver)
-}
-
-/// The requests that wait for answers.
-#[derive(Default)]
-struct Flight(Vec<(usize, Request)>);
-
-impl Transport for Flight {
-    fn send(&mut self, index: usize, request: &Request, _: Now) -> Option<Answer> {
-        self.0.push((index, request.clone()));
-        None
-    }
 }
 
 fn order(request: &Request) -> (u8, String) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{
-    AnyObject, ApiError, DeleteOptions, Kind, Object, ObjectMeta, ObjectReference, Str,
+    AnyObject, ApiError, DeleteOptions, Kind, Object, ObjectMeta, ObjectReference, OwnerPatch, Str,
 };
 
 use super::{Calls, SyncFailure};
@@ -134,6 +134,25 @@ impl Calls {
             name: meta.name.clone(),
             patch: Box::new(patch),
             of_status,
+        };
+        self.object(patch).await
+    }
+
+    /// Changes the owner references of an object; returns the object as stored.
+    ///
+    /// # Errors
+    /// As the server answers.
+    pub async fn patch_owners(
+        &self,
+        kind: Kind,
+        meta: &ObjectMeta,
+        patch: OwnerPatch,
+    ) -> Result<AnyObject, ApiError> {
+        let patch = Request::PatchOwners {
+            kind,
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            patch,
         };
         self.object(patch).await
     }

@@ -1,0 +1,168 @@
+//! The StatefulSets that the controller reads, each with what is derived from it once, when it arrives.
+
+use std::sync::{Arc, OnceLock};
+
+use podstorm_objects::{
+    AnyObject, DynamicObject, Kind, LabelSelector, Map, ObjectReference, OwnerReference,
+    ResourceVersion, Selector, SelectorError, Uid,
+};
+use podstorm_runtime::informer::Informed;
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::primitives::{Mutex, lock};
+use podstorm_runtime::store::Cached;
+use serde_json::Value;
+
+use super::pod::Form;
+use super::spec::SetSpec;
+use super::status::Status;
+use crate::revisions::{Revision, RevisionData, is_same_template, restored_spec};
+
+/// The revisions of which a set remembers what they restore: the current one and that of the update.
+const FORMS_MAX: usize = 2;
+
+/// A cached StatefulSet.
+#[derive(Debug)]
+pub(crate) struct CachedSet {
+    pub(super) object: Arc<DynamicObject>,
+    pub(super) status: Status,
+    pub(super) spec: Arc<Spec>,
+    /// The controller reference of its pods and revisions.
+    pub(super) controller_ref: Arc<OwnerReference>,
+    /// The reference that Events about it carry.
+    pub(super) reference: Arc<ObjectReference>,
+}
+
+/// What follows from the spec alone, and stays while the spec does.
+#[derive(Debug)]
+pub(super) struct Spec {
+    pub(super) read: SetSpec,
+    pub(super) selector: Result<Arc<Selector>, SelectorError>,
+    /// The data of a revision with today's template; made when it is asked for first.
+    data: OnceLock<Result<RevisionData, String>>,
+    /// What revisions restore, the latest last. Every sync writes it.
+    forms: Mutex<Vec<(RevisionId, Arc<Form>)>>,
+    /// The revision that has other data and restores the same template. Every sync writes it.
+    same: Mutex<Option<RevisionId>>,
+}
+
+/// What tells a revision from all others, and from itself before it was changed.
+type RevisionId = (Uid, ResourceVersion);
+
+fn id_of(revision: &Revision) -> RevisionId {
+    let meta = &revision.0.metadata;
+    (meta.uid.clone(), meta.resource_version.clone())
+}
+
+impl CachedSet {
+    /// The data of a revision with today's template.
+    ///
+    /// # Errors
+    /// The template holds a value of a wrong type.
+    pub(super) fn data(&self) -> Result<&RevisionData, String> {
+        let template = || spec_of(&self.object).and_then(|spec| spec.get("template"));
+        let data = self.spec.data.get_or_init(|| {
+            let data = RevisionData::of_template(template().unwrap_or(&Value::Null));
+            data.map_err(|error| error.to_string())
+        });
+        data.as_ref().map_err(String::clone)
+    }
+
+    /// Whether a revision with other data than today's restores the same template.
+    pub(super) fn is_same_template(&self, revision: &Revision) -> bool {
+        let id = id_of(revision);
+        if lock(&self.spec.same).as_ref() == Some(&id) {
+            return true;
+        }
+        let Some((spec, data)) = spec_of(&self.object).zip(self.data().ok()) else {
+            return false;
+        };
+        let is_same = is_same_template(spec, revision.data(), data);
+        if is_same {
+            *lock(&self.spec.same) = Some(id);
+        }
+        is_same
+    }
+
+    /// The set as a revision has it.
+    ///
+    /// # Errors
+    /// The revision can't be applied.
+    pub(super) fn form(&self, revision: &Revision) -> Result<Arc<Form>, String> {
+        let id = id_of(revision);
+        let known = |forms: &Vec<(RevisionId, Arc<Form>)>| {
+            let known = forms.iter().find(|(known, _)| *known == id);
+            known.map(|(_, form)| Arc::clone(form))
+        };
+        if let Some(known) = known(&lock(&self.spec.forms)) {
+            return Ok(known);
+        }
+        let live = spec_of(&self.object).cloned().unwrap_or_default();
+        let spec = restored_spec(&live, revision.data()).map_err(|error| error.to_string())?;
+        let form = Form::new(&self.object.metadata, &self.controller_ref, &spec)?;
+        let form = Arc::new(form);
+        let mut forms = lock(&self.spec.forms);
+        if forms.len() == FORMS_MAX {
+            forms.remove(0);
+        }
+        forms.push((id, Arc::clone(&form)));
+        Ok(form)
+    }
+}
+
+fn spec_of(object: &DynamicObject) -> Option<&Map> {
+    object.fields.get("spec")?.as_object()
+}
+
+impl Spec {
+    fn of(object: &DynamicObject) -> Spec {
+        let empty = Map::new();
+        let spec = spec_of(object).unwrap_or(&empty);
+        let selector = spec.get("selector").filter(|it| !it.is_null()).cloned();
+        let selector = selector.and_then(|it| LabelSelector::from_json(it).ok());
+        Spec {
+            read: SetSpec::read(spec),
+            selector: Selector::compile(selector.as_ref()).map(Arc::new),
+            data: OnceLock::new(),
+            forms: Mutex::default(),
+            same: Mutex::default(),
+        }
+    }
+}
+
+impl Cached for CachedSet {
+    type Object = DynamicObject;
+    type Context = ();
+
+    fn derive(object: Arc<DynamicObject>, _: KeyId, old: Option<&Self>, _: &()) -> Self {
+        let is_same = |old: &&Self| {
+            let [was, is] = [&old.object, &object];
+            was.metadata.uid == is.metadata.uid && spec_of(was) == spec_of(is)
+        };
+        let spec = match old.filter(is_same) {
+            Some(same) => Arc::clone(&same.spec),
+            None => Arc::new(Spec::of(&object)),
+        };
+        let meta = &object.metadata;
+        CachedSet {
+            status: Status::read(&object),
+            spec,
+            controller_ref: Arc::new(Kind::STATEFUL_SET.controller_reference(meta)),
+            reference: Arc::new(ObjectReference::new(Kind::STATEFUL_SET, meta)),
+            object,
+        }
+    }
+
+    fn object(&self) -> &Arc<DynamicObject> {
+        &self.object
+    }
+
+    fn selector(&self) -> Option<&Arc<Selector>> {
+        self.spec.selector.as_ref().ok()
+    }
+}
+
+impl Informed for CachedSet {
+    fn read(object: AnyObject) -> Option<Arc<DynamicObject>> {
+        object.downcast()
+    }
+}

@@ -1,0 +1,65 @@
+//! The row of the controller of StatefulSets.
+
+use std::sync::Arc;
+
+use podstorm_objects::Kind;
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::row::{ControllerRow, Gate, Pods, WorkersFlag, Write};
+use podstorm_runtime::workqueue::QueueRow;
+
+use super::{Controller, ControllerOptions};
+use crate::controller::{ControllerType, Setup};
+
+/// The controller of StatefulSets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatefulSets;
+
+/// A sync waits until the caches have its last writes.
+const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyStatefulSet");
+
+/// Revisions are compared by what they restore.
+const SEMANTIC_COMPARISON: Gate = Gate::on("StatefulSetSemanticRevisionComparison");
+
+/// A rolling update makes more than one pod unavailable if the set says so.
+const MAX_UNAVAILABLE: Gate = Gate::off("MaxUnavailableStatefulSet");
+
+impl ControllerType for StatefulSets {
+    type Workload = Controller;
+
+    const ROW: &'static ControllerRow = &ControllerRow {
+        name: "statefulset-controller",
+        alias: "statefulset",
+        component: "statefulset-controller",
+        purpose: "StatefulSets",
+        kind: Some(Kind::STATEFUL_SET),
+        reads: &[Kind::PERSISTENT_VOLUME_CLAIM, Kind::CONTROLLER_REVISION],
+        pods: Pods::OwnedBy(Kind::STATEFUL_SET),
+        writes: &[
+            Write::of(Kind::STATEFUL_SET, &["get"]),
+            Write::status(Kind::STATEFUL_SET),
+            Write::of(Kind::POD, &["create", "delete", "patch", "update"]),
+            Write::of(Kind::PERSISTENT_VOLUME_CLAIM, &["create", "update"]),
+            Write::of(
+                Kind::CONTROLLER_REVISION,
+                &["create", "delete", "get", "patch", "update"],
+            ),
+        ],
+        queues: &[QueueRow::new("statefulset")],
+        workers: Some(WorkersFlag {
+            flag: "concurrent-statefulset-syncs",
+            default: 5,
+        }),
+        gates: &[STALE_CONSISTENCY, SEMANTIC_COMPARISON, MAX_UNAVAILABLE],
+        ..ControllerRow::DEFAULT
+    };
+
+    fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
+        let is_on = |gate: &Gate| gate.is_on(&setup.feature_gates);
+        let options = ControllerOptions {
+            waits_for_caches: is_on(&STALE_CONSISTENCY),
+            compares_templates: is_on(&SEMANTIC_COMPARISON),
+            uses_max_unavailable: is_on(&MAX_UNAVAILABLE),
+        };
+        Arc::new(Controller::new(options, informers))
+    }
+}

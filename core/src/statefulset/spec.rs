@@ -1,0 +1,178 @@
+//! The spec of a StatefulSet as a sync reads it: the one that is live, and those that its revisions restore.
+
+use podstorm_objects::{DynamicObject, IntOrString, Kind, Labels, Map};
+use serde_json::Value;
+
+use super::claims::RetentionPolicy;
+use crate::deployment::sizes::{IntOrStringError, scaled};
+
+/// What a sync reads of a spec.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetSpec {
+    /// `replicas`.
+    pub replicas: i64,
+    /// `ordinals.start`: the ordinal of the first pod.
+    pub start: i64,
+    /// `minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `revisionHistoryLimit`.
+    pub history_limit: i64,
+    /// Whether `podManagementPolicy` is `Parallel`.
+    pub is_parallel: bool,
+    /// `updateStrategy`.
+    pub strategy: Strategy,
+    /// `persistentVolumeClaimRetentionPolicy`.
+    pub policy: RetentionPolicy,
+    /// `volumeClaimTemplates`, one of each name.
+    pub claim_templates: Vec<ClaimTemplate>,
+    /// `serviceName`.
+    pub service: String,
+    /// `selector.matchLabels`.
+    pub match_labels: Labels,
+}
+
+/// `updateStrategy`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Strategy {
+    /// Whether the type is `RollingUpdate`.
+    pub is_rolling: bool,
+    /// Whether the type is `OnDelete`.
+    pub is_on_delete: bool,
+    /// `rollingUpdate`, which may be there with another type.
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// `updateStrategy.rollingUpdate`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RollingUpdate {
+    /// How many of the first pods are not updated.
+    pub partition: i64,
+    /// `maxUnavailable`.
+    pub max_unavailable: Option<IntOrString>,
+}
+
+/// A template of claims: every pod gets a claim of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimTemplate(pub DynamicObject);
+
+impl ClaimTemplate {
+    /// Its name, which is that of the volume.
+    pub fn name(&self) -> &str {
+        &self.0.metadata.name
+    }
+}
+
+impl SetSpec {
+    /// Reads a spec. What is absent and can't be has the server's default. O(bytes).
+    pub fn read(spec: &Map) -> SetSpec {
+        let member = |name: &str| spec.get(name).unwrap_or(&Value::Null);
+        let number = |name: &str| member(name).as_i64();
+        let strategy = member("updateStrategy");
+        let mut claim_templates: Vec<ClaimTemplate> = Vec::new();
+        for template in member("volumeClaimTemplates")
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let claim = DynamicObject::from_json(Kind::PERSISTENT_VOLUME_CLAIM, template.clone());
+            let Ok(claim) = claim.map(ClaimTemplate) else {
+                continue;
+            };
+            // As upstream, which keeps them by name: the last of a name counts.
+            match claim_templates
+                .iter_mut()
+                .find(|it| it.name() == claim.name())
+            {
+                Some(same) => *same = claim,
+                None => claim_templates.push(claim),
+            }
+        }
+        let match_labels = Labels::from_json(member("selector")["matchLabels"].clone());
+        SetSpec {
+            replicas: number("replicas").unwrap_or(1),
+            start: member("ordinals")["start"].as_i64().unwrap_or(0),
+            min_ready_seconds: int32(number("minReadySeconds").unwrap_or(0)),
+            history_limit: number("revisionHistoryLimit").unwrap_or(10),
+            is_parallel: *member("podManagementPolicy") == "Parallel",
+            strategy: Strategy {
+                is_rolling: strategy["type"] == "RollingUpdate",
+                is_on_delete: strategy["type"] == "OnDelete",
+                rolling_update: strategy.get("rollingUpdate").and_then(RollingUpdate::read),
+            },
+            policy: RetentionPolicy::read(member("persistentVolumeClaimRetentionPolicy")),
+            claim_templates,
+            service: member("serviceName")
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            match_labels: match_labels.unwrap_or_default(),
+        }
+    }
+
+    /// Whether there is to be a pod with this ordinal.
+    pub fn has_ordinal(&self, ordinal: i64) -> bool {
+        (self.start..self.start.saturating_add(self.replicas)).contains(&ordinal)
+    }
+
+    /// How many of the first pods a rolling update leaves alone.
+    pub(super) fn partition(&self) -> i64 {
+        let rolling = self.strategy.rolling_update.as_ref();
+        rolling.map_or(0, |rolling| rolling.partition)
+    }
+
+    /// Whether a new pod with this ordinal is made from the current revision, while `current_replicas` pods are; if not,
+    /// it is made from that of the update.
+    pub fn wants_current(&self, ordinal: i64, current_replicas: i64) -> bool {
+        let unchanged = match &self.strategy.rolling_update {
+            Some(rolling) => rolling.partition,
+            None if self.strategy.is_rolling => current_replicas,
+            None => return false,
+        };
+        ordinal < self.start.saturating_add(unchanged)
+    }
+
+    /// How many pods a rolling update may make unavailable: at least one.
+    ///
+    /// # Errors
+    /// `maxUnavailable` is a text that is no percentage.
+    pub(super) fn max_unavailable(&self) -> Result<i64, IntOrStringError> {
+        let rolling = self.strategy.rolling_update.as_ref();
+        let value = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
+        max_unavailable(value, int32(self.replicas)).map(i64::from)
+    }
+}
+
+/// How many of so many pods may be unavailable: percentages are rounded down, and it is at least one.
+///
+/// # Errors
+/// A text that is no percentage.
+///
+/// Source: `getStatefulSetMaxUnavailable` of Kubernetes' `pkg/controller/statefulset`.
+pub fn max_unavailable(
+    value: Option<&IntOrString>,
+    replicas: i32,
+) -> Result<i32, IntOrStringError> {
+    let value = value.map_or(Ok(1), |value| scaled(value, replicas, f64::floor))?;
+    Ok(value.max(1))
+}
+
+impl RollingUpdate {
+    fn read(value: &Value) -> Option<RollingUpdate> {
+        let members = value.as_object()?;
+        let max_unavailable = members.get("maxUnavailable");
+        Some(RollingUpdate {
+            partition: value["partition"].as_i64().unwrap_or(0),
+            max_unavailable: max_unavailable.and_then(|value| match value {
+                Value::String(text) => Some(IntOrString::Text(text.as_str().into())),
+                other => other.as_i64().map(|number| IntOrString::Int(int32(number))),
+            }),
+        })
+    }
+}
+
+fn int32(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(match number.is_negative() {
+        true => i32::MIN,
+        false => i32::MAX,
+    })
+}

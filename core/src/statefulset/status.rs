@@ -1,0 +1,142 @@
+//! The status of a StatefulSet: counted anew by every sync.
+
+use podstorm_objects::{DynamicObject, Pod, PodPhase};
+use serde_json::{Value, json};
+
+use super::identity::REVISION_LABEL;
+use super::spec::SetSpec;
+use crate::replicaset::reconcile::is_available;
+
+/// The status that a sync computes. What others put there is gone once it is written, conditions among it, as upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) observed_generation: i64,
+    pub(super) replicas: i64,
+    pub(super) ready: i64,
+    pub(super) available: i64,
+    pub(super) current: i64,
+    pub(super) updated: i64,
+    pub(super) current_revision: String,
+    pub(super) update_revision: String,
+    pub(super) collision_count: i32,
+}
+
+/// What a sync asks of a pod.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Health {
+    pub(super) min_ready_seconds: i32,
+    pub(super) now_ns: i64,
+}
+
+impl Health {
+    /// Whether a pod has been ready for long enough, whatever its phase.
+    pub(super) fn is_available(self, pod: &Pod) -> bool {
+        pod.is_ready() && is_available(pod.ready_time(), self.min_ready_seconds, self.now_ns)
+    }
+
+    /// Whether a pod is not available, or on its way out.
+    pub(super) fn is_unavailable(self, pod: &Pod) -> bool {
+        !self.is_available(pod) || pod.metadata.is_deleting()
+    }
+}
+
+/// Whether a pod exists: one without a phase doesn't.
+pub(super) fn is_created(pod: &Pod) -> bool {
+    pod.status.phase != PodPhase::Unset
+}
+
+/// Whether a pod runs and is ready.
+pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
+    pod.status.phase == PodPhase::Running && pod.is_ready()
+}
+
+/// The name of the revision that a pod is made from; empty without the label.
+pub(super) fn revision_of(pod: &Pod) -> &str {
+    let revision = pod.metadata.labels.get(REVISION_LABEL);
+    revision.map_or("", |revision| &**revision)
+}
+
+impl Status {
+    /// Reads the status of an object.
+    pub(super) fn read(object: &DynamicObject) -> Status {
+        let status = object.fields.get("status").unwrap_or(&Value::Null);
+        let number = |name: &str| status[name].as_i64().unwrap_or(0);
+        let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
+        Status {
+            observed_generation: number("observedGeneration"),
+            replicas: number("replicas"),
+            ready: number("readyReplicas"),
+            available: number("availableReplicas"),
+            current: number("currentReplicas"),
+            updated: number("updatedReplicas"),
+            current_revision: text("currentRevision"),
+            update_revision: text("updateRevision"),
+            collision_count: i32::try_from(number("collisionCount")).unwrap_or(i32::MAX),
+        }
+    }
+
+    /// The status as it is written.
+    pub(super) fn to_json(&self) -> Value {
+        let mut status = json!({
+            "replicas": self.replicas,
+            "availableReplicas": self.available,
+            "collisionCount": self.collision_count,
+        });
+        let numbers = [
+            ("observedGeneration", self.observed_generation),
+            ("readyReplicas", self.ready),
+            ("currentReplicas", self.current),
+            ("updatedReplicas", self.updated),
+        ];
+        for (name, number) in numbers.into_iter().filter(|(_, number)| *number != 0) {
+            status[name] = number.into();
+        }
+        let texts = [
+            ("currentRevision", &self.current_revision),
+            ("updateRevision", &self.update_revision),
+        ];
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            status[name] = text.as_str().into();
+        }
+        status
+    }
+
+    /// Counts pods in place of those counted before.
+    pub(super) fn count<'p>(&mut self, pods: impl Iterator<Item = &'p Pod>, health: Health) {
+        (self.replicas, self.ready, self.available) = (0, 0, 0);
+        (self.current, self.updated) = (0, 0);
+        for pod in pods {
+            if is_running_and_ready(pod) {
+                self.ready += 1;
+                self.available += i64::from(health.is_available(pod));
+            }
+            if is_created(pod) {
+                self.replicas += 1;
+                if !pod.metadata.is_deleting() {
+                    let revision = revision_of(pod);
+                    self.current += i64::from(revision == self.current_revision);
+                    self.updated += i64::from(revision == self.update_revision);
+                }
+            }
+        }
+    }
+
+    /// Ends a rolling update whose pods are all there, updated and ready.
+    pub(super) fn complete_rolling_update(&mut self, spec: &SetSpec) {
+        let counts = [self.updated, self.ready, self.replicas];
+        if spec.strategy.is_rolling && counts.iter().all(|count| *count == spec.replicas) {
+            self.current = self.updated;
+            self.current_revision.clone_from(&self.update_revision);
+        }
+    }
+
+    /// Whether the stored status is not this one. A change of the count of collisions alone is not written.
+    pub(super) fn differs_from(&self, stored: &Status) -> bool {
+        let compared = |it: &Status| Status {
+            observed_generation: 0,
+            collision_count: 0,
+            ..it.clone()
+        };
+        self.observed_generation > stored.observed_generation || compared(self) != compared(stored)
+    }
+}

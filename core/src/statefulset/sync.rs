@@ -1,0 +1,288 @@
+//! One sync of one StatefulSet: its steps in upstream's order, which can be observed.
+//!
+//! Source: `sync` and `UpdateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
+
+use std::sync::Arc;
+
+use podstorm_objects::{DynamicObject, Kind, Now, OwnerPatch, Pod, Reason, ResourceVersion};
+use podstorm_runtime::claim::{Claim, ClaimStep, aggregate};
+use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
+use podstorm_runtime::driver::{Calls, SyncFailure};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::workqueue::End;
+
+use super::Shared;
+use super::cache::CachedSet;
+use super::identity::is_member;
+use super::pod::Form;
+use super::status::{Health, Status, revision_of};
+use crate::replicaset::reconcile::next_availability_check;
+use crate::revisions::{Found, Owner, Revision, delete_all, surplus};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// How often a status is written at most while it conflicts. Upstream pauses for some milliseconds between; here a retry
+/// comes at once, as a sync has no timer.
+const STATUS_WRITES_MAX: usize = 5;
+
+/// What went wrong, one text for each request.
+pub(super) type Errors = Vec<String>;
+
+/// A sync in progress.
+pub(super) struct Sync<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) calls: &'a Calls,
+    pub(super) key: KeyId,
+    pub(super) set: &'a CachedSet,
+    /// The pods of the set, ended ones and those on their way out included.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// When the sync began to change pods.
+    pub(super) now: Now,
+}
+
+/// The set at the revisions that matter.
+pub(super) struct Forms {
+    pub(super) current_revision: String,
+    pub(super) update_revision: String,
+    pub(super) current: Arc<Form>,
+    pub(super) update: Arc<Form>,
+}
+
+/// Runs a sync to its end.
+pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
+    let versions = [
+        shared.claims.version().get(),
+        shared.pods.version().get(),
+        shared.sets.version().get(),
+    ];
+    let seen = shared.written.ensure_ready(&key, &versions);
+    seen.map_err(|stale| SyncFailure::new("stale cache", stale.to_string()))?;
+    let Some(set) = shared.sets.get(key) else {
+        shared.written.clear(&key, None);
+        return Ok(End::Forget);
+    };
+    if set.spec.selector.is_err() {
+        // As upstream, which logs it.
+        return Ok(End::Forget);
+    }
+    let owner = Owner {
+        kind: Kind::STATEFUL_SET,
+        meta: &set.object.metadata,
+        reference: &set.controller_ref,
+        collision_count: set.status.collision_count,
+    };
+    let revisions = shared.revisions(&set);
+    owner.adopt(&calls, &revisions).await?;
+    let mut sync = Sync {
+        shared: &shared,
+        calls: &calls,
+        key,
+        set: &set,
+        pods: Vec::new(),
+        now: Now::default(),
+    };
+    sync.claim_pods().await?;
+    sync.now = calls.now();
+    let status = sync.update(&owner, &revisions).await?;
+    sync.look_again(&status);
+    Ok(End::Forget)
+}
+
+impl Sync<'_> {
+    /// Finds the pods of the set, adopts and releases.
+    async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
+        let meta = &self.set.object.metadata;
+        let parts = [("namespace", &*meta.namespace), ("name", &*meta.name)];
+        for (part, text) in parts {
+            if text.is_empty() {
+                let problem = format!("no owner {part} provided");
+                return Err(SyncFailure::new("identity", problem));
+            }
+        }
+        if meta.uid.is_empty() {
+            return Err(SyncFailure::new("identity", "no owner uid provided"));
+        }
+        let selector = self.set.spec.selector.as_ref();
+        let matches = |pod: &Pod| {
+            selector.is_ok_and(|it| it.matches(&pod.metadata.labels))
+                && is_member(&meta.name, &pod.metadata)
+        };
+        let pods = self.shared.candidates(self.set);
+        let mut claim = Claim::new(meta, self.set.controller_ref.clone(), pods, matches);
+        loop {
+            match claim.step() {
+                ClaimStep::ReadOwner => {
+                    let read = self
+                        .calls
+                        .read(Kind::STATEFUL_SET, &meta.namespace, &meta.name);
+                    let read = read.await;
+                    claim.owner_read(read.as_ref().map(|live| live.metadata()));
+                }
+                ClaimStep::Patch(pod, patch) => {
+                    let is_adoption = matches!(patch, OwnerPatch::Adopt { .. });
+                    let patched = self
+                        .calls
+                        .patch_owners(Kind::POD, &pod.metadata, patch)
+                        .await;
+                    if let Ok(patched) = &patched
+                        && is_adoption
+                    {
+                        self.wrote(Kind::POD, &patched.metadata().resource_version);
+                    }
+                    claim.patched(patched.as_ref().map(|_| ()));
+                }
+                ClaimStep::Finished => break,
+            }
+        }
+        if let Some(error) = claim.error() {
+            return Err(SyncFailure::new("claim failed", error));
+        }
+        self.pods = claim.into_claimed();
+        Ok(())
+    }
+
+    /// Brings revisions, pods and status up to date, and deletes the revisions that are too many, whatever has failed before.
+    async fn update(
+        &self,
+        owner: &Owner<'_>,
+        revisions: &[Revision],
+    ) -> Result<Status, SyncFailure> {
+        let mut status = Status::default();
+        let found = self.find_revisions(owner, revisions).await;
+        let mut errors = match &found {
+            Ok(found) => self
+                .perform(found, &mut status)
+                .await
+                .err()
+                .unwrap_or_default(),
+            Err(failed) => vec![failed.clone()],
+        };
+        let is_live = |revision: &Revision| {
+            let found = found
+                .iter()
+                .flat_map(|found| [&found.current, &found.update]);
+            let mut names = found
+                .map(Revision::name)
+                .chain(self.pods.iter().map(|it| revision_of(it)));
+            names.any(|name| name == revision.name())
+        };
+        let limit = self.set.spec.read.history_limit;
+        let deleted = delete_all(self.calls, surplus(revisions, is_live, limit)).await;
+        errors.extend(deleted.err().map(|failure| failure.message));
+        match aggregate(&errors) {
+            None => Ok(status),
+            Some(text) => Err(SyncFailure::new("update failed", text)),
+        }
+    }
+
+    /// The current revision, and that of today's template.
+    async fn find_revisions(
+        &self,
+        owner: &Owner<'_>,
+        revisions: &[Revision],
+    ) -> Result<Found, String> {
+        let data = self.set.data()?;
+        let compares = self.shared.options.compares_templates;
+        let is_same = |revision: &Revision| compares && self.set.is_same_template(revision);
+        let current = &self.set.status.current_revision;
+        let found = owner
+            .find(self.calls, revisions, data, current, is_same)
+            .await;
+        found.map_err(|failure| failure.message)
+    }
+
+    /// Works on the pods, and writes the status, also after a failure.
+    async fn perform(&self, found: &Found, status: &mut Status) -> Result<(), Errors> {
+        let form = |revision| self.set.form(revision).map_err(|error| vec![error]);
+        let forms = Forms {
+            current_revision: found.current.name().to_owned(),
+            update_revision: found.update.name().to_owned(),
+            current: form(&found.current)?,
+            update: form(&found.update)?,
+        };
+        *status = Status {
+            observed_generation: self.set.object.metadata.generation,
+            current_revision: forms.current_revision.clone(),
+            update_revision: forms.update_revision.clone(),
+            collision_count: found.collision_count,
+            ..Status::default()
+        };
+        status.count(self.pods.iter().map(|pod| &**pod), self.health());
+        let managed = match self.set.object.metadata.is_deleting() {
+            true => Ok(()),
+            false => self.manage(&forms, status).await,
+        };
+        let written = self.write_status(status).await;
+        managed?;
+        written.map_err(|error| vec![error])
+    }
+
+    async fn write_status(&self, status: &mut Status) -> Result<(), String> {
+        if self.shared.options.uses_max_unavailable {
+            let most = self.set.spec.read.max_unavailable();
+            most.map_err(|error| error.to_string())?;
+        }
+        status.complete_rolling_update(&self.set.spec.read);
+        if !status.differs_from(&self.set.status) {
+            return Ok(());
+        }
+        let mut object = Arc::clone(&self.set.object);
+        let mut writes = 0;
+        loop {
+            let mut changed = DynamicObject::clone(&object);
+            changed.fields.insert("status".to_owned(), status.to_json());
+            writes += 1;
+            let error = match self.calls.put_status(changed).await {
+                Ok(stored) => {
+                    self.wrote(Kind::STATEFUL_SET, &stored.metadata.resource_version);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if error.reason != Reason::Conflict || writes == STATUS_WRITES_MAX {
+                return Err(error.message);
+            }
+            if let Some(set) = self.shared.sets.get(self.key) {
+                object = Arc::clone(&set.object);
+            }
+        }
+    }
+
+    /// Looks again when the next pod becomes available.
+    fn look_again(&self, status: &Status) {
+        let seconds = self.set.spec.read.min_ready_seconds;
+        if seconds <= 0 || status.ready == status.available {
+            return;
+        }
+        let pods = self.pods.iter().map(|pod| &**pod);
+        let next_ns = next_availability_check(pods, seconds, self.now.wall_ns);
+        let delay_ns = next_ns.unwrap_or(i64::from(seconds) * SECOND_NS);
+        let now_ns = self.calls.now().mono_ns;
+        self.shared.queue[0].add_after(self.key, delay_ns, now_ns);
+    }
+
+    pub(super) fn health(&self) -> Health {
+        Health {
+            min_ready_seconds: self.set.spec.read.min_ready_seconds,
+            now_ns: self.now.wall_ns,
+        }
+    }
+
+    /// Records the version of a write, which the cache must reach before the next sync.
+    pub(super) fn wrote(&self, kind: Kind, version: &ResourceVersion) {
+        if self.shared.options.waits_for_caches {
+            let uid = &self.set.object.metadata.uid;
+            self.shared.written.wrote_at(self.key, uid, kind, version);
+        }
+    }
+
+    /// Records an Event about the set.
+    pub(super) fn event(&self, kind: EventType, reason: &'static str, text: &str) {
+        self.calls.event(EventIntent {
+            regarding: self.set.reference.clone(),
+            kind,
+            reason,
+            message: EventMessage::Text(text.into()),
+        });
+    }
+}
