@@ -45,11 +45,11 @@ pub fn next_number(sorted: &[Revision]) -> i64 {
 
 /// Those of the sorted revisions to delete, the oldest first: all that are not `live` but for the newest `limit`. A
 /// negative limit keeps all.
-pub fn surplus<'r>(
-    sorted: &'r [Revision],
+pub fn surplus(
+    sorted: &[Revision],
     is_live: impl Fn(&Revision) -> bool,
     limit: i64,
-) -> impl Iterator<Item = &'r Revision> {
+) -> impl Iterator<Item = &Revision> {
     let history: Vec<&Revision> = sorted.iter().filter(|it| !is_live(it)).collect();
     let kept = usize::try_from(limit).unwrap_or(usize::MAX);
     let count = history.len().saturating_sub(kept);
