@@ -3,7 +3,7 @@
 use crate::controller::ControllerType;
 use crate::{
     deployment, disruption, endpoints, job, namespace, node_lifecycle, pod_gc, replicaset,
-    role_aggregation, service_account, taint_eviction, ttl_after_finished, volumes,
+    role_aggregation, service_account, statefulset, taint_eviction, ttl_after_finished, volumes,
 };
 
 /// What takes controllers: the registry of a program that runs them.
@@ -18,6 +18,7 @@ pub fn upstream(registrar: &mut impl Registrar) {
     registrar.add::<replicaset::ReplicationControllers>();
     registrar.add::<deployment::Deployments>();
     registrar.add::<job::Jobs>();
+    registrar.add::<statefulset::StatefulSets>();
     registrar.add::<ttl_after_finished::TtlAfterFinished>();
     registrar.add::<namespace::Namespaces>();
     registrar.add::<pod_gc::PodGc>();

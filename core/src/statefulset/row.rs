@@ -50,6 +50,7 @@ impl ControllerType for StatefulSets {
             default: 5,
         }),
         gates: &[STALE_CONSISTENCY, SEMANTIC_COMPARISON, MAX_UNAVAILABLE],
+        served_only: true,
         ..ControllerRow::DEFAULT
     };
 

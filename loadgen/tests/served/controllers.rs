@@ -199,7 +199,7 @@ fn with_scratch() -> Value {
 
 /// A cluster in virtual time with these controllers. Scheduler and kubelets write no Events: in time that stands still
 /// these have the names of those of controllers about the same pod.
-fn serve_virtual(controllers: &[&str]) -> Served {
+pub(super) fn serve_virtual(controllers: &[&str]) -> Served {
     let mut options = options();
     options.rules.pod_events = false;
     options.sim.services.controllers =

@@ -8,6 +8,7 @@ mod hashing;
 mod identities;
 mod loading;
 mod pods;
+mod stateful_sets;
 mod time;
 
 use std::time::Duration;
