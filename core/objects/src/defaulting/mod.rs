@@ -157,11 +157,16 @@ pub fn fill_spec(spec: &mut impl Fill) {
     spec.each("volumes", fill_volume);
 }
 
-fn fill_container<T: Fill>(container: &mut T) {
-    let policy = match tag(container.text("image")) {
+/// The policy to pull an image: one that may change is pulled again.
+fn pull_policy(image: &str) -> &'static str {
+    match tag(image) {
         Some("latest") => "Always",
         _ => "IfNotPresent",
-    };
+    }
+}
+
+fn fill_container<T: Fill>(container: &mut T) {
+    let policy = pull_policy(container.text("image"));
     container.set("imagePullPolicy", policy);
     let message = "/dev/termination-log";
     container.set("terminationMessagePath", message);
@@ -170,7 +175,10 @@ fn fill_container<T: Fill>(container: &mut T) {
     container.set_absent("resources", Map::new());
     container.each("ports", |port| port.set("protocol", "TCP"));
     container.each("env", |variable| {
-        variable.with("valueFrom", fill_field_reference);
+        variable.with("valueFrom", |source| {
+            fill_field_reference(source);
+            source.with("fileKeyRef", |key| key.set_absent("optional", false));
+        });
     });
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         container.with(probe, |probe| {
@@ -179,6 +187,7 @@ fn fill_container<T: Fill>(container: &mut T) {
             probe.set("successThreshold", 1);
             probe.set("failureThreshold", 3);
             probe.with("httpGet", fill_http_get);
+            probe.with("grpc", |action| action.set_absent("service", ""));
         });
     }
     container.with("lifecycle", |lifecycle| {
@@ -207,6 +216,31 @@ fn fill_volume<T: Fill>(volume: &mut T) {
         volume.with(source, |source| source.set_absent("defaultMode", FILE_MODE));
     }
     volume.with("hostPath", |source| source.set_absent("type", ""));
+    volume.with("iscsi", |source| source.set("iscsiInterface", "default"));
+    volume.with("rbd", |source| {
+        source.set("pool", "rbd");
+        source.set("user", "admin");
+        source.set("keyring", "/etc/ceph/keyring");
+    });
+    volume.with("azureDisk", |source| {
+        source.set_absent("cachingMode", "ReadWrite");
+        source.set_absent("kind", "Shared");
+        source.set_absent("fsType", "ext4");
+        source.set_absent("readOnly", false);
+    });
+    volume.with("scaleIO", |source| {
+        source.set("storageMode", "ThinProvisioned");
+        source.set("fsType", "xfs");
+    });
+    volume.with("image", |source| {
+        let policy = pull_policy(source.text("reference"));
+        source.set("pullPolicy", policy);
+    });
+    volume.with("ephemeral", |source| {
+        source.with("volumeClaimTemplate", |claim| {
+            claim.with("spec", |spec| spec.set_absent("volumeMode", "Filesystem"));
+        });
+    });
     volume.with("downwardAPI", |source| {
         source.each("items", fill_field_reference)
     });

@@ -127,6 +127,33 @@ fn probes_ports_references_and_volumes_are_filled() {
 }
 
 #[test]
+fn rarer_probes_references_and_volumes_are_filled_too() {
+    let pod = pod(json!({
+        "containers": [{"name": "c", "image": "img:1", "livenessProbe": {"grpc": {"port": 1}},
+            "env": [{"name": "E", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}],
+        "volumes": [{"name": "a", "iscsi": {}}, {"name": "b", "rbd": {"user": "me"}},
+            {"name": "c", "azureDisk": {}}, {"name": "d", "scaleIO": {}},
+            {"name": "e", "image": {"reference": "img"}},
+            {"name": "f", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
+    }));
+    let spec = pod.spec.to_map(None);
+    let container = &spec["containers"][0];
+    assert_eq!(container["livenessProbe"]["grpc"]["service"], "");
+    let reference = &container["env"][0]["valueFrom"]["fileKeyRef"];
+    assert_eq!(*reference, json!({"key": "k", "optional": false}));
+    let rbd = json!({"user": "me", "pool": "rbd", "keyring": "/etc/ceph/keyring"});
+    let azure =
+        json!({"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": false});
+    let scale_io = json!({"storageMode": "ThinProvisioned", "fsType": "xfs"});
+    let claim = json!({"volumeClaimTemplate": {"spec": {"volumeMode": "Filesystem"}}});
+    let wanted = json!([{"name": "a", "iscsi": {"iscsiInterface": "default"}}, {"name": "b", "rbd": rbd},
+        {"name": "c", "azureDisk": azure}, {"name": "d", "scaleIO": scale_io},
+        {"name": "e", "image": {"reference": "img", "pullPolicy": "Always"}},
+        {"name": "f", "ephemeral": claim}]);
+    assert_eq!(spec["volumes"], wanted);
+}
+
+#[test]
 fn pods_alone_request_what_is_limited() {
     let pod = pod(
         json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i",
