@@ -23,6 +23,8 @@ mod row;
 pub mod spec;
 mod status;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

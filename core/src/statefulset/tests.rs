@@ -1,0 +1,217 @@
+//! What the recorded cases don't hold: lists into an empty cache, as at every start, and several syncs in a row.
+
+use std::sync::Arc;
+
+use podstorm_objects::{
+    AnyObject, DynamicObject, Kind, Now, Object as _, Pod, Resource as _, ResourceVersion,
+};
+use podstorm_runtime::client::{Answer, Request};
+use podstorm_runtime::driver::{Driver, Workload, sync_all};
+use podstorm_runtime::informer::Informers;
+use podstorm_runtime::workqueue::Take;
+use serde_json::{Value, json};
+
+use super::{Controller, ControllerOptions};
+use crate::cache::Delta;
+
+const NOW: Now = Now {
+    mono_ns: 0,
+    wall_ns: 0,
+};
+
+/// The controller with its caches, and a server that fills them at once: its pods run and are ready when they are created.
+struct Lab {
+    controller: Controller,
+    informers: Informers,
+    version: u64,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let mut informers = Informers::new(Arc::default());
+        Lab {
+            controller: Controller::new(ControllerOptions::default(), &mut informers),
+            informers,
+            version: 100,
+        }
+    }
+
+    fn put(&mut self, mut object: Value) -> AnyObject {
+        self.version += 1;
+        object["metadata"]["namespace"] = "shop".into();
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = object["metadata"]["name"].clone();
+        }
+        if object["kind"] == "Pod" {
+            object["status"] =
+                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+            let pod = Arc::new(Pod::from_json(object).expect("a pod"));
+            let change = self
+                .informers
+                .pods()
+                .apply(Delta::Applied(Arc::clone(&pod)));
+            self.controller.pod_changed(&change, NOW);
+            return pod;
+        }
+        let kinds = [
+            Kind::STATEFUL_SET,
+            Kind::PERSISTENT_VOLUME_CLAIM,
+            Kind::CONTROLLER_REVISION,
+        ];
+        let kind = kinds.into_iter().find(|kind| object["kind"] == kind.name());
+        let kind = kind.expect("a kind that the controller reads");
+        let object: AnyObject =
+            Arc::new(DynamicObject::from_json(kind, object).expect("an object"));
+        self.informers
+            .take(kind)
+            .apply(Delta::Applied(Arc::clone(&object)), NOW);
+        object
+    }
+
+    /// Syncs what waits; returns what was asked, and the error of the last sync.
+    fn sync(&mut self) -> (Vec<String>, Option<String>) {
+        let (controller, mut asked, mut error) = (self.controller.clone(), Vec::new(), None);
+        let mut server = |request: &Request, _: Now| match request {
+            Request::CreatePod { pod, .. } => {
+                asked.push(format!("create {}", pod.metadata.name));
+                let stored = self.put(pod.to_json());
+                Answer::Pod(stored.downcast().expect("a pod"))
+            }
+            Request::DeletePod { name, .. } => {
+                asked.push(format!("delete {name}"));
+                if let Some(pod) = self.informers.pods().get("shop", name) {
+                    let change = self.informers.pods().apply(Delta::Deleted(pod));
+                    self.controller.pod_changed(&change, NOW);
+                }
+                Answer::Deleted(None)
+            }
+            Request::Create { object } | Request::Put { object } => {
+                asked.push(format!("write {}", object.kind().name()));
+                Answer::Object(self.put(object.to_json()))
+            }
+            Request::PutStatus { object } => Answer::Object(self.put(object.to_json())),
+            other => panic!("the controller asks for no such thing: {other:?}"),
+        };
+        sync_all(
+            &controller,
+            &mut Driver::default(),
+            &mut server,
+            NOW,
+            |sync| {
+                error = sync.failure().map(|failure| failure.message.clone());
+            },
+        );
+        (asked, error)
+    }
+}
+
+/// A set `web` of this size, whose pods run this image.
+fn web(replicas: i64, image: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "generation": 1},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+            "template": {"metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": image}]}}}})
+}
+
+/// The next image of the set, which keeps its status.
+fn update(lab: &mut Lab, image: &str) {
+    let set = lab
+        .informers
+        .store::<super::CachedSet>(Kind::STATEFUL_SET, || ());
+    let cached = set.get_named("shop", "web").expect("it is cached");
+    let mut changed = cached.object.to_json();
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
+    lab.put(changed);
+}
+
+#[test]
+fn pods_are_created_in_order_and_replaced_from_the_last_one() {
+    let mut lab = Lab::new();
+    lab.put(web(3, "i:1"));
+    let (asked, error) = lab.sync();
+    let wanted = [
+        "write ControllerRevision",
+        "create web-0",
+        "create web-1",
+        "create web-2",
+    ];
+    assert_eq!((asked, error), (wanted.map(str::to_owned).to_vec(), None));
+
+    update(&mut lab, "i:2");
+    let wanted = [
+        "write ControllerRevision",
+        "delete web-2",
+        "create web-2",
+        "delete web-1",
+        "create web-1",
+        "delete web-0",
+        "create web-0",
+    ];
+    assert_eq!(lab.sync().0, wanted);
+    update(&mut lab, "i:1");
+    assert_eq!(
+        lab.sync().0[..2],
+        ["write ControllerRevision", "delete web-2"]
+    );
+    // Once all is as wanted a sync asks for nothing.
+    let key = lab.controller.key("shop", "web");
+    lab.controller.queues()[0].add(key, 0);
+    assert_eq!(lab.sync(), (Vec::new(), None));
+}
+
+#[test]
+fn a_revision_that_can_not_be_applied_stops_the_sync() {
+    let mut lab = Lab::new();
+    lab.put(web(1, "i:1"));
+    lab.sync();
+    update(&mut lab, "i:2");
+    lab.controller.queues()[0].forget(lab.controller.key("shop", "web"));
+    let revisions = lab
+        .informers
+        .store::<crate::revisions::Revision>(Kind::CONTROLLER_REVISION, || ());
+    let (_, first) = revisions.all().remove(0);
+    let mut broken = first.0.to_json();
+    broken["data"]["spec"]["template"]["spec"]["containers"] = "none".into();
+    lab.put(broken);
+    let (asked, error) = lab.sync();
+    assert_eq!(asked, ["write ControllerRevision"]);
+    let error = error.expect("the current revision can't be applied");
+    assert!(error.contains("containers"), "{error}");
+}
+
+#[test]
+fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
+    let owned = |name: &str, uid: &str| {
+        json!({"metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "8",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid,
+                "controller": true}]}})
+    };
+    let alone = json!({"metadata": {"namespace": "shop", "name": "x", "uid": "x", "labels": {"app": "web"}}});
+    let due = |lab: &Lab| {
+        let queue = &lab.controller.queues()[0];
+        let Take::Key(key) = queue.try_take(0) else {
+            return false;
+        };
+        queue.done(key, 0);
+        key == lab.controller.key("shop", "web")
+    };
+    for (pod, wakes) in [
+        (owned("web-0", "web"), true),
+        (owned("web-1", "gone"), false),
+        (alone, true),
+    ] {
+        let pod = Pod::from_json(pod).expect("a pod");
+        let mut fresh = Lab::new();
+        fresh.put(web(0, "i:1"));
+        assert!(due(&fresh) && !due(&fresh));
+        let listed = fresh
+            .informers
+            .pods()
+            .replace(vec![Arc::new(pod)], &ResourceVersion::new("9"));
+        assert!(!listed.runs.is_empty());
+        fresh.controller.pods_listed(&listed, NOW);
+        assert_eq!(due(&fresh), wakes);
+    }
+}
