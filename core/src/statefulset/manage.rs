@@ -25,10 +25,10 @@ enum Turn {
     Wait,
 }
 
-/// The pods of a set by their ordinals.
+/// The pods of a set by their ordinals. They take the room of the pods that exist, however many the set wants.
 struct Sorted {
-    /// One for each ordinal that the set wants; `None` where there is none.
-    replicas: Vec<Option<Arc<Pod>>>,
+    /// Those with an ordinal that the set wants.
+    replicas: BTreeMap<i64, Arc<Pod>>,
     /// Those with other ordinals, the highest first.
     condemned: Vec<Arc<Pod>>,
 }
@@ -38,8 +38,7 @@ impl Sync<'_> {
     pub(super) async fn manage(&self, forms: &Forms, status: &mut Status) -> Result<(), Errors> {
         let sorted = self.sorted();
         let scaled = self.scale(forms, &sorted).await;
-        let replicas = sorted.replicas.iter().flatten();
-        let pods = replicas.chain(&sorted.condemned);
+        let pods = sorted.replicas.values().chain(&sorted.condemned);
         status.count(pods.map(|pod| &**pod), self.health());
         if scaled? == Turn::Wait || self.set.spec.read.strategy.is_on_delete {
             return Ok(());
@@ -50,13 +49,11 @@ impl Sync<'_> {
     /// Sorts the pods by ordinal. A pod without one is left out.
     fn sorted(&self) -> Sorted {
         let spec = &self.set.spec.read;
-        let count = usize::try_from(spec.replicas).unwrap_or(0);
-        let (mut replicas, mut condemned) = (vec![None; count], BTreeMap::new());
+        let (mut replicas, mut condemned) = (BTreeMap::new(), BTreeMap::new());
         for (at, pod) in self.pods.iter().enumerate() {
             let ordinal = ordinal_of(&pod.metadata);
             if spec.has_ordinal(ordinal) {
-                let place = usize::try_from(ordinal - spec.start).unwrap_or(count);
-                replicas[place] = Some(Arc::clone(pod));
+                replicas.insert(ordinal, Arc::clone(pod));
             } else if ordinal >= 0 {
                 condemned.insert((ordinal, at), Arc::clone(pod));
             }
@@ -74,10 +71,12 @@ impl Sync<'_> {
             condemned,
         } = sorted;
         let start = self.set.spec.read.start;
-        let first = (start..).zip(replicas);
-        let first: Vec<(i64, &Option<Arc<Pod>>)> = first.collect();
-        let replica = |at: usize| self.replica(forms, first[at].0, first[at].1.as_ref());
-        if self.for_all(first.len(), replica).await? == Turn::Wait {
+        let count = usize::try_from(self.set.spec.read.replicas).unwrap_or(0);
+        let replica = |at: usize| {
+            let ordinal = start + at as i64;
+            self.replica(forms, ordinal, replicas.get(&ordinal))
+        };
+        if self.for_all(count, replica).await? == Turn::Wait {
             return Ok(Turn::Wait);
         }
         let claims = |at: usize| self.condemned_claims(forms, &condemned[at]);
@@ -86,9 +85,7 @@ impl Sync<'_> {
         }
         let health = self.health();
         let is_unavailable = |pod: &Pod| health.is_unavailable(pod);
-        let has_all = replicas
-            .iter()
-            .all(|it| it.as_ref().is_some_and(|pod| !is_unavailable(pod)));
+        let has_all = replicas.len() == count && !replicas.values().any(|pod| is_unavailable(pod));
         let lowest = condemned.iter().rposition(|pod| is_unavailable(pod));
         let first_unavailable = lowest.filter(|_| has_all);
         let condemned = |at: usize| self.condemned(&condemned[at], first_unavailable == Some(at));
@@ -204,7 +201,7 @@ impl Sync<'_> {
     async fn roll(
         &self,
         forms: &Forms,
-        replicas: &[Option<Arc<Pod>>],
+        replicas: &BTreeMap<i64, Arc<Pod>>,
         status: &mut Status,
     ) -> Result<(), Errors> {
         let spec = &self.set.spec.read;
@@ -213,20 +210,19 @@ impl Sync<'_> {
         if self.shared.options.uses_max_unavailable {
             let most = spec.max_unavailable();
             let most = most.map_err(|error| vec![error.to_string()])?;
-            let is_unavailable =
-                |pod: &&Option<Arc<Pod>>| pod.as_ref().is_none_or(|pod| health.is_unavailable(pod));
-            let unavailable = replicas.iter().filter(is_unavailable).count();
-            left = most - i64::try_from(unavailable).unwrap_or(i64::MAX);
+            let available = replicas.values().filter(|it| !health.is_unavailable(it));
+            left = most - (spec.replicas - available.count() as i64);
         }
-        let first = usize::try_from(spec.partition()).unwrap_or(0);
-        for (at, pod) in replicas.iter().enumerate().skip(first).rev() {
+        let first = spec.partition().max(0);
+        for at in (first..spec.replicas).rev() {
             if left <= 0 {
                 break;
             }
-            let pod = match pod {
+            let ordinal = spec.start + at;
+            let pod = match replicas.get(&ordinal) {
                 Some(pod) => Arc::clone(pod),
                 // One that this sync has created, or that waits for its claims.
-                None => Arc::new(self.new_pod(forms, spec.start + at as i64)?),
+                None => Arc::new(self.new_pod(forms, ordinal)?),
             };
             if revision_of(&pod) != forms.update_revision && !pod.metadata.is_deleting() {
                 self.delete_pod(&pod).await?;

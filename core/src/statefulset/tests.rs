@@ -162,6 +162,20 @@ fn pods_are_created_in_order_and_replaced_from_the_last_one() {
 }
 
 #[test]
+fn a_sync_costs_the_pods_that_exist_not_those_that_are_wanted() {
+    let mut lab = Lab::new();
+    // A place in memory for each of so many pods would take 17 GB.
+    let mut set = web(i64::from(i32::MAX), "i:1");
+    // The first pod does not become available, so the set waits for it.
+    set["spec"]["minReadySeconds"] = 60.into();
+    lab.put(set);
+    let wanted = ["write ControllerRevision", "create web-0"];
+    assert_eq!(lab.sync().0, wanted);
+    update(&mut lab, "i:2");
+    assert_eq!(lab.sync().0, ["write ControllerRevision"]);
+}
+
+#[test]
 fn a_revision_that_can_not_be_applied_stops_the_sync() {
     let mut lab = Lab::new();
     lab.put(web(1, "i:1"));
