@@ -1,5 +1,5 @@
 //! The walk-throughs of the documents that this project goes back to, with the real kubectl: what a
-//! user of ReplicaSets, ReplicationControllers, Deployments, pods and nodes tries. Each test is named after the
+//! user of ReplicaSets, ReplicationControllers, Deployments, StatefulSets, Jobs, pods and nodes tries. Each test is named after the
 //! number of its walk-through. Those of other kinds come with their controllers. Most run with kubectl
 //! 1.32, of which the walk-throughs speak; those whose commands differ most run with both releases.
 
@@ -9,6 +9,7 @@ mod job;
 mod replica_set;
 mod replication_controller;
 mod scale_down;
+mod stateful_set;
 
 use super::manifests::pod;
 use super::served::Served;
