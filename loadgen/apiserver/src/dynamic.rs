@@ -85,16 +85,20 @@ impl Strategy for DynamicObject {
 
     fn prepare_for_status_update(&mut self, old: &Self) {
         let status = self.fields.remove(STATUS);
-        self.fields.clone_from(&old.fields);
+        let others = old.fields.iter().filter(|(name, _)| *name != STATUS);
+        // Controllers send back what they got, and to compare takes less than to copy.
+        if !self.fields.iter().eq(others.clone()) {
+            let others = others.map(|(name, value)| (name.clone(), value.clone()));
+            self.fields = others.collect();
+        }
         if self.kind().row().custom.is_some() {
             // The status alone, but for who owns it.
             let rest = std::mem::take(&mut self.metadata.rest);
             self.metadata.clone_from(&old.metadata);
             self.metadata.rest = meta::with_managed_fields(&old.metadata.rest, &rest);
         }
-        match status {
-            Some(status) => drop(self.fields.insert(STATUS.to_owned(), status)),
-            None => drop(self.fields.remove(STATUS)),
+        if let Some(status) = status {
+            self.fields.insert(STATUS.to_owned(), status);
         }
         fill_status(self);
         (self.kind().row().rules.prepare_status)(self);
