@@ -28,7 +28,8 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Node, Now, Pod};
+use ahash::RandomState;
+use podstorm_objects::{Kind, Node, Now, Pod, hash_state};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::{Handler, Informers};
@@ -56,6 +57,8 @@ struct Shared {
     queue: RateLimitingQueue<KeyId>,
     output: Output,
     triggers: Mutex<BTreeMap<KeyId, Triggers>>,
+    /// Of the names of pods, of which each is looked for in several places.
+    hasher: RandomState,
 }
 
 /// What a controller writes.
@@ -101,6 +104,7 @@ impl Controller {
             queue: RateLimitingQueue::of(queue),
             output,
             triggers: Mutex::default(),
+            hasher: hash_state(),
         });
         informers.add_handler::<CachedService>(Kind::SERVICE, Arc::clone(&shared) as _);
         Controller(shared)

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
+use ahash::RandomState;
 use podstorm_objects::cells::items;
 use podstorm_objects::{Address, Pod, PodSpec, Str};
 use serde_json::{Map, Value, json};
@@ -15,6 +16,8 @@ use super::slices::ports_key;
 #[derive(Clone, Debug)]
 pub(super) struct Selected {
     pub(super) pod: Arc<Pod>,
+    /// The hash of its name.
+    pub(super) hash: u64,
     /// Its addresses: those of IP version 4, then those of version 6.
     addresses: Addresses,
     v6_at: usize,
@@ -96,6 +99,7 @@ pub(super) fn selected(
     service: &CachedService,
     pods: Vec<Arc<Pod>>,
     also_deleting: bool,
+    hasher: &RandomState,
 ) -> Vec<Selected> {
     let mut last: Option<OfSpec> = None;
     let mut found = Vec::with_capacity(pods.len());
@@ -119,6 +123,7 @@ pub(super) fn selected(
             false => None,
         };
         found.push(Selected {
+            hash: hasher.hash_one(pod.metadata.name.as_str()),
             ports: Arc::clone(&of_spec.ports),
             zone: None,
             hostname,

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use podstorm_objects::cells::items;
-use podstorm_objects::{DynamicObject, Kind, Labels, Time, hash_state};
+use podstorm_objects::{DynamicObject, Kind, Labels, Time};
 use podstorm_runtime::store::Cached as _;
 use serde_json::{Map, Value};
 
 use super::cache::{CachedService, CachedSlice, MANAGED_BY, MANAGER, SERVICE_NAME};
 use super::endpoint::Endpoint;
-use super::selected::{Selected, is_v6};
+use super::selected::{Ports, Selected, is_v6};
 use super::trigger;
 
 /// The label of what belongs to a Service without an address of its own.
@@ -52,22 +52,25 @@ pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
 pub(super) fn plan(
     service: &CachedService,
     pods: &[Selected],
-    existing: &[Arc<CachedSlice>],
+    existing: &Index,
     trigger: Option<Time>,
 ) -> Plan {
     let mut plan = Plan::default();
-    let mut unused: Vec<&CachedSlice> = existing.iter().map(|slice| &**slice).collect();
+    let all = existing.slices.iter().map(|slice| &**slice);
+    let mut unused: Vec<(usize, &CachedSlice)> = all.enumerate().collect();
     for family in families(service) {
-        let is_of_it = |slice: &&CachedSlice| slice.family() == Some(family);
+        let is_of_it = |(_, slice): &(usize, &CachedSlice)| slice.family() == Some(family);
         let (own, others) = unused.into_iter().partition(is_of_it);
         unused = others;
         let mut of_family = FamilyPlan::new(service, family);
-        of_family.fill(pods, own);
+        of_family.fill(pods, own, existing);
         plan.create.append(&mut of_family.plan.create);
         plan.update.append(&mut of_family.plan.update);
         plan.delete.append(&mut of_family.plan.delete);
     }
-    let unused = unused.into_iter().map(|slice| Arc::clone(slice.object()));
+    let unused = unused
+        .into_iter()
+        .map(|(_, slice)| Arc::clone(slice.object()));
     plan.delete.extend(unused);
     for slice in plan.create.iter_mut().chain(&mut plan.update) {
         let annotations = slice.metadata.annotations.without(trigger::ANNOTATION);
@@ -117,28 +120,60 @@ impl<'s> FamilyPlan<'s> {
         }
     }
 
-    fn fill(&mut self, pods: &[Selected], existing: Vec<&CachedSlice>) {
-        let count = existing.len();
-        let mut by_ports: BTreeMap<&str, OfPorts<'_>> = BTreeMap::new();
-        for slice in existing {
-            let of_ports = by_ports.entry(&slice.ports_key).or_default();
-            of_ports
-                .slices
-                .push((slice, vec![None; slice.endpoints.len()]));
-        }
-        let hasher = hash_state();
-        for of_ports in by_ports.values_mut() {
-            of_ports.index(&hasher);
+    /// Fills `own`, the slices of the address type, with their places in the index.
+    fn fill(&mut self, pods: &'s [Selected], own: Vec<(usize, &'s CachedSlice)>, index: &'s Index) {
+        let count = own.len();
+        // By their ports, in whose order they are filled.
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut all: Vec<OfPorts<'_>> = Vec::new();
+        let mut number_of = |key: &'s str, all: &mut Vec<OfPorts<'_>>| {
+            *numbers.entry(key).or_insert_with(|| {
+                all.push(OfPorts::default());
+                all.len() - 1
+            })
+        };
+        // Where each slice of the index is.
+        let mut homes: Vec<Option<(usize, usize)>> = vec![None; index.slices.len()];
+        for (at, slice) in own {
+            let number = number_of(&slice.ports_key, &mut all);
+            let slices = &mut all[number].slices;
+            homes[at] = Some((number, slices.len()));
+            slices.push((slice, vec![None; slice.endpoints.len()]));
         }
         let v6 = self.family == "IPv6";
         let publishes_unready = self.service.publishes_unready();
+        // Pods of one spec share their ports.
+        let mut last: Option<(&Arc<Ports>, usize)> = None;
         for (pod, selected) in (0..).zip(pods) {
-            if let Some(endpoint) = selected.endpoint(v6, publishes_unready) {
-                let of_ports = by_ports.entry(&selected.ports.key).or_default();
-                of_ports.add(pod, endpoint, selected, &hasher);
+            let Some(endpoint) = selected.endpoint(v6, publishes_unready) else {
+                continue;
+            };
+            let known = last.filter(|(ports, _)| Arc::ptr_eq(ports, &selected.ports));
+            let number = match known {
+                Some((_, number)) => number,
+                None => number_of(&selected.ports.key, &mut all),
+            };
+            last = Some((&selected.ports, number));
+            let of_ports = &mut all[number];
+            of_ports.ports = Some(&selected.ports.list);
+            let slices = &mut of_ports.slices;
+            let same = index.named(selected.hash).filter_map(|(at, place)| {
+                let (_, slice) = homes[at].filter(|(home, _)| *home == number)?;
+                let stored = &slices[slice].0.endpoints[place];
+                let is_right = stored.is_plain && stored.view() == endpoint;
+                let is_same = is_right || stored.view().is_same(&endpoint);
+                is_same.then_some((slice, place, is_right))
+            });
+            // Of equal endpoints of slices the first one is it.
+            match same.min_by_key(|(slice, place, _)| (*slice, *place)) {
+                Some((slice, place, is_right)) => {
+                    slices[slice].1[place] = Some(Found { pod, is_right });
+                }
+                None => of_ports.new.push((pod, endpoint)),
             }
         }
-        for of_ports in by_ports.into_values() {
+        for number in numbers.into_values() {
+            let of_ports = std::mem::take(&mut all[number]);
             match of_ports.ports {
                 Some(ports) => self.fill_ports(ports, of_ports, |pod| {
                     let endpoint = pods[pod as usize].endpoint(v6, publishes_unready);
@@ -283,8 +318,6 @@ struct OfPorts<'s> {
     ports: Option<&'s [Value]>,
     /// Each with what has become of its endpoints.
     slices: Vec<(&'s CachedSlice, Vec<Option<Found>>)>,
-    /// The endpoints of the slices: the places of slice and endpoint.
-    places: HashTable<(u32, u32)>,
     /// The endpoints that no slice has, with the numbers of their pods.
     new: Vec<(u32, Endpoint<'s>)>,
 }
@@ -298,50 +331,39 @@ struct Found {
     is_right: bool,
 }
 
-impl<'s> OfPorts<'s> {
-    /// Makes the endpoints of the slices found by the names of their pods.
-    fn index(&mut self, hasher: &RandomState) {
-        let count = self
-            .slices
-            .iter()
-            .map(|(slice, _)| slice.endpoints.len())
-            .sum();
-        self.places.reserve(count, |_| 0);
-        for (at, (slice, _)) in (0..).zip(&self.slices) {
+/// Slices with their endpoints by the names of the pods. It stays from sync to sync, as long as the slices do.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    slices: Vec<Arc<CachedSlice>>,
+    /// By the hash of a name, which is kept: the places of slice and endpoint.
+    places: HashTable<(u64, u32, u32)>,
+}
+
+impl Index {
+    /// Has these slices from now on. O(endpoints), and O(slices) if it has them.
+    pub(super) fn update(&mut self, slices: Vec<Arc<CachedSlice>>, hasher: &RandomState) {
+        let (known, new) = (self.slices.iter(), slices.iter());
+        if slices.len() == self.slices.len() && known.zip(new).all(|(a, b)| Arc::ptr_eq(a, b)) {
+            return;
+        }
+        self.places.clear();
+        let count = slices.iter().map(|slice| slice.endpoints.len()).sum();
+        self.places.reserve(count, |place| place.0);
+        for (at, slice) in (0..).zip(&slices) {
             for (place, endpoint) in (0..).zip(&slice.endpoints) {
-                // Room is reserved: nothing is hashed again.
                 let hash = hasher.hash_one(endpoint.view().name);
-                self.places.insert_unique(hash, (at, place), |_| 0);
+                let place = (hash, at, place);
+                self.places.insert_unique(hash, place, |place| place.0);
             }
         }
+        self.slices = slices;
     }
 
-    /// Adds the endpoint of a pod. Of equal endpoints of slices the first one is it.
-    fn add(
-        &mut self,
-        pod: u32,
-        endpoint: Endpoint<'s>,
-        selected: &'s Selected,
-        hasher: &RandomState,
-    ) {
-        self.ports = Some(&selected.ports.list);
-        let slices = &mut self.slices;
-        let same = self
-            .places
-            .iter_hash(hasher.hash_one(endpoint.name))
-            .copied();
-        let same = same.filter(|(at, place)| {
-            let (slice, _) = &slices[*at as usize];
-            slice.endpoints[*place as usize].view().is_same(&endpoint)
-        });
-        let Some((at, place)) = same.min() else {
-            self.new.push((pod, endpoint));
-            return;
-        };
-        let (slice, found) = &mut slices[at as usize];
-        let stored = &slice.endpoints[place as usize];
-        let is_right = stored.is_plain && stored.view() == endpoint;
-        found[place as usize] = Some(Found { pod, is_right });
+    /// The places of slice and endpoint of all endpoints whose pods have a name with this hash.
+    fn named(&self, hash: u64) -> impl Iterator<Item = (usize, usize)> {
+        let places = self.places.iter_hash(hash);
+        let places = places.filter(move |place| place.0 == hash);
+        places.map(|(_, at, place)| (*at as usize, *place as usize))
     }
 }
 

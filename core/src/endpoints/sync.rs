@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Node, ObjectMeta, ObjectReference, Pod};
+use podstorm_objects::{Kind, Node, ObjectMeta, ObjectReference, Pod, Str};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
 use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
@@ -43,7 +43,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
             let stores = [slices.version().get()];
             let seen = written.ensure_ready(&key, &stores);
             seen.map_err(|stale| SyncFailure::new("stale cache", stale.to_string()))?;
-            let pods = selected(&service, pods, true);
+            let pods = selected(&service, pods, true, &shared.hasher);
             let (pods, missing) = with_nodes(&service, pods, nodes);
             write_slices(&shared, (key, &service), &pods, &calls).await?;
             match missing {
@@ -53,7 +53,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         }
         Output::Endpoints(stored) => {
             let also_deleting = service.publishes_unready();
-            let pods = selected(&service, pods, also_deleting);
+            let pods = selected(&service, pods, also_deleting, &shared.hasher);
             let existing = stored.get_named(namespace, &service.meta().name);
             write_endpoints(&shared, (key, &service), &pods, existing.as_deref(), &calls).await
         }
@@ -88,17 +88,24 @@ fn with_nodes(
 ) -> (Vec<Selected>, Option<String>) {
     let publishes_unready = service.publishes_unready();
     let mut missing: Option<Arc<Pod>> = None;
+    // Whether the node of the last pod is cached, and its zone: pods of one node often come one after the other.
+    let mut last: Option<(Str, bool, Option<Str>)> = None;
     pods.retain_mut(|selected| {
         let pod = &selected.pod;
         let Some(name) = &pod.node_name else {
             return true;
         };
-        let node = nodes.get_named("", name);
-        if let Some(node) = &node {
-            let zone = node.metadata.labels.get(ZONE).cloned();
-            selected.zone = zone.filter(|zone| !zone.is_empty());
-        }
-        let waits = node.is_none() && !publishes_unready;
+        let (_, is_cached, zone) = match last.take() {
+            Some(known) if known.0 == *name => last.insert(known),
+            _ => {
+                let node = nodes.get_named("", name);
+                let zone = node.as_ref().and_then(|it| it.metadata.labels.get(ZONE));
+                let zone = zone.filter(|zone| !zone.is_empty()).cloned();
+                last.insert((name.clone(), node.is_some(), zone))
+            }
+        };
+        selected.zone.clone_from(zone);
+        let waits = !*is_cached && !publishes_unready;
         let is_first = |first: &Arc<Pod>| pod.metadata.name < first.metadata.name;
         if waits && missing.as_ref().is_none_or(is_first) {
             missing = Some(Arc::clone(pod));
@@ -127,11 +134,17 @@ async fn write_slices(
         return Ok(());
     };
     let meta = service.meta();
-    let trigger = lock(&shared.triggers)
-        .entry(key)
-        .or_default()
-        .changed(meta, pods);
-    let plan = slices::plan(service, pods, &own_slices(slices, service), trigger);
+    let own = own_slices(slices, service);
+    let (trigger, mut index) = {
+        let mut triggers = lock(&shared.triggers);
+        let seen = triggers.entry(key).or_default();
+        (seen.changed(meta, pods), std::mem::take(&mut seen.index))
+    };
+    index.update(own, &shared.hasher);
+    let plan = slices::plan(service, pods, &index, trigger);
+    if let Some(seen) = lock(&shared.triggers).get_mut(&key) {
+        seen.index = index;
+    }
     let of = (Kind::SERVICE, &**service.object());
     let Err(problem) = write(plan, key, of, written, calls).await else {
         return Ok(());

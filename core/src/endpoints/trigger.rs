@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use ahash::RandomState;
 use compact_str::CompactString;
-use hashbrown::HashMap;
-use podstorm_objects::{ObjectMeta, Time, hash_state};
+use hashbrown::HashTable;
+use podstorm_objects::{ObjectMeta, Time};
 
 use super::selected::Selected;
+use super::slices::Index;
 
 /// The annotation.
 pub(super) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -20,15 +20,18 @@ pub(super) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger
 pub(super) struct Triggers {
     /// When the Service was created.
     service: Time,
-    /// When each pod became ready or stopped to be, by name.
-    pods: HashMap<CompactString, Time, RandomState>,
+    /// By the hash of its name: when each pod became ready or stopped to be.
+    pods: HashTable<(u64, CompactString, Time)>,
+    /// The endpoints of the slices.
+    pub(super) index: Index,
 }
 
 impl Default for Triggers {
     fn default() -> Triggers {
         Triggers {
             service: Time::UNSET,
-            pods: HashMap::with_hasher(hash_state()),
+            pods: HashTable::new(),
+            index: Index::default(),
         }
     }
 }
@@ -40,10 +43,12 @@ impl Triggers {
         let mut oldest = Some(service.creation_timestamp).filter(|at| *at > self.service);
         for selected in pods {
             let (name, at) = (&selected.pod.metadata.name, selected.pod.ready_time());
-            let before = match self.pods.get_mut(name) {
-                Some(known) => std::mem::replace(known, at),
+            let is_it = |known: &(u64, CompactString, Time)| known.1 == *name;
+            let before = match self.pods.find_mut(selected.hash, is_it) {
+                Some((_, _, known)) => std::mem::replace(known, at),
                 None => {
-                    self.pods.insert(name.clone(), at);
+                    let new = (selected.hash, name.clone(), at);
+                    self.pods.insert_unique(selected.hash, new, |known| known.0);
                     Time::UNSET
                 }
             };
@@ -54,7 +59,7 @@ impl Triggers {
         if self.pods.len() > pods.len() {
             let known = pods.iter().map(|selected| &selected.pod.metadata.name);
             let known: BTreeSet<&CompactString> = known.collect();
-            self.pods.retain(|name, _| known.contains(name));
+            self.pods.retain(|(_, name, _)| known.contains(name));
         }
         self.service = service.creation_timestamp;
         oldest.filter(|at| *at != Time::UNSET)
