@@ -148,10 +148,20 @@ impl Sync<'_> {
         let mut removed = Vec::new();
         let index = |place: usize| self.pods[place].index;
         let is_valid = |place: &usize| self.job.spec.has_index(index(*place));
+        // Most lists have each index once, in no order.
         let is_plain = |active: &[usize]| {
-            active.is_sorted_by(|a, b| index(*a) < index(*b)) && active.iter().all(is_valid)
+            let indexes = || active.iter().map(|place| index(*place));
+            let are_distinct = || {
+                let many = i64::try_from(active.len()).unwrap_or(i64::MAX);
+                Indexes::of_unordered(indexes()).count() == many
+            };
+            active.iter().all(is_valid) && are_distinct()
         };
-        if self.job.spec.is_indexed() && !is_plain(&active) {
+        let is_indexed = self.job.spec.is_indexed();
+        if is_indexed && at_least == 0 && is_plain(&active) {
+            return removed;
+        }
+        if is_indexed {
             active.sort_by_key(|place| index(*place));
             let mut kept = Vec::with_capacity(active.len());
             for group in active.chunk_by_mut(|a, b| index(*a) == index(*b)) {

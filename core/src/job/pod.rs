@@ -48,11 +48,22 @@ impl PodFields for PodFacts {
         }
     }
 
-    fn next(&self, old: &Pod, new: &Pod, node: u32) -> PodFacts {
-        let has_same_labels = old.metadata.labels == new.metadata.labels;
+    fn next(&self, old: &Pod, new: &Pod, _: u32) -> PodFacts {
+        let (was, is) = (&old.metadata, &new.metadata);
         PodFacts {
-            matches: if has_same_labels { self.matches } else { 0 },
-            ..PodFacts::of(new, node)
+            // Most changes are of the status, and texts take the longest to look at.
+            index: match was.annotations.is_same(&is.annotations) {
+                true => self.index,
+                false => completion_index(&is.annotations),
+            },
+            matches: match was.labels == is.labels {
+                true => self.matches,
+                false => 0,
+            },
+            phase: new.status.phase,
+            is_deleting: is.is_deleting(),
+            is_ready: new.is_ready(),
+            is_tracked: is.has_finalizer(TRACKING_FINALIZER),
         }
     }
 }
@@ -317,5 +328,14 @@ mod tests {
         let next = facts.next(&running, &ended, 0);
         assert_eq!((next.matches, next.phase), (3, PodPhase::Succeeded));
         assert_eq!(facts.next(&running, &moved, 0).matches, 0);
+        let mut other = ended.clone();
+        other.metadata.annotations = other.metadata.annotations.with(COMPLETION_INDEX, "8");
+        assert_eq!(next.next(&ended, &other, 0).index, 8);
+        let same = PodFacts { index: 5, ..next };
+        assert_eq!(
+            same.next(&other, &other, 0).index,
+            5,
+            "it is not read again"
+        );
     }
 }
