@@ -229,11 +229,15 @@ impl Scheduler {
                     match &pod.node_name {
                         _ if pod.status.phase.is_terminal() => placement.remove(&pod.metadata.uid),
                         Some(node) => {
-                            if !placement.is_of_run && !placement.has(&pod) {
+                            // Most changes of a pod are of its status.
+                            let is_placed = placement.placed.replace(&pod, node);
+                            if !is_placed && !placement.is_of_run && !placement.has(&pod) {
                                 capacity.add_pod(node);
                             }
                             placement.end_nomination(&pod.metadata.uid, capacity);
-                            placement.add(&pod, node);
+                            if !is_placed {
+                                placement.add(&pod, node);
+                            }
                         }
                         None => {}
                     }

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use podstorm_objects::Str;
+use smallvec::{SmallVec, smallvec};
 
 /// The annotation of a pod that holds its script.
 pub const SCRIPT: &str = "podstorm/script";
@@ -15,6 +16,9 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 /// A moment after the start of a container, ns; `None` is never.
 pub(super) type After = Option<i64>;
+
+/// The values of a word: mostly one.
+type List<T> = SmallVec<[T; 1]>;
 
 /// What the containers of a pod do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,27 +35,27 @@ pub struct Script {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     /// When it ends by itself.
-    run: Vec<After>,
+    run: List<After>,
     /// How.
-    exit: Vec<Exit>,
+    exit: List<Exit>,
     /// When its startup probe begins to pass.
-    started: Vec<After>,
+    started: List<After>,
     /// When its readiness probe begins to pass.
-    ready: Vec<After>,
+    ready: List<After>,
     /// When its readiness probe begins to fail again.
-    unready: Vec<After>,
+    unready: List<After>,
     /// When its liveness probe has failed for good.
-    unhealthy: Vec<After>,
+    unhealthy: List<After>,
     /// Whether each pull of its image succeeds.
-    pull: Vec<bool>,
+    pull: List<bool>,
     /// Whether its hook after the start succeeds.
-    post_start: Vec<bool>,
+    post_start: List<bool>,
     /// Whether its hook before the stop succeeds.
-    pre_stop: Vec<bool>,
+    pre_stop: List<bool>,
     /// How long it takes to end once it is asked to.
-    stop: Vec<After>,
+    stop: List<After>,
     /// How it then ends.
-    stop_exit: Vec<Exit>,
+    stop_exit: List<Exit>,
 }
 
 /// How a container ends.
@@ -142,11 +146,11 @@ impl Script {
     /// Its containers end that long after their start, ns: well, or each time with exit code 1.
     pub(super) fn finishing(run_ns: i64, fails: bool) -> Script {
         let mut script = Script::default();
-        script.all.run = vec![Some(run_ns)];
+        script.all.run = smallvec![Some(run_ns)];
         script.all.exit = if fails {
-            vec![Exit::Code(1)]
+            smallvec![Exit::Code(1)]
         } else {
-            Vec::new()
+            List::new()
         };
         script
     }
@@ -244,9 +248,9 @@ impl Script {
     }
 }
 
-fn or<T: Clone>(own: &mut Vec<T>, other: &[T]) {
+fn or<T: Copy>(own: &mut List<T>, other: &[T]) {
     if own.is_empty() {
-        *own = other.to_vec();
+        *own = other.into();
     }
 }
 
@@ -323,8 +327,8 @@ fn list<T>(
     values: &str,
     read: impl Fn(&str) -> Option<T>,
     expected: &str,
-) -> Result<Vec<T>, String> {
-    let values: Option<Vec<T>> = values.split(',').map(read).collect();
+) -> Result<List<T>, String> {
+    let values: Option<List<T>> = values.split(',').map(read).collect();
     values.ok_or_else(|| expected.to_owned())
 }
 

@@ -191,10 +191,14 @@ impl Probes {
             self.ready(&mut course, said, first_ns(readiness));
             self.live(&mut course, said, first_ns(liveness));
         }
-        if !self.tells {
-            course.failures.clear();
-        }
         course
+    }
+
+    /// Keeps failed runs that are reported.
+    fn fails(&self, course: &mut Course, failures: Failures) {
+        if self.tells {
+            course.failures.push(failures);
+        }
     }
 
     fn start(&self, course: &mut Course, said: &Said, (since_ns, begins_ns): (i64, i64)) {
@@ -210,15 +214,18 @@ impl Probes {
         match failing.filter(|failing| *failing < probe.failures) {
             Some(failing) => {
                 course.started_ns = Some(probe.run(first_ns, failing));
-                course.failures.push(probe.failing(first_ns, Some(failing)));
+                self.fails(course, probe.failing(first_ns, Some(failing)));
             }
             None => {
                 let last_ns = probe.run(first_ns, probe.failures - 1);
                 course.killed = Some((last_ns, probe.grace_ns));
-                course.failures.push(Failures {
-                    kills: true,
-                    ..probe.failing(first_ns, Some(probe.failures))
-                });
+                self.fails(
+                    course,
+                    Failures {
+                        kills: true,
+                        ..probe.failing(first_ns, Some(probe.failures))
+                    },
+                );
             }
         }
     }
@@ -226,7 +233,7 @@ impl Probes {
     fn ready(&self, course: &mut Course, said: &Said, first_ns: i64) {
         let probe = &self.readiness;
         let failing = said.ready_ns.map(|from_ns| probe.before(first_ns, from_ns));
-        course.failures.push(probe.failing(first_ns, failing));
+        self.fails(course, probe.failing(first_ns, failing));
         let Some(failing) = failing else {
             return;
         };
@@ -242,7 +249,7 @@ impl Probes {
                 false => Some(from_ns.max(first_ns)),
             };
             let next_ns = probe.run(first_ns, fails);
-            course.failures.push(probe.failing(next_ns, None));
+            self.fails(course, probe.failing(next_ns, None));
         }
     }
 
@@ -259,10 +266,13 @@ impl Probes {
         let most = (failed_ns - first_ns).div_euclid(probe.period_ns) + 1;
         let count = probe.failures.min(most);
         course.killed = Some((failed_ns, probe.grace_ns));
-        course.failures.push(Failures {
-            kills: true,
-            ..probe.failing(probe.run(failed_ns, 1 - count), Some(count))
-        });
+        self.fails(
+            course,
+            Failures {
+                kills: true,
+                ..probe.failing(probe.run(failed_ns, 1 - count), Some(count))
+            },
+        );
     }
 
     /// Tells the failures until that moment, and that the last one ends the instance; returns whether others are to
