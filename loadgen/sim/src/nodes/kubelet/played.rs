@@ -220,7 +220,7 @@ impl PodLifecycle {
         let is_known = |rules: &&Arc<SpecRules>| Arc::ptr_eq(&rules.spec, &live.spec);
         let spec_rules = match self.lives.rules.as_ref().filter(is_known) {
             Some(known) => Arc::clone(known),
-            None => Arc::new(SpecRules::of(live, self.events.is_some())),
+            None => Arc::new(SpecRules::of(live, self.events.is_some(), self.plays_all)),
         };
         self.lives.rules = Some(Arc::clone(&spec_rules));
         let usual = Script::default();
@@ -266,8 +266,14 @@ impl PodLifecycle {
             if status == live.status {
                 return Written::Yes;
             }
-            let mut new = Pod::clone(live);
-            new.status = status;
+            let new = Pod {
+                metadata: live.metadata.clone(),
+                spec: Arc::clone(&live.spec),
+                node_name: live.node_name.clone(),
+                token_volume: live.token_volume,
+                hostname: live.hostname,
+                status,
+            };
             match self.cluster.update_status(new, now) {
                 Ok(stored) => {
                     if self.plays_all {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm::client::EventType::{Normal, Warning};
@@ -125,7 +126,7 @@ pub(super) struct Container {
     pub(super) is_present: bool,
     /// Since when its image is pulled, where that was told.
     pub(super) pulling_since_ns: Option<i64>,
-    pub(super) probes: Box<Probes>,
+    pub(super) probes: Arc<Probes>,
     pub(super) hooks: Hooks,
     /// Whether its last instance has ended because its `postStart` hook failed.
     pub(super) has_failed_hook: bool,
@@ -134,7 +135,7 @@ pub(super) struct Container {
     /// Whether it was removed for that, and has not started since.
     pub(super) is_removed: bool,
     /// What its status says of the spec, where it does.
-    pub(super) report: Option<Box<Report>>,
+    pub(super) report: Option<Arc<Report>>,
 }
 
 impl Ended {
@@ -155,7 +156,7 @@ impl Container {
         name: &Str,
         image: &Str,
         role: Role,
-        (policy, probes): (Restarts, Probes),
+        (policy, probes): (Restarts, Arc<Probes>),
         part: Part,
     ) -> Container {
         Container {
@@ -174,7 +175,7 @@ impl Container {
             pull_policy: PullPolicy::IfNotPresent,
             is_present: false,
             pulling_since_ns: None,
-            probes: Box::new(probes),
+            probes,
             hooks: Hooks::default(),
             has_failed_hook: false,
             restarts_all: false,

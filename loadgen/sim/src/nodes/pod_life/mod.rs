@@ -46,7 +46,7 @@ use super::script::{Script, ScriptError};
 use container::{Container, Ended, Role, State, Ways};
 use events::Notes;
 use instance::GRACE_MIN_NS;
-use report::PodReport;
+use report::{PodReport, SpecReport};
 use restart_all::RestartAll;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -145,7 +145,7 @@ pub(super) struct PodLife {
     /// The number of init containers.
     init: usize,
     /// What its status says of resources, where it does, and of which spec.
-    report: Option<(Arc<PodSpec>, PodReport)>,
+    report: Option<(Arc<PodSpec>, Arc<PodReport>)>,
     /// The types of conditions that must hold before the pod is ready.
     gates: Vec<String>,
     ways: Ways,
@@ -192,7 +192,8 @@ impl PodLife {
         self.see_containers(live);
         let reported = self.report.as_ref();
         if reported.is_some_and(|(spec, _)| !Arc::ptr_eq(spec, &live.spec)) {
-            self.report_on(live, live.spec.to_map(live.token_volume));
+            let report = SpecReport::of(live.spec.to_map(live.token_volume));
+            self.report_on(live, &report);
         }
         let meta = &live.metadata;
         if !meta.is_deleting() {

@@ -35,7 +35,7 @@ impl Play {
         let script = Script::parse(script);
         let seen = Circumstances {
             script: script.as_ref(),
-            rules: &SpecRules::of(&pod, true),
+            rules: &SpecRules::of(&pod, true, true),
             is_unpullable: &|image| image.starts_with("missing"),
             is_present: &|_| false,
             tells: true,

@@ -1,12 +1,13 @@
 //! What pods in the same state share. Pods of one template go through the same states, many of them in the same second:
-//! what their statuses say is made once, and takes memory once.
+//! what their statuses say is made once, and takes memory once. What a [place](super::Place) says of all its containers is
+//! part of it: a kubelet's results are of its own places.
 
 use std::sync::Arc;
 
 use podstorm_objects::{ContainerDetails, PodConditions, PodPhase, PodStatus, Rest, Str};
 
 use super::container::{Container, Ended, Role, State};
-use super::status::Place;
+use super::report::{PodReport, Report};
 use super::{PodLife, SECOND_NS, Stopping, Why};
 
 /// How many results are kept of each sort: pods in a few states take turns.
@@ -65,6 +66,7 @@ pub(super) struct DetailsOf {
     is_started: bool,
     shown: Option<Shown>,
     image: Str,
+    report: Option<Arc<Report>>,
     /// Those of its stored status.
     old: Option<Arc<ContainerDetails>>,
 }
@@ -76,14 +78,19 @@ enum Shown {
     Ended(Ended),
 }
 
+/// Whether both are the same in memory, or both absent.
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+}
+
 impl PartialEq for DetailsOf {
     fn eq(&self, other: &DetailsOf) -> bool {
-        let of = |it: &DetailsOf| it.old.as_ref().map(Arc::as_ptr);
         self.seconds == other.seconds
             && self.is_started == other.is_started
-            && of(self) == of(other)
+            && is_same(self.old.as_ref(), other.old.as_ref())
             && self.shown == other.shown
             && self.image == other.image
+            && is_same(self.report.as_ref(), other.report.as_ref())
     }
 }
 
@@ -93,15 +100,11 @@ impl DetailsOf {
         container: &Container,
         waits_for: &'static str,
         old: Option<&Arc<ContainerDetails>>,
-        place: &Place<'_>,
     ) -> Option<DetailsOf> {
         let is_plain = container.role == Role::Regular
-            && container.report.is_none()
             && container.last.is_none()
             && container.restarts == 0
-            && !container.is_removed
-            && place.container_id.is_empty()
-            && place.image_id.is_empty();
+            && !container.is_removed;
         let second = |ns: i64| ns.div_euclid(SECOND_NS);
         let (seconds, shown) = match &container.state {
             _ if !is_plain => return None,
@@ -127,6 +130,7 @@ impl DetailsOf {
             is_started: container.is_started(),
             shown,
             image: container.image.clone(),
+            report: container.report.clone(),
             old: old.cloned(),
         })
     }
@@ -137,6 +141,7 @@ impl DetailsOf {
 pub(super) struct RestOf {
     generation: i64,
     has_started: bool,
+    report: Option<Arc<PodReport>>,
     /// Those of the stored status.
     old: Rest,
 }
@@ -145,6 +150,7 @@ impl PartialEq for RestOf {
     fn eq(&self, other: &RestOf) -> bool {
         self.generation == other.generation
             && self.has_started == other.has_started
+            && is_same(self.report.as_ref(), other.report.as_ref())
             && self.old.is_same(&other.old)
     }
 }
@@ -152,10 +158,11 @@ impl PartialEq for RestOf {
 impl RestOf {
     /// Of a pod; `None` where more than this tells them.
     pub(super) fn of(life: &PodLife, old: &PodStatus, has_started: bool) -> Option<RestOf> {
-        let is_plain = life.report.is_none() && life.end.is_none_or(|end| end.why.is_none());
+        let is_plain = life.end.is_none_or(|end| end.why.is_none());
         is_plain.then(|| RestOf {
             generation: life.generation,
             has_started,
+            report: life.report.as_ref().map(|(_, report)| Arc::clone(report)),
             old: old.rest.clone(),
         })
     }

@@ -53,14 +53,32 @@ impl Report {
     }
 }
 
-impl PodLife {
-    /// Takes from the spec of the stored pod, which `members` are, what statuses say of it.
-    pub(super) fn report_on(&mut self, live: &Pod, members: Map) {
-        let specs = containers(&members);
-        for (container, spec) in self.containers.iter_mut().zip(specs) {
-            container.report = Some(Box::new(Report::of(spec)));
+/// What statuses say of a spec.
+#[derive(Debug)]
+pub(super) struct SpecReport {
+    /// Of each container, init containers first.
+    containers: Vec<Arc<Report>>,
+    pod: Arc<PodReport>,
+}
+
+impl SpecReport {
+    /// Of a spec with these members.
+    pub(super) fn of(members: Map) -> SpecReport {
+        let containers = containers(&members).map(|container| Arc::new(Report::of(container)));
+        SpecReport {
+            containers: containers.collect(),
+            pod: Arc::new(PodReport::of(members)),
         }
-        self.report = Some((Arc::clone(&live.spec), PodReport::of(members)));
+    }
+}
+
+impl PodLife {
+    /// Has statuses say this of the spec of the stored pod.
+    pub(super) fn report_on(&mut self, live: &Pod, report: &SpecReport) {
+        for (container, report) in self.containers.iter_mut().zip(&report.containers) {
+            container.report = Some(Arc::clone(report));
+        }
+        self.report = Some((Arc::clone(&live.spec), Arc::clone(&report.pod)));
     }
 }
 

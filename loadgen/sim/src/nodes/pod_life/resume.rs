@@ -15,7 +15,7 @@ use super::events::Notes;
 use super::hooks::Hooks;
 use super::image::PullPolicy;
 use super::probes::Probes;
-use super::report::containers;
+use super::report::{SpecReport, containers};
 use super::restart_all;
 use super::restarts::Restarts;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS};
@@ -26,16 +26,19 @@ use crate::nodes::script::{Part, ScriptError};
 pub(in crate::nodes) struct SpecRules {
     pub(in crate::nodes) spec: Arc<PodSpec>,
     /// Of each container, init containers first.
-    containers: Vec<(Restarts, Probes, PullPolicy, Hooks)>,
+    containers: Vec<(Restarts, Arc<Probes>, PullPolicy, Hooks)>,
     gates: Vec<String>,
+    /// What statuses say of it, where they do and all of its pods say the same: a volume with a token has a name of its own
+    /// in each pod.
+    report: Option<SpecReport>,
 }
 
 impl SpecRules {
-    /// Reads a spec. `tells`: whether Events are kept.
-    pub(in crate::nodes) fn of(pod: &Pod, tells: bool) -> SpecRules {
+    /// Reads a spec. `tells`: whether Events are kept. `is_full`: whether statuses say what follows from the spec.
+    pub(in crate::nodes) fn of(pod: &Pod, tells: bool, is_full: bool) -> SpecRules {
         let members = pod.spec.to_map(pod.token_volume);
         let containers = containers(&members).map(|container| {
-            let probes = Probes::of(container, tells);
+            let probes = Arc::new(Probes::of(container, tells));
             let (pull, hooks) = (PullPolicy::of(container), Hooks::of(container));
             (Restarts::of(container), probes, pull, hooks)
         });
@@ -43,6 +46,7 @@ impl SpecRules {
             spec: Arc::clone(&pod.spec),
             containers: containers.collect(),
             gates: gates(&members),
+            report: (is_full && pod.token_volume.is_none()).then(|| SpecReport::of(members)),
         }
     }
 }
@@ -149,7 +153,14 @@ impl PodLife {
             first.announce_pull(start_ns, notes);
         }
         if seen.is_full {
-            life.report_on(live, spec.to_map(live.token_volume));
+            let of_all = seen.rules.report.as_ref();
+            match of_all.filter(|_| live.token_volume.is_none()) {
+                Some(report) => life.report_on(live, report),
+                None => {
+                    let report = SpecReport::of(spec.to_map(live.token_volume));
+                    life.report_on(live, &report);
+                }
+            }
         }
         life
     }

@@ -362,7 +362,7 @@ impl PodLife {
     ) -> ContainerStatus {
         let shared = old.and_then(|old| old.details.as_ref());
         let is_first = old.is_none_or(|old| old.restart_count == 0);
-        let key = DetailsOf::of(container, self.waits_for(), shared, place);
+        let key = DetailsOf::of(container, self.waits_for(), shared);
         let details = recent.details.of(key.filter(|_| is_first), || {
             self.details(container, old, place)
         });

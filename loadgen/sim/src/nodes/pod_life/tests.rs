@@ -463,7 +463,7 @@ fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
             let parsed = Script::parse(script);
             let seen = Circumstances {
                 script: parsed.as_ref(),
-                rules: &SpecRules::of(&play.pod, false),
+                rules: &SpecRules::of(&play.pod, false, true),
                 is_unpullable: &|_| false,
                 is_present: &|_| true,
                 tells: false,
