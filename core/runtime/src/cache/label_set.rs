@@ -1,6 +1,8 @@
 //! The owned pods with the same labels: their running totals, and the changes to them.
 
-use podstorm_objects::{Labels, Pod, Time};
+use ahash::RandomState;
+use hashbrown::HashTable;
+use podstorm_objects::{Labels, Pod, Time, hash_state};
 
 use super::ready_times::ReadyTimes;
 
@@ -90,6 +92,48 @@ impl LabelSet {
             && let Some(since) = ready_since(pod, state)
         {
             ready_times.leave(since);
+        }
+    }
+}
+
+/// The numbers of label sets by their labels. Labels are long: the hash of each is kept.
+#[derive(Debug)]
+pub(super) struct ByLabels {
+    numbers: HashTable<(u64, u32)>,
+    hasher: RandomState,
+}
+
+impl Default for ByLabels {
+    fn default() -> Self {
+        ByLabels {
+            numbers: HashTable::new(),
+            hasher: hash_state(),
+        }
+    }
+}
+
+impl ByLabels {
+    pub(super) fn hash(&self, labels: &Labels) -> u64 {
+        self.hasher.hash_one(labels)
+    }
+
+    /// The number of the set with this hash that is the one.
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let is_it = |(known, number): &(u64, u32)| *known == hash && is_it(*number);
+        self.numbers.find(hash, is_it).map(|(_, number)| *number)
+    }
+
+    /// Adds a set that is not there, by the hash of its labels.
+    pub(super) fn insert(&mut self, hash: u64, number: u32) {
+        let entry = (hash, number);
+        self.numbers.insert_unique(hash, entry, |(hash, _)| *hash);
+    }
+
+    pub(super) fn remove(&mut self, labels: &Labels, number: u32) {
+        let hash = self.hash(labels);
+        let entry = self.numbers.find_entry(hash, |(_, other)| *other == number);
+        if let Ok(entry) = entry {
+            entry.remove();
         }
     }
 }

@@ -4,13 +4,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use ahash::RandomState;
-use hashbrown::HashTable;
-use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid, hash_state};
+use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid};
 use smallvec::SmallVec;
 
 use super::columns::{Column, NewColumn, PodFields, reserve_one};
-use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
+use super::label_set::{ByLabels, LabelSet, LabelSetChange, PodState, Totals, ready_since};
 use super::ready_times::ReadyTimes;
 use crate::intern::{DenseKey, KeyId};
 use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
@@ -116,13 +114,6 @@ pub struct Members {
     /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
     by_labels: Option<Box<ByLabels>>,
     free_label_sets: Vec<u32>,
-}
-
-/// The numbers of label sets by their labels. Labels are long: the hash of each is kept.
-#[derive(Debug)]
-struct ByLabels {
-    numbers: HashTable<(u64, u32)>,
-    hasher: RandomState,
 }
 
 /// The end of the list of free handles.
@@ -411,32 +402,22 @@ impl Members {
     /// The index of the label set of exactly these labels.
     #[inline]
     pub fn label_set_of(&self, labels: &Labels) -> Option<u32> {
-        match self.is_first_set(labels) {
-            true => Some(0),
-            false => self.find_label_set(labels, self.hash_of(labels)),
-        }
+        self.look_up(labels).0
     }
 
-    fn is_first_set(&self, labels: &Labels) -> bool {
+    /// The same, and the hash of the labels, if it was needed.
+    #[inline]
+    fn look_up(&self, labels: &Labels) -> (Option<u32>, Option<u64>) {
         let first = self.label_sets.first();
-        first.is_some_and(|first| first.pods > 0 && first.labels.is_same(labels))
-    }
-
-    /// The hash of labels, where there are many label sets.
-    fn hash_of(&self, labels: &Labels) -> Option<u64> {
-        let by_labels = self.by_labels.as_ref();
-        by_labels.map(|by_labels| by_labels.hasher.hash_one(labels))
-    }
-
-    fn find_label_set(&self, labels: &Labels, hash: Option<u64>) -> Option<u32> {
-        let Some((by_labels, hash)) = self.by_labels.as_ref().zip(hash) else {
-            return self.search_label_set(labels);
+        if first.is_some_and(|first| first.pods > 0 && first.labels.is_same(labels)) {
+            return (Some(0), None);
+        }
+        let Some(by_labels) = &self.by_labels else {
+            return (self.search_label_set(labels), None);
         };
-        let is_it = |(known, number): &(u64, u32)| {
-            *known == hash && self.label_sets[*number as usize].labels == *labels
-        };
-        let found = by_labels.numbers.find(hash, is_it);
-        found.map(|(_, number)| *number)
+        let hash = by_labels.hash(labels);
+        let is_it = |number: u32| self.label_sets[number as usize].labels == *labels;
+        (by_labels.find(hash, is_it), Some(hash))
     }
 
     fn search_label_set(&self, labels: &Labels) -> Option<u32> {
@@ -451,13 +432,10 @@ impl Members {
         if let Some((by_labels, hash)) = self.by_labels.as_mut().zip(hash) {
             by_labels.insert(hash, index);
         } else if self.label_sets.len() > SEARCHED_SETS {
-            let mut by_labels = Box::new(ByLabels {
-                numbers: HashTable::new(),
-                hasher: hash_state(),
-            });
+            let mut by_labels = Box::<ByLabels>::default();
             for (number, set) in (0u32..).zip(&self.label_sets) {
                 if set.pods > 0 || number == index {
-                    by_labels.insert(by_labels.hasher.hash_one(&set.labels), number);
+                    by_labels.insert(by_labels.hash(&set.labels), number);
                 }
             }
             self.by_labels = Some(by_labels);
@@ -466,12 +444,7 @@ impl Members {
 
     fn enter_label_set(&mut self, pod: &Pod, state: PodState) -> (u32, Option<Labels>) {
         let labels = &pod.metadata.labels;
-        let is_first = self.is_first_set(labels);
-        let hash = (!is_first).then(|| self.hash_of(labels)).flatten();
-        let known = match is_first {
-            true => Some(0),
-            false => self.find_label_set(labels, hash),
-        };
+        let (known, hash) = self.look_up(labels);
         let (index, added) = match known {
             Some(index) => (index, None),
             None => {
@@ -557,21 +530,6 @@ impl Members {
                 && set.totals == totals
                 && ready_times.is_none_or(|ready_times| ready_times.is_exact(times))
         })
-    }
-}
-
-impl ByLabels {
-    fn insert(&mut self, hash: u64, number: u32) {
-        let entry = (hash, number);
-        self.numbers.insert_unique(hash, entry, |(hash, _)| *hash);
-    }
-
-    fn remove(&mut self, labels: &Labels, number: u32) {
-        let hash = self.hasher.hash_one(labels);
-        let entry = self.numbers.find_entry(hash, |(_, other)| *other == number);
-        if let Ok(entry) = entry {
-            entry.remove();
-        }
     }
 }
 
