@@ -28,9 +28,11 @@ struct LabelSets {
     free: Vec<u32>,
     by_labels: HashTable<u32>,
     hasher: RandomState,
-    /// The label sets by each pair in them, once a selector was asked for. The pods of an indexed Job have a set each, and
-    /// nobody asks.
+    /// The label sets by each pair in them, once a second selector was asked for. The pods of an indexed Job have a set
+    /// each, and are asked for when the Job is over, if at all.
     by_pair: Option<PairIndex>,
+    /// Whether a selector was asked for.
+    is_asked: bool,
 }
 
 /// Label sets by each pair in them. Numbers, unlike labels, are hashed at once.
@@ -77,7 +79,7 @@ impl Namespaces {
     /// that have it. A pair of labels and owned pods occurs once, in no particular order.
     ///
     /// O(label sets that share the rarest pair that the selector requires), for each selector; O(label sets) at the first
-    /// call for a namespace.
+    /// two calls for a namespace.
     pub(crate) fn matching(
         &mut self,
         selectors: &[NamespacedSelector],
@@ -115,6 +117,7 @@ impl LabelSets {
             by_labels: HashTable::new(),
             hasher: hash_state(),
             by_pair: None,
+            is_asked: false,
         }
     }
 
@@ -188,7 +191,8 @@ impl LabelSets {
     ) {
         let pairs = selector.required_pairs();
         let used = |set: &&LabelSet| !set.holders.is_empty();
-        if pairs.is_empty() {
+        let is_first = !std::mem::replace(&mut self.is_asked, true);
+        if pairs.is_empty() || is_first {
             let used = self.sets.iter().filter(used);
             return used.for_each(|set| candidate(&set.labels, &set.holders));
         }
