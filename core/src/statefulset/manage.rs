@@ -25,9 +25,9 @@ enum Turn {
     Wait,
 }
 
-/// The pods of a set by their ordinals. They take the room of the pods that exist, however many the set wants.
+/// The pods of a set by their ordinals.
 struct Sorted {
-    /// Those with an ordinal that the set wants.
+    /// Those with an ordinal that the set wants, by it.
     replicas: BTreeMap<i64, Arc<Pod>>,
     /// Those with other ordinals, the highest first.
     condemned: Vec<Arc<Pod>>,
@@ -70,10 +70,9 @@ impl Sync<'_> {
             replicas,
             condemned,
         } = sorted;
-        let start = self.set.spec.read.start;
-        let count = usize::try_from(self.set.spec.read.replicas).unwrap_or(0);
+        let count = self.count();
         let replica = |at: usize| {
-            let ordinal = start + at as i64;
+            let ordinal = self.ordinal(at);
             self.replica(forms, ordinal, replicas.get(&ordinal))
         };
         if self.for_all(count, replica).await? == Turn::Wait {
@@ -90,6 +89,17 @@ impl Sync<'_> {
         let first_unavailable = lowest.filter(|_| has_all);
         let condemned = |at: usize| self.condemned(&condemned[at], first_unavailable == Some(at));
         self.for_all(sorted.condemned.len(), condemned).await
+    }
+
+    /// How many pods the set wants.
+    fn count(&self) -> usize {
+        usize::try_from(self.set.spec.read.replicas).unwrap_or(0)
+    }
+
+    /// The ordinal of the pod at that place.
+    fn ordinal(&self, place: usize) -> i64 {
+        let place = i64::try_from(place).unwrap_or(i64::MAX);
+        self.set.spec.read.start.saturating_add(place)
     }
 
     /// Takes a step for each of `count` pods: in order up to the first that waits or fails, or in batches of 1, 2, 4, … up to
@@ -210,15 +220,16 @@ impl Sync<'_> {
         if self.shared.options.uses_max_unavailable {
             let most = spec.max_unavailable();
             let most = most.map_err(|error| vec![error.to_string()])?;
-            let available = replicas.values().filter(|it| !health.is_unavailable(it));
-            left = most - (spec.replicas - available.count() as i64);
+            let available = replicas.values().filter(|pod| !health.is_unavailable(pod));
+            let unavailable = self.count() - available.count();
+            left = most - i64::try_from(unavailable).unwrap_or(i64::MAX);
         }
-        let first = spec.partition().max(0);
-        for at in (first..spec.replicas).rev() {
+        let first = usize::try_from(spec.partition()).unwrap_or(0);
+        for at in (first..self.count()).rev() {
             if left <= 0 {
                 break;
             }
-            let ordinal = spec.start + at;
+            let ordinal = self.ordinal(at);
             let pod = match replicas.get(&ordinal) {
                 Some(pod) => Arc::clone(pod),
                 // One that this sync has created, or that waits for its claims.

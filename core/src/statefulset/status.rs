@@ -132,11 +132,10 @@ impl Status {
 
     /// Whether the stored status is not this one. A change of the count of collisions alone is not written.
     pub(super) fn differs_from(&self, stored: &Status) -> bool {
-        let compared = |it: &Status| Status {
-            observed_generation: 0,
-            collision_count: 0,
-            ..it.clone()
-        };
+        fn compared(it: &Status) -> impl PartialEq {
+            let counts = [it.replicas, it.ready, it.available, it.current, it.updated];
+            (counts, &it.current_revision, &it.update_revision)
+        }
         self.observed_generation > stored.observed_generation || compared(self) != compared(stored)
     }
 }

@@ -256,9 +256,13 @@ impl Sync<'_> {
         }
         let pods = self.pods.iter().map(|pod| &**pod);
         let next_ns = next_availability_check(pods, seconds, self.now.wall_ns);
-        let delay_ns = next_ns.unwrap_or(i64::from(seconds) * SECOND_NS);
-        let now_ns = self.calls.now().mono_ns;
-        self.shared.queue[0].add_after(self.key, delay_ns, now_ns);
+        let now = self.calls.now();
+        let passed_ns = now.wall_ns.saturating_sub(self.now.wall_ns);
+        let delay_ns = match next_ns {
+            Some(next_ns) => next_ns.saturating_sub(passed_ns).max(0),
+            None => i64::from(seconds) * SECOND_NS,
+        };
+        self.shared.queue[0].add_after(self.key, delay_ns, now.mono_ns);
     }
 
     pub(super) fn health(&self) -> Health {
