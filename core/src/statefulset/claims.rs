@@ -49,54 +49,56 @@ impl RetentionPolicy {
 }
 
 /// Who may own a claim: a set, and the pod of one ordinal.
-#[derive(Clone, Debug)]
-pub struct Owners {
+#[derive(Clone, Copy, Debug)]
+pub struct Owners<'a> {
     policy: RetentionPolicy,
-    set: OwnerReference,
+    set: Owner<'a>,
     /// Without a UID for a pod that is not created.
-    pod: OwnerReference,
+    pod: Owner<'a>,
     is_out_of_range: bool,
 }
 
-impl Owners {
+/// A kind and the metadata of an object of it.
+#[derive(Clone, Copy, Debug)]
+struct Owner<'a>(Kind, &'a ObjectMeta);
+
+impl<'a> Owners<'a> {
     /// The owners of the claims of a pod.
-    pub fn new(set: &ObjectMeta, spec: &SetSpec, pod: &ObjectMeta) -> Owners {
+    pub fn new(set: &'a ObjectMeta, spec: &SetSpec, pod: &'a ObjectMeta) -> Owners<'a> {
         Owners {
             policy: spec.policy,
-            set: Kind::STATEFUL_SET.controller_reference(set),
-            pod: Kind::POD.controller_reference(pod),
+            set: Owner(Kind::STATEFUL_SET, set),
+            pod: Owner(Kind::POD, pod),
             is_out_of_range: !spec.has_ordinal(ordinal_of(pod)),
         }
     }
 
     /// The owner that the policy wants.
-    fn wanted(&self) -> Option<&OwnerReference> {
+    fn wanted(&self) -> Option<Owner<'a>> {
         let RetentionPolicy {
             when_deleted,
             when_scaled,
         } = self.policy;
         match (when_scaled, when_deleted) {
             (Policy::Delete, Policy::Retain | Policy::Delete) if self.is_out_of_range => {
-                Some(&self.pod)
+                Some(self.pod)
             }
-            (Policy::Retain | Policy::Delete, Policy::Delete) => Some(&self.set),
+            (Policy::Retain | Policy::Delete, Policy::Delete) => Some(self.set),
             _ => None,
         }
     }
 
     /// Whether a claim belongs to the pod that had this one's name before.
     pub fn is_of_earlier_pod(&self, refs: &[Arc<OwnerReference>]) -> bool {
-        is_stale(refs, &self.pod)
+        self.pod.is_stale(refs)
     }
 
     /// Whether something else controls the claim, or an earlier pod or set owns it. If claims stay anyway, it does not matter.
     pub fn has_unexpected_controller(&self, refs: &[Arc<OwnerReference>]) -> bool {
         let is_unexpected = |owner: &Arc<OwnerReference>| {
-            let expected = [&self.set, &self.pod]
-                .into_iter()
-                .find(|it| is_named(owner, it));
-            match expected {
-                Some(expected) => owner.uid != expected.uid,
+            let expected = [self.set, self.pod].into_iter();
+            match expected.into_iter().find(|it| it.is_named(owner)) {
+                Some(expected) => owner.uid != expected.1.uid,
                 None => owner.controller == Some(true),
             }
         };
@@ -106,49 +108,94 @@ impl Owners {
 
     /// Whether a claim has the owners that the policy wants, or must not be touched.
     pub fn are_up_to_date(&self, refs: &[Arc<OwnerReference>]) -> bool {
-        let [has_set, has_pod] = [&self.set, &self.pod].map(|it| has(refs, it));
-        if is_stale(refs, &self.set) || is_stale(refs, &self.pod) {
+        if self.set.is_stale(refs) || self.pod.is_stale(refs) {
             return true;
         }
+        let (has_set, has_pod) = (self.set.is_among(refs), self.pod.is_among(refs));
         if self.has_unexpected_controller(refs) {
             return !has_set && !has_pod;
         }
-        let is_ours = |it: &Arc<OwnerReference>| it.uid == self.set.uid || it.uid == self.pod.uid;
+        let is_ours = |it: &OwnerReference| it.uid == self.set.1.uid || it.uid == self.pod.1.uid;
         let has_non_controller = refs
             .iter()
             .any(|it| is_ours(it) && it.controller != Some(true));
-        let wanted = self.wanted();
-        let is_wanted = |owner: &OwnerReference| wanted.is_some_and(|it| std::ptr::eq(it, owner));
-        let is_set_right = has_set == is_wanted(&self.set);
-        !has_non_controller && is_set_right && has_pod == is_wanted(&self.pod)
+        let wanted = self.wanted().map(|owner| owner.0);
+        !has_non_controller
+            && has_set == (wanted == Some(Kind::STATEFUL_SET))
+            && has_pod == (wanted == Some(Kind::POD))
     }
 
     /// The owners that a claim with these should have.
     pub fn corrected(&self, refs: &OwnerReferences) -> OwnerReferences {
         let mut corrected = refs.clone();
-        corrected.retain(|it| !is_named(it, &self.set) && !is_named(it, &self.pod));
+        corrected.retain(|it| !self.set.is_named(it) && !self.pod.is_named(it));
         if !self.has_unexpected_controller(refs)
             && let Some(wanted) = self.wanted()
-            && !has(&corrected, wanted)
+            && !wanted.is_among(&corrected)
         {
-            corrected.push(Arc::new(wanted.clone()));
+            corrected.push(Arc::new(wanted.0.controller_reference(wanted.1)));
         }
         corrected
     }
 }
 
-/// Whether a reference names an object, which may have another UID.
-fn is_named(reference: &OwnerReference, object: &OwnerReference) -> bool {
-    let key = |it: &OwnerReference| (it.api_version.clone(), it.kind.clone(), it.name.clone());
-    key(reference) == key(object)
+impl Owner<'_> {
+    /// Whether a reference names the object, or one of that name with another UID.
+    fn is_named(&self, reference: &OwnerReference) -> bool {
+        let Owner(kind, meta) = self;
+        *reference.name == *meta.name
+            && *reference.kind == *kind.name()
+            && *reference.api_version == *kind.api_version()
+    }
+
+    /// Whether the object that the references name first is gone, and this one has its name.
+    fn is_stale(&self, refs: &[Arc<OwnerReference>]) -> bool {
+        let first = refs.iter().find(|it| self.is_named(it));
+        first.is_some_and(|it| it.uid != self.1.uid)
+    }
+
+    fn is_among(&self, refs: &[Arc<OwnerReference>]) -> bool {
+        refs.iter().any(|it| it.uid == self.1.uid)
+    }
 }
 
-/// Whether the object of the name that the references have first is gone.
-fn is_stale(refs: &[Arc<OwnerReference>], object: &OwnerReference) -> bool {
-    let first = refs.iter().find(|it| is_named(it, object));
-    first.is_some_and(|it| it.uid != object.uid)
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn has(refs: &[Arc<OwnerReference>], object: &OwnerReference) -> bool {
-    refs.iter().any(|it| it.uid == object.uid)
+    use super::*;
+
+    #[test]
+    fn a_claim_is_owned_by_what_it_goes_with() {
+        let meta = |name: &str| {
+            let meta = json!({"name": name, "uid": name});
+            ObjectMeta::from_json(meta).expect("metadata")
+        };
+        let (set, pods) = (meta("web"), [meta("web-0"), meta("web-1")]);
+        let policy = |when_scaled: &str, when_deleted: &str| {
+            let policy = json!({"whenScaled": when_scaled, "whenDeleted": when_deleted});
+            SetSpec {
+                replicas: 1,
+                policy: RetentionPolicy::read(&policy),
+                ..SetSpec::default()
+            }
+        };
+        for (scaled, deleted, [inside, outside]) in [
+            ("Retain", "Retain", ["", ""]),
+            ("Retain", "Delete", ["web", "web"]),
+            ("Delete", "Retain", ["", "web-1"]),
+            ("Delete", "Delete", ["web", "web-1"]),
+        ] {
+            let spec = policy(scaled, deleted);
+            for (pod, wanted) in pods.iter().zip([inside, outside]) {
+                let owners = Owners::new(&set, &spec, pod);
+                let none = OwnerReferences::new();
+                let corrected = owners.corrected(&none);
+                let names: Vec<&str> = corrected.iter().map(|it| &*it.name).collect();
+                assert_eq!(names.concat(), wanted, "{scaled} {deleted}");
+                assert!(owners.are_up_to_date(&corrected));
+                assert_eq!(owners.are_up_to_date(&none), wanted.is_empty());
+            }
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! The identity of a pod: its ordinal, which its name gives, and what else follows from it.
 
 use podstorm_objects::{ObjectMeta, Pod};
+use podstorm_runtime::cache::PodFields;
 
-use super::spec::SetSpec;
+use super::spec::{ClaimTemplate, SetSpec};
 
 /// The label with the name of the pod.
 pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
@@ -54,9 +55,11 @@ pub fn claim_name(template: &str, set: &str, ordinal: i64) -> String {
 pub fn identity_matches(set: &ObjectMeta, pod: &ObjectMeta) -> bool {
     let (parent, ordinal) = parent_and_ordinal(&pod.name);
     let label = pod.labels.get(POD_NAME_LABEL);
+    // The name that the ordinal gives has no zeros before it.
+    let digits = usize::try_from(ordinal.max(1).ilog10() + 1);
     ordinal >= 0
         && *set.name == *parent
-        && *pod.name == *pod_name(&set.name, ordinal)
+        && digits.is_ok_and(|digits| pod.name.len() == set.name.len() + 1 + digits)
         && pod.namespace == set.namespace
         && label.is_some_and(|label| **label == *pod.name)
 }
@@ -75,7 +78,75 @@ pub fn storage_matches(set: &ObjectMeta, spec: &SetSpec, pod: &Pod) -> bool {
         // Of several with one name the last counts.
         named.next_back()?["persistentVolumeClaim"]["claimName"].as_str()
     };
-    let is_there =
-        |template: &str| claim_of(template) == Some(&*claim_name(template, &set.name, ordinal));
-    spec.claim_templates.iter().all(|it| is_there(it.name()))
+    let mut templates = spec.claim_templates.iter().map(ClaimTemplate::name);
+    templates.all(|name| claim_of(name) == Some(&*claim_name(name, &set.name, ordinal)))
+}
+
+/// What the cache keeps of each pod of a StatefulSet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PodFacts {
+    /// The mark of the claim templates that its volumes match; 0 before a sync has looked.
+    pub(super) storage: u32,
+}
+
+impl PodFields for PodFacts {
+    fn of(_: &Pod, _: u32) -> PodFacts {
+        PodFacts::default()
+    }
+
+    fn next(&self, old: &Pod, new: &Pod, _: u32) -> PodFacts {
+        match old.spec == new.spec {
+            true => *self,
+            false => PodFacts::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Resource as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, volumes: Value) -> Pod {
+        let labels = json!({POD_NAME_LABEL: name});
+        let pod = json!({"metadata": {"name": name, "namespace": "ns", "labels": labels},
+            "spec": {"volumes": volumes}});
+        Pod::from_json(pod).expect("a pod")
+    }
+
+    #[test]
+    fn a_name_is_that_of_an_ordinal_digit_by_digit() {
+        let set = ObjectMeta {
+            name: "web".into(),
+            namespace: "ns".into(),
+            ..ObjectMeta::default()
+        };
+        for (name, matches) in [
+            ("web-0", true),
+            ("web-9", true),
+            ("web-10", true),
+            ("web-2147483647", true),
+            ("web-00", false),
+            ("web-01", false),
+            ("web-2147483648", false),
+            ("web-", false),
+            ("db-1", false),
+        ] {
+            let pod = pod(name, Value::Null);
+            assert_eq!(identity_matches(&set, &pod.metadata), matches, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_the_storage_of_a_pod_holds_while_its_spec_stays() {
+        let facts = PodFacts { storage: 7 };
+        let old = pod("web-0", Value::Null);
+        let mut ready = old.clone();
+        ready.status.phase = podstorm_objects::PodPhase::Running;
+        assert_eq!(facts.next(&old, &ready, 0), facts);
+        let other = pod("web-0", json!([{"name": "data"}]));
+        assert_eq!(facts.next(&old, &other, 0).storage, 0);
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use podstorm_objects::{Pod, PodPhase};
 use podstorm_runtime::driver::join_all;
 
-use super::identity::{identity_matches, ordinal_of, storage_matches};
+use super::identity::{identity_matches, ordinal_of};
 use super::status::{Status, is_created, is_running_and_ready, revision_of};
 use super::sync::{Errors, Forms, Sync};
 
@@ -167,7 +167,7 @@ impl Sync<'_> {
         }
         let set = &self.set.object.metadata;
         if !identity_matches(set, &pod.metadata)
-            || !storage_matches(set, &self.set.spec.read, &pod)
+            || self.without_storage.contains(&pod.metadata.uid)
             || !self.has_right_claims(&forms.update.spec, &pod)
         {
             self.update_pod(&forms.update.spec, &pod).await?;

@@ -26,9 +26,10 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod};
+use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Uid};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::Informers;
@@ -40,6 +41,7 @@ use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::ControllerType as _;
 use crate::revisions::Revision;
 use cache::CachedSet;
+use identity::{PodFacts, is_member, storage_matches};
 
 pub use row::StatefulSets;
 
@@ -85,6 +87,7 @@ struct Shared {
 impl Controller {
     /// A controller that reads StatefulSets, pods, claims and revisions from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
+        informers.pods().keep::<PodFacts>(Kind::STATEFUL_SET);
         let shared = Arc::new(Shared {
             options,
             sets: informers.store(Kind::STATEFUL_SET, || ()),
@@ -121,16 +124,31 @@ impl Shared {
         is_set.then(|| self.sets.resolve(&meta.namespace, owner))?
     }
 
-    /// The pods with the set as their controller, then the orphans of its namespace. O(these).
-    fn candidates(&self, set: &CachedSet) -> Vec<Arc<Pod>> {
-        let namespace = &set.object.metadata.namespace;
-        let owned = self.pods.owned_by(namespace, &set.controller_ref);
-        let mut pods = Vec::new();
-        for list in owned.into_iter().chain([self.pods.orphans(namespace)]) {
-            let members = list.lock();
-            pods.extend(members.iter().map(|(pod, _)| Arc::clone(pod)));
+    /// The pods with the set as their controller, then the orphans of its namespace that have a name of the set; and the
+    /// UIDs of those whose volumes don't match the claim templates. O(pods of the set and orphans).
+    fn candidates(&self, set: &CachedSet) -> (Vec<Arc<Pod>>, BTreeSet<Uid>) {
+        let (meta, spec) = (&set.object.metadata, &set.spec);
+        let (mut pods, mut without_storage) = (Vec::new(), BTreeSet::new());
+        let mut found = |pod: &Arc<Pod>, facts: &mut PodFacts| {
+            if facts.storage != spec.storage_mark {
+                match storage_matches(meta, &spec.read, pod) {
+                    true => facts.storage = spec.storage_mark,
+                    false => drop(without_storage.insert(pod.metadata.uid.clone())),
+                }
+            }
+            pods.push(Arc::clone(pod));
+        };
+        if let Some(owned) = self.pods.owned_by(&meta.namespace, &set.controller_ref) {
+            for (pod, facts) in owned.lock().iter_fields_mut::<PodFacts>() {
+                found(pod, facts);
+            }
         }
-        pods
+        for (pod, _) in self.pods.orphans(&meta.namespace).lock().iter() {
+            if is_member(&meta.name, &pod.metadata) {
+                found(pod, &mut PodFacts::default());
+            }
+        }
+        (pods, without_storage)
     }
 
     /// The revisions of the set and those without a controller that match its selector, the oldest first.

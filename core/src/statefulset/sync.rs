@@ -2,9 +2,10 @@
 //!
 //! Source: `sync` and `UpdateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Now, OwnerPatch, Pod, Reason, ResourceVersion};
+use podstorm_objects::{DynamicObject, Kind, Now, OwnerPatch, Pod, Reason, ResourceVersion, Uid};
 use podstorm_runtime::claim::{Claim, ClaimStep, aggregate};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
 use podstorm_runtime::driver::{Calls, SyncFailure};
@@ -36,6 +37,8 @@ pub(super) struct Sync<'a> {
     pub(super) set: &'a CachedSet,
     /// The pods of the set, ended ones and those on their way out included.
     pub(super) pods: Vec<Arc<Pod>>,
+    /// Those whose volumes don't match the claim templates.
+    pub(super) without_storage: BTreeSet<Uid>,
     /// When the sync began to change pods.
     pub(super) now: Now,
 }
@@ -79,6 +82,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         key,
         set: &set,
         pods: Vec::new(),
+        without_storage: BTreeSet::new(),
         now: Now::default(),
     };
     sync.claim_pods().await?;
@@ -107,7 +111,8 @@ impl Sync<'_> {
             selector.is_ok_and(|it| it.matches(&pod.metadata.labels))
                 && is_member(&meta.name, &pod.metadata)
         };
-        let pods = self.shared.candidates(self.set);
+        let (pods, without_storage) = self.shared.candidates(self.set);
+        self.without_storage = without_storage;
         let mut claim = Claim::new(meta, self.set.controller_ref.clone(), pods, matches);
         loop {
             match claim.step() {
