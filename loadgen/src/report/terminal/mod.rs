@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use podstorm_sim::rows::Rows;
+
 use crate::report::{brake, workers_text};
 use crate::result::{EventWriterCounts, Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, Settings};
@@ -201,10 +203,15 @@ fn cluster(out: &mut Report, result: &RunResult) {
         result.behaviour
     );
     paragraph(out, "controller", &text);
-    let gates = controller.feature_gates.iter().filter(|(_, on)| !**on);
-    let off: Vec<&str> = gates.map(|(name, _)| name.as_str()).collect();
-    if !off.is_empty() {
-        paragraph(out, "gates off", &off.join(", "));
+    let known = Rows::installed().gates();
+    for (label, wanted) in [("gates off", false), ("gates on", true)] {
+        let is_default = |name: &str| known.get(name).is_none_or(|gate| gate.default) == wanted;
+        let gates = controller.feature_gates.iter();
+        let changed = gates.filter(|(name, on)| **on == wanted && !is_default(name));
+        let changed: Vec<&str> = changed.map(|(name, _)| name.as_str()).collect();
+        if !changed.is_empty() {
+            paragraph(out, label, &changed.join(", "));
+        }
     }
     let latencies = latencies(result);
     if !latencies.is_empty() {

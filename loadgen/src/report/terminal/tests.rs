@@ -24,6 +24,29 @@ fn the_report_fits_one_screen() {
 }
 
 #[test]
+fn gates_are_named_where_they_are_not_as_they_are_by_default() {
+    let mut result = result();
+    let known = Rows::installed().gates();
+    let by_default = |wanted: bool| {
+        let mut gates = known.iter().filter(|(_, gate)| gate.default == wanted);
+        (*gates.next().expect("there are gates of both sorts").0).to_owned()
+    };
+    let (on, off) = (by_default(true), by_default(false));
+    let gates = &mut result.settings.controller.feature_gates;
+    gates.extend([(on.clone(), true), (off.clone(), false)]);
+    assert!(!report(&result, COLUMNS).contains("gates o"));
+    let gates = &mut result.settings.controller.feature_gates;
+    gates.extend([(on.clone(), false), (off.clone(), true)]);
+    let text = report(&result, COLUMNS);
+    for line in [
+        format!("  gates off    {on}\n"),
+        format!("  gates on     {off}\n"),
+    ] {
+        assert!(text.contains(&line), "{text}");
+    }
+}
+
+#[test]
 fn a_broken_invariant_comes_with_the_command_that_repeats_it() {
     let mut result = result();
     result.outcome.exit_code = 3;
