@@ -148,12 +148,13 @@ impl Sync<'_> {
         let mut removed = Vec::new();
         let index = |place: usize| self.pods[place].index;
         let is_valid = |place: &usize| self.job.spec.has_index(index(*place));
-        // Most lists have each index once, in no order.
+        // Most lists have each index once, in order or in none.
         let is_plain = |active: &[usize]| {
             let indexes = || active.iter().map(|place| index(*place));
             let are_distinct = || {
                 let many = i64::try_from(active.len()).unwrap_or(i64::MAX);
-                Indexes::of_unordered(indexes()).count() == many
+                indexes().is_sorted_by(|a, b| a < b)
+                    || Indexes::of_unordered(indexes()).count() == many
             };
             active.iter().all(is_valid) && are_distinct()
         };
