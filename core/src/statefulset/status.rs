@@ -1,4 +1,4 @@
-//! The status of a StatefulSet: counted anew by every sync.
+//! The status of a StatefulSet: every sync counts it from the pods.
 
 use podstorm_objects::{DynamicObject, Pod, PodPhase};
 use serde_json::{Value, json};
