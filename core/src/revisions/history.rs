@@ -50,8 +50,10 @@ pub fn surplus(
     is_live: impl Fn(&Revision) -> bool,
     limit: i64,
 ) -> impl Iterator<Item = &Revision> {
-    let history: Vec<&Revision> = sorted.iter().filter(|it| !is_live(it)).collect();
     let kept = usize::try_from(limit).unwrap_or(usize::MAX);
+    // Whether a revision is live takes a look at every pod.
+    let all = if sorted.len() > kept { sorted } else { &[] };
+    let history: Vec<&Revision> = all.iter().filter(|it| !is_live(it)).collect();
     let count = history.len().saturating_sub(kept);
     history.into_iter().take(count)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use podstorm_objects::{
     AnyObject, DynamicObject, Kind, LabelSelector, Map, ObjectReference, OwnerReference,
-    ResourceVersion, Selector, SelectorError, Uid, hash_state,
+    ResourceVersion, Selector, SelectorError, Uid,
 };
 use podstorm_runtime::informer::Informed;
 use podstorm_runtime::intern::KeyId;
@@ -13,6 +13,7 @@ use podstorm_runtime::store::Cached;
 use serde_json::Value;
 
 use super::pod::Form;
+use super::pods::mark;
 use super::spec::{ClaimTemplate, SetSpec};
 use super::status::Status;
 use crate::revisions::{Revision, RevisionData, is_same_template, restored_spec};
@@ -37,6 +38,8 @@ pub(crate) struct CachedSet {
 pub(super) struct Spec {
     pub(super) read: SetSpec,
     pub(super) selector: Result<Arc<Selector>, SelectorError>,
+    /// What tells its selector from those that the set had before.
+    pub(super) selector_mark: u32,
     /// What tells its claim templates from those that the set had before; 0 if it has none.
     pub(super) storage_mark: u32,
     /// The data of a revision with today's template; made when it is asked for first.
@@ -116,16 +119,9 @@ fn spec_of(object: &DynamicObject) -> Option<&Map> {
 }
 
 fn storage_mark(spec: &SetSpec) -> u32 {
-    let names: Vec<&str> = spec
-        .claim_templates
-        .iter()
-        .map(ClaimTemplate::name)
-        .collect();
-    let [.., a, b, c, d] = hash_state().hash_one(&names).to_be_bytes();
-    match names.is_empty() {
-        true => 0,
-        false => u32::from_be_bytes([a, b, c, d]) | 1,
-    }
+    let names = spec.claim_templates.iter().map(ClaimTemplate::name);
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { 0 } else { mark(&names) }
 }
 
 impl Spec {
@@ -134,11 +130,14 @@ impl Spec {
         let spec = spec_of(object).unwrap_or(&empty);
         let selector = spec.get("selector").filter(|it| !it.is_null()).cloned();
         let selector = selector.and_then(|it| LabelSelector::from_json(it).ok());
+        let selector = Selector::compile(selector.as_ref()).map(Arc::new);
+        let selector_text = selector.as_ref().map(|it| it.to_string());
         let read = SetSpec::read(spec);
         Spec {
+            selector_mark: mark(selector_text.unwrap_or_default()),
             storage_mark: storage_mark(&read),
             read,
-            selector: Selector::compile(selector.as_ref()).map(Arc::new),
+            selector,
             data: OnceLock::new(),
             forms: Mutex::default(),
             same: Mutex::default(),

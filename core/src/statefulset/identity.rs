@@ -1,7 +1,6 @@
 //! The identity of a pod: its ordinal, which its name gives, and what else follows from it.
 
 use podstorm_objects::{ObjectMeta, Pod};
-use podstorm_runtime::cache::PodFields;
 
 use super::spec::{ClaimTemplate, SetSpec};
 
@@ -82,26 +81,6 @@ pub fn storage_matches(set: &ObjectMeta, spec: &SetSpec, pod: &Pod) -> bool {
     templates.all(|name| claim_of(name) == Some(&*claim_name(name, &set.name, ordinal)))
 }
 
-/// What the cache keeps of each pod of a StatefulSet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PodFacts {
-    /// The mark of the claim templates that its volumes match; 0 before a sync has looked.
-    pub(super) storage: u32,
-}
-
-impl PodFields for PodFacts {
-    fn of(_: &Pod, _: u32) -> PodFacts {
-        PodFacts::default()
-    }
-
-    fn next(&self, old: &Pod, new: &Pod, _: u32) -> PodFacts {
-        match old.spec == new.spec {
-            true => *self,
-            false => PodFacts::default(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use podstorm_objects::Resource as _;
@@ -137,16 +116,5 @@ mod tests {
             let pod = pod(name, Value::Null);
             assert_eq!(identity_matches(&set, &pod.metadata), matches, "{name}");
         }
-    }
-
-    #[test]
-    fn what_is_known_of_the_storage_of_a_pod_holds_while_its_spec_stays() {
-        let facts = PodFacts { storage: 7 };
-        let old = pod("web-0", Value::Null);
-        let mut ready = old.clone();
-        ready.status.phase = podstorm_objects::PodPhase::Running;
-        assert_eq!(facts.next(&old, &ready, 0), facts);
-        let other = pod("web-0", json!([{"name": "data"}]));
-        assert_eq!(facts.next(&old, &other, 0).storage, 0);
     }
 }

@@ -3,14 +3,13 @@
 //!
 //! Source: `updateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use podstorm_objects::{Pod, PodPhase};
+use podstorm_objects::PodPhase;
 use podstorm_runtime::driver::join_all;
 
-use super::identity::{identity_matches, ordinal_of};
-use super::status::{Status, is_created, is_running_and_ready, revision_of};
+use super::pods::{SetPod, revision_number};
+use super::status::Status;
 use super::sync::{Errors, Forms, Sync};
 
 /// The most pods that a set without an order works on at once.
@@ -26,11 +25,29 @@ enum Turn {
 }
 
 /// The pods of a set by their ordinals.
-struct Sorted {
-    /// Those with an ordinal that the set wants, by it.
-    replicas: BTreeMap<i64, Arc<Pod>>,
+struct Sorted<'p> {
+    /// The ordinal of the first pod that the set wants.
+    start: i64,
+    /// Those with an ordinal that the set wants, by it; of several with one ordinal the last.
+    replicas: Vec<&'p SetPod>,
     /// Those with other ordinals, the highest first.
-    condemned: Vec<Arc<Pod>>,
+    condemned: Vec<&'p SetPod>,
+}
+
+impl<'p> Sorted<'p> {
+    /// The pod with an ordinal. O(1) where no pod before it is missing, else O(log pods).
+    fn replica(&self, ordinal: i64) -> Option<&'p SetPod> {
+        let place = usize::try_from(ordinal - self.start).ok()?;
+        match self.replicas.get(place) {
+            Some(pod) if pod.ordinal() == ordinal => Some(pod),
+            _ => {
+                let found = self
+                    .replicas
+                    .binary_search_by_key(&ordinal, |it| it.ordinal());
+                found.ok().map(|place| self.replicas[place])
+            }
+        }
+    }
 }
 
 impl Sync<'_> {
@@ -38,56 +55,62 @@ impl Sync<'_> {
     pub(super) async fn manage(&self, forms: &Forms, status: &mut Status) -> Result<(), Errors> {
         let sorted = self.sorted();
         let scaled = self.scale(forms, &sorted).await;
-        let pods = sorted.replicas.values().chain(&sorted.condemned);
-        status.count(pods.map(|pod| &**pod), self.health());
+        let pods = sorted.replicas.iter().chain(&sorted.condemned);
+        status.count(pods.copied(), self.health());
         if scaled? == Turn::Wait || self.set.spec.read.strategy.is_on_delete {
             return Ok(());
         }
-        self.roll(forms, &sorted.replicas, status).await
+        self.roll(forms, &sorted, status).await
     }
 
     /// Sorts the pods by ordinal. A pod without one is left out.
-    fn sorted(&self) -> Sorted {
+    fn sorted(&self) -> Sorted<'_> {
         let spec = &self.set.spec.read;
-        let (mut replicas, mut condemned) = (BTreeMap::new(), BTreeMap::new());
-        for (at, pod) in self.pods.iter().enumerate() {
-            let ordinal = ordinal_of(&pod.metadata);
-            if spec.has_ordinal(ordinal) {
-                replicas.insert(ordinal, Arc::clone(pod));
-            } else if ordinal >= 0 {
-                condemned.insert((ordinal, at), Arc::clone(pod));
+        let with_ordinals = self.pods.iter().filter(|pod| pod.ordinal() >= 0);
+        let (mut replicas, mut condemned): (Vec<_>, Vec<_>) =
+            with_ordinals.partition(|pod| spec.has_ordinal(pod.ordinal()));
+        replicas.sort_by_key(|pod| pod.ordinal());
+        replicas.dedup_by(|later, kept| {
+            let is_same = later.ordinal() == kept.ordinal();
+            if is_same {
+                *kept = later;
             }
-        }
+            is_same
+        });
+        condemned.sort_by_key(|pod| pod.ordinal());
+        condemned.reverse();
         Sorted {
+            start: spec.start,
             replicas,
-            condemned: condemned.into_values().rev().collect(),
+            condemned,
         }
     }
 
     /// Creates and corrects the pods of the ordinals, and deletes the others.
-    async fn scale(&self, forms: &Forms, sorted: &Sorted) -> Result<Turn, Errors> {
+    async fn scale(&self, forms: &Forms, sorted: &Sorted<'_>) -> Result<Turn, Errors> {
         let Sorted {
             replicas,
             condemned,
+            ..
         } = sorted;
         let count = self.count();
         let replica = |at: usize| {
             let ordinal = self.ordinal(at);
-            self.replica(forms, ordinal, replicas.get(&ordinal))
+            self.replica(forms, ordinal, sorted.replica(ordinal))
         };
         if self.for_all(count, replica).await? == Turn::Wait {
             return Ok(Turn::Wait);
         }
-        let claims = |at: usize| self.condemned_claims(forms, &condemned[at]);
+        let claims = |at: usize| self.condemned_claims(forms, condemned[at]);
         if self.for_all(condemned.len(), claims).await? == Turn::Wait {
             return Ok(Turn::Wait);
         }
         let health = self.health();
-        let is_unavailable = |pod: &Pod| health.is_unavailable(pod);
-        let has_all = replicas.len() == count && !replicas.values().any(|pod| is_unavailable(pod));
-        let lowest = condemned.iter().rposition(|pod| is_unavailable(pod));
-        let first_unavailable = lowest.filter(|_| has_all);
-        let condemned = |at: usize| self.condemned(&condemned[at], first_unavailable == Some(at));
+        let lowest = condemned.iter().rposition(|pod| health.is_unavailable(pod));
+        let first_unavailable = lowest.filter(|_| {
+            replicas.len() == count && !replicas.iter().any(|pod| health.is_unavailable(pod))
+        });
+        let condemned = |at: usize| self.condemned(condemned[at], first_unavailable == Some(at));
         self.for_all(sorted.condemned.len(), condemned).await
     }
 
@@ -134,75 +157,72 @@ impl Sync<'_> {
         &self,
         forms: &Forms,
         ordinal: i64,
-        pod: Option<&Arc<Pod>>,
+        known: Option<&SetPod>,
     ) -> Result<Turn, Errors> {
         let is_ordered = !self.set.spec.read.is_parallel;
-        let pod = match pod {
-            Some(pod) => Arc::clone(pod),
-            None => Arc::new(self.new_pod(forms, ordinal)?),
+        let known = match known {
+            Some(pod) => Cow::Borrowed(pod),
+            None => Cow::Owned(self.new_pod(forms, ordinal)?),
         };
-        let is_leaving = pod.metadata.is_deleting();
-        if pod.status.phase.is_terminal() {
-            if !is_leaving {
-                self.delete_pod(&pod).await?;
+        let pod = &known.pod;
+        if known.phase.is_terminal() {
+            if !known.is_deleting {
+                self.delete_pod(pod).await?;
             }
             return Ok(Turn::Wait);
         }
-        if !is_created(&pod) {
-            if self.has_stale_claim(&pod) {
+        if !known.is_created() {
+            if self.has_stale_claim(pod) {
                 return Ok(Turn::Wait);
             }
-            self.create_pod(&pod).await?;
+            self.create_pod(pod).await?;
             if is_ordered {
                 return Ok(Turn::Wait);
             }
         }
-        if pod.status.phase == PodPhase::Pending {
-            self.create_claims(&forms.update.spec, &pod).await?;
-            self.correct_claims_of(&forms.update.spec, &pod).await?;
+        if known.phase == PodPhase::Pending {
+            self.create_claims(&forms.update.spec, pod).await?;
+            self.correct_claims_of(&forms.update.spec, pod).await?;
         }
-        let is_healthy = is_running_and_ready(&pod) && self.health().is_available(&pod);
-        if is_ordered && (is_leaving || !is_healthy) {
+        if is_ordered && (known.is_deleting || !self.health().is_healthy(&known)) {
             return Ok(Turn::Wait);
         }
-        let set = &self.set.object.metadata;
-        if !identity_matches(set, &pod.metadata)
-            || self.without_storage.contains(&pod.metadata.uid)
-            || !self.has_right_claims(&forms.update.spec, &pod)
+        if !known.has_identity
+            || !known.has_storage
+            || !self.has_right_claims(&forms.update.spec, pod)
         {
-            self.update_pod(&forms.update.spec, &pod).await?;
+            self.update_pod(&forms.update.spec, pod).await?;
         }
         Ok(Turn::Next)
     }
 
     /// The pod of an ordinal that has none, from the current revision or that of the update.
-    fn new_pod(&self, forms: &Forms, ordinal: i64) -> Result<Pod, Errors> {
+    fn new_pod(&self, forms: &Forms, ordinal: i64) -> Result<SetPod, Errors> {
         let current_replicas = self.set.status.current;
         let (form, revision) = match forms.current.spec.wants_current(ordinal, current_replicas) {
             true => (&forms.current, &forms.current_revision),
             false => (&forms.update, &forms.update_revision),
         };
         let made = form.pod(&self.set.object.metadata, ordinal, revision);
-        made.map_err(|error| vec![error])
+        made.map(SetPod::to_create).map_err(|error| vec![error])
     }
 
-    async fn condemned_claims(&self, forms: &Forms, pod: &Pod) -> Result<Turn, Errors> {
-        if !self.has_right_claims(&forms.update.spec, pod) {
-            self.correct_claims(&forms.update.spec, pod).await?;
+    async fn condemned_claims(&self, forms: &Forms, pod: &SetPod) -> Result<Turn, Errors> {
+        if !self.has_right_claims(&forms.update.spec, &pod.pod) {
+            self.correct_claims(&forms.update.spec, &pod.pod).await?;
         }
         Ok(Turn::Next)
     }
 
     /// Deletes a pod beyond the ordinals. A set with an order deletes one in a sync, and one that is not available only if it
     /// is the first such pod.
-    async fn condemned(&self, pod: &Pod, is_first_unavailable: bool) -> Result<Turn, Errors> {
-        if pod.metadata.is_deleting() {
+    async fn condemned(&self, pod: &SetPod, is_first_unavailable: bool) -> Result<Turn, Errors> {
+        if pod.is_deleting {
             return Ok(Turn::Wait);
         }
-        let is_healthy = is_running_and_ready(pod) && self.health().is_available(pod);
         let is_ordered = !self.set.spec.read.is_parallel;
-        if !is_ordered || is_healthy || is_first_unavailable {
-            self.delete_pod(pod).await?;
+        if !is_ordered || self.health().is_healthy(pod) || is_first_unavailable {
+            self.delete_pod(&pod.pod).await?;
         }
         Ok(Turn::Wait)
     }
@@ -211,7 +231,7 @@ impl Sync<'_> {
     async fn roll(
         &self,
         forms: &Forms,
-        replicas: &BTreeMap<i64, Arc<Pod>>,
+        sorted: &Sorted<'_>,
         status: &mut Status,
     ) -> Result<(), Errors> {
         let spec = &self.set.spec.read;
@@ -220,23 +240,25 @@ impl Sync<'_> {
         if self.shared.options.uses_max_unavailable {
             let most = spec.max_unavailable();
             let most = most.map_err(|error| vec![error.to_string()])?;
-            let available = replicas.values().filter(|pod| !health.is_unavailable(pod));
+            let available = sorted.replicas.iter();
+            let available = available.filter(|pod| !health.is_unavailable(pod));
             let unavailable = self.count() - available.count();
             left = most - i64::try_from(unavailable).unwrap_or(i64::MAX);
         }
         let first = usize::try_from(spec.partition()).unwrap_or(0);
+        let updated = revision_number(&forms.update_revision);
         for at in (first..self.count()).rev() {
             if left <= 0 {
                 break;
             }
             let ordinal = self.ordinal(at);
-            let pod = match replicas.get(&ordinal) {
-                Some(pod) => Arc::clone(pod),
+            let pod = match sorted.replica(ordinal) {
+                Some(pod) => Cow::Borrowed(pod),
                 // One that this sync has created, or that waits for its claims.
-                None => Arc::new(self.new_pod(forms, ordinal)?),
+                None => Cow::Owned(self.new_pod(forms, ordinal)?),
             };
-            if revision_of(&pod) != forms.update_revision && !pod.metadata.is_deleting() {
-                self.delete_pod(&pod).await?;
+            if pod.revision != updated && !pod.is_deleting {
+                self.delete_pod(&pod.pod).await?;
                 status.current -= 1;
                 left -= 1;
             } else if !self.shared.options.uses_max_unavailable && health.is_unavailable(&pod) {

@@ -7,6 +7,7 @@
 //!
 //! * `cache`: the sets, with what is derived from them; `spec`: what a sync reads of a spec; `handlers`: what wakes a set.
 //! * `identity`, `pod`, `claims`: names and labels, new pods and claims, and who owns a claim.
+//! * `pods`: which pods are the set's, and what the cache keeps of each.
 //! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates, corrects and deletes; `requests`: the
 //!   requests for that; `status`: what is counted.
 //!
@@ -18,6 +19,7 @@ mod handlers;
 pub mod identity;
 mod manage;
 pub mod pod;
+mod pods;
 mod requests;
 mod row;
 pub mod spec;
@@ -26,10 +28,9 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Uid};
+use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::Informers;
@@ -41,7 +42,7 @@ use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::ControllerType as _;
 use crate::revisions::Revision;
 use cache::CachedSet;
-use identity::{PodFacts, is_member, storage_matches};
+use pods::PodFacts;
 
 pub use row::StatefulSets;
 
@@ -122,33 +123,6 @@ impl Shared {
         let owner = meta.controller()?;
         let is_set = *owner.kind == *Kind::STATEFUL_SET.name();
         is_set.then(|| self.sets.resolve(&meta.namespace, owner))?
-    }
-
-    /// The pods with the set as their controller, then the orphans of its namespace that have a name of the set; and the
-    /// UIDs of those whose volumes don't match the claim templates. O(pods of the set and orphans).
-    fn candidates(&self, set: &CachedSet) -> (Vec<Arc<Pod>>, BTreeSet<Uid>) {
-        let (meta, spec) = (&set.object.metadata, &set.spec);
-        let (mut pods, mut without_storage) = (Vec::new(), BTreeSet::new());
-        let mut found = |pod: &Arc<Pod>, facts: &mut PodFacts| {
-            if facts.storage != spec.storage_mark {
-                match storage_matches(meta, &spec.read, pod) {
-                    true => facts.storage = spec.storage_mark,
-                    false => drop(without_storage.insert(pod.metadata.uid.clone())),
-                }
-            }
-            pods.push(Arc::clone(pod));
-        };
-        if let Some(owned) = self.pods.owned_by(&meta.namespace, &set.controller_ref) {
-            for (pod, facts) in owned.lock().iter_fields_mut::<PodFacts>() {
-                found(pod, facts);
-            }
-        }
-        for (pod, _) in self.pods.orphans(&meta.namespace).lock().iter() {
-            if is_member(&meta.name, &pod.metadata) {
-                found(pod, &mut PodFacts::default());
-            }
-        }
-        (pods, without_storage)
     }
 
     /// The revisions of the set and those without a controller that match its selector, the oldest first.

@@ -1,9 +1,9 @@
 //! The status of a StatefulSet: every sync counts it from the pods.
 
-use podstorm_objects::{DynamicObject, Pod, PodPhase};
+use podstorm_objects::DynamicObject;
 use serde_json::{Value, json};
 
-use super::identity::REVISION_LABEL;
+use super::pods::{SetPod, revision_number};
 use super::spec::SetSpec;
 use crate::replicaset::reconcile::is_available;
 
@@ -30,30 +30,22 @@ pub(super) struct Health {
 
 impl Health {
     /// Whether a pod has been ready for long enough, whatever its phase.
-    pub(super) fn is_available(self, pod: &Pod) -> bool {
-        pod.is_ready() && is_available(pod.ready_time(), self.min_ready_seconds, self.now_ns)
+    pub(super) fn is_available(self, pod: &SetPod) -> bool {
+        let since = || pod.pod.ready_time();
+        pod.is_ready
+            && (self.min_ready_seconds == 0
+                || is_available(since(), self.min_ready_seconds, self.now_ns))
     }
 
     /// Whether a pod is not available, or on its way out.
-    pub(super) fn is_unavailable(self, pod: &Pod) -> bool {
-        !self.is_available(pod) || pod.metadata.is_deleting()
+    pub(super) fn is_unavailable(self, pod: &SetPod) -> bool {
+        !self.is_available(pod) || pod.is_deleting
     }
-}
 
-/// Whether a pod exists: one without a phase doesn't.
-pub(super) fn is_created(pod: &Pod) -> bool {
-    pod.status.phase != PodPhase::Unset
-}
-
-/// Whether a pod runs and is ready.
-pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
-    pod.status.phase == PodPhase::Running && pod.is_ready()
-}
-
-/// The name of the revision that a pod is made from; empty without the label.
-pub(super) fn revision_of(pod: &Pod) -> &str {
-    let revision = pod.metadata.labels.get(REVISION_LABEL);
-    revision.map_or("", |revision| &**revision)
+    /// Whether a pod runs and has been ready for long enough.
+    pub(super) fn is_healthy(self, pod: &SetPod) -> bool {
+        pod.is_running_and_ready() && self.is_available(pod)
+    }
 }
 
 impl Status {
@@ -102,20 +94,21 @@ impl Status {
     }
 
     /// Counts pods in place of those counted before.
-    pub(super) fn count<'p>(&mut self, pods: impl Iterator<Item = &'p Pod>, health: Health) {
+    pub(super) fn count<'p>(&mut self, pods: impl IntoIterator<Item = &'p SetPod>, health: Health) {
         (self.replicas, self.ready, self.available) = (0, 0, 0);
         (self.current, self.updated) = (0, 0);
+        let current = revision_number(&self.current_revision);
+        let updated = revision_number(&self.update_revision);
         for pod in pods {
-            if is_running_and_ready(pod) {
+            if pod.is_running_and_ready() {
                 self.ready += 1;
                 self.available += i64::from(health.is_available(pod));
             }
-            if is_created(pod) {
+            if pod.is_created() {
                 self.replicas += 1;
-                if !pod.metadata.is_deleting() {
-                    let revision = revision_of(pod);
-                    self.current += i64::from(revision == self.current_revision);
-                    self.updated += i64::from(revision == self.update_revision);
+                if !pod.is_deleting {
+                    self.current += i64::from(pod.revision == current);
+                    self.updated += i64::from(pod.revision == updated);
                 }
             }
         }

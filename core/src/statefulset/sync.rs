@@ -2,11 +2,10 @@
 //!
 //! Source: `sync` and `UpdateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Now, OwnerPatch, Pod, Reason, ResourceVersion, Uid};
-use podstorm_runtime::claim::{Claim, ClaimStep, aggregate};
+use podstorm_objects::{DynamicObject, Kind, Now, Reason, ResourceVersion};
+use podstorm_runtime::claim::aggregate;
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::intern::KeyId;
@@ -14,9 +13,9 @@ use podstorm_runtime::workqueue::End;
 
 use super::Shared;
 use super::cache::CachedSet;
-use super::identity::is_member;
 use super::pod::Form;
-use super::status::{Health, Status, revision_of};
+use super::pods::{SetPod, revision_number};
+use super::status::{Health, Status};
 use crate::replicaset::reconcile::next_availability_check;
 use crate::revisions::{Found, Owner, Revision, delete_all, surplus};
 
@@ -36,9 +35,7 @@ pub(super) struct Sync<'a> {
     pub(super) key: KeyId,
     pub(super) set: &'a CachedSet,
     /// The pods of the set, ended ones and those on their way out included.
-    pub(super) pods: Vec<Arc<Pod>>,
-    /// Those whose volumes don't match the claim templates.
-    pub(super) without_storage: BTreeSet<Uid>,
+    pub(super) pods: Vec<SetPod>,
     /// When the sync began to change pods.
     pub(super) now: Now,
 }
@@ -82,7 +79,6 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         key,
         set: &set,
         pods: Vec::new(),
-        without_storage: BTreeSet::new(),
         now: Now::default(),
     };
     sync.claim_pods().await?;
@@ -93,59 +89,6 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 }
 
 impl Sync<'_> {
-    /// Finds the pods of the set, adopts and releases.
-    async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
-        let meta = &self.set.object.metadata;
-        let parts = [("namespace", &*meta.namespace), ("name", &*meta.name)];
-        for (part, text) in parts {
-            if text.is_empty() {
-                let problem = format!("no owner {part} provided");
-                return Err(SyncFailure::new("identity", problem));
-            }
-        }
-        if meta.uid.is_empty() {
-            return Err(SyncFailure::new("identity", "no owner uid provided"));
-        }
-        let selector = self.set.spec.selector.as_ref();
-        let matches = |pod: &Pod| {
-            selector.is_ok_and(|it| it.matches(&pod.metadata.labels))
-                && is_member(&meta.name, &pod.metadata)
-        };
-        let (pods, without_storage) = self.shared.candidates(self.set);
-        self.without_storage = without_storage;
-        let mut claim = Claim::new(meta, self.set.controller_ref.clone(), pods, matches);
-        loop {
-            match claim.step() {
-                ClaimStep::ReadOwner => {
-                    let read = self
-                        .calls
-                        .read(Kind::STATEFUL_SET, &meta.namespace, &meta.name);
-                    let read = read.await;
-                    claim.owner_read(read.as_ref().map(|live| live.metadata()));
-                }
-                ClaimStep::Patch(pod, patch) => {
-                    let is_adoption = matches!(patch, OwnerPatch::Adopt { .. });
-                    let patched = self
-                        .calls
-                        .patch_owners(Kind::POD, &pod.metadata, patch)
-                        .await;
-                    if let Ok(patched) = &patched
-                        && is_adoption
-                    {
-                        self.wrote(Kind::POD, &patched.metadata().resource_version);
-                    }
-                    claim.patched(patched.as_ref().map(|_| ()));
-                }
-                ClaimStep::Finished => break,
-            }
-        }
-        if let Some(error) = claim.error() {
-            return Err(SyncFailure::new("claim failed", error));
-        }
-        self.pods = claim.into_claimed();
-        Ok(())
-    }
-
     /// Brings revisions, pods and status up to date, and deletes the revisions that are too many, whatever has failed before.
     async fn update(
         &self,
@@ -163,13 +106,11 @@ impl Sync<'_> {
             Err(failed) => vec![failed.clone()],
         };
         let is_live = |revision: &Revision| {
-            let found = found
-                .iter()
-                .flat_map(|found| [&found.current, &found.update]);
-            let mut names = found
-                .map(Revision::name)
-                .chain(self.pods.iter().map(|it| revision_of(it)));
-            names.any(|name| name == revision.name())
+            let found = found.iter();
+            let mut found = found.flat_map(|found| [found.current.name(), found.update.name()]);
+            let number = revision_number(revision.name());
+            found.any(|name| name == revision.name())
+                || self.pods.iter().any(|pod| pod.revision == number)
         };
         let limit = self.set.spec.read.history_limit;
         let deleted = delete_all(self.calls, surplus(revisions, is_live, limit)).await;
@@ -212,7 +153,7 @@ impl Sync<'_> {
             collision_count: found.collision_count,
             ..Status::default()
         };
-        status.count(self.pods.iter().map(|pod| &**pod), self.health());
+        status.count(&self.pods, self.health());
         let managed = match self.set.object.metadata.is_deleting() {
             true => Ok(()),
             false => self.manage(&forms, status).await,
@@ -259,7 +200,7 @@ impl Sync<'_> {
         if seconds <= 0 || status.ready == status.available {
             return;
         }
-        let pods = self.pods.iter().map(|pod| &**pod);
+        let pods = self.pods.iter().map(|pod| &*pod.pod);
         let next_ns = next_availability_check(pods, seconds, self.now.wall_ns);
         let now = self.calls.now();
         let passed_ns = now.wall_ns.saturating_sub(self.now.wall_ns);
