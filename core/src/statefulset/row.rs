@@ -50,7 +50,6 @@ impl ControllerType for StatefulSets {
             default: 5,
         }),
         gates: &[STALE_CONSISTENCY, SEMANTIC_COMPARISON, MAX_UNAVAILABLE],
-        served_only: true,
         ..ControllerRow::DEFAULT
     };
 
