@@ -59,8 +59,8 @@ pub use hostname::Hostname;
 pub use int_or_string::IntOrString;
 pub use json::Rest;
 pub use kind::{
-    Cell, Column, CustomSchema, CustomType, DynamicObject, GenerationOf, JsonPath, Kind,
-    MetadataChecks, NameFormat, ResourceType, Rules, ScalePaths, Subresource, cells,
+    Cell, Column, CustomSchema, CustomType, DynamicObject, GatedMember, GenerationOf, JsonPath,
+    Kind, MetadataChecks, NameFormat, ResourceType, Rules, ScalePaths, Subresource, cells,
 };
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds};

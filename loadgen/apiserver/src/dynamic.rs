@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::defaulting::{Fill, Within};
 use crate::store::Strategy;
 use crate::validation::validate_metadata;
-use crate::{Cluster, builtin, custom, errors, limits, meta, schemas};
+use crate::{Cluster, builtin, custom, errors, gated, limits, meta, schemas};
 
 const STATUS: &str = "status";
 
@@ -66,6 +66,10 @@ impl Strategy for DynamicObject {
         (self.kind().row().rules.default)(self);
         schemas::fill(self.kind(), &mut self.fields);
         custom::shape(self);
+    }
+
+    fn apply_gates(&mut self, cluster: &Cluster, old: Option<&Self>) {
+        gated::apply(self, old, cluster);
     }
 
     fn prepare_for_create(&mut self) {

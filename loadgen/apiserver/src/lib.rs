@@ -60,6 +60,7 @@ mod dynamic;
 pub mod errors;
 mod field_manager;
 mod finalizer;
+mod gated;
 mod gc;
 mod internal;
 mod kinds;
@@ -86,6 +87,7 @@ mod update;
 pub mod validation;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -181,6 +183,8 @@ pub struct ClusterOptions {
     pub admits_templates: bool,
     /// The admission plugins that are on.
     pub plugins: Plugins,
+    /// Feature gates by their names. A gate that is not named is off.
+    pub feature_gates: BTreeMap<String, bool>,
     /// Seconds that admission has new pods tolerate a node that is not reachable, 300 where absent.
     pub unreachable_toleration_seconds: Option<i64>,
 }
@@ -199,6 +203,7 @@ impl fmt::Debug for ClusterOptions {
             .field("forbids_privileged", &self.forbids_privileged)
             .field("admits_templates", &self.admits_templates)
             .field("plugins", &self.plugins)
+            .field("feature_gates", &self.feature_gates)
             .field(
                 "unreachable_toleration_seconds",
                 &self.unreachable_toleration_seconds,

@@ -177,6 +177,8 @@ pub struct Rules {
     pub shape: Shape,
     /// Fills in defaults.
     pub default: fn(&mut DynamicObject),
+    /// Members that objects have only while a feature gate is on.
+    pub gated: &'static [GatedMember],
     /// Sets what clients may not: members of a new object, or for an update those of the stored one.
     pub prepare: fn(&mut DynamicObject, Option<&DynamicObject>),
     /// Sets what the rules of a new object look at though it follows from name and UID, which are given before
@@ -196,11 +198,25 @@ pub struct Rules {
     pub validate_status: fn(&DynamicObject, &DynamicObject) -> Vec<Cause>,
 }
 
+/// A member that objects have only while a feature gate is on. The gate is off by default.
+#[derive(Clone, Copy, Debug)]
+pub struct GatedMember {
+    /// The gate.
+    pub gate: &'static str,
+    /// The objects that the member is in, from the outermost.
+    pub within: &'static [&'static str],
+    /// The member.
+    pub name: &'static str,
+    /// The number that the member has while the gate is on and a client gives none.
+    pub default: i64,
+}
+
 impl Rules {
     /// No rules.
     pub const NONE: Rules = Rules {
         shape: Shape::ANY_OBJECT,
         default: |_| {},
+        gated: &[],
         prepare: |_, _| {},
         identify: None,
         complete: |_, _| {},

@@ -1,7 +1,9 @@
 //! `apps/v1` but ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, Map, ResourceType, Rules};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, GatedMember, Kind, Map, ResourceType, Rules,
+};
 use serde_json::Value;
 
 use super::columns::{column, wide_column};
@@ -48,6 +50,12 @@ pub(super) static ROWS: [ResourceType; 4] = [
         columns: STATEFUL_SET,
         rules: Rules {
             default: default_stateful_set,
+            gated: &[GatedMember {
+                gate: "MaxUnavailableStatefulSet",
+                within: &["spec", "updateStrategy", "rollingUpdate"],
+                name: "maxUnavailable",
+                default: 1,
+            }],
             validate: validate_stateful_set,
             validate_status: |new, old| OF_STATEFUL_SET.check(new, old),
             ..Rules::NONE

@@ -50,6 +50,7 @@ impl Cluster {
             object.apply_ranges(self);
         }
         object.prepare_for_create();
+        object.apply_gates(self, None);
         prepare_metadata(kind, object.metadata_mut());
         let draw = self.names.draw();
         validate_new(self, &object, draw)?;

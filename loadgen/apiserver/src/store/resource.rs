@@ -52,6 +52,9 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// What admission fills into a new object, after its defaults.
     fn admit(&mut self, _cluster: &Cluster) {}
 
+    /// Fills in or drops members that depend on feature gates; it gets the stored object of an update.
+    fn apply_gates(&mut self, _cluster: &Cluster, _old: Option<&Self>) {}
+
     /// Sets the status of a new object.
     fn prepare_for_create(&mut self) {}
 

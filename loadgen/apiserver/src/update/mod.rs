@@ -241,6 +241,9 @@ pub(super) fn prepare_and_validate<R: Strategy>(
         Some(part) => new.prepare_for_part_update(old, part),
         None => new.prepare_for_update(old),
     }
+    if !status {
+        new.apply_gates(cluster, Some(old));
+    }
     meta::prepare_for_update(new.metadata_mut(), old.metadata());
     if new.kind().row().has_generation && !status && new.spec_differs(old) {
         new.metadata_mut().generation += 1;

@@ -506,6 +506,7 @@ fn server_options(options: &SimOptions) -> ClusterOptions {
         seed: seed_for(options.seed, "cluster", 0),
         keeps_past: options.keeps_past,
         forbids_privileged: options.forbids_privileged,
+        feature_gates: options.controller.feature_gates.clone(),
         ..ClusterOptions::default()
     }
 }

@@ -140,13 +140,38 @@ fn w80_partition() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w81_max_unavailable() {
+    let rolling = ".spec.updateStrategy.rollingUpdate";
+    let with = |replicas: usize, most: &str| {
+        format!(
+            "  replicas: {replicas}\n  updateStrategy: {{rollingUpdate: {{maxUnavailable: {most}}}}}"
+        )
+    };
     with_one(STILL, |served| {
-        let two = "  replicas: 3\n  updateStrategy: {rollingUpdate: {maxUnavailable: 2}}";
-        up(served, "ready=5s", two, 3);
-        // The gate is off: one after the other.
+        up(served, "ready=5s", &with(3, "2"), 3);
+        // The gate is off: the member is not stored, and one pod is replaced after the other.
+        assert_eq!(value(served, rolling), r#"{"partition":0}"#);
         set_image(served, "0.21");
         pass(served, 1);
         assert_eq!(pods(served), "0:0.8 1:0.8 2:0.21");
+    });
+    let gate = ["--feature-gates", "MaxUnavailableStatefulSet=true"];
+    with_one(&[STILL, &gate].concat(), |served| {
+        up(served, "ready=5s", &with(5, "2"), 5);
+        set_image(served, "0.21");
+        pass(served, 1);
+        assert_eq!(pods(served), "0:0.8 1:0.8 2:0.8 3:0.21 4:0.21");
+        pass(served, 20);
+        assert_eq!(pods(served), "0:0.21 1:0.21 2:0.21 3:0.21 4:0.21");
+        // 30 % of 5 is rounded down to one pod.
+        patch(
+            served,
+            r#""updateStrategy":{"rollingUpdate":{"maxUnavailable":"30%"}}"#,
+        );
+        set_image(served, "0.22");
+        pass(served, 1);
+        assert_eq!(pods(served), "0:0.21 1:0.21 2:0.21 3:0.21 4:0.22");
+        let none = r#"{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":0}}}}"#;
+        served.refuses(&format!("patch sts web -p '{none}'"), &["cannot be 0"]);
     });
 }
 
