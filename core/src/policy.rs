@@ -79,6 +79,7 @@ impl Behaviour {
             retry_orphans: hardened,
             keep_first_outcome: hardened,
             tell_active_in_backoff: hardened,
+            replace_broken_pods: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
             } else {
@@ -204,6 +205,12 @@ pub struct Policy {
     /// pods is active. If one is ready, the server refuses the status, and the failed pod is not counted until the
     /// wait is over (kubernetes#139642, mended in 1.36.3). Hardened: the true number. Cost: none.
     pub tell_active_in_backoff: bool,
+    /// **Broken pods of StatefulSets.** Upstream waits for a pod that is not ready, although the pod is from a template that
+    /// was given up: a rollout that is reverted stays as it is until somebody deletes the pod (kubernetes#67250). With
+    /// `MaxUnavailableStatefulSet` such pods use up what may be unavailable, and `Parallel` sets wait, too
+    /// (kubernetes#137409). Hardened: a rolling update replaces a pod that is neither ready nor up to date at once, never
+    /// below the partition. Cost: a pod that is not ready for a moment is updated before its turn.
+    pub replace_broken_pods: bool,
     /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
     /// random, before it lists or watches again. During this time the controller does not see
     /// changes by others. Hardened: at most this number of ns before the random part; `None` is
@@ -246,6 +253,7 @@ mod tests {
             retry_orphans: false,
             keep_first_outcome: false,
             tell_active_in_backoff: false,
+            replace_broken_pods: false,
             watch_retry_max_ns: None,
         };
         assert_eq!(policy, none);

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use podstorm_objects::PodPhase;
 use podstorm_runtime::driver::join_all;
 
+use super::pod::Form;
 use super::pods::{SetPod, revision_number};
 use super::status::Status;
 use super::sync::{Errors, Forms, Sync};
@@ -185,6 +186,9 @@ impl Sync<'_> {
             self.correct_claims_of(&forms.update.spec, pod).await?;
         }
         if is_ordered && (known.is_deleting || !self.health().is_healthy(&known)) {
+            if !known.is_deleting && self.is_given_up(forms, ordinal, &known) {
+                self.delete_pod(pod).await?;
+            }
             return Ok(Turn::Wait);
         }
         if !known.has_identity
@@ -198,13 +202,30 @@ impl Sync<'_> {
 
     /// The pod of an ordinal that has none, from the current revision or that of the update.
     fn new_pod(&self, forms: &Forms, ordinal: i64) -> Result<SetPod, Errors> {
-        let current_replicas = self.set.status.current;
-        let (form, revision) = match forms.current.spec.wants_current(ordinal, current_replicas) {
-            true => (&forms.current, &forms.current_revision),
-            false => (&forms.update, &forms.update_revision),
-        };
+        let (form, revision) = self.form_of(forms, ordinal);
         let made = form.pod(&self.set.object.metadata, ordinal, revision);
         made.map(SetPod::to_create).map_err(|error| vec![error])
+    }
+
+    /// What a new pod of an ordinal is made from.
+    fn form_of<'f>(&self, forms: &'f Forms, ordinal: i64) -> (&'f Form, &'f str) {
+        let current_replicas = self.set.status.current;
+        match forms.current.spec.wants_current(ordinal, current_replicas) {
+            true => (&forms.current, &forms.current_revision),
+            false => (&forms.update, &forms.update_revision),
+        }
+    }
+
+    /// Hardened: whether the rolling update replaces a pod at once, as the pod is not ready and its revision was given up.
+    fn is_given_up(&self, forms: &Forms, ordinal: i64, pod: &SetPod) -> bool {
+        let spec = &self.set.spec.read;
+        self.shared.options.replace_broken_pods
+            && spec.strategy.is_rolling
+            && ordinal >= spec.start.saturating_add(spec.partition())
+            && pod.is_created()
+            && !pod.is_running_and_ready()
+            && pod.revision != revision_number(&forms.update_revision)
+            && pod.revision != revision_number(self.form_of(forms, ordinal).1)
     }
 
     async fn condemned_claims(&self, forms: &Forms, pod: &SetPod) -> Result<Turn, Errors> {
@@ -247,8 +268,10 @@ impl Sync<'_> {
         }
         let first = usize::try_from(spec.partition()).unwrap_or(0);
         let updated = revision_number(&forms.update_revision);
+        let uses_max_unavailable = self.shared.options.uses_max_unavailable;
+        let looks_for_broken = uses_max_unavailable && self.shared.options.replace_broken_pods;
         for at in (first..self.count()).rev() {
-            if left <= 0 {
+            if left <= 0 && !looks_for_broken {
                 break;
             }
             let ordinal = self.ordinal(at);
@@ -257,11 +280,14 @@ impl Sync<'_> {
                 // One that this sync has created, or that waits for its claims.
                 None => Cow::Owned(self.new_pod(forms, ordinal)?),
             };
+            let is_broken = looks_for_broken && self.is_given_up(forms, ordinal, &pod);
             if pod.revision != updated && !pod.is_deleting {
-                self.delete_pod(&pod.pod).await?;
-                status.current -= 1;
-                left -= 1;
-            } else if !self.shared.options.uses_max_unavailable && health.is_unavailable(&pod) {
+                if left > 0 || is_broken {
+                    self.delete_pod(&pod.pod).await?;
+                    status.current -= 1;
+                    left -= i64::from(!is_broken);
+                }
+            } else if !uses_max_unavailable && health.is_unavailable(&pod) {
                 break;
             }
         }

@@ -56,6 +56,8 @@ pub struct ControllerOptions {
     pub compares_templates: bool,
     /// The gate `MaxUnavailableStatefulSet`: a rolling update makes so many pods unavailable as the set says.
     pub uses_max_unavailable: bool,
+    /// The policy's row of that name: a rolling update does not wait for a pod that is neither ready nor up to date.
+    pub replace_broken_pods: bool,
 }
 
 impl Default for ControllerOptions {
@@ -65,6 +67,7 @@ impl Default for ControllerOptions {
             waits_for_caches: true,
             compares_templates: true,
             uses_max_unavailable: false,
+            replace_broken_pods: false,
         }
     }
 }

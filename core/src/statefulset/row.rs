@@ -59,6 +59,7 @@ impl ControllerType for StatefulSets {
             waits_for_caches: is_on(&STALE_CONSISTENCY),
             compares_templates: is_on(&SEMANTIC_COMPARISON),
             uses_max_unavailable: is_on(&MAX_UNAVAILABLE),
+            replace_broken_pods: setup.policy.replace_broken_pods,
         };
         Arc::new(Controller::new(options, informers))
     }

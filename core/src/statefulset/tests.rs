@@ -19,7 +19,11 @@ const NOW: Now = Now {
     wall_ns: 0,
 };
 
-/// The controller with its caches, and a server that fills them at once: its pods run and are ready when they are created.
+/// The image of pods that never run.
+const BROKEN: &str = "broken";
+
+/// The controller with its caches, and a server that fills them at once: its pods run and are ready when they are created,
+/// unless their image is [`BROKEN`].
 struct Lab {
     controller: Controller,
     informers: Informers,
@@ -28,9 +32,13 @@ struct Lab {
 
 impl Lab {
     fn new() -> Lab {
+        Lab::with(ControllerOptions::default())
+    }
+
+    fn with(options: ControllerOptions) -> Lab {
         let mut informers = Informers::new(Arc::default());
         Lab {
-            controller: Controller::new(ControllerOptions::default(), &mut informers),
+            controller: Controller::new(options, &mut informers),
             informers,
             version: 100,
         }
@@ -44,8 +52,13 @@ impl Lab {
             object["metadata"]["uid"] = object["metadata"]["name"].clone();
         }
         if object["kind"] == "Pod" {
-            object["status"] =
-                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+            let is_broken = object["spec"]["containers"][0]["image"] == BROKEN;
+            object["status"] = match is_broken {
+                true => json!({"phase": "Pending"}),
+                false => {
+                    json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+                }
+            };
             let pod = Arc::new(Pod::from_json(object).expect("a pod"));
             let change = self
                 .informers
@@ -159,6 +172,63 @@ fn pods_are_created_in_order_and_replaced_from_the_last_one() {
     let key = lab.controller.key("shop", "web");
     lab.controller.queues()[0].add(key, 0);
     assert_eq!(lab.sync(), (Vec::new(), None));
+}
+
+/// Kubernetes#67250, and kubernetes#137409 with the gate of `maxUnavailable`.
+#[test]
+fn a_broken_pod_of_a_template_that_was_given_up_is_replaced_if_hardened() {
+    let options = |replace_broken_pods, uses_max_unavailable| ControllerOptions {
+        replace_broken_pods,
+        uses_max_unavailable,
+        ..ControllerOptions::default()
+    };
+    for is_hardened in [false, true] {
+        let mut lab = Lab::with(options(is_hardened, false));
+        lab.put(web(3, "i:1"));
+        lab.sync();
+        update(&mut lab, BROKEN);
+        assert_eq!(lab.sync().0[1..], ["delete web-2", "create web-2"]);
+        update(&mut lab, "i:1");
+        let replaced: &[&str] = match is_hardened {
+            true => &["write ControllerRevision", "delete web-2", "create web-2"],
+            false => &["write ControllerRevision"],
+        };
+        assert_eq!(lab.sync().0, replaced);
+
+        // The first revision is broken.
+        let mut lab = Lab::with(options(is_hardened, true));
+        let mut set = web(2, BROKEN);
+        set["spec"]["podManagementPolicy"] = "Parallel".into();
+        lab.put(set);
+        assert_eq!(lab.sync().0[1..], ["create web-0", "create web-1"]);
+        update(&mut lab, "i:1");
+        let (asked, _) = lab.sync();
+        let deleted = asked.iter().filter(|it| it.starts_with("delete"));
+        assert_eq!(
+            deleted.count(),
+            if is_hardened { 2 } else { 0 },
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
+fn a_broken_pod_stays_below_the_partition_and_where_users_delete_pods() {
+    for strategy in [
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}),
+        json!({"type": "OnDelete"}),
+    ] {
+        let mut lab = Lab::with(ControllerOptions {
+            replace_broken_pods: true,
+            ..ControllerOptions::default()
+        });
+        let mut set = web(1, BROKEN);
+        set["spec"]["updateStrategy"] = strategy;
+        lab.put(set);
+        lab.sync();
+        update(&mut lab, "i:1");
+        assert_eq!(lab.sync().0, ["write ControllerRevision"]);
+    }
 }
 
 #[test]
