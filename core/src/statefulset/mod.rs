@@ -30,7 +30,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta};
+use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::Informers;
@@ -112,6 +112,26 @@ impl Controller {
     /// The key of a name; a new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
         self.0.sets.intern(namespace, name)
+    }
+
+    /// The options that it was made with.
+    pub fn options(&self) -> &ControllerOptions {
+        &self.0.options
+    }
+
+    /// What a sync of a key would begin with: the cached set, the cached pods that it owns or could adopt, in no order,
+    /// and the revisions, the oldest first. For code that checks the controller's work.
+    pub fn cached(&self, key: KeyId) -> Option<(Arc<DynamicObject>, Vec<Arc<Pod>>, Vec<Revision>)> {
+        let set = self.0.sets.get(key)?;
+        let pods = self.0.candidates(&set);
+        let revisions = self.0.revisions(&set);
+        Some((Arc::clone(&set.object), pods, revisions))
+    }
+
+    /// The claim of that name as cached.
+    pub fn cached_claim(&self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
+        let claim = self.0.claims.get_named(namespace, name)?;
+        Some(Arc::clone(&claim))
     }
 
     /// The versions that were written for a key, which the caches must reach before its next sync.

@@ -173,6 +173,13 @@ impl Shared {
         }
     }
 
+    /// The pods that the set owns or could adopt, in no order.
+    pub(super) fn candidates(&self, set: &CachedSet) -> Vec<Arc<Pod>> {
+        let mut pods = Vec::new();
+        self.for_each_candidate(set, |pod, _| pods.push(Arc::clone(pod)));
+        pods
+    }
+
     /// The pods of the set; `None` if it has to adopt or release one first.
     fn kept_pods(&self, set: &CachedSet, matches: impl Fn(&Pod) -> bool) -> Option<Vec<SetPod>> {
         let (meta, spec) = (&set.object.metadata, &*set.spec);
@@ -228,9 +235,7 @@ impl Sync<'_> {
             self.pods = pods;
             return Ok(());
         }
-        let mut candidates = Vec::new();
-        self.shared
-            .for_each_candidate(self.set, |pod, _| candidates.push(Arc::clone(pod)));
+        let candidates = self.shared.candidates(self.set);
         let mut claim = Claim::new(meta, self.set.controller_ref.clone(), candidates, matches);
         loop {
             match claim.step() {

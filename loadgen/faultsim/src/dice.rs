@@ -136,6 +136,7 @@ impl Dice {
             burst_replicas: burst_replicas(self),
             stale_controller_consistency: self.below(4) > 0,
             watch_list_client: self.below(4) > 0,
+            feature_gates: Vec::new(),
             api_ms: self.one(&[1, 10, 100]),
             watch_ms: self.one(&[1, 10, 300]),
             startup_ms: self.one(&[10, 2_000]),

@@ -20,6 +20,9 @@ pub struct PlannedCluster {
     /// Whether initial lists come through the watch.
     #[serde(default = "yes")]
     pub watch_list_client: bool,
+    /// Feature gates that are on beside those that are on by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feature_gates: Vec<String>,
     /// The longest time of an API call there and back, ms.
     pub api_ms: u32,
     /// The longest time of a watch event, ms.

@@ -32,14 +32,18 @@ pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
     let (cluster, seed) = (&schedule.cluster, schedule.seed);
     let watcher = S::watcher(schedule, how);
     let checker = Arc::clone(&watcher).checker();
-    let server = ClusterOptions {
-        seed: seed_for(seed, "cluster", 0),
-        observer: Some(Arc::clone(&watcher) as _),
-        ..ClusterOptions::default()
-    };
     let mut options = options(cluster, &S::kinds(schedule), seed, how.behaviour);
     let controllers = &mut options.services.controllers;
     *controllers = controllers.clone().with_one(Rows::installed(), S::ROW);
+    for row in S::BESIDE {
+        *controllers = controllers.clone().with(row);
+    }
+    let server = ClusterOptions {
+        seed: seed_for(seed, "cluster", 0),
+        feature_gates: options.controller.feature_gates.clone(),
+        observer: Some(Arc::clone(&watcher) as _),
+        ..ClusterOptions::default()
+    };
     let mut harness = FaultHarness::new(&options, server, Arc::clone(&watcher).of_orphans());
     Arc::clone(&watcher).observe(&mut harness);
     let simulation = Simulation::new(cluster, harness, Arc::clone(&checker), false);

@@ -56,6 +56,13 @@ impl Controllers {
         self
     }
 
+    /// The same, with that one.
+    #[must_use]
+    pub fn with(mut self, row: &ControllerRow) -> Controllers {
+        self.0.insert(row.name);
+        self
+    }
+
     /// All of them.
     pub fn all(rows: &Rows) -> Controllers {
         Controllers::that(rows, |_| true)

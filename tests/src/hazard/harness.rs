@@ -135,6 +135,7 @@ impl Harness {
             burst_replicas: 500,
             stale_controller_consistency: true,
             watch_list_client: true,
+            feature_gates: Vec::new(),
             api_ms: 0,
             watch_ms: 0,
             startup_ms: 0,

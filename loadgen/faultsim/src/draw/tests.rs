@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use podstorm::deployment::Deployments;
 use podstorm::job::Jobs;
 use podstorm::replicaset::ReplicaSets;
+use podstorm::statefulset::StatefulSets;
 use podstorm::ttl_after_finished::TtlAfterFinished;
 
 use super::*;
@@ -25,6 +26,7 @@ fn every_schedule_that_is_drawn_can_be_played_and_stored_and_drawn_again() {
     can_be_played_and_drawn_again::<Deployments>();
     can_be_played_and_drawn_again::<TtlAfterFinished>();
     can_be_played_and_drawn_again::<Jobs>();
+    can_be_played_and_drawn_again::<StatefulSets>();
 }
 
 fn has_every_class_and_sometimes_none<S: Subject>() {
@@ -47,4 +49,5 @@ fn a_few_hundred_seeds_have_every_class_and_some_have_none() {
     has_every_class_and_sometimes_none::<Deployments>();
     has_every_class_and_sometimes_none::<TtlAfterFinished>();
     has_every_class_and_sometimes_none::<Jobs>();
+    has_every_class_and_sometimes_none::<StatefulSets>();
 }

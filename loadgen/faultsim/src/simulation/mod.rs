@@ -53,7 +53,11 @@ pub fn options(
     let gates = consistency
         .map(|gate| (gate, planned.stale_controller_consistency))
         .chain([(WATCH_LIST.name, planned.watch_list_client)]);
-    let gates = gates.map(|(gate, on)| (gate.to_owned(), on));
+    let also_on = planned
+        .feature_gates
+        .iter()
+        .map(|gate| (gate.as_str(), true));
+    let gates = gates.chain(also_on).map(|(gate, on)| (gate.to_owned(), on));
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
     let mut options = SimOptions::new(EngineKind::Virtual, seed);
     for (_, flag) in Rows::installed().worker_flags() {

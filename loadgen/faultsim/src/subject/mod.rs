@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use podstorm::controller::ControllerType;
 use podstorm::policy::Behaviour;
+use podstorm::row::ControllerRow;
 use podstorm_objects::Kind;
 use podstorm_sim::faults::{FaultClass, StreamKind};
 use serde::Serialize;
@@ -44,6 +45,9 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
 
     /// The objects that own pods and that actions on the cluster name.
     const OWNERS: &'static dyn PodOwners = &NoOwners;
+
+    /// The controllers that run beside, whatever the kinds of a schedule are.
+    const BESIDE: &'static [&'static ControllerRow] = &[];
 
     /// Bugs that upstream's controller is known for, each as a schedule that shows it.
     const BUGS: &'static [Bug] = &[];

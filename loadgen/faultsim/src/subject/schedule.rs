@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use podstorm_located::{Located, Mistake};
 use podstorm_objects::Kind;
 use podstorm_sim::faults::FaultClass;
+use podstorm_sim::rows::Rows;
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
@@ -95,6 +96,12 @@ impl<S: Subject> Schedule<S> {
         check_within("cluster.nodes", cluster.nodes, 1, 1_000)?;
         check_within("cluster.workers", cluster.workers, 1, 64)?;
         check_within("cluster.burst-replicas", cluster.burst_replicas, 1, 500)?;
+        let gates = cluster
+            .feature_gates
+            .iter()
+            .map(|gate| (gate.clone(), true));
+        let known = Rows::installed().check_gates(&gates.collect());
+        known.map_err(|error| format!("cluster.feature-gates: {error}"))?;
         check_within("disturb-ms", self.disturb_ms, 0, 24 * 3_600_000)?;
         if self.objects.is_empty() {
             return Err("objects: at least one is needed".to_owned());
@@ -248,6 +255,7 @@ mod tests {
                 burst_replicas: 500,
                 stale_controller_consistency: true,
                 watch_list_client: true,
+                feature_gates: Vec::new(),
                 api_ms: 5,
                 watch_ms: 5,
                 startup_ms: 100,

@@ -105,6 +105,7 @@ impl Harness {
             burst_replicas: 500,
             stale_controller_consistency: true,
             watch_list_client: true,
+            feature_gates: Vec::new(),
             api_ms: 10,
             watch_ms: 10,
             startup_ms,

@@ -1,0 +1,223 @@
+//! What must hold of StatefulSets at rest: L1.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use podstorm::statefulset::Controller;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{DynamicObject, Kind, ObjectMeta, Pod};
+use podstorm_sim::engine::fault_harness::FaultHarness;
+
+use super::read::{
+    POD_NAME, Read, is_running_and_ready, number_of, revision_of, template_of_revision,
+};
+use super::users::{listed, sets};
+use crate::objects::NAMESPACE;
+use crate::simulation::Simulation;
+
+/// What a live controller's caches have in another version than the server, if anything: what is still on its way may
+/// bring more to do.
+pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
+    let cluster = harness.cluster();
+    let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    let (all, claims) = (
+        sets(cluster),
+        listed(cluster, Kind::PERSISTENT_VOLUME_CLAIM),
+    );
+    let revisions = listed(cluster, Kind::CONTROLLER_REVISION);
+    let version = |meta: &ObjectMeta| meta.resource_version.number();
+    harness.controllers::<Controller>().find_map(|controller| {
+        all.iter().find_map(|object| {
+            let (set, meta) = (Read::of(object), &object.metadata);
+            let behind = |of: &str| Some(format!("a cache is behind on {of} of {}", meta.name));
+            let key = controller.key(&meta.namespace, &meta.name);
+            let cached = controller.cached(key);
+            let Some((cached, cached_pods, cached_revisions)) = cached else {
+                return behind("the set");
+            };
+            if version(&cached.metadata) != version(meta) {
+                return behind("the set");
+            }
+            let is_free = |it: &ObjectMeta| it.controller().is_none();
+            let pods = pods
+                .iter()
+                .map(|pod| &pod.metadata)
+                .filter(|it| set.owns(it) || is_free(it) && set.ordinal(it).is_some());
+            let there: BTreeSet<_> = pods.map(version).collect();
+            let known = cached_pods.iter().map(|pod| version(&pod.metadata));
+            if there != known.collect() {
+                return behind("pods");
+            }
+            let revisions = revisions.iter().map(|it| &it.metadata);
+            let there = revisions.filter(|it| set.selects(it) && (set.owns(it) || is_free(it)));
+            let there: BTreeSet<_> = there.map(version).collect();
+            let known = cached_revisions.iter().map(|it| version(&it.0.metadata));
+            if there != known.collect() {
+                return behind("revisions");
+            }
+            let mut claims = claims.iter().map(|it| &it.metadata);
+            let is_known = |claim: &ObjectMeta| {
+                let known = controller.cached_claim(&claim.namespace, &claim.name);
+                known.is_some_and(|known| version(&known.metadata) == version(claim))
+            };
+            claims.find_map(|claim| match is_known(claim) {
+                true => None,
+                false => behind("claims"),
+            })
+        })
+    })
+}
+
+/// What is not as it must be at rest, if anything.
+pub(super) fn missing(simulation: &Simulation) -> Option<String> {
+    let harness = &simulation.harness;
+    let all = sets(harness.cluster());
+    let mut found = all.iter().filter_map(|set| {
+        let set = Read::of(set);
+        let difference = difference(&set, harness)?;
+        Some(format!("{}: {difference}", set.name()))
+    });
+    // What is as wanted by chance may be written once more by the retry.
+    let retries = || harness.has_retries();
+    let retries = || retries().then(|| "a sync that failed is still to be retried".to_owned());
+    found.next().or_else(retries)
+}
+
+fn difference(set: &Read<'_>, harness: &FaultHarness) -> Option<String> {
+    if set.is_deleting() {
+        return Some("it is still being deleted".to_owned());
+    }
+    let cluster = harness.cluster();
+    let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    let revisions = listed(cluster, Kind::CONTROLLER_REVISION);
+    let wall_ns = harness.now().wall_ns;
+    of_pods(set, &pods, wall_ns)
+        .or_else(|| of_revisions(set, &revisions, &pods))
+        .or_else(|| of_status(set, &pods, &revisions, wall_ns))
+        .or_else(|| of_claims(set, cluster, &pods))
+}
+
+fn own<'a>(set: &'a Read<'_>, pods: &'a [Arc<Pod>]) -> impl Iterator<Item = &'a Arc<Pod>> {
+    pods.iter().filter(|pod| set.owns(&pod.metadata))
+}
+
+/// It has exactly its pods, each with its identity, ready, and up to date unless users keep it.
+fn of_pods(set: &Read<'_>, pods: &[Arc<Pod>], wall_ns: i64) -> Option<String> {
+    for pod in pods {
+        let meta = &pod.metadata;
+        let is_member = set.ordinal(meta).is_some() && set.selects(meta);
+        if is_member && meta.controller().is_none() {
+            return Some(format!("{} is not adopted", meta.name));
+        }
+        if set.owns(meta) && !is_member {
+            return Some(format!("{} is not released", meta.name));
+        }
+    }
+    let names: BTreeSet<String> = own(set, pods)
+        .map(|pod| pod.metadata.name.to_string())
+        .collect();
+    let wanted: BTreeSet<String> = set.ordinals().map(|ordinal| set.pod(ordinal)).collect();
+    if names != wanted {
+        return Some(format!("there are {names:?}, wanted are {wanted:?}"));
+    }
+    own(set, pods).find_map(|pod| {
+        let meta = &pod.metadata;
+        let label = meta.labels.get(POD_NAME);
+        if label.is_none_or(|label| **label != *meta.name) {
+            return Some(format!("{} has not its name as a label", meta.name));
+        }
+        if !set.is_healthy(pod, wall_ns) {
+            return Some(format!("{} is not available", meta.name));
+        }
+        let (revision, ordinal) = (revision_of(meta), set.ordinal(meta)?);
+        let stays = set.is_on_delete() || ordinal < set.first_updated();
+        let is_old = revision != set.said("updateRevision");
+        (is_old && !stays).then(|| format!("{} is from {revision}", meta.name))
+    })
+}
+
+/// The revision of the template is there and the last one, and the history is within its limit.
+fn of_revisions(
+    set: &Read<'_>,
+    revisions: &[Arc<DynamicObject>],
+    pods: &[Arc<Pod>],
+) -> Option<String> {
+    let own: Vec<&Arc<DynamicObject>> = revisions
+        .iter()
+        .filter(|it| set.owns(&it.metadata))
+        .collect();
+    let update = set.said("updateRevision");
+    let Some(found) = own.iter().find(|it| *it.metadata.name == *update) else {
+        return Some(format!("{update} is not there"));
+    };
+    if template_of_revision(found) != set.template() {
+        return Some(format!("{update} has another template"));
+    }
+    let number = number_of(found);
+    if own.iter().any(|it| number_of(it) > number) {
+        return Some(format!("{update} is not the last one"));
+    }
+    let is_live = |name: &str| {
+        let mut pods = self::own(set, pods);
+        let is_said = [update, set.said("currentRevision")].contains(&name);
+        is_said || pods.any(|pod| revision_of(&pod.metadata) == name)
+    };
+    let history = own.iter().filter(|it| !is_live(&it.metadata.name));
+    let (history, limit) = (history.count() as i64, set.history_limit());
+    (history > limit).then(|| format!("it keeps {history} old revisions of {limit}"))
+}
+
+/// The status is what a recount gives.
+fn of_status(
+    set: &Read<'_>,
+    pods: &[Arc<Pod>],
+    revisions: &[Arc<DynamicObject>],
+    wall_ns: i64,
+) -> Option<String> {
+    let generation = set.set.metadata.generation;
+    if set.count("observedGeneration") != generation {
+        return Some(format!("its status is not of generation {generation}"));
+    }
+    let count = |is: &dyn Fn(&Pod) -> bool| own(set, pods).filter(|pod| is(pod)).count() as i64;
+    let current = set.said("currentRevision");
+    let at = |revision: &str| count(&|pod| revision_of(&pod.metadata) == revision);
+    for (member, is) in [
+        ("replicas", count(&|_| true)),
+        ("readyReplicas", count(&is_running_and_ready)),
+        (
+            "availableReplicas",
+            count(&|pod| set.is_available(pod, wall_ns)),
+        ),
+        ("updatedReplicas", at(set.said("updateRevision"))),
+        ("currentReplicas", at(current)),
+    ] {
+        let said = set.count(member);
+        if said != is {
+            return Some(format!(
+                "its status says {said} {member}, and there are {is}"
+            ));
+        }
+    }
+    if set.is_complete(*set) && current != set.said("updateRevision") {
+        return Some(format!("its status says that {current} is current"));
+    }
+    let is_there = revisions.iter().any(|it| *it.metadata.name == *current);
+    (!is_there).then(|| format!("{current} is current and not there"))
+}
+
+/// The claims of its pods go with what they should go with. A claim that was deleted while its pod ran is not created
+/// again.
+fn of_claims(set: &Read<'_>, cluster: &Cluster, pods: &[Arc<Pod>]) -> Option<String> {
+    let claims = listed(cluster, Kind::PERSISTENT_VOLUME_CLAIM);
+    own(set, pods).find_map(|pod| {
+        set.claim_templates().find_map(|template| {
+            let name = format!("{template}-{}", pod.metadata.name);
+            let claim = claims.iter().find(|it| *it.metadata.name == *name)?;
+            let refs = &claim.metadata.owner_references;
+            let owners: Vec<_> = refs.iter().map(|it| it.uid.clone()).collect();
+            let is_right = set.is_hands_off(&pod.metadata, refs)
+                || owners == set.claim_owners(&pod.metadata, refs);
+            (!is_right).then(|| format!("{name} goes with {owners:?}"))
+        })
+    })
+}

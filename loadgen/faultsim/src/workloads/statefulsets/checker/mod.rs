@@ -1,0 +1,164 @@
+//! The invariants of one commit, N1 to N8, by the numbers of the module `statefulsets`: [`pods`](self), [`claims`],
+//! [`revisions`] and [`status`], over what the sync has [`seen`].
+
+mod claims;
+mod pods;
+mod revisions;
+mod seen;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use podstorm::client::{Answer, Request};
+use podstorm::intern::KeyId;
+use podstorm::statefulset::Controller;
+use podstorm_apiserver::{Change, Commit};
+use podstorm_objects::{DynamicObject, Kind, Pod};
+use podstorm_sim::engine::observer::SyncId;
+
+use super::circumstances::Circumstances;
+use super::read::{Template, template_of_revision};
+use crate::invariants::begins_deletion;
+use crate::simulation::{Checked, Judge, Simulation};
+use seen::Seen;
+
+/// Checks the invariants of a run.
+#[derive(Debug)]
+pub struct SetJudge {
+    circumstances: Circumstances,
+    /// The template of each revision that there was. Names are made from templates.
+    templates: BTreeMap<String, Template>,
+    /// Kept after a sync has ended: a request of it may be carried out late.
+    seen: BTreeMap<SyncId, Seen>,
+    situations: BTreeSet<&'static str>,
+    /// How often the server refused a status as invalid.
+    refused: u64,
+    /// How often a pod was deleted in place of another one of its name that was seen.
+    mistaken: u64,
+}
+
+impl SetJudge {
+    /// The judge of a run with these circumstances.
+    pub(super) fn new(circumstances: Circumstances) -> SetJudge {
+        SetJudge {
+            circumstances,
+            templates: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            situations: BTreeSet::new(),
+            refused: 0,
+            mistaken: 0,
+        }
+    }
+
+    /// Whether a revision of that name has this template.
+    fn is_of(&self, revision: &str, template: &Template) -> bool {
+        self.templates.get(revision) == Some(template)
+    }
+
+    /// By when a clock may show that a pod is available, as late as it may be.
+    fn latest_ns(&self, commit: &Commit) -> i64 {
+        commit.now.wall_ns + self.circumstances.clock_off_ns
+    }
+
+    fn pod_committed(&mut self, commit: &Commit, seen: Option<&mut Seen>) -> Checked {
+        let Some((old, new)) = commit.of::<Pod>() else {
+            return Ok(());
+        };
+        let Some(seen) = seen else {
+            return Ok(());
+        };
+        match old {
+            None => self.pod_created(commit, seen, new),
+            Some(old) if begins_deletion(Some(old), new, commit.change) => {
+                self.pod_deleted(commit, seen, old)
+            }
+            // Removed by a second deletion, after it had begun.
+            Some(_) if commit.change == Change::Deleted => Ok(()),
+            Some(old) if old.metadata.owner_references != new.metadata.owner_references => {
+                self.pod_claimed(seen, new)
+            }
+            Some(_) => self.pod_corrected(seen, new),
+        }
+    }
+
+    fn object_committed(&mut self, commit: &Commit, seen: Option<&mut Seen>) -> Checked {
+        let of = |object: &podstorm_objects::AnyObject| object.clone().downcast::<DynamicObject>();
+        let Some(new) = of(&commit.new) else {
+            return Ok(());
+        };
+        let old = commit.old.as_ref().and_then(of);
+        let (kind, is_gone) = (new.kind(), commit.change == Change::Deleted);
+        if kind == Kind::CONTROLLER_REVISION {
+            let template = template_of_revision(&new);
+            self.templates
+                .insert(new.metadata.name.to_string(), template);
+        }
+        let Some(seen) = seen else {
+            return Ok(());
+        };
+        if kind == Kind::PERSISTENT_VOLUME_CLAIM {
+            self.claim_written(seen, old.as_deref(), &new, is_gone)
+        } else if kind == Kind::CONTROLLER_REVISION {
+            self.revision_written(seen, old.as_deref(), &new, is_gone)
+        } else if kind == Kind::STATEFUL_SET {
+            self.status_written(seen, &new, commit)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Judge for SetJudge {
+    type Workload = Controller;
+
+    fn begins(&mut self, sync: SyncId, controller: &Controller, _: usize, key: KeyId) {
+        if let Some(seen) = Seen::of(controller, key) {
+            self.seen.insert(sync, seen);
+        }
+    }
+
+    fn committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
+        // Taken out for a moment, as the checks change both.
+        let mut seen = sync.and_then(|sync| self.seen.remove(&sync));
+        let checked = match commit.new.kind() == Kind::POD {
+            true => self.pod_committed(commit, seen.as_mut()),
+            false => self.object_committed(commit, seen.as_mut()),
+        };
+        if let (Some(sync), Some(seen)) = (sync, seen) {
+            self.seen.insert(sync, seen);
+        }
+        checked
+    }
+
+    fn answered(&mut self, sync: SyncId, request: &Request, answer: &Answer) {
+        if let (Request::PutStatus { .. }, Answer::Failed(error)) = (request, answer) {
+            self.refused += u64::from(error.code == 422);
+        }
+        if let Some(seen) = self.seen.get_mut(&sync) {
+            seen.answered(request, answer);
+        }
+    }
+
+    fn missing(&self, simulation: &Simulation) -> Option<String> {
+        super::at_rest::missing(simulation)
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("statuses that the server refused as invalid", self.refused),
+            (
+                "pods that were deleted for another of their name",
+                self.mistaken,
+            ),
+        ]
+    }
+
+    fn situations(&self) -> Vec<&'static str> {
+        self.situations.iter().copied().collect()
+    }
+
+    #[cfg(test)]
+    fn plants(request: &Request) -> Option<Vec<Request>> {
+        super::planted_tests::requests(request)
+    }
+}

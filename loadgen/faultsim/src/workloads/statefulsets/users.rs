@@ -1,0 +1,505 @@
+//! What users do to StatefulSets, their pods and their claims.
+
+use std::sync::Arc;
+
+use podstorm::statefulset::Controller;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{DynamicObject, Kind, Pod};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::PlannedStatefulSet;
+use super::read::{POD_INDEX, POD_NAME, REVISION, Read, template};
+use crate::action::{Action, Dependents, SubjectAction};
+use crate::objects::NAMESPACE;
+use crate::simulation::{Simulation, Users, is_idle};
+
+/// Templates of this number and above can't run: they ask for a scheduler that is not there.
+pub const BAD_TEMPLATES: u32 = 10;
+
+/// The object that controls claims which are somebody else's.
+const KEEPER: &str = "keeper";
+
+/// `spec.updateStrategy`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// Pods are replaced when somebody deletes them.
+    OnDelete,
+    /// One after the other, without a word of how.
+    #[default]
+    Plain,
+    /// One after the other, but for the first ones.
+    Partition(u32),
+}
+
+impl Strategy {
+    /// As users write it. `max_unavailable` is how many pods a rolling update may make unavailable.
+    pub(super) fn to_json(&self, max_unavailable: Option<u32>) -> Value {
+        match self {
+            Strategy::OnDelete => json!({"type": "OnDelete", "rollingUpdate": null}),
+            Strategy::Plain => json!({"type": "RollingUpdate", "rollingUpdate": null}),
+            Strategy::Partition(partition) => json!({"type": "RollingUpdate",
+                "rollingUpdate": {"partition": partition, "maxUnavailable": max_unavailable}}),
+        }
+    }
+}
+
+/// `spec.persistentVolumeClaimRetentionPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Retention {
+    /// Whether claims go with their set.
+    #[serde(default)]
+    pub with_set: bool,
+    /// Whether claims go when the set is scaled down.
+    #[serde(default)]
+    pub when_scaled: bool,
+}
+
+impl Retention {
+    pub(super) fn to_json(self) -> Value {
+        let policy = |goes| if goes { "Delete" } else { "Retain" };
+        json!({"whenDeleted": policy(self.with_set), "whenScaled": policy(self.when_scaled)})
+    }
+}
+
+/// A label of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Label {
+    /// That by which the set selects it.
+    Selecting,
+    /// That with its own name.
+    Name,
+    /// That with its ordinal.
+    Ordinal,
+    /// That with its revision.
+    Revision,
+}
+
+impl Label {
+    /// Every one.
+    pub(super) const ALL: [Label; 4] = [
+        Label::Selecting,
+        Label::Name,
+        Label::Ordinal,
+        Label::Revision,
+    ];
+
+    fn key(self) -> &'static str {
+        match self {
+            Label::Selecting => "app",
+            Label::Name => POD_NAME,
+            Label::Ordinal => POD_INDEX,
+            Label::Revision => REVISION,
+        }
+    }
+}
+
+/// What is done at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum SetAction {
+    /// Something is done to the cluster or to pods.
+    Cluster(Action),
+    /// Sets the number of replicas.
+    Scale(String, u32),
+    /// Sets the ordinal of the first pod.
+    Start(String, u32),
+    /// Sets the template, by its number.
+    Template(String, u32),
+    /// Sets how pods are replaced.
+    Strategy(String, Strategy),
+    /// Sets `minReadySeconds`.
+    MinReady(String, u32),
+    /// Sets what becomes of claims.
+    Retention(String, Retention),
+    /// Sets `revisionHistoryLimit`.
+    History(String, u32),
+    /// Changes an annotation.
+    Touch(String),
+    /// Deletes it.
+    Delete(String, Dependents),
+    /// Creates it, if it isn't there.
+    Create(String),
+    /// Creates a pod that belongs to none and has the name of one of the set's.
+    Orphan {
+        /// Whose.
+        set: String,
+        /// The ordinal.
+        ordinal: u32,
+        /// Whether the set selects it.
+        selected: bool,
+        /// Whether a zero is before the ordinal.
+        #[serde(default)]
+        zero: bool,
+    },
+    /// One of its pods, by number, is deleted.
+    Remove {
+        /// Whose.
+        set: String,
+        /// Which, from 0; the count begins again behind the last.
+        nth: u32,
+        /// Whether the pod gets no time to end.
+        #[serde(default)]
+        force: bool,
+    },
+    /// One of its pods, by number, loses a label.
+    Unlabel(String, u32, Label),
+    /// Creates the claim of an ordinal, of the first template.
+    Claim {
+        /// Of which set.
+        set: String,
+        /// The ordinal.
+        ordinal: u32,
+        /// Whether something else controls it.
+        #[serde(default)]
+        foreign: bool,
+    },
+    /// Deletes the claim of an ordinal, of the first template.
+    RemoveClaim(String, u32),
+}
+
+impl From<Action> for SetAction {
+    fn from(action: Action) -> SetAction {
+        SetAction::Cluster(action)
+    }
+}
+
+impl SubjectAction for SetAction {
+    fn on_cluster(&self) -> Option<&Action> {
+        match self {
+            SetAction::Cluster(action) => Some(action),
+            _ => None,
+        }
+    }
+
+    fn target(&self) -> Option<&str> {
+        use SetAction::*;
+        match self {
+            Cluster(action) => action.owner(),
+            Scale(name, _) | Start(name, _) | Template(name, _) | Strategy(name, _) => Some(name),
+            MinReady(name, _) | Retention(name, _) | History(name, _) | Touch(name) => Some(name),
+            Delete(name, _) | Create(name) | Unlabel(name, ..) | RemoveClaim(name, _) => Some(name),
+            Orphan { set, .. } | Remove { set, .. } | Claim { set, .. } => Some(set),
+        }
+    }
+}
+
+/// The template of that number, to be merged into another one: a merge leaves what it does not name.
+fn numbered(name: &str, number: u32) -> Value {
+    template(name, number, number >= BAD_TEMPLATES)
+}
+
+/// The claim of a template, or the template itself.
+fn claim(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}})
+}
+
+/// A planned StatefulSet as users write it.
+pub(super) fn object(set: &PlannedStatefulSet) -> Value {
+    let claims: Vec<Value> = set.claims.iter().map(|name| claim(name)).collect();
+    let mut object = json!({
+        "metadata": {"name": set.name, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": set.replicas,
+            "serviceName": set.name,
+            "ordinals": {"start": set.start},
+            "podManagementPolicy": if set.parallel { "Parallel" } else { "OrderedReady" },
+            "selector": {"matchLabels": {"app": set.name}},
+            "template": numbered(&set.name, set.template),
+            "updateStrategy": set.strategy.to_json(set.max_unavailable),
+            "minReadySeconds": set.min_ready_seconds,
+            "persistentVolumeClaimRetentionPolicy": set.retention.to_json(),
+            "revisionHistoryLimit": set.revision_history_limit,
+            "volumeClaimTemplates": claims,
+        },
+    });
+    let spec = &mut object["spec"];
+    if spec["template"]["spec"]["schedulerName"].is_null() {
+        spec["template"] = json!({"metadata": spec["template"]["metadata"],
+            "spec": {"containers": spec["template"]["spec"]["containers"]}});
+    }
+    let strategy = &mut spec["updateStrategy"];
+    if strategy["rollingUpdate"].is_null() {
+        *strategy = json!({"type": strategy["type"]});
+    } else if strategy["rollingUpdate"]["maxUnavailable"].is_null() {
+        let partition = strategy["rollingUpdate"]["partition"].take();
+        strategy["rollingUpdate"] = json!({"partition": partition});
+    }
+    object
+}
+
+/// Users, and the StatefulSets that they know.
+#[derive(Debug)]
+pub struct SetUsers {
+    planned: Arc<[PlannedStatefulSet]>,
+    touches: u64,
+}
+
+impl Users for SetUsers {
+    type Planned = PlannedStatefulSet;
+    type Action = SetAction;
+
+    fn new(planned: &[PlannedStatefulSet]) -> SetUsers {
+        SetUsers {
+            planned: planned.into(),
+            touches: 0,
+        }
+    }
+
+    fn create(&mut self, simulation: &mut Simulation) {
+        let planned = Arc::clone(&self.planned);
+        simulation.create_with(move |simulation| {
+            let keeper = json!({"metadata": {"name": KEEPER}});
+            simulation.create_object(Kind::CONFIG_MAP, keeper);
+            for set in &*planned {
+                simulation.create_object(Kind::STATEFUL_SET, object(set));
+            }
+        });
+    }
+
+    fn act(&mut self, simulation: &mut Simulation, action: &SetAction) {
+        use SetAction::*;
+        let spec = |name: &str, spec: Value| {
+            simulation.patch_object(Kind::STATEFUL_SET, name, json!({"spec": spec}));
+        };
+        match action {
+            Scale(name, replicas) => spec(name, json!({"replicas": replicas})),
+            Start(name, start) => spec(name, json!({"ordinals": {"start": start}})),
+            Template(name, number) => spec(name, json!({"template": numbered(name, *number)})),
+            Strategy(name, strategy) => {
+                let most = self.planned(name).and_then(|it| it.max_unavailable);
+                spec(name, json!({"updateStrategy": strategy.to_json(most)}));
+            }
+            MinReady(name, seconds) => spec(name, json!({"minReadySeconds": seconds})),
+            Retention(name, retention) => {
+                let policy = retention.to_json();
+                spec(
+                    name,
+                    json!({"persistentVolumeClaimRetentionPolicy": policy}),
+                );
+            }
+            History(name, limit) => spec(name, json!({"revisionHistoryLimit": limit})),
+            Touch(name) => {
+                self.touches += 1;
+                let touched = json!({"podstorm.example/touched": self.touches.to_string()});
+                let patch = json!({"metadata": {"annotations": touched}});
+                simulation.patch_object(Kind::STATEFUL_SET, name, patch);
+            }
+            Delete(name, dependents) => {
+                simulation.delete_object(Kind::STATEFUL_SET, name, *dependents);
+            }
+            Create(name) => {
+                if let Some(set) = self.planned(name) {
+                    simulation.create_object(Kind::STATEFUL_SET, object(set));
+                }
+            }
+            Orphan {
+                set,
+                ordinal,
+                selected,
+                zero,
+            } => {
+                let zero = if *zero { "0" } else { "" };
+                let app = if *selected { set } else { "elsewhere" };
+                let name = format!("{set}-{zero}{ordinal}");
+                simulation.create_pod(crate::objects::pod(&name, app));
+            }
+            Remove { set, nth, force } => {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), set, *nth) {
+                    simulation.delete_pod(&pod.metadata.name, force.then_some(0));
+                }
+            }
+            Unlabel(set, nth, label) => {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), set, *nth) {
+                    let patch = json!({"metadata": {"labels": {label.key(): null}}});
+                    simulation.patch_pod(&pod.metadata.name, patch);
+                }
+            }
+            Claim {
+                set,
+                ordinal,
+                foreign,
+            } => self.create_claim(simulation, set, *ordinal, *foreign),
+            RemoveClaim(set, ordinal) => {
+                if let Some(name) = self.claim_name(set, *ordinal) {
+                    let kind = Kind::PERSISTENT_VOLUME_CLAIM;
+                    simulation.delete_object(kind, &name, Dependents::Background);
+                }
+            }
+            Cluster(action) => unreachable!("{action:?} is one on the cluster"),
+        }
+    }
+
+    /// Users create the sets that are not there, and give bad ones a template that can run.
+    fn put_right(&mut self, simulation: &mut Simulation) {
+        for planned in &*Arc::clone(&self.planned) {
+            let name = || planned.name.clone();
+            let there = sets(simulation.harness.cluster());
+            match there.iter().find(|it| *it.metadata.name == *planned.name) {
+                None => self.act(simulation, &SetAction::Create(name())),
+                Some(set) if Read::of(set).is_bad() => {
+                    self.act(simulation, &SetAction::Template(name(), BAD_TEMPLATES - 1));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Users delete what upstream's controller waits for: pods in the way, pods of a template that was given up and
+    /// can't run, and pods beyond the ordinals that are not ready. Where pods of such a template are kept by a
+    /// partition, users end it.
+    fn help(&mut self, simulation: &mut Simulation) -> bool {
+        let mut has_helped = false;
+        for set in sets(simulation.harness.cluster()) {
+            let set = Read::of(&set);
+            if set.is_deleting() {
+                continue;
+            }
+            let wanted = hindrances(&set, simulation);
+            has_helped |= !wanted.is_empty();
+            for pod in wanted {
+                simulation.delete_pod(&pod, None);
+            }
+            let name = set.name().to_owned();
+            if set.is_bad() {
+                self.act(simulation, &SetAction::Template(name, BAD_TEMPLATES - 1));
+                has_helped = true;
+            } else if set.strategy() != Some(Strategy::Partition(0))
+                && broken(&set, simulation.harness.cluster()).next().is_some()
+            {
+                let whole = Strategy::Partition(0);
+                self.act(simulation, &SetAction::Strategy(name, whole));
+                has_helped = true;
+            }
+        }
+        has_helped
+    }
+
+    /// The controller that protects claims hears of no pod that came and went behind its back: users touch claims on
+    /// their way out, too.
+    fn touch(&mut self, simulation: &mut Simulation) {
+        self.help(simulation);
+        for claim in listed(simulation.harness.cluster(), Kind::PERSISTENT_VOLUME_CLAIM) {
+            if claim.metadata.is_deleting() {
+                self.touches += 1;
+                let touched = json!({"podstorm.example/touched": self.touches.to_string()});
+                let patch = json!({"metadata": {"annotations": touched}});
+                let kind = Kind::PERSISTENT_VOLUME_CLAIM;
+                simulation.patch_object(kind, &claim.metadata.name, patch);
+            }
+        }
+        for set in sets(simulation.harness.cluster()) {
+            let name = set.metadata.name.to_string();
+            self.act(simulation, &SetAction::Touch(name));
+        }
+    }
+}
+
+impl SetUsers {
+    fn planned(&self, name: &str) -> Option<&PlannedStatefulSet> {
+        self.planned.iter().find(|it| it.name == name)
+    }
+
+    /// The claim of the first template for that ordinal.
+    fn claim_name(&self, set: &str, ordinal: u32) -> Option<String> {
+        let template = self.planned(set)?.claims.first()?;
+        Some(format!("{template}-{set}-{ordinal}"))
+    }
+
+    fn create_claim(&self, simulation: &Simulation, set: &str, ordinal: u32, foreign: bool) {
+        let Some(name) = self.claim_name(set, ordinal) else {
+            return;
+        };
+        let mut object = claim(&name);
+        let cluster = simulation.harness.cluster();
+        let keeper = cluster.api(Kind::CONFIG_MAP).get(NAMESPACE, KEEPER);
+        if foreign && let Ok(keeper) = keeper {
+            let uid = keeper.metadata().uid.to_string();
+            let owner = crate::objects::controlled_by(Kind::CONFIG_MAP, KEEPER, &uid);
+            object = crate::objects::with(object, owner);
+        }
+        simulation.create_object(Kind::PERSISTENT_VOLUME_CLAIM, object);
+    }
+}
+
+impl Read<'_> {
+    /// Its strategy, as users set it.
+    fn strategy(&self) -> Option<Strategy> {
+        let partition = || u32::try_from(self.partition()).ok();
+        match self.rolling() {
+            Some(_) => partition().map(Strategy::Partition),
+            None if self.is_on_delete() => Some(Strategy::OnDelete),
+            None => Some(Strategy::Plain),
+        }
+    }
+}
+
+/// Every StatefulSet of the namespace, by name.
+pub(super) fn sets(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
+    listed(cluster, Kind::STATEFUL_SET)
+}
+
+/// Every object of a kind without a type of its own.
+pub(super) fn listed(cluster: &Cluster, kind: Kind) -> Vec<Arc<DynamicObject>> {
+    let page = cluster.api(kind).list(&Default::default());
+    let items = page.expect("every cluster serves the kind").items;
+    let items = items.into_iter();
+    items
+        .filter_map(|it| it.downcast::<DynamicObject>())
+        .collect()
+}
+
+/// The pods that a set of that name owns, by name.
+fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
+    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    pods.retain(|pod| {
+        let owner = pod.metadata.controller();
+        let is_own = |kind: &str, of: &str| *kind == *Kind::STATEFUL_SET.name() && *of == *name;
+        owner.is_some_and(|owner| is_own(&owner.kind, &owner.name))
+    });
+    pods
+}
+
+fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
+    let pods = pods_of(cluster, name);
+    pods.get(nth as usize % pods.len().max(1)).cloned()
+}
+
+/// The pods of a set that no node will take, as their template can't run.
+fn broken(set: &Read<'_>, cluster: &Cluster) -> impl Iterator<Item = Arc<Pod>> {
+    let pods = pods_of(cluster, set.name()).into_iter();
+    pods.filter(|pod| is_idle(pod) && !pod.metadata.is_deleting())
+}
+
+/// The names of the pods that keep a set from what it wants, with its controller waiting for ever.
+fn hindrances(set: &Read<'_>, simulation: &Simulation) -> Vec<String> {
+    let mut controllers = simulation.harness.controllers::<Controller>();
+    let replaces_broken = controllers.any(|it| it.options().replace_broken_pods);
+    let (pods, _) = simulation.harness.cluster().list::<Pod>(Some(NAMESPACE));
+    let hinders = |pod: &&Arc<Pod>| {
+        let meta = &pod.metadata;
+        let Some(ordinal) = set.ordinal(meta) else {
+            return false;
+        };
+        let is_wanted = set.ordinals().contains(&ordinal);
+        if meta.is_deleting() {
+            return false;
+        }
+        if !set.owns(meta) {
+            // One that is not adopted keeps its name.
+            return is_wanted && (meta.controller().is_some() || !set.selects(meta));
+        }
+        let is_odd = *meta.name != *set.pod(ordinal);
+        let is_broken = is_idle(pod) && !replaces_broken && !set.is_bad();
+        let is_left = !is_wanted && !pod.is_ready();
+        // One that was adopted has no claims, and can't get them.
+        let is_odd = is_odd || !set.has_storage(pod);
+        is_odd || is_wanted && is_broken || is_left
+    };
+    let found = pods.iter().filter(hinders);
+    found.map(|pod| pod.metadata.name.to_string()).collect()
+}
