@@ -10,11 +10,13 @@
 //! * `pods`: which pods are the set's, and what the cache keeps of each.
 //! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates, corrects and deletes; `requests`: the
 //!   requests for that; `status`: what is counted.
+//! * `course`: how far a set is, for those who only look.
 //!
 //! Source: Kubernetes' `pkg/controller/statefulset`.
 
 mod cache;
 pub mod claims;
+pub mod course;
 mod handlers;
 pub mod identity;
 mod manage;

@@ -67,7 +67,6 @@ impl SetSpec {
     pub fn read(spec: &Map) -> SetSpec {
         let member = |name: &str| spec.get(name).unwrap_or(&Value::Null);
         let number = |name: &str| member(name).as_i64();
-        let strategy = member("updateStrategy");
         let mut claim_templates: Vec<ClaimTemplate> = Vec::new();
         for template in member("volumeClaimTemplates")
             .as_array()
@@ -94,11 +93,7 @@ impl SetSpec {
             min_ready_seconds: int32(number("minReadySeconds").unwrap_or(0)),
             history_limit: number("revisionHistoryLimit").unwrap_or(10),
             is_parallel: *member("podManagementPolicy") == "Parallel",
-            strategy: Strategy {
-                is_rolling: strategy["type"] == "RollingUpdate",
-                is_on_delete: strategy["type"] == "OnDelete",
-                rolling_update: strategy.get("rollingUpdate").and_then(RollingUpdate::read),
-            },
+            strategy: Strategy::read(member("updateStrategy")),
             policy: RetentionPolicy::read(member("persistentVolumeClaimRetentionPolicy")),
             claim_templates,
             service: member("serviceName")
@@ -154,6 +149,17 @@ pub fn max_unavailable(
 ) -> Result<i32, IntOrStringError> {
     let value = value.map_or(Ok(1), |value| scaled(value, replicas, f64::floor))?;
     Ok(value.max(1))
+}
+
+impl Strategy {
+    /// Reads `updateStrategy`.
+    pub(super) fn read(strategy: &Value) -> Strategy {
+        Strategy {
+            is_rolling: strategy["type"] == "RollingUpdate",
+            is_on_delete: strategy["type"] == "OnDelete",
+            rolling_update: strategy.get("rollingUpdate").and_then(RollingUpdate::read),
+        }
+    }
 }
 
 impl RollingUpdate {

@@ -1,7 +1,7 @@
 //! PersistentVolumeClaims, PersistentVolumes and StorageClasses of the files of a run: what their binding needs.
 //!
-//! A run has the controllers of claims and volumes where its files hold a claim, and one simulated provisioner in the
-//! place of all. A claim that could never be bound is refused before anything runs.
+//! A run has the controllers of claims and volumes where its files hold a claim or what claims are made from, and one
+//! simulated provisioner in the place of all. A claim that could never be bound is refused before anything runs.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{ManifestError, Places};
 use crate::input::InputObject;
 use crate::units::counted;
+use crate::workloads;
 
 /// On a claim that is bound for good.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -35,7 +36,17 @@ pub(super) fn prepare(
             _ => None,
         })
     };
-    if of(Kind::PERSISTENT_VOLUME_CLAIM).next().is_none() {
+    // Claims of the files, and those that controllers create, each with the number of the object that says what it is.
+    let made = objects.iter().enumerate().flat_map(|(number, object)| {
+        let templates = workloads::claim_templates(object.as_object());
+        templates
+            .into_iter()
+            .map(move |template| (number, template))
+    });
+    let made: Vec<(usize, DynamicObject)> = made.collect();
+    let made = || made.iter().map(|(number, claim)| (*number, claim));
+    let all = || of(Kind::PERSISTENT_VOLUME_CLAIM).chain(made());
+    if all().next().is_none() {
         let claiming = objects.iter().filter(|object| !claims(object).is_empty());
         let claiming = claiming.count();
         return Ok(match claiming {
@@ -56,7 +67,7 @@ pub(super) fn prepare(
         .collect();
     let standard = default_class();
     let mut is_unnamed = false;
-    for (number, claim) in of(Kind::PERSISTENT_VOLUME_CLAIM) {
+    for (number, claim) in all() {
         let volume = text(claim, "volumeName");
         let class = text(claim, "storageClassName");
         let is_bound = claim.metadata.annotations.get(BIND_COMPLETED).is_some();
@@ -82,8 +93,13 @@ pub(super) fn prepare(
                  out for the default one"
             )
         };
-        let meta = &claim.metadata;
-        let object = format!("PersistentVolumeClaim {}/{}", meta.namespace, meta.name);
+        let (object, of_object) = (&objects[number], claim.metadata.name.as_str());
+        let (kind, meta) = (object.kind(), object.metadata());
+        let problem = match kind == Kind::PERSISTENT_VOLUME_CLAIM {
+            true => problem,
+            false => format!("its claim template {of_object:?} {problem}"),
+        };
+        let object = format!("{} {}/{}", kind.name(), meta.namespace, meta.name);
         let error = places.error(number, &object, problem);
         return Err(Box::new(error.expect("each object has its place")));
     }
@@ -112,8 +128,7 @@ pub(super) fn prepare(
     });
     let needs_standard = !classes.contains(standard.metadata.name.as_str())
         && (is_unnamed && !has_default
-            || of(Kind::PERSISTENT_VOLUME_CLAIM)
-                .any(|(_, it)| text(it, "storageClassName") == standard.metadata.name));
+            || all().any(|(_, it)| text(it, "storageClassName") == standard.metadata.name));
     for object in objects.iter_mut() {
         if let InputObject::Dynamic(class) = object
             && class.kind() == Kind::STORAGE_CLASS

@@ -170,12 +170,7 @@ fn load_kinds(
 
 /// What to do where the files hold only what makes pods, and none of them.
 fn what_to_dump(counts: &InputCounts) -> Option<String> {
-    const MAKERS: [(&str, &str); 4] = [
-        ("StatefulSet", "pods"),
-        ("DaemonSet", "pods"),
-        ("Job", "pods"),
-        ("CronJob", "Jobs"),
-    ];
+    const MAKERS: [(&str, &str); 3] = [("DaemonSet", "pods"), ("Job", "pods"), ("CronJob", "Jobs")];
     let is_there = |(kind, _): &&(&str, &str)| counts.ignored.contains_key(*kind);
     let (kind, made) = MAKERS.iter().find(is_there)?;
     Some(format!(

@@ -355,9 +355,9 @@ fn what_is_quoted_is_cut() {
 
 #[test]
 fn what_makes_pods_elsewhere_is_told_with_what_to_dump() {
-    let text = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: web}\n";
+    let text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: web}\n";
     let error = refused(text.as_bytes());
-    assert!(error.contains("1 StatefulSet"), "{error}");
+    assert!(error.contains("1 DaemonSet"), "{error}");
     let dump = "kubectl get deploy,rs,rc,pods,nodes -A -o json";
     assert!(error.contains(dump), "{error}");
 }

@@ -177,7 +177,10 @@ impl Engine {
         // A controller without objects would only see what does not concern it.
         // Claims need all controllers that a served cluster has for them.
         let kinds_of_claims = [Kind::PERSISTENT_VOLUME_CLAIM, Kind::PERSISTENT_VOLUME];
-        let has_claims = objects.iter().any(|it| it.kind() == kinds_of_claims[0]);
+        let has_claims = objects.iter().any(|it| {
+            it.kind() == kinds_of_claims[0]
+                || !workloads::claim_templates(it.as_object()).is_empty()
+        });
         let is_needed = |row: &ControllerRow| {
             let is_there = |kind| {
                 let workload = workloads::of(kind);

@@ -577,6 +577,8 @@ questions! {
     /// Whether its steps are about owners of pods that are parts of nothing.
     has_free_owners: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses
         | Step::Recreate(_) | Step::Touch(_),
+    /// Whether it makes pods and statuses as a controller would.
+    makes_pods: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses,
     /// Whether it uses `--duration`.
     uses_duration: Step::Churn(Churn { time: None, .. }),
     /// Whether it uses `--churn-rate`.

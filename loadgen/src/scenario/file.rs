@@ -137,6 +137,20 @@ fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError
 type Breach = (String, String);
 
 impl Scenario {
+    /// Whether it creates, or is about, workloads that own pods or roll out and are not of that kind.
+    fn creates_others(&self, kind: Kind) -> bool {
+        let numbers = |other: Kind| {
+            let rolls_out = workloads::of(other).is_some_and(|it| it.rollouts().is_some());
+            rolls_out || workloads::pods_of(other).is_some()
+        };
+        let mut created = self.creations().into_iter();
+        let is_about_owners = match workloads::pods_of(kind) {
+            Some(_) => self.makes_pods(),
+            None => self.has_free_owners(),
+        };
+        is_about_owners || created.any(|(other, _)| other != kind && numbers(other))
+    }
+
     /// Checks the switches of workloads that take the place of their parts.
     ///
     /// # Errors
@@ -200,15 +214,20 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         .map(|(kind, _)| kind)
         .find(|kind| rolls_out(kind));
     if let Some(maker) = maker
-        && (scenario.creates_free_owners() || scenario.creates_parts())
+        && (scenario.creates_parts() || scenario.creates_others(*maker))
     {
-        let maker = maker.name();
+        let (name, owns_pods) = (maker.name(), workloads::pods_of(*maker).is_some());
+        let more = if owns_pods {
+            ""
+        } else {
+            ", touch and recreate"
+        };
         return wrong(
             "phases",
             &format!(
-                "create{maker}s numbers {maker}s, and the other steps number the workloads that own pods: \
-                 with {maker}s leave out the steps that create others, and createOwnedPods, \
-                 createBarePods, writeStatuses, touch and recreate"
+                "create{name}s numbers {name}s, and the other steps number the workloads that own pods: \
+                 with {name}s leave out the steps that create others, and createOwnedPods, \
+                 createBarePods, writeStatuses{more}"
             ),
         );
     }

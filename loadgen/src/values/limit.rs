@@ -7,6 +7,7 @@ use std::str::FromStr;
 use podstorm_objects::IntOrString;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use super::{Percent, written};
 
@@ -56,6 +57,14 @@ impl Limit {
                 IntOrString::Text(percent.as_str().into())
             }
             Limit::Pods(count) => IntOrString::Int(count),
+        }
+    }
+
+    /// The same as JSON.
+    pub(crate) fn to_json(self) -> Value {
+        match self.int_or_string() {
+            IntOrString::Int(count) => count.into(),
+            IntOrString::Text(text) => (*text).into(),
         }
     }
 }

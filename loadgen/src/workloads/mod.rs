@@ -12,6 +12,7 @@ mod job;
 pub(crate) mod objects;
 mod replicaset;
 mod size;
+mod statefulset;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -20,7 +21,8 @@ use std::sync::Arc;
 use podstorm::client::ApiError;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    AnyObject, Kind, Labels, Now, Object, ObjectMeta, OwnerReference, Pod, ReplicaSetStatus,
+    AnyObject, DynamicObject, Kind, Labels, Now, Object, ObjectMeta, OwnerReference, Pod,
+    ReplicaSetStatus,
 };
 use serde_json::Value;
 
@@ -39,11 +41,12 @@ pub(crate) use podstorm::job::course::{Course, Ended};
 pub(crate) type Workload = &'static dyn LaboratoryWorkload;
 
 /// The workloads that the laboratory knows. Objects of files are loaded, listened to and checked in this order.
-pub(crate) static ALL: [Workload; 4] = [
+pub(crate) static ALL: [Workload; 5] = [
     &replicaset::ReplicaSets,
     &replicaset::ReplicationControllers,
     &deployment::Deployments,
     &job::Jobs,
+    &statefulset::StatefulSets,
 ];
 
 /// The owner of the pods that a generated cluster has before it has their owners.
@@ -155,6 +158,11 @@ pub(crate) trait OwnsPods: Sync {
 
     /// The object with the status that its controller leaves behind when all is well.
     fn settled(&self, object: &dyn Object, gates: &Gates) -> Option<AnyObject>;
+
+    /// The templates of the claims that its controller creates for the pods of an object.
+    fn claim_templates(&self, _object: &dyn Object) -> Vec<DynamicObject> {
+        Vec::new()
+    }
 
     /// Whether its objects can be replaced by successors where no controller does it.
     fn has_successors(&self) -> bool {
@@ -315,6 +323,12 @@ pub(crate) fn pods_of(kind: Kind) -> Option<&'static dyn OwnsPods> {
     of(kind)?.pods()
 }
 
+/// The templates of the claims that controllers create for the pods of an object.
+pub(crate) fn claim_templates(object: &dyn Object) -> Vec<DynamicObject> {
+    let pods = pods_of(object.kind());
+    pods.map_or_else(Vec::new, |pods| pods.claim_templates(object))
+}
+
 /// What is wrong with the objects of files taken together, in words.
 pub(crate) fn warnings(objects: &[InputObject]) -> Vec<String> {
     let finishing = ALL.into_iter().filter_map(|workload| workload.finishes());
@@ -368,17 +382,18 @@ pub(crate) fn kinds_in_words(is_meant: impl Fn(&Workload) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::{Deployment, DynamicObject, ReplicaSet, ReplicationController};
+    use podstorm_objects::{Deployment, ReplicaSet, ReplicationController};
 
     use super::*;
 
     #[test]
     fn a_workload_takes_objects_of_its_own_kind_alone() {
-        let objects: [AnyObject; 5] = [
+        let objects: [AnyObject; 6] = [
             Arc::new(ReplicaSet::default()),
             Arc::new(ReplicationController::default()),
             Arc::new(Deployment::default().to_untyped()),
             Arc::new(DynamicObject::new(Kind::JOB)),
+            Arc::new(DynamicObject::new(Kind::STATEFUL_SET)),
             Arc::new(Pod::default()),
         ];
         for workload in ALL {

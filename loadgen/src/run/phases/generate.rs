@@ -98,7 +98,8 @@ impl Driver {
                 let share = self.objects.share(number);
                 self.rollouts.asked(workload, meta, share, now);
             }
-        } else if workload.pods().is_some()
+        }
+        if workload.pods().is_some()
             && let Some(meta) = meta
         {
             let at = self.tracker.asked(workload, meta, part.replicas, now);
@@ -124,11 +125,13 @@ impl Driver {
             .generated
             .iter()
             .map(|at| &self.tracker.owners[*at].namespace);
-        // Where workloads with rollouts were generated, nothing else was.
+        // Where workloads with rollouts were generated, these are the scenario's workloads.
         let rollouts = &self.rollouts;
-        let generated = rollouts.generated.then(|| rollouts.namespaces());
-        let all = owners.chain(generated.into_iter().flatten());
-        for (number, namespace) in all.enumerate() {
+        let all: Vec<&Str> = match rollouts.generated {
+            true => rollouts.namespaces().collect(),
+            false => owners.collect(),
+        };
+        for (number, namespace) in all.into_iter().enumerate() {
             let namespace = namespace.clone();
             let place = *places.entry(namespace).or_insert_with_key(|namespace| {
                 pods.push((namespace.clone(), 0));

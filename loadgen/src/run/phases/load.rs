@@ -30,19 +30,28 @@ pub(super) struct Loader {
 const REFUSED_MAX: usize = 10;
 
 impl Loader {
-    /// Sorts the objects so that each is preceded by what it needs, and owners of pods by no owner of a kind behind
-    /// theirs; namespaces that are named but not among the objects are added.
+    /// Sorts the objects so that each is preceded by what it needs and by its owner, and owners of pods by no owner of a
+    /// kind behind theirs; namespaces that are named but not among the objects are added.
     pub(super) fn new(mut objects: Vec<InputObject>) -> Loader {
         let mut all: VecDeque<InputObject> = missing_namespaces(&objects).collect();
         let owners: Vec<Kind> = workloads::owners().map(|it| it.kind()).collect();
-        let owners_end = 3 + owners.len();
+        let rank_of = |kind: &str| owners.iter().position(|owner| owner.name() == kind);
+        let owned = 3 + owners.len();
         objects.sort_by_key(|object| match object {
             InputObject::Namespace(_) => 0,
             InputObject::Node(_) => 1,
-            InputObject::Pod(_) => owners_end,
-            other => match owners.iter().position(|kind| *kind == other.kind()) {
+            InputObject::Pod(_) => owned + 1,
+            other => match rank_of(other.kind().name()) {
                 Some(at) => 3 + at,
-                None => 2,
+                None => {
+                    let owners = other.metadata().owner_references.iter();
+                    let rank = owners.map(|owner| match &*owner.kind {
+                        "Pod" => owned + 2,
+                        kind if rank_of(kind).is_some() => owned,
+                        _ => 2,
+                    });
+                    rank.max().unwrap_or(2)
+                }
             },
         });
         let has_nodes = objects.iter().any(|it| matches!(it, InputObject::Node(_)));

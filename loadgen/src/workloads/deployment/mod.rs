@@ -10,8 +10,8 @@ use podstorm::client::ApiError;
 use podstorm::deployment::rollout::rollout_status;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    AnyObject, Deployment, DeploymentSpec, DeploymentStrategy, IntOrString, Kind, LabelSelector,
-    Labels, Now, Object, ObjectMeta, RollingUpdate, Str,
+    AnyObject, Deployment, DeploymentSpec, DeploymentStrategy, Kind, LabelSelector, Labels, Now,
+    Object, ObjectMeta, RollingUpdate, Str,
 };
 use serde_json::{Value, json};
 
@@ -179,13 +179,9 @@ impl RollsOut for Deployments {
     }
 
     fn set_limits(&self, spec: &mut Value, limits: Limits) {
-        let limit = |limit: Limit| match limit.int_or_string() {
-            IntOrString::Int(count) => json!(count),
-            IntOrString::Text(text) => json!(&*text),
-        };
         spec["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {
-            "maxSurge": limit(limits.max_surge),
-            "maxUnavailable": limit(limits.max_unavailable),
+            "maxSurge": limits.max_surge.to_json(),
+            "maxUnavailable": limits.max_unavailable.to_json(),
         }});
     }
 

@@ -95,8 +95,8 @@ fn files_that_hold_no_objects_are_refused_with_the_place() {
     assert_file_refused("web.yaml", second, "document 2 | line 1");
     let not_utf8 = "document 1 | line 1 | UTF-8";
     assert_file_refused("x.yaml", b"a: \xff\n", not_utf8);
-    let stateful = REPLICA_SET.replace("ReplicaSet", "StatefulSet");
-    assert_file_refused("x.yaml", stateful, "1 StatefulSet | ReplicaSet");
+    let daemons = REPLICA_SET.replace("ReplicaSet", "DaemonSet");
+    assert_file_refused("x.yaml", daemons, "1 DaemonSet | ReplicaSet");
     let list = r#"{"apiVersion":"v1","items":[
         {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},
          "spec":{"containers":[{"name":"c","image":"i"}]}},

@@ -42,8 +42,9 @@ fn strict(schema: &mut Value) {
                     "node_memory",
                     "zones",
                     "note",
-                    // Of runs with Jobs, or with flags that are not given.
+                    // Of runs with these, or with flags that are not given.
                     "batch_jobs",
+                    "statefulsets",
                     "controller_times",
                     "pod_failures",
                     "pod_run_time_ns",

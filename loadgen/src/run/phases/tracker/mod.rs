@@ -410,9 +410,12 @@ impl Tracker {
         if let Some(&at) = self.by_uid.get(&meta.uid) {
             return at as usize;
         }
-        let maker = workloads::controller(meta);
+        let maker = match workload.rollouts() {
+            Some(_) => Some((workload, meta.name.clone())),
+            None => workloads::controller(meta).map(|(maker, owner)| (maker, (*owner.name).into())),
+        };
         let owner = Owner {
-            maker: maker.map(|(maker, owner)| (maker, (*owner.name).into())),
+            maker,
             since_ns: Some(now.mono_ns),
             ..Owner::new(workload, meta)
         };

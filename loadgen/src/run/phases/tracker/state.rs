@@ -29,7 +29,7 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) gone: bool,
     /// Whether its deletion has begun: nobody brings it to its pods any more.
     pub(super) deleting: bool,
-    /// The workload that it belongs to, and the name of the object.
+    /// The workload whose rollouts replace its pods, and the name of the object: itself, or the one that it belongs to.
     pub(in crate::run::phases) maker: Option<(Workload, CompactString)>,
     /// Generations and their replicas, from the newest one that the controller has reported to
     /// have seen: any of them may be what it acts on.
@@ -63,7 +63,7 @@ impl Owner {
         self.workload.pods().expect("an owner of pods owns pods")
     }
 
-    /// Kind, namespace and name of the object that it belongs to.
+    /// Kind, namespace and name of the object whose rollouts replace its pods.
     pub(super) fn maker(&self) -> Option<(Kind, &str, &str)> {
         let (workload, name) = self.maker.as_ref()?;
         Some((workload.kind(), &*self.namespace, name))

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::input::InputObject;
 use crate::text::json;
 use crate::workloads::explain::{Asked, Explanation, Layout};
-use crate::workloads::replicaset::explain::find::{full_name, near_names, only, some_of};
+use crate::workloads::replicaset::explain::find::{some_of, untyped};
 
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
@@ -134,18 +134,7 @@ fn find(input: Vec<InputObject>, wanted: &str) -> Result<Found> {
             _ => {}
         }
     }
-    let names: Vec<String> = jobs.iter().map(|job| full_name(&job.metadata)).collect();
-    if names.is_empty() {
-        bail!("the input has no Job; dump it with its pods: kubectl get jobs,pods -A -o json");
-    }
-    let Some(at) = only("Job", wanted, &names)? else {
-        let near = match near_names(wanted, &names) {
-            near if near.is_empty() => some_of(&names),
-            near => near.join(", "),
-        };
-        bail!("the input has no Job {wanted:?}; the nearest: {near}");
-    };
-    let job = jobs.swap_remove(at);
+    let (job, jobs) = untyped(Kind::JOB, wanted, jobs, "jobs,pods")?;
     let namespace = &job.metadata.namespace;
     pods.retain(|pod| pod.metadata.namespace == *namespace);
     let is_rival = |other: &&Arc<DynamicObject>| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use podstorm_objects::{Kind, ObjectMeta, ReplicaSet};
+use podstorm_objects::{DynamicObject, Kind, ObjectMeta, ReplicaSet};
 
 use super::Objects;
 
@@ -32,6 +32,32 @@ pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSe
         false => format!("the nearest: {}", near.join(", ")),
     };
     bail!("the input has no {what} {wanted:?}; {there}{other_kind}")
+}
+
+/// The object without a type of its own that has that name; `dump` are the resources that show all that is asked about.
+///
+/// # Errors
+/// None of that name, or several.
+pub(crate) fn untyped(
+    kind: Kind,
+    wanted: &str,
+    mut all: Vec<Arc<DynamicObject>>,
+    dump: &str,
+) -> Result<(Arc<DynamicObject>, Vec<Arc<DynamicObject>>)> {
+    let what = kind.name();
+    let names: Vec<String> = all.iter().map(|it| full_name(&it.metadata)).collect();
+    if names.is_empty() {
+        bail!("the input has no {what}; dump it with its pods: kubectl get {dump} -A -o json");
+    }
+    let Some(at) = only(what, wanted, &names)? else {
+        let near = match near_names(wanted, &names) {
+            near if near.is_empty() => some_of(&names),
+            near => near.join(", "),
+        };
+        bail!("the input has no {what} {wanted:?}; the nearest: {near}");
+    };
+    let found = all.swap_remove(at);
+    Ok((found, all))
 }
 
 /// The place of the only object of that name, with its namespace or without, among the full names of all;

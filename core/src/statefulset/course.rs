@@ -1,0 +1,173 @@
+//! How far a StatefulSet is, by its own words: what clients read who wait for it, and what `kubectl rollout status` says.
+
+use podstorm_objects::{DynamicObject, Kind, Object};
+use serde_json::Value;
+
+use super::spec::Strategy;
+use super::status::Status;
+use crate::revisions::{RevisionData, revision_hash, revision_name};
+
+/// How far a StatefulSet is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `spec.replicas`, or its default.
+    pub replicas: i64,
+    /// `updateStrategy`.
+    pub strategy: Strategy,
+    /// `updateStrategy.rollingUpdate.partition`.
+    pub partition: Option<i64>,
+    /// `status.observedGeneration`.
+    pub observed_generation: i64,
+    /// `status.replicas`.
+    pub pods: i64,
+    /// `status.readyReplicas`.
+    pub ready: i64,
+    /// `status.availableReplicas`.
+    pub available: i64,
+    /// `status.currentReplicas`.
+    pub current: i64,
+    /// `status.updatedReplicas`.
+    pub updated: i64,
+    /// `status.currentRevision`.
+    pub current_revision: String,
+    /// `status.updateRevision`.
+    pub update_revision: String,
+}
+
+/// What `kubectl rollout status` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutStatus {
+    /// The sentence that kubectl prints, without a line break.
+    pub message: String,
+    /// Whether the rollout has ended well.
+    pub done: bool,
+}
+
+/// Why `kubectl rollout status` says nothing of a StatefulSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rollout status is only available for RollingUpdate strategy type")]
+pub struct NotRolling;
+
+impl Course {
+    /// How far an object is; `None` where it is not a StatefulSet. O(members of its status).
+    pub fn of(object: &dyn Object) -> Option<Course> {
+        let set = object.downcast_ref::<DynamicObject>()?;
+        if object.kind() != Kind::STATEFUL_SET {
+            return None;
+        }
+        let spec = set.fields.get("spec").unwrap_or(&Value::Null);
+        let strategy = &spec["updateStrategy"];
+        let status = Status::read(set);
+        Some(Course {
+            generation: set.metadata.generation,
+            replicas: spec["replicas"].as_i64().unwrap_or(1),
+            partition: strategy["rollingUpdate"]["partition"].as_i64(),
+            strategy: Strategy::read(strategy),
+            observed_generation: status.observed_generation,
+            pods: status.replicas,
+            ready: status.ready,
+            available: status.available,
+            current: status.current,
+            updated: status.updated,
+            current_revision: status.current_revision,
+            update_revision: status.update_revision,
+        })
+    }
+
+    /// Whether the status is of the newest spec.
+    pub fn is_observed(&self) -> bool {
+        self.observed_generation != 0 && self.observed_generation >= self.generation
+    }
+
+    /// What `kubectl rollout status` says.
+    ///
+    /// # Errors
+    /// Pods are not replaced by the controller.
+    ///
+    /// Source: `StatefulSetStatusViewer` of Kubernetes' `kubectl/pkg/polymorphichelpers`.
+    pub fn rollout_status(&self) -> Result<RolloutStatus, NotRolling> {
+        if !self.strategy.is_rolling {
+            return Err(NotRolling);
+        }
+        let says = |done, message: String| Ok(RolloutStatus { message, done });
+        if !self.is_observed() {
+            let message = "Waiting for statefulset spec update to be observed...";
+            return says(false, message.to_owned());
+        }
+        let missing = self.replicas - self.ready;
+        if missing > 0 {
+            return says(false, format!("Waiting for {missing} pods to be ready..."));
+        }
+        let (updated, revision) = (self.updated, &self.update_revision);
+        if self.strategy.rolling_update.is_some() {
+            // As upstream: without a partition nothing is counted.
+            let wanted = self.partition.map(|first| self.replicas - first);
+            return match wanted {
+                Some(wanted) if updated < wanted => says(
+                    false,
+                    format!(
+                        "Waiting for partitioned roll out to finish: {updated} out of {wanted} new pods have been updated..."
+                    ),
+                ),
+                _ => says(
+                    true,
+                    format!(
+                        "partitioned roll out complete: {updated} new pods have been updated..."
+                    ),
+                ),
+            };
+        }
+        match *revision == self.current_revision {
+            false => says(
+                false,
+                format!(
+                    "waiting for statefulset rolling update to complete {updated} pods at revision {revision}..."
+                ),
+            ),
+            true => says(
+                true,
+                format!(
+                    "statefulset rolling update complete {} pods at revision {}...",
+                    self.current, self.current_revision
+                ),
+            ),
+        }
+    }
+}
+
+/// The status that the controller leaves behind when all is well: every pod is there, available and of today's template.
+///
+/// # Errors
+/// The template holds a value of a wrong type.
+pub fn settled_status(set: &DynamicObject) -> Result<Value, String> {
+    let course = Course::of(set).ok_or("not a StatefulSet")?;
+    let revision = revision_of_today(set)?;
+    let replicas = course.replicas;
+    let status = Status {
+        observed_generation: set.metadata.generation,
+        replicas,
+        ready: replicas,
+        available: replicas,
+        current: replicas,
+        updated: replicas,
+        current_revision: revision.clone(),
+        update_revision: revision,
+        collision_count: Status::read(set).collision_count,
+    };
+    Ok(status.to_json())
+}
+
+/// The name of the revision that is created for today's template if no other revision has it.
+///
+/// # Errors
+/// The template holds a value of a wrong type.
+fn revision_of_today(set: &DynamicObject) -> Result<String, String> {
+    let spec = set.fields.get("spec").unwrap_or(&Value::Null);
+    let data = RevisionData::of_template(&spec["template"]);
+    let data = data.map_err(|error| error.to_string())?;
+    let collisions = Status::read(set).collision_count;
+    let hash = revision_hash(&data.text(), Some(collisions));
+    Ok(revision_name(&set.metadata.name, &hash))
+}

@@ -1,0 +1,226 @@
+//! StatefulSets.
+
+mod explain;
+mod input;
+
+use std::sync::Arc;
+
+use compact_str::format_compact;
+use podstorm::client::ApiError;
+use podstorm::statefulset::course::{Course, settled_status};
+use podstorm::statefulset::spec::SetSpec;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Labels, Now, Object, ObjectMeta, Pod, Str};
+use serde_json::{Value, json};
+
+use super::explain::{Asked, Explanation};
+use super::flags::{Flag, Form};
+use super::objects::{Objects, anew, change_spec, members};
+use super::{
+    Counts, Demand, Findings, Gates, LaboratoryWorkload, Limits, NameFlag, OwnsPods, Part,
+    Progress, RollsOut, Sizes,
+};
+use crate::input::InputObject;
+use crate::owned_pods::PodsByOwner;
+
+static FLAGS: [Flag; 4] = [
+    Flag {
+        name: "statefulsets",
+        form: Form::Size,
+        help: "StatefulSets; the pods are divided over them evenly [default: pods/50, unless the scenario \
+            says otherwise]",
+    },
+    Flag {
+        name: "pods-per-statefulset",
+        form: Form::Size,
+        help: "Pods of each StatefulSet; of this, --pods and --statefulsets any two decide the third",
+    },
+    Flag {
+        name: "parallel-pod-management",
+        form: Form::Switch,
+        help: "podManagementPolicy Parallel in the generated StatefulSets: no pod waits for the one before it",
+    },
+    Flag {
+        name: "partition",
+        form: Form::Number(0),
+        help: "partition of their rolling updates: so many pods of each StatefulSet, the first ones, are not \
+            updated [default: 0, unless the scenario says otherwise]",
+    },
+];
+
+static COUNT: &Flag = &FLAGS[0];
+static EACH: &Flag = &FLAGS[1];
+static PARALLEL: &Flag = &FLAGS[2];
+static PARTITION: &Flag = &FLAGS[3];
+
+/// StatefulSets. Their pods belong to them, and they roll out themselves.
+#[derive(Debug)]
+pub(super) struct StatefulSets;
+
+impl LaboratoryWorkload for StatefulSets {
+    fn kind(&self) -> Kind {
+        Kind::STATEFUL_SET
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        &FLAGS
+    }
+
+    fn sizes(&self) -> Option<Sizes> {
+        Some(Sizes {
+            count: COUNT.name,
+            each: EACH.name,
+        })
+    }
+
+    /// As a user writes it.
+    fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
+        let values = &objects.values;
+        let name = format_compact!("set-{:05}", part.number);
+        let labels = Labels::from_pairs([("app", name.as_str())]);
+        let policy = match PARALLEL.is_on(values) {
+            true => "Parallel",
+            false => "OrderedReady",
+        };
+        let spec = json!({
+            "replicas": part.replicas,
+            "serviceName": name.as_str(),
+            "selector": {"matchLabels": {"app": name.as_str()}},
+            "podManagementPolicy": policy,
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"partition": PARTITION.number(values)},
+            },
+            "minReadySeconds": objects.min_ready_seconds,
+            "template": objects.template(&labels).to_json(),
+        });
+        let mut set = DynamicObject::new(Kind::STATEFUL_SET);
+        set.metadata = ObjectMeta {
+            name,
+            namespace: Str::clone(objects.namespace_of(part.number)),
+            labels,
+            ..ObjectMeta::default()
+        };
+        set.fields = members(json!({ "spec": spec }));
+        Some(Arc::new(set))
+    }
+
+    fn scale(
+        &self,
+        cluster: &Cluster,
+        at: (&str, &str),
+        replicas: i32,
+        now: Now,
+    ) -> Result<ObjectMeta, ApiError> {
+        let set = |spec: &mut Value| spec["replicas"] = replicas.into();
+        change_spec(&cluster.api(self.kind()), at, set, now)
+    }
+
+    fn name_flag(&self) -> NameFlag {
+        NameFlag {
+            name: "statefulset",
+            help: "A StatefulSet: what its next sync does, and which pod or claim it waits for",
+        }
+    }
+
+    fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>> {
+        explain::answer(name, asked)
+    }
+
+    fn pods(&self) -> Option<&dyn OwnsPods> {
+        Some(self)
+    }
+
+    fn rollouts(&self) -> Option<&dyn RollsOut> {
+        Some(self)
+    }
+}
+
+/// A number of a spec or status, of 32 bits on every server.
+fn int32(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+impl OwnsPods for StatefulSets {
+    fn demand(&self, object: &dyn Object) -> Option<Demand> {
+        let course = Course::of(object)?;
+        Some(Demand {
+            replicas: int32(course.replicas),
+            status: Counts {
+                replicas: int32(course.pods),
+                ready: int32(course.ready),
+                available: int32(course.available),
+                observed_generation: course.observed_generation,
+            },
+        })
+    }
+
+    fn selected_labels(&self, object: &dyn Object) -> Option<Labels> {
+        let set = of_kind(object)?;
+        let labels = &set.fields.get("spec")?["selector"]["matchLabels"];
+        Labels::from_json(labels.clone()).ok()
+    }
+
+    /// None: each pod has a name of its own, and the controller alone makes it.
+    fn pod(&self, _number: u64, _owner: Option<&ObjectMeta>, _objects: &Objects) -> Option<Pod> {
+        None
+    }
+
+    fn recreated(&self, object: &dyn Object) -> Option<AnyObject> {
+        let mut set = of_kind(object)?.clone();
+        set.metadata = anew(&set.metadata);
+        set.fields.remove("status");
+        Some(Arc::new(set))
+    }
+
+    fn claim_templates(&self, object: &dyn Object) -> Vec<DynamicObject> {
+        let spec = of_kind(object).and_then(|set| set.fields.get("spec")?.as_object());
+        let templates = spec.map(|spec| SetSpec::read(spec).claim_templates);
+        let templates = templates.into_iter().flatten();
+        templates.map(|template| template.0).collect()
+    }
+
+    fn settled(&self, object: &dyn Object, _gates: &Gates) -> Option<AnyObject> {
+        let mut set = of_kind(object)?.clone();
+        let status = settled_status(&set).ok()?;
+        set.fields.insert("status".to_owned(), status);
+        Some(Arc::new(set))
+    }
+}
+
+fn of_kind(object: &dyn Object) -> Option<&DynamicObject> {
+    let set = object.downcast_ref::<DynamicObject>()?;
+    (object.kind() == Kind::STATEFUL_SET).then_some(set)
+}
+
+impl RollsOut for StatefulSets {
+    /// Where pods are replaced as others delete them, nothing is rolled out, and nothing is waited for.
+    fn progress(&self, object: &dyn Object) -> Option<Progress> {
+        let course = Course::of(object)?;
+        let is_observed = course.is_observed();
+        let is_complete = course
+            .rollout_status()
+            .map_or(is_observed, |status| status.done);
+        Some(Progress {
+            replicas: int32(course.replicas),
+            is_complete,
+            is_over: is_complete,
+            is_observed,
+            is_paused: false,
+        })
+    }
+
+    /// There is no surge. The server takes `maxUnavailable` where its gate is on.
+    fn set_limits(&self, spec: &mut Value, limits: Limits) {
+        let mut rolling =
+            json!({"partition": spec["updateStrategy"]["rollingUpdate"]["partition"]});
+        if !limits.max_unavailable.is_zero() {
+            rolling["maxUnavailable"] = limits.max_unavailable.to_json();
+        }
+        spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+    }
+
+    fn examine(&self, objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
+        input::examine(objects, owned, found);
+    }
+}
