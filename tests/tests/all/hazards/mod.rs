@@ -12,3 +12,4 @@ mod g_informer;
 mod h_process;
 mod i_deployments;
 mod j_jobs;
+mod k_statefulsets;

@@ -39,6 +39,7 @@
 //! * **L6** No livelock, as for all workloads.
 
 mod at_rest;
+mod bugs;
 mod checker;
 mod circumstances;
 mod draw;
@@ -62,6 +63,7 @@ use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{Call, FaultClass, StreamKind};
 use serde::{Deserialize, Serialize};
 
+use crate::bug::Bug;
 use crate::dice::{Dice, Odds};
 use crate::invariants::Checker;
 use crate::plan::How;
@@ -152,6 +154,8 @@ impl Subject for StatefulSets {
     type Watcher = Beside<SetJudge>;
 
     const OWNERS: &'static dyn PodOwners = &StatefulSetOwners;
+
+    const BUGS: &'static [Bug] = &bugs::BUGS;
 
     const BESIDE: &'static [&'static ControllerRow] = &[PersistentVolumeClaimProtection::ROW];
 

@@ -13,11 +13,11 @@ use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::statefulset::Controller;
 use podstorm_apiserver::{Change, Commit};
-use podstorm_objects::{DynamicObject, Kind, Pod};
+use podstorm_objects::{DynamicObject, Kind, Pod, Uid};
 use podstorm_sim::engine::observer::SyncId;
 
 use super::circumstances::Circumstances;
-use super::read::{Template, template_of_revision};
+use super::read::{NO_SCHEDULER, Read, Template, template_of_revision};
 use crate::invariants::begins_deletion;
 use crate::simulation::{Checked, Judge, Simulation};
 use seen::Seen;
@@ -31,6 +31,12 @@ pub struct SetJudge {
     /// Kept after a sync has ended: a request of it may be carried out late.
     seen: BTreeMap<SyncId, Seen>,
     situations: BTreeSet<&'static str>,
+    /// The template of each set, and since when it has that, ns.
+    sets: BTreeMap<Uid, (Template, i64)>,
+    /// Since when pods exist that no node takes, ns.
+    idle: BTreeMap<Uid, i64>,
+    /// The longest that a pod which can't run was kept after its set got another template, ns.
+    kept_ns: i64,
     /// How often the server refused a status as invalid.
     refused: u64,
     /// How often a pod was deleted in place of another one of its name that was seen.
@@ -45,6 +51,9 @@ impl SetJudge {
             templates: BTreeMap::new(),
             seen: BTreeMap::new(),
             situations: BTreeSet::new(),
+            sets: BTreeMap::new(),
+            idle: BTreeMap::new(),
+            kept_ns: 0,
             refused: 0,
             mistaken: 0,
         }
@@ -64,6 +73,7 @@ impl SetJudge {
         let Some((old, new)) = commit.of::<Pod>() else {
             return Ok(());
         };
+        self.count_kept(commit, old, new);
         let Some(seen) = seen else {
             return Ok(());
         };
@@ -81,6 +91,24 @@ impl SetJudge {
         }
     }
 
+    /// How long a pod that can't run was kept.
+    fn count_kept(&mut self, commit: &Commit, old: Option<&Pod>, new: &Pod) {
+        let (uid, now_ns) = (&new.metadata.uid, commit.now.mono_ns);
+        if old.is_none() && new.spec.scheduler_name.is_some() {
+            self.idle.insert(uid.clone(), now_ns);
+        }
+        if !begins_deletion(old, new, commit.change) {
+            return;
+        }
+        let owner = new.metadata.controller();
+        let set = owner.and_then(|owner| self.sets.get(&owner.uid));
+        if let Some(((template, changed_ns), since_ns)) = set.zip(self.idle.remove(uid))
+            && template.1 != NO_SCHEDULER
+        {
+            self.kept_ns = self.kept_ns.max(now_ns - since_ns.max(*changed_ns));
+        }
+    }
+
     fn object_committed(&mut self, commit: &Commit, seen: Option<&mut Seen>) -> Checked {
         let of = |object: &podstorm_objects::AnyObject| object.clone().downcast::<DynamicObject>();
         let Some(new) = of(&commit.new) else {
@@ -92,6 +120,17 @@ impl SetJudge {
             let template = template_of_revision(&new);
             self.templates
                 .insert(new.metadata.name.to_string(), template);
+        }
+        if kind == Kind::STATEFUL_SET {
+            let (uid, template) = (&new.metadata.uid, Read::of(&new).template());
+            let known = self
+                .sets
+                .get(uid)
+                .is_some_and(|(known, _)| *known == template);
+            if !known {
+                self.sets
+                    .insert(uid.clone(), (template, commit.now.mono_ns));
+            }
         }
         let Some(seen) = seen else {
             return Ok(());
@@ -149,6 +188,10 @@ impl Judge for SetJudge {
             (
                 "pods that were deleted for another of their name",
                 self.mistaken,
+            ),
+            (
+                "the longest that a pod which can't run was kept, s",
+                self.kept_ns.unsigned_abs() / 1_000_000_000,
             ),
         ]
     }

@@ -1,0 +1,454 @@
+//! K1 to K12: what upstream's controller of StatefulSets is known for, each kept as it is.
+
+use std::sync::{Arc, Mutex};
+
+use podstorm::client::{Answer, Request};
+use podstorm::driver::AsyncSync;
+use podstorm::intern::KeyId;
+use podstorm::object::{
+    AnyObject, DynamicObject, Kind, Namespace, Node, Now, Object as _, Pod, Resource as _,
+};
+use podstorm::statefulset::Controller;
+use podstorm::statefulset::spec::SetSpec;
+use podstorm_apiserver::{ClusterOptions, Patch};
+use podstorm_faultsim::objects::named;
+use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
+use podstorm_sim::engine::observer::{NoopObserver, Observer, Origin, Origins, SyncId};
+use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, FaultClass};
+use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers;
+use podstorm_tests::hazard::seconds;
+use serde_json::{Value, json};
+
+/// The namespace.
+const SHOP: &str = "shop";
+
+const SET: Kind = Kind::STATEFUL_SET;
+const CLAIM: Kind = Kind::PERSISTENT_VOLUME_CLAIM;
+const REVISION: Kind = Kind::CONTROLLER_REVISION;
+
+/// What the controller asks for, with the code of the answer (200 for success), and why its syncs fail.
+#[derive(Debug, Default)]
+struct Log {
+    asked: Mutex<Vec<(Request, u16)>>,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Origins for Log {
+    fn carries_out(&self, _: Option<Origin>) {}
+}
+
+impl Observer<Controller> for Log {
+    fn sync_begins(&self, _: SyncId, _: &Controller, _: usize, _: KeyId, _: Now) {}
+
+    fn sends(&self, _: SyncId, _: &Controller, _: &Request, _: BatchPosition, _: Now) {}
+
+    fn answered(&self, _: SyncId, request: &Request, answer: &Answer, _: Now) {
+        let code = match answer {
+            Answer::Failed(error) => error.code,
+            _ => 200,
+        };
+        let mut asked = self.asked.lock().expect("no thread panics with this lock");
+        asked.push((request.clone(), code));
+    }
+
+    fn sync_ended(&self, _: SyncId, _: &Controller, sync: &AsyncSync, _: Now) {
+        if let Some(failure) = sync.failure() {
+            let failures = self.failures.lock();
+            let mut failures = failures.expect("no thread panics with this lock");
+            failures.push(failure.message.clone());
+        }
+    }
+}
+
+/// A cluster with the controller of StatefulSets alone, in which the set `web` is.
+struct Shop {
+    harness: FaultHarness,
+    log: Arc<Log>,
+}
+
+impl Shop {
+    fn new() -> Shop {
+        let mut options = SimOptions::new(EngineKind::Virtual, 7);
+        options.services.controllers = Controllers::of_kinds(Rows::installed(), &[SET]);
+        let server = ClusterOptions::default();
+        let mut harness = FaultHarness::new(&options, server, Arc::new(NoopObserver));
+        let log = Arc::new(Log::default());
+        harness.observe::<Controller>(Arc::clone(&log) as _);
+        let now = harness.now();
+        let namespace = Namespace {
+            metadata: named(SHOP),
+            ..Namespace::default()
+        };
+        let created = harness.cluster().create(namespace, now);
+        created.expect("the server does it");
+        let node = json!({"metadata": {"name": "n"}, "status": {
+            "allocatable": {"pods": "1000"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }});
+        let node = Node::from_json(node).expect("an object of our own making");
+        let created = harness.cluster().create(node, now);
+        created.expect("the server does it");
+        harness.start_manager();
+        Shop { harness, log }
+    }
+
+    /// One with the set, whose spec has these members too. A minute has passed.
+    fn with_set(members: Value) -> Shop {
+        let mut shop = Shop::new();
+        shop.create_set(members);
+        shop.run(60);
+        shop
+    }
+
+    fn create_set(&self, members: Value) {
+        let mut spec = json!({"replicas": 2, "serviceName": "web",
+            "selector": {"matchLabels": {"app": "web"}}, "template": template("app:1")});
+        for (name, value) in members.as_object().expect("members of a spec") {
+            spec[name] = value.clone();
+        }
+        self.create(SET, "web", json!({"spec": spec}));
+    }
+
+    fn create(&self, kind: Kind, name: &str, mut object: Value) -> AnyObject {
+        object["metadata"]["name"] = name.into();
+        object["metadata"]["namespace"] = SHOP.into();
+        let api = self.harness.cluster().api(kind);
+        let object = api.read(object).expect("the kind is served");
+        let created = api.create(object.expect("one of its kind"), self.harness.now());
+        created.expect("the server does it")
+    }
+
+    fn run(&mut self, for_s: i64) {
+        let end_ns = self.harness.now().mono_ns + seconds(for_s);
+        assert_eq!(self.harness.advance(end_ns, || false), Stopped::AtEnd);
+    }
+
+    fn get(&self, kind: Kind, name: &str) -> Value {
+        let found = self.harness.cluster().api(kind).get(SHOP, name);
+        found.map_or(Value::Null, |found| found.to_json())
+    }
+
+    fn status(&self, member: &str) -> Value {
+        self.get(SET, "web")["status"][member].clone()
+    }
+
+    fn patch(&self, kind: Kind, name: &str, patch: Value) {
+        let api = self.harness.cluster().api(kind);
+        let patched = api.patch(SHOP, name, &merge(patch), self.harness.now());
+        patched.expect("the server does it");
+    }
+
+    fn spec(&self, spec: Value) {
+        self.patch(SET, "web", json!({"spec": spec}));
+    }
+
+    fn delete(&self, kind: Kind, name: &str) {
+        let api = self.harness.cluster().api(kind);
+        let deleted = api.delete(SHOP, name, &Default::default(), self.harness.now());
+        deleted.expect("the server does it");
+    }
+
+    fn names(&self, kind: Kind) -> Vec<String> {
+        let page = self.harness.cluster().api(kind).list(&Default::default());
+        let items = page.expect("the kind is served").items;
+        let here = items.iter().filter(|it| *it.metadata().namespace == *SHOP);
+        here.map(|it| it.metadata().name.to_string()).collect()
+    }
+
+    fn image(&self, pod: &str) -> Value {
+        self.get(Kind::POD, pod)["spec"]["containers"][0]["image"].clone()
+    }
+
+    /// What was asked for since the last call.
+    fn asked(&self) -> Vec<(Request, u16)> {
+        let asked = self.log.asked.lock();
+        std::mem::take(&mut *asked.expect("no thread panics with this lock"))
+    }
+
+    /// Why syncs have failed since the last call.
+    fn failures(&self) -> Vec<String> {
+        let failures = self.log.failures.lock();
+        std::mem::take(&mut *failures.expect("no thread panics with this lock"))
+    }
+}
+
+fn merge(patch: Value) -> Patch {
+    let Value::Object(members) = patch else {
+        panic!("a patch is an object")
+    };
+    Patch::Merge(members.into_iter().collect())
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+/// A template whose pods no node takes.
+fn broken(image: &str) -> Value {
+    let mut template = template(image);
+    template["spec"]["schedulerName"] = "nobody".into();
+    template
+}
+
+fn claim(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}})
+}
+
+/// The names of the objects of a kind that were written or created, with the codes of the answers.
+fn written(asked: &[(Request, u16)], kind: Kind) -> Vec<(String, u16)> {
+    let named = |(request, code): &(Request, u16)| match request {
+        Request::Create { object } | Request::Put { object } if object.kind() == kind => {
+            Some((object.metadata().name.to_string(), *code))
+        }
+        _ => None,
+    };
+    asked.iter().filter_map(named).collect()
+}
+
+/// K1: a conflict in the write that brings an earlier revision back is not tried again in that sync, which fails for an
+/// empty name. The retry heals it.
+#[test]
+fn set_01_a_conflict_about_a_revision_is_an_empty_name() {
+    let mut shop = Shop::with_set(json!({}));
+    shop.spec(json!({"template": template("app:2")}));
+    shop.run(120);
+    shop.asked();
+    shop.harness.network().arm(Armed {
+        class: FaultClass::StatusConflict,
+        calls: vec![Call::WriteObject],
+        workload: None,
+        batch: None,
+        index: None,
+        effect: Effect::Refuse(ApiFault::Conflict),
+        times: 1,
+        until_ns: i64::MAX,
+    });
+    shop.spec(json!({"template": template("app:1")}));
+    shop.run(120);
+    let codes: Vec<u16> = written(&shop.asked(), REVISION)
+        .into_iter()
+        .map(|(_, code)| code)
+        .collect();
+    assert_eq!(codes, [409, 200]);
+    assert_eq!(shop.failures(), ["resource name may not be empty"]);
+    assert_eq!(shop.image("web-0"), "app:1");
+}
+
+/// K2: a revision whose name is taken by one with other data gets another name, and keeps the hash of the first as a
+/// label.
+#[test]
+fn set_02_the_label_of_a_revision_keeps_the_first_hash() {
+    let first = Shop::with_set(json!({})).names(REVISION).remove(0);
+    let mut shop = Shop::new();
+    shop.create(REVISION, &first, json!({"revision": 1, "data": {}}));
+    shop.create_set(json!({}));
+    shop.run(60);
+    assert_eq!(shop.status("collisionCount"), 1);
+    let second = shop.status("updateRevision");
+    assert_ne!(second, *first);
+    let second = shop.get(REVISION, second.as_str().expect("a name"));
+    let hash = second["metadata"]["labels"]["controller.kubernetes.io/hash"].as_str();
+    assert_eq!(hash, first.strip_prefix("web-"));
+}
+
+/// K3: a status that is written has no conditions, whoever put them there.
+#[test]
+fn set_03_conditions_of_others_are_wiped() {
+    let mut shop = Shop::with_set(json!({}));
+    let conditions = json!([{"type": "Mine", "status": "True"}]);
+    let patch = merge(json!({"status": {"conditions": conditions}}));
+    let api = shop.harness.cluster().api(SET);
+    let patched = api.patch_status(SHOP, "web", &patch, shop.harness.now());
+    patched.expect("the server does it");
+    shop.run(60);
+    assert_eq!(shop.status("conditions")[0]["type"], "Mine");
+    shop.spec(json!({"replicas": 3}));
+    shop.run(60);
+    assert_eq!(shop.status("conditions"), Value::Null);
+}
+
+/// K4: a claim that goes with the pod of before keeps the new one from coming, without a word; and when the claim is
+/// gone nothing tells the set.
+#[test]
+fn set_04_a_stale_claim_is_waited_for_in_silence() {
+    let policy = json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
+    let mut shop = Shop::with_set(json!({"volumeClaimTemplates": [claim("data")],
+        "persistentVolumeClaimRetentionPolicy": policy}));
+    shop.spec(json!({"replicas": 1}));
+    shop.run(60);
+    // Nobody protects claims here: the finalizer stays.
+    let metadata = &shop.get(CLAIM, "data-web-1")["metadata"];
+    assert!(metadata["deletionTimestamp"].is_string(), "{metadata}");
+    shop.spec(json!({"replicas": 2}));
+    shop.run(60);
+    assert_eq!(shop.names(Kind::POD), ["web-0"]);
+    let finalizers = json!({"metadata": {"finalizers": []}});
+    shop.patch(CLAIM, "data-web-1", finalizers);
+    shop.run(3600);
+    assert_eq!(
+        (shop.names(Kind::POD), shop.failures()),
+        (vec!["web-0".to_owned()], vec![])
+    );
+    shop.patch(SET, "web", json!({"metadata": {"labels": {"n": "1"}}}));
+    shop.run(60);
+    assert_eq!(shop.names(Kind::POD), ["web-0", "web-1"]);
+}
+
+/// K5: a set on its way out with a revision that belongs to none fails each sync: its status is not written any more.
+#[test]
+fn set_05_an_orphaned_revision_ends_the_status_of_a_deleted_set() {
+    let mut shop = Shop::with_set(json!({}));
+    shop.patch(
+        SET,
+        "web",
+        json!({"metadata": {"finalizers": ["acme.io/hold"]}}),
+    );
+    shop.delete(SET, "web");
+    let revision = shop.names(REVISION).remove(0);
+    shop.patch(
+        REVISION,
+        &revision,
+        json!({"metadata": {"ownerReferences": []}}),
+    );
+    shop.run(60);
+    shop.delete(Kind::POD, "web-1");
+    shop.run(60);
+    assert_eq!(shop.names(Kind::POD), ["web-0"]);
+    assert_eq!(shop.status("replicas"), 2);
+    let failures = shop.failures();
+    let why = "can't adopt ControllerRevisions: shop/web has just been deleted at";
+    let failed = failures.last().expect("syncs fail");
+    assert!(failed.starts_with(why), "{failures:?}");
+}
+
+/// K6: where pods are of a third revision the count of current ones may fall below zero: the server refuses the status.
+#[test]
+fn set_06_current_replicas_fall_below_zero() {
+    let mut shop = Shop::with_set(json!({"replicas": 1, "podManagementPolicy": "Parallel"}));
+    shop.spec(json!({"template": broken("app:2")}));
+    shop.run(120);
+    assert_eq!(shop.image("web-0"), "app:2");
+    shop.asked();
+    shop.spec(json!({"template": template("app:3")}));
+    shop.run(120);
+    let mut refused = shop.asked().into_iter().filter(|(_, code)| *code == 422);
+    let Some((Request::PutStatus { object }, _)) = refused.next() else {
+        panic!("a status is refused");
+    };
+    assert_eq!(object.to_json()["status"]["currentReplicas"], -1);
+    // It heals with the next sync.
+    assert_eq!(
+        (shop.image("web-0"), shop.status("currentReplicas")),
+        (json!("app:3"), json!(1))
+    );
+}
+
+/// K7: in a `Parallel` set a claim that was there before its pod is corrected twice, as the cache has not seen the first
+/// write; the second is a conflict, and fails the sync.
+#[test]
+fn set_07_a_claim_of_a_new_pod_is_written_twice() {
+    let mut shop = Shop::new();
+    shop.create(CLAIM, "data-web-0", claim("data-web-0"));
+    shop.run(60);
+    let policy = json!({"whenScaled": "Retain", "whenDeleted": "Delete"});
+    shop.create_set(json!({"replicas": 1, "podManagementPolicy": "Parallel",
+        "volumeClaimTemplates": [claim("data")], "persistentVolumeClaimRetentionPolicy": policy}));
+    shop.run(60);
+    let name = || "data-web-0".to_owned();
+    let claims = written(&shop.asked(), CLAIM);
+    assert_eq!(claims, [(name(), 200), (name(), 409)]);
+    let owners = &shop.get(CLAIM, "data-web-0")["metadata"]["ownerReferences"];
+    assert_eq!(owners[0]["kind"], "StatefulSet");
+}
+
+/// K8: the claims of a pod are created in no order that is said, all before the pod.
+#[test]
+fn set_08_claims_come_before_their_pod() {
+    let shop = Shop::with_set(json!({"replicas": 1,
+        "volumeClaimTemplates": [claim("log"), claim("data")]}));
+    let mut asked = shop.asked();
+    let created = |(request, _): &(Request, u16)| matches!(request, Request::CreatePod { .. });
+    let pod = asked.iter().position(created).expect("a pod is created");
+    asked.truncate(pod);
+    let mut claims = written(&asked, CLAIM);
+    claims.sort();
+    let claims: Vec<&str> = claims.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(claims, ["data-web-0", "log-web-0"]);
+}
+
+/// K9: another `minReadySeconds` is heeded with the event of the set itself: no pod wakes it for that.
+#[test]
+fn set_09_seconds_of_readiness_count_from_the_sets_own_event() {
+    let mut shop = Shop::with_set(json!({"replicas": 1}));
+    shop.spec(json!({"minReadySeconds": 3600}));
+    shop.run(60);
+    assert_eq!(shop.status("availableReplicas"), 0);
+    shop.spec(json!({"minReadySeconds": 0}));
+    shop.run(1);
+    assert_eq!(shop.status("availableReplicas"), 1);
+}
+
+/// K10: a pod whose number is too large is the set's, and counts only while the set is on its way out.
+#[test]
+fn set_10_a_pod_without_an_ordinal_counts_at_the_end() {
+    let mut shop = Shop::with_set(json!({"replicas": 1}));
+    let spec = json!({"containers": [{"name": "c", "image": "app:1"}]});
+    let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
+    shop.create(Kind::POD, "web-99999999999", pod);
+    shop.run(60);
+    let owners = &shop.get(Kind::POD, "web-99999999999")["metadata"]["ownerReferences"];
+    assert_eq!(owners[0]["name"], "web");
+    assert_eq!(shop.status("replicas"), 1);
+    shop.patch(
+        SET,
+        "web",
+        json!({"metadata": {"finalizers": ["acme.io/hold"]}}),
+    );
+    shop.delete(SET, "web");
+    shop.run(60);
+    assert_eq!(shop.status("replicas"), 2);
+}
+
+/// K11: numbers that would end upstream's process when they are absent have defaults, of the server's and here.
+#[test]
+fn set_11_no_number_is_absent() {
+    let shop = Shop::new();
+    shop.create_set(json!({"replicas": null}));
+    let set = shop.get(SET, "web");
+    let spec = &set["spec"];
+    let numbers = [
+        &spec["replicas"],
+        &spec["revisionHistoryLimit"],
+        &spec["updateStrategy"]["rollingUpdate"]["partition"],
+    ];
+    assert_eq!(numbers, [1, 10, 0]);
+    let rolling = json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {}}});
+    let rolling = DynamicObject::from_json(SET, json!({"spec": rolling})).expect("a set");
+    let spec = rolling.fields.get("spec").and_then(Value::as_object);
+    let read = SetSpec::read(spec.expect("it has one"));
+    let partition = read.strategy.rolling_update.map(|it| it.partition);
+    assert_eq!(
+        (read.replicas, read.history_limit, partition),
+        (1, 10, Some(0))
+    );
+}
+
+/// K12: a pod below the partition is never updated; one that is created again is from the current revision.
+#[test]
+fn set_12_pods_below_the_partition_come_back_as_they_were() {
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
+    let mut shop = Shop::with_set(json!({"updateStrategy": rolling}));
+    shop.spec(json!({"template": template("app:2")}));
+    shop.run(120);
+    let uid = |shop: &Shop| shop.get(Kind::POD, "web-0")["metadata"]["uid"].clone();
+    let before = uid(&shop);
+    shop.delete(Kind::POD, "web-0");
+    shop.run(120);
+    assert_ne!(uid(&shop), before);
+    let images = ["web-0", "web-1"].map(|pod| shop.image(pod));
+    assert_eq!(images, ["app:1", "app:2"]);
+}
