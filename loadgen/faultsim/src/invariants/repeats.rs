@@ -16,6 +16,10 @@ use super::{Checked, Oracle};
 /// come to this within a second.
 const REPEATS_MAX: u32 = 24;
 
+/// How often one sync may ask for the same as if once: upstream's write of a StatefulSet's status is tried five times while
+/// it conflicts.
+const TRIES_MAX: u32 = 5;
+
 /// By then every watch that is open has sent what was written, ns.
 const HEARD_AFTER_NS: i64 = 1_000_000_000;
 
@@ -27,8 +31,8 @@ pub(super) struct Repeats {
     /// What was written a moment ago is still on its way to caches, and each event wakes keys: nothing
     /// counts before this moment either, ns.
     heard_ns: i64,
-    /// The keys of the syncs that began since then and go on.
-    keys: BTreeMap<SyncId, String>,
+    /// The keys of the syncs that began since then and go on, and how often each has had a request with an answer.
+    keys: BTreeMap<SyncId, (String, BTreeMap<String, u32>)>,
     /// By controller and key: requests with their answers, and how often since the last commit.
     counts: BTreeMap<(u32, Kind, String), BTreeMap<String, u32>>,
 }
@@ -42,7 +46,7 @@ impl Repeats {
     /// The sync of a key begins.
     pub(super) fn sync_begins(&mut self, sync: SyncId, key: impl FnOnce() -> String, now: Now) {
         if self.from_ns.is_some_and(|from_ns| now.mono_ns >= from_ns) {
-            self.keys.insert(sync, key());
+            self.keys.insert(sync, (key(), BTreeMap::new()));
         }
     }
 
@@ -54,8 +58,8 @@ impl Repeats {
         oracle: &dyn Oracle,
         now: Now,
     ) -> Checked {
-        let key = self.keys.get(&sync);
-        let Some(key) = key.filter(|_| now.mono_ns >= self.heard_ns) else {
+        let key = self.keys.get_mut(&sync);
+        let Some((key, of_sync)) = key.filter(|_| now.mono_ns >= self.heard_ns) else {
             return Ok(());
         };
         let of_key = self
@@ -64,6 +68,11 @@ impl Repeats {
             .or_default();
         let asked = request_words(request, oracle);
         let pair = format!("{asked} -> {}", answer_words(answer));
+        let in_sync = of_sync.entry(pair.clone()).or_default();
+        *in_sync += 1;
+        if (2..=TRIES_MAX).contains(in_sync) {
+            return Ok(());
+        }
         let count = of_key.entry(pair).or_default();
         *count += 1;
         if *count <= REPEATS_MAX {
@@ -113,13 +122,32 @@ mod tests {
     };
 
     fn ask(repeats: &mut Repeats, code: u16) -> Checked {
+        ask_in_one_sync(repeats, code, 1)
+    }
+
+    fn ask_in_one_sync(repeats: &mut Repeats, code: u16, times: u32) -> Checked {
         let request = Request::ReadVersion { kind: Kind::POD };
         let error = ApiError::status(code, podstorm::client::Reason::Conflict, "no");
-        repeats.sync_begins(SYNC, || "web".to_owned(), Now::default());
         let (answer, oracle) = (Answer::Failed(error), Box::<dyn Oracle>::default());
-        let checked = repeats.answered(SYNC, (&request, &answer), &*oracle, Now::default());
+        let exchange = (&request, &answer);
+        repeats.sync_begins(SYNC, || "web".to_owned(), Now::default());
+        let checked =
+            (0..times).try_for_each(|_| repeats.answered(SYNC, exchange, &*oracle, Now::default()));
         repeats.sync_ended(SYNC);
         checked
+    }
+
+    #[test]
+    fn a_sync_that_tries_again_counts_once_unless_it_goes_on() {
+        let mut repeats = Repeats::default();
+        repeats.begin(0);
+        for _ in 0..REPEATS_MAX {
+            assert_eq!(ask_in_one_sync(&mut repeats, 409, TRIES_MAX), Ok(()));
+        }
+        assert!(ask(&mut repeats, 409).is_err());
+        let mut repeats = Repeats::default();
+        repeats.begin(0);
+        assert!(ask_in_one_sync(&mut repeats, 409, 100).is_err());
     }
 
     #[test]

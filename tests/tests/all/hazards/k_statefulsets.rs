@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 use podstorm::client::{Answer, Request};
 use podstorm::driver::AsyncSync;
 use podstorm::intern::KeyId;
-use podstorm::object::{
-    AnyObject, DynamicObject, Kind, Namespace, Node, Now, Object as _, Pod, Resource as _,
-};
+use podstorm::object::{AnyObject, DynamicObject, Kind, Namespace, Node, Now, Resource as _};
 use podstorm::statefulset::Controller;
 use podstorm::statefulset::spec::SetSpec;
 use podstorm_apiserver::{ClusterOptions, Patch};
@@ -333,7 +331,9 @@ fn set_06_current_replicas_fall_below_zero() {
     shop.run(120);
     assert_eq!(shop.image("web-0"), "app:2");
     shop.asked();
-    shop.spec(json!({"template": template("app:3")}));
+    let mut good = template("app:3");
+    good["spec"]["schedulerName"] = Value::Null;
+    shop.spec(json!({"template": good}));
     shop.run(120);
     let mut refused = shop.asked().into_iter().filter(|(_, code)| *code == 422);
     let Some((Request::PutStatus { object }, _)) = refused.next() else {

@@ -14,7 +14,7 @@ pub(super) const BUGS: [Bug; 2] = [
     },
     bug! {
         "m18", "broken-budget", "kubernetes#137409",
-        title: "with MaxUnavailableStatefulSet a broken pod uses up what may be unavailable",
+        title: "with its gate, maxUnavailable is used up by a pod that is broken",
         done: "The same in a set without an order, with the gate and maxUnavailable 1.",
         upstream: "As many pods are unavailable as may be, so none is replaced, not even the broken one. \
                    Without the gate it is.",

@@ -353,27 +353,24 @@ impl Users for SetUsers {
     /// can't run, and pods beyond the ordinals that are not ready. Where pods of such a template are kept by a
     /// partition, users end it.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
-        let mut has_helped = false;
+        let mut has_helped = free_claims(simulation);
         for set in sets(simulation.harness.cluster()) {
             let set = Read::of(&set);
-            if set.is_deleting() {
-                continue;
-            }
-            let wanted = hindrances(&set, simulation);
-            has_helped |= !wanted.is_empty();
-            for pod in wanted {
-                simulation.delete_pod(&pod, None);
-            }
+            let hindrances = hindrances(&set, simulation);
             let name = set.name().to_owned();
-            if set.is_bad() {
-                self.act(simulation, &SetAction::Template(name, BAD_TEMPLATES - 1));
-                has_helped = true;
-            } else if set.strategy() != Some(Strategy::Partition(0))
-                && broken(&set, simulation.harness.cluster()).next().is_some()
-            {
-                let whole = Strategy::Partition(0);
-                self.act(simulation, &SetAction::Strategy(name, whole));
-                has_helped = true;
+            let is_kept = set.strategy() != Some(Strategy::Partition(0))
+                && has_broken(&set, simulation.harness.cluster());
+            let change = match set.is_bad() {
+                true => Some(SetAction::Template(name, BAD_TEMPLATES - 1)),
+                false => is_kept.then_some(SetAction::Strategy(name, Strategy::Partition(0))),
+            };
+            let change = change.filter(|_| !set.is_deleting());
+            has_helped |= change.is_some() || !hindrances.is_empty();
+            if let Some(change) = change {
+                self.act(simulation, &change);
+            }
+            for pod in hindrances {
+                simulation.delete_pod(&pod, None);
             }
         }
         has_helped
@@ -469,10 +466,30 @@ fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
     pods.get(nth as usize % pods.len().max(1)).cloned()
 }
 
-/// The pods of a set that no node will take, as their template can't run.
-fn broken(set: &Read<'_>, cluster: &Cluster) -> impl Iterator<Item = Arc<Pod>> {
-    let pods = pods_of(cluster, set.name()).into_iter();
-    pods.filter(|pod| is_idle(pod) && !pod.metadata.is_deleting())
+/// Whether a set has pods that no node will take, as their template can't run.
+fn has_broken(set: &Read<'_>, cluster: &Cluster) -> bool {
+    let pods = pods_of(cluster, set.name());
+    let mut pods = pods.iter().filter(|pod| !pod.metadata.is_deleting());
+    pods.any(|pod| is_idle(pod))
+}
+
+/// Users take the finalizer of claims that wait for their pod to go while it waits for them: such a pod is deleted with its
+/// dependents first, as its set was. Whether there were some.
+fn free_claims(simulation: &Simulation) -> bool {
+    let cluster = simulation.harness.cluster();
+    let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    let waits = |pod: &Pod| pod.metadata.has_finalizer("foregroundDeletion");
+    let mut claims = listed(cluster, Kind::PERSISTENT_VOLUME_CLAIM);
+    claims.retain(|claim| {
+        let owners = &claim.metadata.owner_references;
+        let is_owner = |pod: &Pod| owners.iter().any(|it| it.uid == pod.metadata.uid);
+        claim.metadata.is_deleting() && pods.iter().any(|pod| waits(pod) && is_owner(pod))
+    });
+    for claim in &claims {
+        let none = json!({"metadata": {"finalizers": null}});
+        simulation.patch_object(Kind::PERSISTENT_VOLUME_CLAIM, &claim.metadata.name, none);
+    }
+    !claims.is_empty()
 }
 
 /// The names of the pods that keep a set from what it wants, with its controller waiting for ever.
@@ -488,6 +505,10 @@ fn hindrances(set: &Read<'_>, simulation: &Simulation) -> Vec<String> {
         let is_wanted = set.ordinals().contains(&ordinal);
         if meta.is_deleting() {
             return false;
+        }
+        if set.is_deleting() {
+            // One that is not the set's any more uses claims that go with the set.
+            return !set.owns(meta);
         }
         if !set.owns(meta) {
             // One that is not adopted keeps its name.

@@ -1,6 +1,6 @@
 //! N6: which claims a sync creates, and whom it makes their owners.
 
-use podstorm_objects::{DynamicObject, Uid};
+use podstorm_objects::{DynamicObject, ObjectMeta, Uid};
 
 use super::SetJudge;
 use super::seen::Seen;
@@ -26,13 +26,13 @@ impl SetJudge {
         // The pod whose claim it is.
         let of_pod = set.claim_templates().find_map(|template| {
             let pod = name.strip_prefix(template)?.strip_prefix('-')?;
-            let meta = podstorm_objects::ObjectMeta {
+            let meta = ObjectMeta {
                 name: pod.into(),
                 ..Default::default()
             };
             set.ordinal(&meta).map(|ordinal| (ordinal, meta))
         });
-        let Some((ordinal, mut pod)) = of_pod else {
+        let Some((ordinal, pod)) = of_pod else {
             return Err(("N6", format!("{name} is not a claim of the set")));
         };
         let Some(old) = old else {
@@ -43,16 +43,16 @@ impl SetJudge {
                 false => Err(("N6", format!("{name} was created"))),
             };
         };
-        // A new pod has no UID when the claims that its name had before are put right.
-        let known = seen.named(&pod.name);
-        if let Some(known) = known {
-            pod.uid = known.metadata.uid.clone();
-        }
         let refs = &old.metadata.owner_references;
         let owners = new.metadata.owner_references.iter();
         let owners: Vec<Uid> = owners.map(|it| it.uid.clone()).collect();
         let is_same = old.fields == new.fields && old.metadata.labels == new.metadata.labels;
-        let is_right = !set.is_hands_off(&pod, refs) && owners == set.claim_owners(&pod, refs);
+        let is_right = |pod: &ObjectMeta| {
+            !set.is_hands_off(pod, refs) && owners == set.claim_owners(pod, refs)
+        };
+        // A new pod has no UID when the claims that its name had before are put right.
+        let mut pods = seen.of_ordinal(ordinal).map(|pod| &pod.metadata);
+        let is_right = is_right(&pod) || pods.any(is_right);
         if is_same && is_right {
             self.situations.insert("a claim gets other owners");
             return Ok(());

@@ -33,6 +33,8 @@ pub struct SetJudge {
     situations: BTreeSet<&'static str>,
     /// The template of each set, and since when it has that, ns.
     sets: BTreeMap<Uid, (Template, i64)>,
+    /// The sets to which a status was written that is another's of their name.
+    misplaced: BTreeSet<Uid>,
     /// Since when pods exist that no node takes, ns.
     idle: BTreeMap<Uid, i64>,
     /// The longest that a pod which can't run was kept after its set got another template, ns.
@@ -52,6 +54,7 @@ impl SetJudge {
             seen: BTreeMap::new(),
             situations: BTreeSet::new(),
             sets: BTreeMap::new(),
+            misplaced: BTreeSet::new(),
             idle: BTreeMap::new(),
             kept_ns: 0,
             refused: 0,
@@ -179,7 +182,7 @@ impl Judge for SetJudge {
     }
 
     fn missing(&self, simulation: &Simulation) -> Option<String> {
-        super::at_rest::missing(simulation)
+        super::at_rest::missing(&self.misplaced, simulation)
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

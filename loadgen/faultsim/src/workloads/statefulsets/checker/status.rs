@@ -19,6 +19,10 @@ impl SetJudge {
     ) -> Checked {
         let (set, written) = (seen.read(), Read::of(new));
         let name = set.name();
+        if set.set.metadata.uid != new.metadata.uid {
+            // As upstream: a conflict is tried again on what has the name by then.
+            self.misplaced.insert(new.metadata.uid.clone());
+        }
         let wrong = |text: String| Err(("N7", format!("{name} {text}")));
         let (observed, generation) = (
             written.count("observedGeneration"),
