@@ -1,5 +1,7 @@
 //! How far a StatefulSet is, by its own words: what clients read who wait for it, and what `kubectl rollout status` says.
 
+use std::ops::Range;
+
 use podstorm_objects::{DynamicObject, Kind, Object};
 use serde_json::Value;
 
@@ -14,6 +16,8 @@ pub struct Course {
     pub generation: i64,
     /// `spec.replicas`, or its default.
     pub replicas: i64,
+    /// `spec.ordinals.start`: the ordinal of the first pod.
+    pub start: i64,
     /// `updateStrategy`.
     pub strategy: Strategy,
     /// `updateStrategy.rollingUpdate.partition`.
@@ -63,6 +67,7 @@ impl Course {
         Some(Course {
             generation: set.metadata.generation,
             replicas: spec["replicas"].as_i64().unwrap_or(1),
+            start: spec["ordinals"]["start"].as_i64().unwrap_or(0),
             partition: strategy["rollingUpdate"]["partition"].as_i64(),
             strategy: Strategy::read(strategy),
             observed_generation: status.observed_generation,
@@ -74,6 +79,11 @@ impl Course {
             current_revision: status.current_revision,
             update_revision: status.update_revision,
         })
+    }
+
+    /// The ordinals that there are to be.
+    pub fn ordinals(&self) -> Range<i64> {
+        self.start..self.start.saturating_add(self.replicas)
     }
 
     /// Whether the status is of the newest spec.

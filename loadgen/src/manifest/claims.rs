@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use podstorm::volumes::NO_PROVISIONER;
-use podstorm_objects::{DynamicObject, Kind, PodClaim, Str};
+use podstorm_objects::{DynamicObject, Kind, PodClaim, Str, Uid};
 use podstorm_sim::provisioner::{PROVISIONER, default_class};
 use serde_json::Value;
 
@@ -106,8 +106,18 @@ pub(super) fn prepare(
     let held: BTreeSet<(&str, &str)> = of(Kind::PERSISTENT_VOLUME_CLAIM)
         .map(|(_, claim)| (&*claim.metadata.namespace, claim.metadata.name.as_str()))
         .collect();
+    let makers: BTreeSet<&Uid> = made()
+        .map(|(number, _)| &objects[number].metadata().uid)
+        .collect();
     let missing = |object: &InputObject| {
         let meta = object.metadata();
+        // Its controller creates what it lacks.
+        if meta
+            .controller()
+            .is_some_and(|owner| makers.contains(&owner.uid))
+        {
+            return None;
+        }
         let mut named = claims(object).into_iter().filter(|claim| !claim.is_made);
         let lost = named.find(|claim| !held.contains(&(&meta.namespace, &claim.name)))?;
         let kind = object.kind().name();

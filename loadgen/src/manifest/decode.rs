@@ -283,8 +283,9 @@ const TYPED: [(Kind, ReadTyped); 3] = [
 
 /// The kinds that a run takes although no workload is of them: operators without a kind of their own let the first two
 /// own pods, and the others count in scheduling.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 6] = [
     "ConfigMap",
+    "ControllerRevision",
     "Lease",
     "PersistentVolume",
     "PersistentVolumeClaim",
@@ -306,7 +307,7 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
         kinds == Kinds::Served
             || Kind::TYPED.contains(known)
             || workloads::of(*known).is_some()
-            || OTHERS.contains(&known.name())
+            || OTHERS.contains(&known.name()) && !is_foreign_revision(*known, text.value)
     };
     let Some(known) = kind_named(kind_text).filter(is_taken) else {
         return other(cut(kind_text), Why::UnknownKind);
@@ -334,6 +335,19 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
             other(cut(&format!("{kind_text}.{group}")), why)
         }
     }
+}
+
+/// Whether a revision is of a workload that a run leaves out: it would be garbage there.
+fn is_foreign_revision(kind: Kind, value: JsonValue<'_>) -> bool {
+    let owners = value
+        .get("metadata")
+        .and_then(|it| it.get("ownerReferences"));
+    let mut owners = owners.into_iter().flat_map(|owners| owners.items());
+    let is_known = |owner: JsonValue<'_>| {
+        let kind = owner.get("kind").and_then(|kind| kind.as_str());
+        kind.and_then(kind_named).and_then(workloads::of).is_some()
+    };
+    kind == Kind::CONTROLLER_REVISION && owners.any(|owner| !is_known(owner))
 }
 
 /// As much of a kind as is shown: no real one is longer.

@@ -216,6 +216,8 @@ phase{}.seconds less phase
 phase{}.pods_created -
 phase{}.pods_deleted -
 phase{}.excess_pods_created less
+phase{}.pods_down_peak less
+phase{}.pods_down_of_one_peak less
 input.taken -
 input.ignored -
 host.wall_seconds less wall_seconds wall

@@ -123,27 +123,32 @@ pub struct Alternative {
     /// met.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// Pods that were missing or not ready at once in these phases, at most.
+    pub pods_down_peak: u64,
 }
 
 impl Alternative {
     /// What a run with these settings came to.
     pub fn of(with: String, result: &RunResult) -> Alternative {
         let phases = result.phases.iter().filter(|phase| !phase.set_up);
+        let down = phases.clone().map(|phase| phase.pods_down_peak).max();
         let seconds = phases.map(|phase| phase.seconds).sum();
         Alternative {
             with,
+            pods_down_peak: down.unwrap_or(0),
             seconds: result.outcome.converged.then_some(seconds),
         }
     }
 
-    /// `100 QPS: 17 min 53 s`.
+    /// `100 QPS: 17 min 53 s`, and `, at most 20 pods down` where some were.
     pub fn in_words(&self) -> String {
         let took = self.seconds.map(seconds_for_people);
-        format!(
-            "{}: {}",
-            self.with,
-            took.as_deref().unwrap_or("not done in time")
-        )
+        let took = took.as_deref().unwrap_or("not done in time");
+        let down = match self.pods_down_peak {
+            0 => String::new(),
+            down => format!(", at most {} down", counted(down, "pod")),
+        };
+        format!("{}: {took}{down}", self.with)
     }
 }
 
@@ -342,6 +347,10 @@ pub struct Phase {
     pub rollout_seconds: Quantiles,
     /// Rollouts that were past their progress deadline when it was over.
     pub rollouts_failed: u64,
+    /// Pods of all owners together that were missing or not ready at once, at most.
+    pub pods_down_peak: u64,
+    /// The same of one owner.
+    pub pods_down_of_one_peak: u64,
     /// Of the keys added in it, seconds.
     pub queue_duration_seconds: Quantiles,
     /// Of the syncs that began in it, seconds.

@@ -229,6 +229,8 @@ pub enum Step {
     Churn(Churn),
     /// Deletes ready pods at random.
     DeletePods(SomePods),
+    /// Deletes every pod that is not ready, as people do by hand where a rollout is stuck.
+    DeleteUnreadyPods,
     /// Takes ready pods at random out of their workloads by changing their labels.
     RelabelPods(SomePods),
     /// The kubelets of nodes fall silent: 50 s later their pods are not ready, 300 s after that they

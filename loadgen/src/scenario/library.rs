@@ -30,6 +30,8 @@ library![
     "job-farm",
     "retry-storm",
     "array-job",
+    "statefulset-upgrade",
+    "stuck-upgrade",
     "adoption",
     "relabel",
     "quota-exhausted",

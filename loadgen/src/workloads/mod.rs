@@ -164,6 +164,19 @@ pub(crate) trait OwnsPods: Sync {
         Vec::new()
     }
 
+    /// Whether a status tells more of the pods than how many there are: see [`audit`](OwnsPods::audit).
+    fn audits_pods(&self) -> bool {
+        false
+    }
+
+    /// Compares an object with its pods where nothing is left to be done.
+    ///
+    /// # Errors
+    /// Says how they contradict each other.
+    fn audit(&self, _object: &dyn Object, _pods: &[Arc<Pod>]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Whether its objects can be replaced by successors where no controller does it.
     fn has_successors(&self) -> bool {
         false

@@ -232,7 +232,7 @@ fn controllers(result: &RunResult) -> usize {
 fn workloads_of(result: &RunResult) -> String {
     let is_generated = result.input.taken.is_empty();
     let size = &result.settings.size;
-    if is_generated && size.sized().finishes().is_some() {
+    if is_generated && !size.sized().is_in_every_run() {
         return size.in_words();
     }
     workloads::owners_in_words(|kind| match is_generated {

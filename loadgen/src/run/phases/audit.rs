@@ -4,6 +4,7 @@
 //! Pods that files brought unready may still be: the caller says how many of each owner.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -11,7 +12,44 @@ use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::{ObjectMeta, Pod, Uid};
 
-use crate::workloads::{self, Counts, Demand};
+use crate::workloads::{self, Counts, Demand, Workload};
+
+/// Whether a workload's status tells more of its pods than how many there are.
+pub(super) fn audits_pods(workload: Workload) -> bool {
+    workload.pods().is_some_and(|pods| pods.audits_pods())
+}
+
+/// Compares the owners whose status tells more of their pods with these. O(pods + owners) where there are such owners.
+///
+/// # Errors
+/// Says which object contradicts its pods, and how.
+pub(super) fn audit_pods(cluster: &Cluster) -> Result<(), String> {
+    for workload in workloads::owners().filter(|it| audits_pods(*it)) {
+        let page = cluster.api(workload.kind()).list(&ListOptions::default());
+        let owners = page.map_or_else(|_| Vec::new(), |page| page.items);
+        let mut pods: HashMap<Uid, Vec<Arc<Pod>>, RandomState> = HashMap::with_hasher(FIXED_STATE);
+        for owner in &owners {
+            pods.insert(owner.metadata().uid.clone(), Vec::new());
+        }
+        if owners.is_empty() {
+            continue;
+        }
+        for pod in cluster.list::<Pod>(None).0 {
+            if let Some(owner) = pod.metadata.controller()
+                && let Some(owned) = pods.get_mut(&owner.uid)
+            {
+                owned.push(pod);
+            }
+        }
+        for (owner, it) in owners.iter().filter_map(|it| Some((it, workload.pods()?))) {
+            let meta = owner.metadata();
+            if !meta.is_deleting() {
+                it.audit(&**owner, &pods[&meta.uid])?;
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Compares every owner with its pods, of which `may_be_unready` says how many may be unready; owners of which nothing is
 /// said are left alone. O(pods + owners).

@@ -13,7 +13,7 @@ use podstorm_sim::executor::{Executor, Next, Task, Waker};
 use podstorm_sim::nodes::StuckPods;
 
 use super::aborts::Aborts;
-use super::audit::audit;
+use super::audit::{audit, audit_pods, audits_pods};
 use super::exchange::{Controllers, Position, Report};
 use super::finishing::Finishing;
 use super::heard::Heard;
@@ -21,7 +21,7 @@ use super::load::Loader;
 use super::roll_out::Pair;
 use super::rollouts::{Rollouts, Standing};
 use super::tasks::{Action, WRITES_PER_RUN, plan};
-use super::tracker::Tracker;
+use super::tracker::{DownPeak, Tracker};
 use crate::input::InputObject;
 use crate::result::{IncompleteRollouts, Phase};
 use crate::scenario::load_shape::{Schedule, SharedBudgets};
@@ -94,6 +94,8 @@ pub(super) struct Place {
     pub(super) look_ns: i64,
     /// Names that the task has still to deal with, the next one last.
     pub(super) names: Option<Vec<Str>>,
+    /// The same of pods.
+    pub(super) unready: Option<Vec<Arc<Pod>>>,
     pub(super) pods: PodTotals,
     pub(super) existing: u64,
     pub(super) ready: u64,
@@ -305,6 +307,7 @@ impl Driver {
         let syncs = match self.plan[self.at.phase].until {
             Until::Synced => self.tracker.owners.len() as u64,
             _ if self.shares.is_some() => 0,
+            Until::Converged if self.heard.iter().any(|it| audits_pods(it.workload)) => 0,
             _ => return true,
         };
         let retries = || self.shares.is_some() && (self.controllers.retries)();
@@ -344,6 +347,8 @@ impl Driver {
         let must_rest = match until {
             Until::Synced => true,
             Until::Converged if self.at.loads => self.tracker.controller_runs,
+            // Their statuses tell of each pod.
+            Until::Converged => self.heard.iter().any(|it| audits_pods(it.workload)),
             // A sync that is still to come may move it.
             _ => has_stuck,
         };
@@ -363,6 +368,7 @@ impl Driver {
                 }
             })
             .and_then(|()| self.rollouts.audit(&self.cluster))
+            .and_then(|()| audit_pods(&self.cluster))
             .and_then(|()| self.finishing.audit(&self.cluster))
         {
             // Either something has just changed, and the watches will say so, or the store and
@@ -469,7 +475,8 @@ impl Driver {
 
     /// Notes what there is as the phase begins.
     pub(super) fn note_beginning(&mut self, now: Now) {
-        let (at, tracker) = (&mut self.at, &self.tracker);
+        let (at, tracker) = (&mut self.at, &mut self.tracker);
+        tracker.down = DownPeak::now(tracker.desired, tracker.ready, &tracker.owners);
         at.started_ns = now.mono_ns;
         at.existing = tracker.existing();
         at.ready = tracker.ready;
@@ -507,6 +514,8 @@ impl Driver {
             converged: converged && kept,
             set_up: plan.set_up,
             rollouts_failed: self.rollouts.failed(),
+            pods_down_peak: self.tracker.down.all,
+            pods_down_of_one_peak: self.tracker.down.of_one,
             began_seconds: self.at.started_ns as f64 / 1e9,
             // The distributions are known when the run is over.
             ..Phase::default()

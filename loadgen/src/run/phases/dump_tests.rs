@@ -488,9 +488,10 @@ fn every_scenario_plays_over_stale_statuses_and_pods_that_can_not_start() {
         for sick in [CRASHES, PULLS_NOTHING] {
             let result = run(name, EngineKind::Virtual, load(&sick.dump(10).to_string()));
             let ended = &result.outcome;
-            // It puts back the image of the dump, which can't be pulled either: no pod of the image in between
+            // They put back the image of the dump, which can't be pulled either: no pod of the image in between
             // may go, as upstream counts.
-            let mends_nothing = name == "failed-rollout" && sick.reason == PULLS_NOTHING.reason;
+            let puts_back = ["failed-rollout", "stuck-upgrade"].contains(&name);
+            let mends_nothing = puts_back && sick.reason == PULLS_NOTHING.reason;
             let code = u8::from(mends_nothing);
             assert_eq!(ended.exit_code, code, "{name} {sick:?}: {ended:?}");
             assert_eq!(result.phases[0].pods_created, 0, "{name}");

@@ -1,5 +1,5 @@
 //! Steps that do something to ready pods chosen at random: deletions at a steady rate, deletions of a
-//! share at once, pods taken out of their workloads.
+//! share at once, pods taken out of their workloads; and deletions of those that are not ready.
 
 use std::sync::Arc;
 
@@ -68,6 +68,25 @@ impl Driver {
         let _deleted =
             self.cluster
                 .delete::<Pod>(&meta.namespace, &meta.name, &DeleteOptions::default(), now);
+    }
+
+    /// Deletes the pods that are not ready as the step begins, one after the other.
+    pub(super) fn delete_unready(&mut self, now: Now) -> Action {
+        let pods = self.at.unready.take().unwrap_or_else(|| {
+            let mut pods: Vec<Arc<Pod>> = self.cluster.list(None).0;
+            pods.retain(|pod| pod.is_active() && !pod.is_ready());
+            self.at.count = Some(pods.len() as u64);
+            pods.reverse();
+            pods
+        });
+        let pods = self.at.unready.insert(pods);
+        let Some(pod) = pods.pop() else {
+            self.at.unready = None;
+            return Action::Done;
+        };
+        self.at.cursor += 1;
+        self.delete_one(&pod, now);
+        Action::Wrote
     }
 
     /// Changes the labels by which the pod's workload selects it, as people do to look at a pod in peace.

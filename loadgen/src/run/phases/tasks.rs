@@ -118,6 +118,7 @@ impl Driver {
             Step::RollOut(roll_out) => self.roll_out(*roll_out, begun_ns, now),
             Step::Churn(churn) => self.churn(*churn, begun_ns, now),
             Step::DeletePods(pods) => self.at_random(*pods, begun_ns, now, Driver::delete_one),
+            Step::DeleteUnreadyPods => self.delete_unready(now),
             Step::RelabelPods(pods) => self.at_random(*pods, begun_ns, now, Driver::relabel_one),
             Step::StopNodes(some) => self.stop_nodes(some.nodes),
             Step::RestoreNodes => self.restore_nodes(),

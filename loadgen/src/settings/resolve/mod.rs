@@ -227,6 +227,9 @@ pub fn alternatives(
     let has_input = request.input.is_some();
     let others = scenario.alternatives.iter();
     let others = others.filter(|other| !other.settings.is_given_by(&request.settings));
+    // Files say what there is: what would be generated otherwise is the same.
+    let is_generated = |it: &ScenarioSettings| it.rows.generated() != FlagValues::default();
+    let others = others.filter(|other| !has_input || !is_generated(&other.settings));
     let settings = others.map(|other| {
         let scenario = Scenario {
             settings: scenario
@@ -295,9 +298,12 @@ fn check_generated(
         let values = given.or(&scenario.settings).rows.generated();
         let is_switch = |makes: &Makes| makes.switch.is_on(&values);
         let makes = workload.makes();
+        // Other workloads may be all that a scenario generates, and size it.
+        let sizes = workload.sizes();
+        let is_sized = sizes.is_none_or(|sizes| sizes == scenario.sizes());
         let is_generated = scenario.creates(workload.kind())
             || makes.as_ref().is_some_and(is_switch)
-            || workload.is_in_every_run();
+            || workload.is_in_every_run() && is_sized;
         if !is_generated {
             return refuse(format!(
                 "--{flag} applies to generated {kind}s, and the scenario {} generates none{}",

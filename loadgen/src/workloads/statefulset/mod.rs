@@ -1,5 +1,6 @@
 //! StatefulSets.
 
+mod audit;
 mod explain;
 mod input;
 
@@ -14,7 +15,7 @@ use podstorm_objects::{AnyObject, DynamicObject, Kind, Labels, Now, Object, Obje
 use serde_json::{Value, json};
 
 use super::explain::{Asked, Explanation};
-use super::flags::{Flag, Form};
+use super::flags::{Flag, FlagValues, Form};
 use super::objects::{Objects, anew, change_spec, members};
 use super::{
     Counts, Demand, Findings, Gates, LaboratoryWorkload, Limits, NameFlag, OwnsPods, Part,
@@ -23,7 +24,7 @@ use super::{
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
 
-static FLAGS: [Flag; 4] = [
+static FLAGS: [Flag; 5] = [
     Flag {
         name: "statefulsets",
         form: Form::Size,
@@ -46,12 +47,19 @@ static FLAGS: [Flag; 4] = [
         help: "partition of their rolling updates: so many pods of each StatefulSet, the first ones, are not \
             updated [default: 0, unless the scenario says otherwise]",
     },
+    Flag {
+        name: "statefulset-max-unavailable",
+        form: Form::Number(1),
+        help: "maxUnavailable of their rolling updates, which counts with the gate MaxUnavailableStatefulSet \
+            alone [default: 1, unless the scenario says otherwise]",
+    },
 ];
 
 static COUNT: &Flag = &FLAGS[0];
 static EACH: &Flag = &FLAGS[1];
 static PARALLEL: &Flag = &FLAGS[2];
 static PARTITION: &Flag = &FLAGS[3];
+static MAX_UNAVAILABLE: &Flag = &FLAGS[4];
 
 /// StatefulSets. Their pods belong to them, and they roll out themselves.
 #[derive(Debug)]
@@ -73,6 +81,16 @@ impl LaboratoryWorkload for StatefulSets {
         })
     }
 
+    fn check_flags(&self, values: &FlagValues, _: i32) -> Result<(), String> {
+        match MAX_UNAVAILABLE.number(values) {
+            0 => Err(format!(
+                "--{} is 1 at least: no pod could be replaced",
+                MAX_UNAVAILABLE.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// As a user writes it.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
@@ -82,15 +100,16 @@ impl LaboratoryWorkload for StatefulSets {
             true => "Parallel",
             false => "OrderedReady",
         };
+        let mut rolling = json!({"partition": PARTITION.number(values)});
+        if let at_once @ 2.. = MAX_UNAVAILABLE.number(values) {
+            rolling["maxUnavailable"] = at_once.into();
+        }
         let spec = json!({
             "replicas": part.replicas,
             "serviceName": name.as_str(),
             "selector": {"matchLabels": {"app": name.as_str()}},
             "podManagementPolicy": policy,
-            "updateStrategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"partition": PARTITION.number(values)},
-            },
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
             "minReadySeconds": objects.min_ready_seconds,
             "template": objects.template(&labels).to_json(),
         });
@@ -119,7 +138,8 @@ impl LaboratoryWorkload for StatefulSets {
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "statefulset",
-            help: "A StatefulSet: what its next sync does, and which pod or claim it waits for",
+            help: "A StatefulSet: what its next syncs do, which pod or claim it waits for then, and which pod frees it where it \
+         is stuck; with --replicas or --image after that change",
         }
     }
 
@@ -180,6 +200,14 @@ impl OwnsPods for StatefulSets {
         templates.map(|template| template.0).collect()
     }
 
+    fn audits_pods(&self) -> bool {
+        true
+    }
+
+    fn audit(&self, object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
+        audit::check(object, pods)
+    }
+
     fn settled(&self, object: &dyn Object, _gates: &Gates) -> Option<AnyObject> {
         let mut set = of_kind(object)?.clone();
         let status = settled_status(&set).ok()?;
@@ -224,3 +252,6 @@ impl RollsOut for StatefulSets {
         input::examine(objects, owned, found);
     }
 }
+
+#[cfg(test)]
+mod tests;

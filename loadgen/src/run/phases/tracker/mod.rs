@@ -30,7 +30,7 @@ use super::slowest::{Convergence, Slowest};
 use crate::result::{Phase, SlowWorkload};
 use crate::workloads::{self, Demand, Workload};
 
-pub(super) use self::state::Owner;
+pub(super) use self::state::{DownPeak, Owner};
 
 /// No owner, no place.
 const NONE: u32 = u32::MAX;
@@ -74,6 +74,8 @@ pub(super) struct Tracker {
     loading: bool,
     /// Pods that the owners together are to have.
     pub(super) desired: u64,
+    /// Pods that were missing or not ready at once, at most.
+    pub(super) down: DownPeak,
     /// Pods the controller created above the largest desired count since the version it had read.
     ///
     /// That version is not seen from outside, but it is no older than the generation that the last
@@ -121,6 +123,7 @@ impl Tracker {
             came_waiting: 0,
             loading: false,
             desired: 0,
+            down: DownPeak::default(),
             excess: 0,
             surplus: 0,
             isolated: HashSet::with_hasher(FIXED_STATE),
@@ -410,12 +413,7 @@ impl Tracker {
         if let Some(&at) = self.by_uid.get(&meta.uid) {
             return at as usize;
         }
-        let maker = match workload.rollouts() {
-            Some(_) => Some((workload, meta.name.clone())),
-            None => workloads::controller(meta).map(|(maker, owner)| (maker, (*owner.name).into())),
-        };
         let owner = Owner {
-            maker,
             since_ns: Some(now.mono_ns),
             ..Owner::new(workload, meta)
         };
@@ -499,6 +497,8 @@ impl Tracker {
         for owner in [old.0, new.0] {
             if (owner as usize) < self.owners.len() {
                 self.recheck(owner as usize, now);
+                self.down
+                    .saw(self.desired, self.ready, &self.owners[owner as usize]);
             }
         }
     }

@@ -4,7 +4,7 @@ use compact_str::CompactString;
 use podstorm_objects::{Kind, ObjectMeta, Str};
 use smallvec::SmallVec;
 
-use crate::workloads::{Counts, OwnsPods, Workload};
+use crate::workloads::{Counts, OwnsPods, Workload, controller};
 
 /// An owner of pods.
 #[derive(Debug)]
@@ -37,8 +37,12 @@ pub(in crate::run::phases) struct Owner {
 }
 
 impl Owner {
-    /// Nothing is known of it but its name.
+    /// Nothing is known of it but its name and its owner.
     pub(super) fn new(workload: Workload, meta: &ObjectMeta) -> Owner {
+        let maker = match workload.rollouts() {
+            Some(_) => Some((workload, meta.name.clone())),
+            None => controller(meta).map(|(maker, owner)| (maker, (*owner.name).into())),
+        };
         Owner {
             workload,
             namespace: meta.namespace.clone(),
@@ -53,7 +57,7 @@ impl Owner {
             converged: false,
             gone: false,
             deleting: false,
-            maker: None,
+            maker,
             demands: SmallVec::new(),
         }
     }
@@ -93,6 +97,38 @@ impl Owner {
             || observed_generation == self.generation
                 && [replicas, self.active] == [self.desired; 2]
                 && [ready, available] == [self.desired - unready; 2]
+    }
+}
+
+/// Pods that were missing or not ready at once, at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::run::phases) struct DownPeak {
+    /// Of all owners together.
+    pub(in crate::run::phases) all: u64,
+    /// Of one of them.
+    pub(in crate::run::phases) of_one: u64,
+}
+
+impl DownPeak {
+    /// Nothing but what is so now. O(owners).
+    pub(in crate::run::phases) fn now(desired: u64, ready: u64, owners: &[Owner]) -> DownPeak {
+        let mut peak = DownPeak {
+            all: desired.saturating_sub(ready),
+            of_one: 0,
+        };
+        owners
+            .iter()
+            .for_each(|owner| peak.saw(desired, ready, owner));
+        peak
+    }
+
+    /// The pods of an owner have changed.
+    pub(super) fn saw(&mut self, desired: u64, ready: u64, owner: &Owner) {
+        self.all = self.all.max(desired.saturating_sub(ready));
+        if !owner.gone && !owner.deleting {
+            let down = pods(owner.desired - (owner.active - owner.unready));
+            self.of_one = self.of_one.max(down);
+        }
     }
 }
 
