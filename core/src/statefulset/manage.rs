@@ -4,6 +4,7 @@
 //! Source: `updateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use podstorm_objects::PodPhase;
 use podstorm_runtime::driver::join_all;
@@ -204,7 +205,8 @@ impl Sync<'_> {
     fn new_pod(&self, forms: &Forms, ordinal: i64) -> Result<SetPod, Errors> {
         let (form, revision) = self.form_of(forms, ordinal);
         let made = form.pod(&self.set.object.metadata, ordinal, revision);
-        made.map(SetPod::to_create).map_err(|error| vec![error])
+        let made = made.map(|pod| SetPod::of(Arc::new(pod)));
+        made.map_err(|error| vec![error])
     }
 
     /// What a new pod of an ordinal is made from.

@@ -10,7 +10,7 @@
 //! * `pods`: which pods are the set's, and what the cache keeps of each.
 //! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates, corrects and deletes; `requests`: the
 //!   requests for that; `status`: what is counted.
-//! * `course`: how far a set is, for those who only look.
+//! * `course`, `waits`: how far a set is and what it waits for, for those who only look.
 //!
 //! Source: Kubernetes' `pkg/controller/statefulset`.
 
@@ -29,6 +29,7 @@ mod status;
 mod sync;
 #[cfg(test)]
 mod tests;
+pub mod waits;
 
 use std::sync::Arc;
 

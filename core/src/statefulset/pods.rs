@@ -111,13 +111,13 @@ impl SetPod {
         SetPod::new(pod, &facts, has_storage)
     }
 
-    /// A pod that is to be created, with the identity and the storage of its ordinal.
-    pub(super) fn to_create(pod: Pod) -> SetPod {
+    /// A pod whose identity and storage are right, or not asked for.
+    pub(super) fn of(pod: Arc<Pod>) -> SetPod {
         let facts = PodFacts {
             has_identity: true,
             ..PodFacts::of(&pod, 0)
         };
-        SetPod::new(Arc::new(pod), &facts, true)
+        SetPod::new(pod, &facts, true)
     }
 
     /// Its ordinal; -1 if it has none.

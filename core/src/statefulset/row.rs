@@ -1,5 +1,6 @@
 //! The row of the controller of StatefulSets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm_objects::Kind;
@@ -54,13 +55,22 @@ impl ControllerType for StatefulSets {
     };
 
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
-        let is_on = |gate: &Gate| gate.is_on(&setup.feature_gates);
         let options = ControllerOptions {
-            waits_for_caches: is_on(&STALE_CONSISTENCY),
-            compares_templates: is_on(&SEMANTIC_COMPARISON),
-            uses_max_unavailable: is_on(&MAX_UNAVAILABLE),
             replace_broken_pods: setup.policy.replace_broken_pods,
+            ..StatefulSets::options(&setup.feature_gates)
         };
         Arc::new(Controller::new(options, informers))
+    }
+}
+
+impl StatefulSets {
+    /// The options that these gates set, with upstream's behaviour.
+    pub fn options(gates: &BTreeMap<String, bool>) -> ControllerOptions {
+        ControllerOptions {
+            waits_for_caches: STALE_CONSISTENCY.is_on(gates),
+            compares_templates: SEMANTIC_COMPARISON.is_on(gates),
+            uses_max_unavailable: MAX_UNAVAILABLE.is_on(gates),
+            replace_broken_pods: false,
+        }
     }
 }

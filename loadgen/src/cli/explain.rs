@@ -50,6 +50,8 @@ EXAMPLES
       what a rollout of that image would do
   kubectl get jobs,pods -n shop -o json | loadgen explain -f - --job render
       what its next sync does, why it failed or does not finish, which index is retried when
+  kubectl get sts,pods,pvc,controllerrevisions -n shop -o json | loadgen explain -f - --statefulset web
+      what its next syncs do, the pod or claim it waits for, and which pod frees a stuck rollout
   loadgen explain -f loadgen/examples/job.yaml --job render --parallelism 1
       which pods go when its parallelism falls to 1
   loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
@@ -72,6 +74,14 @@ JSON FIELDS OF A ROLLOUT (-o json)
   schema_version kind namespace name strategy paused replicas max_surge max_unavailable
   problems[] end
   steps[]: sync[]{request name replicas[before after] why}, or waits
+
+JSON FIELDS OF A STATEFULSET (-o json)
+  schema_version kind namespace name now state pod_management strategy partition replicas pods ready
+  current_revision update_revision failure delete[] rollout notes[]
+  syncs[][]: request name why
+  waits[]: rule pod claim revision why
+  state: settled waiting stuck failing
+  rule of waits: terminating not-ready min-ready-seconds stale-claim
 
 JSON FIELDS OF A JOB (-o json)
   schema_version kind namespace name now state completions parallelism active ready terminating

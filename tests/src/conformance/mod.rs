@@ -95,6 +95,7 @@ fn runner_of(subject: &str) -> Option<Run> {
         "statefulset_handlers" => statefulset::handlers::run,
         "statefulset_history" => statefulset::revisions::history,
         "statefulset_identity" => statefulset::pure::identity,
+        "statefulset_kubectl_rollout_status" => statefulset::pure::rollout_status,
         "statefulset_max_unavailable" => statefulset::pure::most_unavailable,
         "statefulset_pod" => statefulset::pure::pod_of,
         "statefulset_pvc_policy" => statefulset::pure::claim_policy,

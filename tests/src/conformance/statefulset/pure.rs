@@ -1,10 +1,11 @@
 //! Cases of the decisions of the controller of StatefulSets that read no cache: `statefulset_identity`,
-//! `statefulset_pod`, `statefulset_pvc_policy`, `statefulset_max_unavailable`.
+//! `statefulset_pod`, `statefulset_pvc_policy`, `statefulset_max_unavailable`, `statefulset_kubectl_rollout_status`.
 
 use std::sync::Arc;
 
 use podstorm::object::{IntOrString, Kind, Map, Object as _, ObjectMeta, OwnerReference};
 use podstorm::statefulset::claims::Owners;
+use podstorm::statefulset::course::Course;
 use podstorm::statefulset::identity::{
     claim_name, identity_matches, is_member, parent_and_ordinal, pod_name, storage_matches,
 };
@@ -55,6 +56,18 @@ pub(in crate::conformance) fn identity(case: &mut Fields) -> Result<(), String> 
         "claimNames": claims.collect::<Vec<String>>(),
         "podNameForOrdinal": pod_name(&name, ordinal),
     }))
+}
+
+/// Runs one case of `statefulset_kubectl_rollout_status`. No flag changes what kubectl says of this kind.
+pub(in crate::conformance) fn rollout_status(case: &mut Fields) -> Result<(), String> {
+    case.text("category")?;
+    case.int("revision")?;
+    let course = Course::of(&set(case.value("set"))?).ok_or("not a StatefulSet")?;
+    let ours = match course.rollout_status() {
+        Ok(status) => json!({"message": status.message + "\n", "done": status.done, "error": null}),
+        Err(error) => json!({"message": "", "done": true, "error": error.to_string()}),
+    };
+    case.object("out")?.is(ours)
 }
 
 /// Runs one case of `statefulset_pod`.

@@ -19,6 +19,7 @@ mod serve;
 mod serve_blocked;
 mod serve_files;
 mod slips;
+mod stateful_sets;
 mod stories;
 mod sweep;
 

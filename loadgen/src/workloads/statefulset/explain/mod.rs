@@ -1,18 +1,32 @@
-//! How far a StatefulSet is.
+//! What the next syncs of a StatefulSet do and why, and what the set waits for then: the controller itself
+//! ([`podstorm::statefulset`]) over a server that holds the set, its pods, claims and revisions as the files have them.
+//!
+//! A sync sees what the ones before it wrote; no pod starts or ends meanwhile. So the syncs come to the pod or claim that
+//! keeps the set from going on, and [`wait_of`] says which it is.
+
+mod server;
+mod table;
+mod words;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use podstorm::statefulset::course::Course;
-use podstorm_objects::{DynamicObject, Kind};
+use podstorm::statefulset::spec::SetSpec;
+use podstorm::statefulset::waits::wait_of;
+use podstorm_objects::{DynamicObject, Kind, Map, Pod};
 use serde::Serialize;
+use serde_json::Value;
 
+use self::server::Server;
 use crate::input::InputObject;
 use crate::text::json;
-use crate::workloads::explain::{Asked, Explanation, Layout};
+use crate::workloads::explain::{Asked as Question, Explanation, Layout};
 use crate::workloads::replicaset::explain::find::untyped;
-use crate::workloads::replicaset::explain::table::paragraph;
+
+/// Most syncs that are played: far more than any set takes before it waits.
+const SYNCS_MAX: usize = 1_000;
 
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
@@ -23,45 +37,91 @@ struct Answer {
     kind: &'static str,
     namespace: String,
     name: String,
-    /// What `kubectl rollout status` says.
+    /// The moment of the decisions.
+    now: String,
+    /// `settled`, `waiting`, `stuck` where the wait does not end by itself, or `failing`.
+    state: &'static str,
+    /// `OrderedReady` or `Parallel`.
+    pod_management: &'static str,
+    /// `RollingUpdate` or `OnDelete`.
+    strategy: String,
+    partition: i64,
+    /// `spec.replicas`.
+    replicas: i64,
+    /// Pods by the files.
+    pods: i64,
+    ready: i64,
+    current_revision: String,
+    update_revision: String,
+    /// What the next syncs ask for, until one asks for nothing.
+    syncs: Vec<Vec<Asked>>,
+    /// Why the last sync failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    /// What keeps the set from going on then.
+    waits: Vec<Waiting>,
+    /// The pods that somebody must delete, as nothing else replaces them.
+    delete: Vec<String>,
+    /// What `kubectl rollout status` says then.
     rollout: String,
+    /// What else is to be said, in sentences.
+    notes: Vec<String>,
+}
+
+/// A request of a sync.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Asked {
+    /// `create pods`, `update statefulsets/status`.
+    request: String,
+    /// The name of the object.
+    name: String,
+    why: String,
+}
+
+/// What a set waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Waiting {
+    /// `terminating`, `not-ready`, `min-ready-seconds` or `stale-claim`.
+    rule: &'static str,
+    pod: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<String>,
+    /// The revision of the pod.
+    revision: String,
+    why: String,
+}
+
+/// A set with what it owns.
+#[derive(Clone, Debug)]
+struct Found {
+    set: Arc<DynamicObject>,
+    pods: Vec<Arc<Pod>>,
+    claims: Vec<Arc<DynamicObject>>,
+    revisions: Vec<Arc<DynamicObject>>,
 }
 
 /// Answers about the StatefulSet of that name.
 ///
 /// # Errors
-/// None of that name, or several; a question that StatefulSets don't answer.
-pub(super) fn answer(name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
+/// None of that name, or several; a question that StatefulSets don't answer; an object that the server refuses.
+pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>> {
     if !asked.preferred.is_none() {
         bail!(
-            "{}: a StatefulSet reads no deletion cost, and no annotation changes which pods go; leave it out",
+            "{}: a StatefulSet deletes its pods by their ordinals, and no annotation changes which go; leave it out",
             asked.preferred.text()
         );
     }
-    let sets = asked.objects.into_iter().filter_map(|object| match object {
-        InputObject::Dynamic(object) if object.kind() == Kind::STATEFUL_SET => {
-            Some(Arc::<DynamicObject>::from(object))
-        }
-        _ => None,
-    });
-    let (set, _) = untyped(
-        Kind::STATEFUL_SET,
-        name,
-        sets.collect(),
-        "sts,pods,pvc,controllerrevisions",
-    )?;
-    let status = Course::of(&*set).map(|course| course.rollout_status());
-    Ok(Box::new(Answer {
-        schema_version: 1,
-        kind: "StatefulSet",
-        namespace: set.metadata.namespace.to_string(),
-        name: set.metadata.name.to_string(),
-        rollout: match status {
-            Some(Ok(status)) => status.message,
-            Some(Err(error)) => error.to_string(),
-            None => String::new(),
-        },
-    }))
+    let Question {
+        objects,
+        replicas,
+        image,
+        gates,
+        now,
+        ..
+    } = asked;
+    let found = find(objects, name)?;
+    let server = Server::new(&found, replicas, image.as_deref(), &gates, now)?;
+    Ok(Box::new(explain(server)))
 }
 
 impl Explanation for Answer {
@@ -70,12 +130,119 @@ impl Explanation for Answer {
     }
 
     fn text(&self, layout: Layout) -> String {
-        let mut out = String::new();
-        let text = format!(
-            "StatefulSet {}/{}: {}",
-            self.namespace, self.name, self.rollout
-        );
-        paragraph(&mut out, &text, usize::from(layout.width));
-        out
+        table::render(self, layout)
     }
 }
+
+fn find(input: Vec<InputObject>, wanted: &str) -> Result<Found> {
+    let (mut sets, mut pods) = (Vec::new(), Vec::new());
+    let (mut claims, mut revisions) = (Vec::new(), Vec::new());
+    for object in input {
+        match object {
+            InputObject::Pod(pod) => pods.push(Arc::<Pod>::from(pod)),
+            InputObject::Dynamic(object) => {
+                let kind = object.kind();
+                let all = match kind {
+                    _ if kind == Kind::STATEFUL_SET => &mut sets,
+                    _ if kind == Kind::PERSISTENT_VOLUME_CLAIM => &mut claims,
+                    _ if kind == Kind::CONTROLLER_REVISION => &mut revisions,
+                    _ => continue,
+                };
+                all.push(Arc::<DynamicObject>::from(object));
+            }
+            _ => {}
+        }
+    }
+    let dump = "sts,pods,pvc,controllerrevisions";
+    let (set, _) = untyped(Kind::STATEFUL_SET, wanted, sets, dump)?;
+    let namespace = &set.metadata.namespace;
+    pods.retain(|pod| pod.metadata.namespace == *namespace);
+    claims.retain(|claim| claim.metadata.namespace == *namespace);
+    revisions.retain(|revision| revision.metadata.namespace == *namespace);
+    Ok(Found {
+        set,
+        pods,
+        claims,
+        revisions,
+    })
+}
+
+/// Plays syncs until one asks for nothing, and says what the set waits for then.
+fn explain(mut server: Server) -> Answer {
+    let start = server.found();
+    let mut syncs = Vec::new();
+    let mut failure = None;
+    for _ in 0..SYNCS_MAX {
+        let (asked, failed) = server.sync();
+        let is_over = asked.is_empty() || failed.is_some();
+        failure = failed;
+        if !asked.is_empty() {
+            syncs.push(asked);
+        }
+        if is_over {
+            break;
+        }
+    }
+    let end = server.found();
+    let spec = spec_of(&end.set);
+    let course = Course::of(&*end.set).expect("it is a StatefulSet");
+    let wait = wait_of(&end.set, &end.pods, &end.claims, server.now());
+    let stuck = wait
+        .as_ref()
+        .and_then(|wait| words::stuck(wait, &end, &spec, &course));
+    let waits = wait.as_ref().map(|wait| words::waiting(wait, &end));
+    let delete: Vec<String> = stuck
+        .iter()
+        .map(|_| wait.as_ref().map_or_else(String::new, |it| it.pod.clone()))
+        .collect();
+    let mut notes: Vec<String> = stuck.into_iter().collect();
+    notes.extend(words::notes(&end, &spec, &course));
+    let rollout = match course.rollout_status() {
+        Ok(status) => status.message,
+        Err(error) => error.to_string(),
+    };
+    let count = |ready: bool| {
+        let pods = start.pods.iter().filter(|pod| !ready || pod.is_ready());
+        i64::try_from(pods.count()).unwrap_or(i64::MAX)
+    };
+    let meta = &end.set.metadata;
+    Answer {
+        schema_version: 1,
+        kind: "StatefulSet",
+        namespace: meta.namespace.to_string(),
+        name: meta.name.to_string(),
+        now: server.now().wall().to_string(),
+        state: match (&waits, delete.is_empty()) {
+            _ if failure.is_some() => "failing",
+            (None, _) => "settled",
+            (Some(_), true) => "waiting",
+            (Some(_), false) => "stuck",
+        },
+        pod_management: match spec.is_parallel {
+            true => "Parallel",
+            false => "OrderedReady",
+        },
+        strategy: words::strategy(&end.set),
+        partition: course.partition.unwrap_or(0),
+        replicas: course.replicas,
+        pods: count(false),
+        ready: count(true),
+        current_revision: course.current_revision,
+        update_revision: course.update_revision,
+        syncs,
+        failure,
+        waits: waits.into_iter().collect(),
+        delete,
+        rollout,
+        notes,
+    }
+}
+
+fn spec_of(set: &DynamicObject) -> SetSpec {
+    let empty = Map::new();
+    let spec = set.fields.get("spec").and_then(Value::as_object);
+    SetSpec::read(spec.unwrap_or(&empty))
+}
+
+#[cfg(test)]
+mod tests;
