@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod compare;
+mod drain;
 pub mod exposition;
 pub mod gates;
 pub mod input;

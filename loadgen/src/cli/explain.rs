@@ -1,4 +1,4 @@
-//! `loadgen explain`: which pods a scale-down deletes, and what a rollout or a Job does next, and why.
+//! `loadgen explain`: which pods a scale-down deletes, what a rollout or a Job does next, what a drain evicts, and why.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use podstorm::limits::BURST_REPLICAS;
 use podstorm_objects::{Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
 
+use crate::drain;
 use crate::gates;
 use crate::manifest;
 use crate::units::parse_size;
@@ -54,6 +55,8 @@ EXAMPLES
       what its next syncs do, the pod or claim it waits for, and which pod frees a stuck rollout
   loadgen explain -f loadgen/examples/job.yaml --job render --parallelism 1
       which pods go when its parallelism falls to 1
+  kubectl get nodes,pods,pdb,deploy,rs,sts,rc -A -o json | loadgen explain -f - --drain node-7
+      which pods of the node go when it is drained, and which ones a budget holds
   loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
       jq -r '.pods[] | select(.fate == \"deleted\") | .name'
       the names of the pods that go
@@ -91,6 +94,12 @@ JSON FIELDS OF A JOB (-o json)
   state: running suspended complete failed ignored
   rule of removals: suspended unknown-index surplus-index repeated-index surplus
 
+JSON FIELDS OF A DRAIN (-o json)
+  schema_version node is_cordoned notes[]
+  pods[]: namespace name owner fate budgets[] why
+  fate: goes, waits (for a budget), stuck (until somebody changes something), stays
+  budgets[]: namespace name expected healthy desired allowed goes waits
+
 EXIT CODES
   0 answered   2 wrong usage or input")]
 pub(super) struct ExplainFlags {
@@ -99,9 +108,9 @@ pub(super) struct ExplainFlags {
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
     files: Vec<PathBuf>,
 
-    /// The object that is asked about.
+    /// What is asked about.
     #[command(flatten)]
-    object: NamedObject,
+    subject: Subject,
 
     /// With a workload that has rollouts: what a rollout to this image of the first container would do
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["replicas", "prefer", "prefer_pods", "prefer_nodes"])]
@@ -170,17 +179,25 @@ pub(super) struct ExplainFlags {
     all: bool,
 }
 
-/// The workload and the name of an object: a flag for each workload, of which one is given.
+/// What is asked about: a flag for each workload, and one for nodes, of which one is given.
 #[derive(Debug)]
-struct NamedObject {
-    workload: Workload,
-    name: String,
+enum Subject {
+    /// An object of a workload, by its name.
+    Object(Workload, String),
+    /// The drain of the node of that name.
+    Drain(String),
 }
 
-impl Args for NamedObject {
+/// The flag that names a node to be drained.
+const DRAIN: NameFlag = NameFlag {
+    name: "drain",
+    help: "A node: which of its pods go when it is drained, and which ones their budgets hold",
+};
+
+impl Args for Subject {
     fn augment_args(mut command: Command) -> Command {
-        for workload in workloads::ALL {
-            let NameFlag { name, help } = workload.name_flag();
+        let flags = workloads::ALL.into_iter().map(|it| it.name_flag());
+        for NameFlag { name, help } in flags.chain([DRAIN]) {
             let arg = Arg::new(name).long(name).value_name("NAME").help(help);
             command = command.arg(arg.group("owner"));
         }
@@ -188,22 +205,24 @@ impl Args for NamedObject {
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        NamedObject::augment_args(command)
+        Subject::augment_args(command)
     }
 }
 
-impl FromArgMatches for NamedObject {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<NamedObject, Error> {
-        let given = workloads::ALL.into_iter().find_map(|workload| {
-            let name: &String = matches.get_one(workload.name_flag().name)?;
-            let name = name.clone();
-            Some(NamedObject { workload, name })
-        });
+impl FromArgMatches for Subject {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Subject, Error> {
+        let named = |flag: NameFlag| matches.get_one::<String>(flag.name).cloned();
+        if let Some(node) = named(DRAIN) {
+            return Ok(Subject::Drain(node));
+        }
+        let given = workloads::ALL
+            .into_iter()
+            .find_map(|workload| Some(Subject::Object(workload, named(workload.name_flag())?)));
         given.ok_or_else(|| Error::new(ErrorKind::MissingRequiredArgument))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        *self = NamedObject::from_arg_matches(matches)?;
+        *self = Subject::from_arg_matches(matches)?;
         Ok(())
     }
 }
@@ -244,15 +263,33 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         },
         None => RealClock::start().now(),
     };
-    let NamedObject { workload, name } = &flags.object;
-    if flags.image.is_some() && workload.rollouts().is_none() {
-        bail!(
-            "--image: a {} has no rollouts; ask about {}",
-            workload.kind().name(),
-            kinds_in_words(|workload| workload.rollouts().is_some())
-        );
-    }
-    let loaded = manifest::load(&flags.files, io::stdin().lock())?;
+    let stdin = io::stdin().lock();
+    let loaded = match &flags.subject {
+        Subject::Object(workload, _) => {
+            if flags.image.is_some() && workload.rollouts().is_none() {
+                bail!(
+                    "--image: a {} has no rollouts; ask about {}",
+                    workload.kind().name(),
+                    kinds_in_words(|workload| workload.rollouts().is_some())
+                );
+            }
+            manifest::load(&flags.files, stdin)?
+        }
+        Subject::Drain(_) => {
+            let is_given = [
+                ("--image", flags.image.is_some()),
+                ("--replicas", flags.replicas.is_some()),
+                ("--prefer", !preferred.is_none()),
+            ];
+            if let Some((flag, _)) = is_given.into_iter().find(|(_, is_given)| *is_given) {
+                bail!(
+                    "{flag} asks about a workload and --drain about a node; leave one of the two out"
+                );
+            }
+            // Budgets are of the kinds that only a server runs.
+            manifest::load_served(&flags.files, stdin)?
+        }
+    };
     super::warn(&loaded.warnings);
     let asked = Asked {
         objects: loaded.objects,
@@ -266,7 +303,10 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         now,
     };
     asked.check()?;
-    let answer = workload.explain(name, asked)?;
+    let answer = match &flags.subject {
+        Subject::Object(workload, name) => workload.explain(name, asked)?,
+        Subject::Drain(node) => drain::explain(node, asked)?,
+    };
     if flags.output == Format::Json {
         let mut document = Vec::new();
         answer.write_json(&mut document)?;

@@ -181,6 +181,9 @@ impl Engine {
             it.kind() == kinds_of_claims[0]
                 || !workloads::claim_templates(it.as_object()).is_empty()
         });
+        let is_budget = |it: &InputObject| it.kind() == Kind::POD_DISRUPTION_BUDGET;
+        let has_budgets = scenario.creates_budgets() || objects.iter().any(is_budget);
+        let counts_budgets = has_budgets && scenario.evicts_pods();
         let is_needed = |row: &ControllerRow| {
             let is_there = |kind| {
                 let workload = workloads::of(kind);
@@ -189,6 +192,9 @@ impl Engine {
             };
             if row.kind.is_some_and(|kind| kinds_of_claims.contains(&kind)) {
                 return has_claims;
+            }
+            if row.kind == Some(Kind::POD_DISRUPTION_BUDGET) {
+                return counts_budgets;
             }
             let is_of_cluster = row.runs_in != RunsIn::Manager;
             !row.served_only && (is_of_cluster || row.kind.is_some_and(is_there))

@@ -240,6 +240,11 @@ pub enum Step {
     RestoreNodes,
     /// Nodes go away for good; their pods are removed after a minute.
     DeleteNodes(SomeNodes),
+    /// Drains nodes one after the other, as `kubectl drain` does: a node takes no more pods, and its pods are evicted. An
+    /// eviction that a budget refuses is tried again every 5 s. The step ends when the last node is empty.
+    DrainNodes(SomeNodes),
+    /// Gives each workload that owns pods a PodDisruptionBudget, unless one selects its pods already.
+    CreateBudgets(CreateBudgets),
     /// The kubelets of nodes reject every pod they have not started.
     RejectPods(SomeNodes),
     /// They take pods again.
@@ -397,6 +402,18 @@ pub struct SomeOfThePods {
 pub struct SomeNodes {
     /// Which.
     pub nodes: Which,
+    /// The number of the zone whose nodes are meant, from 1 on: those with the label
+    /// `topology.kubernetes.io/zone: zone-1`. Absent: the nodes of all zones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<u64>,
+}
+
+/// Budgets, one for each workload that owns pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateBudgets {
+    /// How many of its pods may be missing.
+    pub max_unavailable: Limit,
 }
 
 /// Some of the namespaces.
@@ -562,6 +579,10 @@ questions! {
     /// Whether nodes fail in it.
     has_node_faults: Step::StopNodes(_) | Step::RestoreNodes | Step::DeleteNodes(_)
         | Step::RejectPods(_) | Step::AcceptPods,
+    /// Whether it creates budgets.
+    creates_budgets: Step::CreateBudgets(_),
+    /// Whether it evicts pods, for which budgets are counted.
+    evicts_pods: Step::DrainNodes(_),
     /// Whether pods are rejected in it: a loop that takes time only where starting pods does.
     rejects_pods: Step::RejectPods(_),
     /// Whether it starts the controllers itself, later on.

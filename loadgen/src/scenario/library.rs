@@ -32,6 +32,8 @@ library![
     "array-job",
     "statefulset-upgrade",
     "stuck-upgrade",
+    "zone-loss",
+    "node-drain",
     "adoption",
     "relabel",
     "quota-exhausted",

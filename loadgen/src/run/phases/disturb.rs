@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::{DeleteOptions, Patch, Propagation};
-use podstorm_objects::{Kind, Namespace, Node, Now};
+use podstorm_objects::{Kind, Namespace, Node, Now, Str};
 use podstorm_sim::faults::{
     ApiFault, Armed, Call, Connection, Effect, FaultClass, StreamEnd, StreamKind,
 };
@@ -13,12 +13,15 @@ use serde_json::json;
 
 use super::driver::Driver;
 use super::tasks::Action;
-use crate::scenario::{LoseAnswers, Stream, Which};
+use crate::scenario::{LoseAnswers, SomeNodes, Stream, Which};
 use crate::values::Percent;
 use crate::workloads::objects::members;
 
 /// No pod may be created for so long before a phase counts as quiet, ns.
 const QUIET_NS: i64 = 30_000_000_000;
+
+/// The label with the zone of a node.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// How often that is looked at, ns.
 const LOOK_NS: i64 = 1_000_000_000;
@@ -86,8 +89,8 @@ impl Driver {
         Action::Done
     }
 
-    pub(super) fn stop_nodes(&mut self, nodes: Which) -> Action {
-        for node in self.first_nodes(nodes) {
+    pub(super) fn stop_nodes(&mut self, some: SomeNodes) -> Action {
+        for node in self.some_nodes(some) {
             self.node_control().lose(&node);
             self.silent.push(node);
         }
@@ -102,18 +105,20 @@ impl Driver {
     }
 
     /// Deletes nodes one after the other: the last ones, so that others can fail besides.
-    pub(super) fn delete_nodes(&mut self, nodes: Which, now: Now) -> Action {
-        let count = *self
-            .at
-            .count
-            .get_or_insert(nodes.of(self.nodes.len() as u64));
-        if self.at.cursor >= count {
-            return Action::Done;
-        }
-        self.at.cursor += 1;
-        let Some(node) = self.nodes.pop() else {
+    pub(super) fn delete_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
+        let names = match self.at.names.take() {
+            Some(names) => names,
+            None => {
+                let mut all = self.nodes_of(some.zone);
+                all.split_off(all.len() - some.nodes.of(all.len() as u64) as usize)
+            }
+        };
+        let names = self.at.names.insert(names);
+        let Some(node) = names.pop() else {
+            self.at.names = None;
             return Action::Done;
         };
+        self.nodes.retain(|name| *name != node);
         // A machine that is gone no longer answers.
         self.node_control().lose(&node);
         let options = DeleteOptions::default();
@@ -122,8 +127,8 @@ impl Driver {
         Action::Wrote
     }
 
-    pub(super) fn reject_pods(&mut self, nodes: Which) -> Action {
-        for node in self.first_nodes(nodes) {
+    pub(super) fn reject_pods(&mut self, some: SomeNodes) -> Action {
+        for node in self.some_nodes(some) {
             self.node_control().set_rejecting(&node, true);
             self.rejecting.push(node);
         }
@@ -137,9 +142,27 @@ impl Driver {
         Action::Done
     }
 
-    fn first_nodes(&self, nodes: Which) -> Vec<podstorm_objects::Str> {
-        let count = nodes.of(self.nodes.len() as u64) as usize;
-        self.nodes[..count].to_vec()
+    /// The first of the nodes, or of those of a zone.
+    pub(super) fn some_nodes(&self, some: SomeNodes) -> Vec<Str> {
+        let mut nodes = self.nodes_of(some.zone);
+        nodes.truncate(some.nodes.of(nodes.len() as u64) as usize);
+        nodes
+    }
+
+    /// The nodes, or those of a zone.
+    fn nodes_of(&self, zone: Option<u64>) -> Vec<Str> {
+        let Some(zone) = zone else {
+            return self.nodes.clone();
+        };
+        let zone = format!("zone-{zone}");
+        let is_in_zone = |name: &&Str| {
+            let node = self.cluster.get::<Node>("", name);
+            node.is_ok_and(|node| {
+                let label = node.metadata.labels.get(ZONE_LABEL);
+                label.is_some_and(|label| **label == *zone)
+            })
+        };
+        self.nodes.iter().filter(is_in_zone).cloned().collect()
     }
 
     /// Limits the pods of each namespace to so much of its share, or lifts the limits.

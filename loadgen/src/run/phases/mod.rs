@@ -6,6 +6,7 @@
 mod aborts;
 mod audit;
 mod disturb;
+mod drain;
 mod driver;
 #[cfg(test)]
 mod dump_tests;

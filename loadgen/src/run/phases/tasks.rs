@@ -120,10 +120,18 @@ impl Driver {
             Step::DeletePods(pods) => self.at_random(*pods, begun_ns, now, Driver::delete_one),
             Step::DeleteUnreadyPods => self.delete_unready(now),
             Step::RelabelPods(pods) => self.at_random(*pods, begun_ns, now, Driver::relabel_one),
-            Step::StopNodes(some) => self.stop_nodes(some.nodes),
+            Step::StopNodes(some) => self.stop_nodes(*some),
             Step::RestoreNodes => self.restore_nodes(),
-            Step::DeleteNodes(some) => self.delete_nodes(some.nodes, now),
-            Step::RejectPods(some) => self.reject_pods(some.nodes),
+            Step::DeleteNodes(some) => self.delete_nodes(*some, now),
+            Step::DrainNodes(some) => self.drain_nodes(*some, now),
+            Step::CreateBudgets(budgets) => {
+                let count = self.tracker.owners.len() as u64;
+                let most = budgets.max_unavailable;
+                self.each(count, |driver, number| {
+                    driver.create_budget(number, most, now)
+                })
+            }
+            Step::RejectPods(some) => self.reject_pods(*some),
             Step::AcceptPods => self.accept_pods(),
             Step::SetPodQuota(quota) => self.set_pod_quota(Some(quota.per_namespace), now),
             Step::RemovePodQuota => self.set_pod_quota(None, now),

@@ -5,6 +5,7 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod connections;
 mod deployments;
+mod drains;
 mod explain;
 mod explain_deployment;
 mod faults;

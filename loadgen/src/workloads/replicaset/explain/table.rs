@@ -38,7 +38,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
 }
 
 /// Adds a text, broken into lines.
-pub(in crate::workloads) fn paragraph(out: &mut String, text: &str, width: usize) {
+pub(crate) fn paragraph(out: &mut String, text: &str, width: usize) {
     wrapped(text, width)
         .iter()
         .for_each(|line| *out += &format!("{line}\n"));

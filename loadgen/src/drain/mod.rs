@@ -1,0 +1,376 @@
+//! What draining a node does: which pods go at once, which ones their budgets hold, and which ones stay. The disruption
+//! controller counts the budgets of the files, and the server's own eviction is asked for each pod, on a copy of the cluster.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Cluster, DeleteOptions, Eviction, ListOptions};
+use podstorm_objects::disruption::Budget;
+use podstorm_objects::{ApiError, DynamicObject, Kind, Now, Pod};
+use podstorm_sim::engine::Harness;
+use podstorm_sim::options::{EngineKind, SimOptions};
+use podstorm_sim::rows::Rows;
+use podstorm_sim::services::Controllers;
+use serde::Serialize;
+
+use crate::input::{InputObject, missing_namespaces};
+use crate::text::json;
+use crate::workloads::explain::find::{near_names, some_of};
+use crate::workloads::explain::{Asked, Explanation, Layout};
+
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// For so long the budgets are counted at most, in the time of the copy.
+const COUNT_NS: i64 = 10_000_000_000;
+
+/// The annotation of pods that a kubelet runs from a file.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+struct Answer {
+    /// The version of these fields: raised when one changes its meaning.
+    schema_version: u32,
+    node: String,
+    /// Whether the node takes no new pods.
+    is_cordoned: bool,
+    /// Its pods, those that go first.
+    pods: Vec<Fate>,
+    /// The budgets that select one of them.
+    budgets: Vec<BudgetUse>,
+    /// What else is to be said, in sentences.
+    notes: Vec<String>,
+}
+
+/// What becomes of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Fate {
+    namespace: String,
+    name: String,
+    /// Its controller: `ReplicaSet web`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    fate: Verdict,
+    /// The budgets that select it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    budgets: Vec<String>,
+    /// Why, in words.
+    why: String,
+}
+
+/// What becomes of a pod, in the order in which it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// Its eviction is granted.
+    Goes,
+    /// Its budget refuses for now.
+    Waits,
+    /// Its eviction is refused until somebody changes something.
+    Stuck,
+    /// `kubectl drain` doesn't evict it.
+    Stays,
+}
+
+/// A budget, and what the drain takes from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct BudgetUse {
+    namespace: String,
+    name: String,
+    expected: i64,
+    healthy: i64,
+    desired: i64,
+    /// Evictions that it allows before the drain.
+    allowed: i64,
+    /// Pods of the node that go.
+    goes: usize,
+    /// Pods of the node that wait.
+    waits: usize,
+}
+
+/// Answers about the node of that name.
+///
+/// # Errors
+/// There is none; the files hold no nodes.
+pub(crate) fn explain(node: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
+    let node = check_node(node, &asked.objects)?;
+    let (harness, refused) = copied(asked.objects, asked.now);
+    let mut answer = drain(harness.cluster(), &node, harness.now());
+    answer.notes.extend(refused);
+    Ok(Box::new(answer))
+}
+
+impl Explanation for Answer {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        json::write(out, self)
+    }
+
+    fn text(&self, layout: Layout) -> String {
+        table::render(self, layout)
+    }
+}
+
+/// The name of the node, which must be among the objects.
+fn check_node(wanted: &str, objects: &[InputObject]) -> Result<String> {
+    let nodes = objects.iter().filter_map(|object| match object {
+        InputObject::Node(node) => Some(node.metadata.name.to_string()),
+        _ => None,
+    });
+    let names: Vec<String> = nodes.collect();
+    if names.is_empty() {
+        bail!(
+            "the input has no Node; dump nodes with the pods and their budgets: kubectl get \
+             nodes,pods,pdb,deploy,rs,sts,rc -A -o json"
+        );
+    }
+    if names.iter().any(|name| name == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let near = match near_names(wanted, &names) {
+        near if near.is_empty() => some_of(&names),
+        near => near.join(", "),
+    };
+    bail!("the input has no Node {wanted:?}; the nearest: {near}")
+}
+
+/// A cluster with these objects in which nothing runs but the controller of budgets, which has counted; and the objects that
+/// the server refused, in words.
+fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
+    let mut options = SimOptions::new(EngineKind::Virtual, 1);
+    // Pods stay as they are while the budgets are counted.
+    options.latency.pod_startup = Latency::Constant(HOUR_NS);
+    options.latency.pod_termination = Latency::Constant(HOUR_NS);
+    let controllers = Controllers::of(Rows::installed(), &["disruption"]);
+    options.services.controllers = controllers.expect("there is one");
+    let harness = Harness::new(&options).starting_at(now.wall_ns);
+    let mut all: Vec<InputObject> = missing_namespaces(&objects).collect();
+    // Owners come before what they own, and pods last.
+    objects.sort_by_key(|object| match object {
+        InputObject::Namespace(_) => 0,
+        InputObject::Pod(_) => 2,
+        _ => 1,
+    });
+    all.append(&mut objects);
+    let mut refused = Vec::new();
+    for object in all {
+        let (kind, meta) = (object.kind(), object.metadata());
+        let name = format!("{} {}/{}", kind.name(), meta.namespace, meta.name);
+        let api = harness.cluster().api(kind);
+        match api.import(object.into_any(), harness.now()) {
+            // Namespaces may be there from the start.
+            Err(error) if error.code != 409 => refused.push(format!("left out {name}: {error}")),
+            _ => {}
+        }
+    }
+    let mut harness = harness.started();
+    harness.settle(COUNT_NS);
+    (harness, refused)
+}
+
+/// Evicts each pod of the node at the same moment.
+fn drain(cluster: &Cluster, node: &str, now: Now) -> Answer {
+    let before = budgets(cluster);
+    let (pods, _) = cluster.list::<Pod>(None);
+    let mut pods: Vec<&Arc<Pod>> = pods.iter().filter(|pod| is_on(pod, node)).collect();
+    pods.sort_by_key(|pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone()));
+    let mut fates: Vec<Fate> = pods
+        .iter()
+        .map(|pod| {
+            let selecting: Vec<&Budget> = before.iter().filter(|it| selects(it, pod)).collect();
+            let (fate, why) = fate_of(cluster, pod, &selecting, now);
+            let meta = &pod.metadata;
+            let owner = meta.controller();
+            Fate {
+                namespace: meta.namespace.to_string(),
+                name: meta.name.to_string(),
+                owner: owner.map(|owner| format!("{} {}", owner.kind, owner.name)),
+                fate,
+                budgets: selecting
+                    .iter()
+                    .map(|it| it.metadata.name.to_string())
+                    .collect(),
+                why,
+            }
+        })
+        .collect();
+    let uses = before.iter().filter_map(|budget| {
+        let meta = &budget.metadata;
+        let of_budget = |it: &&Fate| {
+            *it.namespace == *meta.namespace && it.budgets.iter().any(|name| *name == *meta.name)
+        };
+        let mut counts = BTreeMap::new();
+        for fate in fates.iter().filter(of_budget) {
+            *counts.entry(fate.fate).or_insert(0) += 1;
+        }
+        let count = |of| counts.get(&of).copied().unwrap_or(0);
+        (!counts.is_empty()).then(|| BudgetUse {
+            namespace: meta.namespace.to_string(),
+            name: meta.name.to_string(),
+            expected: budget.status.expected_pods,
+            healthy: budget.status.current_healthy,
+            desired: budget.status.desired_healthy,
+            allowed: budget.status.disruptions_allowed,
+            goes: count(Verdict::Goes),
+            waits: count(Verdict::Waits) + count(Verdict::Stuck),
+        })
+    });
+    let budgets = uses.collect();
+    fates.sort_by_key(|fate| fate.fate);
+    let stored = cluster.get::<podstorm_objects::Node>("", node);
+    Answer {
+        schema_version: 1,
+        node: node.to_owned(),
+        is_cordoned: stored.is_ok_and(|node| node.unschedulable),
+        notes: notes(&pods),
+        pods: fates,
+        budgets,
+    }
+}
+
+fn is_on(pod: &Pod, node: &str) -> bool {
+    pod.node_name.as_ref().is_some_and(|name| *name == *node)
+}
+
+fn budgets(cluster: &Cluster) -> Vec<Budget> {
+    let listed = cluster
+        .api(Kind::POD_DISRUPTION_BUDGET)
+        .list(&ListOptions::default());
+    let items = listed.map(|listed| listed.items).unwrap_or_default();
+    let objects = items
+        .iter()
+        .filter_map(|it| it.downcast_ref::<DynamicObject>());
+    objects.map(Budget::of).collect()
+}
+
+fn selects(budget: &Budget, pod: &Pod) -> bool {
+    budget.metadata.namespace == pod.metadata.namespace
+        && budget
+            .compiled()
+            .is_ok_and(|selector| selector.matches(&pod.metadata.labels))
+}
+
+/// What becomes of a pod, and why.
+fn fate_of(cluster: &Cluster, pod: &Pod, budgets: &[&Budget], now: Now) -> (Verdict, String) {
+    let meta = &pod.metadata;
+    let by_daemon = meta.controller().is_some_and(|it| *it.kind == *"DaemonSet");
+    let why_it_stays = if meta.annotations.get(MIRROR).is_some() {
+        Some("its kubelet runs it from a file")
+    } else if by_daemon && !pod.status.phase.is_terminal() {
+        Some("a DaemonSet would create it again at once")
+    } else if meta.is_deleting() {
+        Some("it is being deleted already")
+    } else {
+        None
+    };
+    if let Some(why) = why_it_stays {
+        return (Verdict::Stays, why.to_owned());
+    }
+    let options = DeleteOptions::default();
+    let answer = cluster.evict(&meta.namespace, &meta.name, &options, false, now);
+    match answer {
+        Ok(Eviction::Evicted) => (Verdict::Goes, why_it_goes(pod, budgets)),
+        Ok(Eviction::Refused(error)) => (Verdict::Stuck, error.message),
+        Err(error) => why_it_waits(&error, pod, budgets),
+    }
+}
+
+fn why_it_goes(pod: &Pod, budgets: &[&Budget]) -> String {
+    let [budget] = budgets else {
+        return "no budget selects it".to_owned();
+    };
+    let name = &budget.metadata.name;
+    if pod.status.phase.is_terminal() {
+        "it has ended".to_owned()
+    } else if !pod.is_ready() {
+        format!("it is not ready, and the budget {name} does not count with it")
+    } else {
+        format!("the budget {name} allows it")
+    }
+}
+
+/// Whether a pod that is refused may go later, and why.
+fn why_it_waits(error: &ApiError, pod: &Pod, budgets: &[&Budget]) -> (Verdict, String) {
+    let [budget] = budgets else {
+        return (Verdict::Stuck, error.message.clone());
+    };
+    let (name, status) = (&budget.metadata.name, &budget.status);
+    if error.code != 429 {
+        return (Verdict::Stuck, format!("budget {name}: {}", error.message));
+    }
+    let spare = status.expected_pods - status.desired_healthy;
+    if spare <= 0 {
+        let why = format!(
+            "the budget {name} never lets one go: it wants {} of {} pods ready",
+            status.desired_healthy, status.expected_pods
+        );
+        return (Verdict::Stuck, why);
+    }
+    if pod.metadata.controller().is_none() {
+        let why = format!(
+            "the budget {name} allows no more, and nothing replaces pods without a controller"
+        );
+        return (Verdict::Waits, why);
+    }
+    let unready = (status.expected_pods - status.current_healthy).max(0);
+    let why = match status.disruptions_allowed > 0 {
+        true => format!("the budget {name} has none left: until a replacement is ready elsewhere"),
+        false => format!(
+            "the budget {name} allows none: {unready} of its {} pods {} not ready",
+            status.expected_pods,
+            if unready == 1 { "is" } else { "are" }
+        ),
+    };
+    (Verdict::Waits, why)
+}
+
+/// What `kubectl drain` asks for before it begins.
+fn notes(pods: &[&Arc<Pod>]) -> Vec<String> {
+    let is_live = |pod: &&&Arc<Pod>| !pod.status.phase.is_terminal();
+    let count = |is: &dyn Fn(&Pod) -> bool| {
+        let live = pods.iter().filter(is_live);
+        live.filter(|pod| is(pod)).count()
+    };
+    let by_daemons = count(&|pod| {
+        let owner = pod.metadata.controller();
+        owner.is_some_and(|owner| *owner.kind == *"DaemonSet")
+    });
+    let alone = count(&|pod| {
+        let meta = &pod.metadata;
+        meta.controller().is_none() && meta.annotations.get(MIRROR).is_none()
+    });
+    let with_files = count(&|pod| {
+        let volumes = pod.spec.get("volumes").unwrap_or_default();
+        let mut volumes = volumes.as_array().into_iter().flatten();
+        volumes.any(|volume| volume.get("emptyDir").is_some())
+    });
+    let flags = [
+        (
+            by_daemons,
+            "--ignore-daemonsets",
+            "of DaemonSets, which stay",
+        ),
+        (
+            alone,
+            "--force",
+            "without a controller, which nothing creates again",
+        ),
+        (
+            with_files,
+            "--delete-emptydir-data",
+            "with an emptyDir, whose files go",
+        ),
+    ];
+    let needed = flags.into_iter().filter(|(count, ..)| *count > 0);
+    let words = needed.map(|(count, flag, which)| {
+        let pods = if count == 1 { "pod" } else { "pods" };
+        format!("kubectl drain needs {flag}: the node has {count} {pods} {which}.")
+    });
+    words.collect()
+}

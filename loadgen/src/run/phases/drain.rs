@@ -1,0 +1,122 @@
+//! Steps that drain nodes, and that create the budgets which hold a drain up.
+
+use std::sync::Arc;
+
+use compact_str::format_compact;
+use podstorm_apiserver::{DeleteOptions, Eviction, ListOptions, Patch};
+use podstorm_objects::disruption::Budget;
+use podstorm_objects::{DynamicObject, Kind, Labels, Map, Node, Now, ObjectMeta, Pod, Str};
+use serde_json::json;
+
+use super::driver::Driver;
+use super::tasks::Action;
+use crate::scenario::SomeNodes;
+use crate::values::Limit;
+use crate::workloads::objects::members;
+
+/// When `kubectl drain` tries an eviction again that was refused, ns.
+const RETRY_NS: i64 = 5_000_000_000;
+
+impl Driver {
+    /// Drains one node after the other.
+    pub(super) fn drain_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
+        if self.at.names.is_none() {
+            let mut nodes = self.some_nodes(some);
+            nodes.reverse();
+            self.at.names = Some(nodes);
+        }
+        let names = self.at.names.as_ref();
+        let Some(node) = names.and_then(|names| names.last()).cloned() else {
+            self.at.names = None;
+            return Action::Done;
+        };
+        self.cordon(&node, now);
+        match self.evict_from(&node, now) {
+            0 => {
+                self.at.names.as_mut().map(Vec::pop);
+                Action::Wrote
+            }
+            _ => Action::Wait(now.mono_ns + RETRY_NS),
+        }
+    }
+
+    /// Keeps new pods off a node.
+    fn cordon(&mut self, node: &str, now: Now) {
+        let found = self.cluster.get::<Node>("", node);
+        if found.is_ok_and(|node| node.unschedulable) {
+            return;
+        }
+        let patch = Patch::Merge(members(json!({"spec": {"unschedulable": true}})));
+        let patched = self.cluster.api(Kind::NODE).patch("", node, &patch, now);
+        self.note("cordoning", Kind::NODE, patched);
+    }
+
+    /// Tries to evict all pods of a node that aren't on their way out; returns how many pods it still has.
+    fn evict_from(&mut self, node: &Str, now: Now) -> usize {
+        let (pods, _) = self.cluster.list::<Pod>(None);
+        let is_on = |pod: &&Arc<Pod>| pod.node_name.as_ref() == Some(node);
+        let pods: Vec<&Arc<Pod>> = pods.iter().filter(is_on).collect();
+        for pod in pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
+            let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+            let options = DeleteOptions::default();
+            let evicted = self.cluster.evict(namespace, name, &options, false, now);
+            match evicted {
+                // A budget allows no more for now, or the pod has gone meanwhile.
+                Err(error) if error.code == 429 || error.is_not_found() => {}
+                Ok(Eviction::Refused(error)) | Err(error) => {
+                    self.note::<(), _>("evicting", Kind::POD, Err(error));
+                }
+                Ok(Eviction::Evicted) => {}
+            }
+        }
+        pods.len()
+    }
+
+    /// Gives a workload a budget, unless one selects its pods already.
+    pub(super) fn create_budget(&mut self, number: u64, most: Limit, now: Now) -> Action {
+        let Some(owner) = self.tracker.owners.get(number as usize) else {
+            return Action::Skipped;
+        };
+        let (kind, namespace, name) = (owner.workload.kind(), &owner.namespace, &owner.name);
+        let pods = owner.pods();
+        let found = self.cluster.api(kind).get(namespace, name);
+        let labels = found.ok().and_then(|found| pods.selected_labels(&*found));
+        let Some(labels) = labels.filter(|labels| !self.has_budget(namespace, labels)) else {
+            return Action::Skipped;
+        };
+        let mut budget = DynamicObject::new(Kind::POD_DISRUPTION_BUDGET);
+        budget.metadata = ObjectMeta {
+            name: format_compact!("{}-{name}", kind.name().to_lowercase()),
+            namespace: namespace.clone(),
+            ..ObjectMeta::default()
+        };
+        let selector: Map = labels
+            .pairs()
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.as_str().into()))
+            .collect();
+        budget.fields = members(json!({"spec": {
+            "maxUnavailable": most.to_json(),
+            "selector": {"matchLabels": selector},
+        }}));
+        let budgets = self.cluster.api(Kind::POD_DISRUPTION_BUDGET);
+        let created = budgets.create(Arc::new(budget), now);
+        self.note("creating", Kind::POD_DISRUPTION_BUDGET, created);
+        Action::Wrote
+    }
+
+    /// Whether a budget of the namespace selects pods with these labels.
+    fn has_budget(&self, namespace: &str, labels: &Labels) -> bool {
+        let options = ListOptions {
+            namespace: Some(namespace),
+            ..ListOptions::default()
+        };
+        let listed = self.cluster.api(Kind::POD_DISRUPTION_BUDGET).list(&options);
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        items.iter().any(|item| {
+            let budget = item.downcast_ref::<DynamicObject>().map(Budget::of);
+            let selector = budget.and_then(|budget| budget.compiled().ok());
+            selector.is_some_and(|selector| selector.matches(labels))
+        })
+    }
+}

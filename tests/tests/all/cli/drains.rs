@@ -1,0 +1,100 @@
+//! Nodes that are drained or lost with their zone, in runs and in `loadgen explain --drain`.
+
+use podstorm_tests::command::{assert_refused, ended, holds, run, told};
+use serde_json::{Value, json};
+
+use super::EXAMPLES;
+
+const SETS: &str = "--statefulsets 6 --pods-per-statefulset 3";
+
+/// The result of a run, which must go well.
+#[track_caller]
+fn result(flags: &str) -> Value {
+    let line = format!("run -q --json - {flags}");
+    super::json(&ended(&run(&line), 0))
+}
+
+fn number(phase: &Value, member: &str) -> u64 {
+    phase[member].as_u64().unwrap_or(u64::MAX)
+}
+
+#[test]
+fn a_drain_is_explained_pod_by_pod() {
+    let example = format!("-f {EXAMPLES}/drain.yaml");
+    let explain = |more: &str| run(&format!("explain {example} {more}"));
+    let text = told(&explain("--drain n1"));
+    let words = "3 can go at once | 1 must wait for a budget | 1 can't go until somebody changes something | 1 stays | \
+        the budget license never lets one go | --ignore-daemonsets | --force | --delete-emptydir-data";
+    words.split(" | ").for_each(|words| holds(&text, words));
+    let document = super::json(&told(&explain("--drain n1 -o json")));
+    let fates = document["pods"].as_array().unwrap().iter();
+    let fates: Vec<String> = fates
+        .map(|pod| format!("{} {}", pod["fate"], pod["name"]).replace('"', ""))
+        .collect();
+    let wanted = [
+        "goes shell",
+        "goes store-0",
+        "goes web-7xk2p",
+        "waits store-1",
+        "stuck license-p8z4v",
+        "stays log-t5w6j",
+    ];
+    assert_eq!(fates, wanted);
+    let store = &document["budgets"][1];
+    assert_eq!(store["name"], "store");
+    assert_eq!(
+        ["expected", "desired", "allowed", "goes", "waits"].map(|it| number(store, it)),
+        [3, 2, 1, 1, 1]
+    );
+    for (more, words) in [
+        ("--drain n9", "the input has no Node \"n9\" | n1, n2"),
+        ("--drain n1 --image x", "--image asks about a workload"),
+        (
+            "--drain n1 --replicas 3",
+            "--replicas asks about a workload",
+        ),
+        (
+            "--drain n1 --prefer app=x",
+            "--prefer asks about a workload",
+        ),
+        ("--drain n1 --statefulset store", "cannot be used with"),
+    ] {
+        assert_refused(&explain(more), words);
+    }
+    let without = run(&format!("explain -f {EXAMPLES}/job.yaml --drain n1"));
+    assert_refused(&without, "the input has no Node");
+}
+
+#[test]
+fn a_third_of_the_nodes_is_drained_one_pod_of_a_workload_at_a_time() {
+    let drained = result(&format!("--scenario node-drain {SETS} --nodes 9"));
+    let phase = &drained["phases"][1];
+    assert_eq!(number(phase, "pods_down_of_one_peak"), 1);
+    let evicted = number(phase, "pods_deleted");
+    assert!((1..=18).contains(&evicted), "{evicted}");
+    assert_eq!(number(phase, "pods_created"), evicted);
+    holds(drained["answer"].as_str().unwrap(), "evicted");
+}
+
+#[test]
+fn a_lost_zone_takes_pods_of_stateful_sets_until_its_nodes_are_deleted() {
+    let lost = result(&format!("--scenario zone-loss {SETS} --nodes 9"));
+    let [away, gone] = [1, 2].map(|at| &lost["phases"][at]);
+    let down = number(away, "pods_down_peak");
+    assert!((1..=18).contains(&down), "{down}");
+    assert_eq!(number(away, "pods_created"), 0);
+    assert_eq!(number(gone, "pods_created"), down);
+    assert_eq!(number(gone, "pods_deleted"), down);
+}
+
+#[test]
+fn the_zone_of_a_step_must_be_a_number() {
+    let scenario = json!({"name": "x", "question": "?", "phases": [{"name": "a", "steps": [
+        "createNamespaces", "createNodes", {"createReplicaSets": {"replicas": "100%"}},
+        {"stopNodes": {"nodes": "100%", "zone": "east"}}]}]});
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.yaml");
+    std::fs::write(&path, scenario.to_string()).unwrap();
+    let refused = run(&format!("run --scenario {}", path.display()));
+    assert_refused(&refused, "zone");
+}
