@@ -104,6 +104,7 @@ fn a_stuck_set_is_explained_with_the_pod_to_delete_and_plays_as_it_came() {
             "deletes its pods by their ordinals",
         ),
         ("store --replicas -1", "--replicas"),
+        ("store --replicas 2147483647", "too many to be played"),
     ] {
         assert_refused(&explain(more), words);
     }

@@ -68,6 +68,9 @@ struct Answer {
     notes: Vec<String>,
 }
 
+/// The most replicas of a set whose syncs are played: without an order the first one creates all pods.
+const REPLICAS_MAX: i64 = 100_000;
+
 /// A request of a sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Asked {
@@ -120,6 +123,13 @@ pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>
         ..
     } = asked;
     let found = find(objects, name)?;
+    let wanted = Course::of(&*found.set).map_or(0, |course| course.replicas);
+    let wanted = replicas.map_or(wanted, i64::from);
+    if wanted > REPLICAS_MAX {
+        bail!(
+            "StatefulSet {name:?}: {wanted} replicas are too many to be played; --replicas {REPLICAS_MAX} is the most"
+        );
+    }
     let server = Server::new(&found, replicas, image.as_deref(), &gates, now)?;
     Ok(Box::new(explain(server)))
 }
