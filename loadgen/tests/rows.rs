@@ -122,6 +122,9 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
             "replica-sets",
             "replication-controllers",
             "jobs",
+            "stateful-sets",
+            "persistent-volume-claims",
+            "controller-revisions",
             "config-maps"
         ]
     );
