@@ -79,6 +79,17 @@ impl Default for ControllerOptions {
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
+/// What a sync begins with.
+#[derive(Clone, Debug)]
+pub struct SyncInput {
+    /// The set.
+    pub set: Arc<DynamicObject>,
+    /// The pods that it owns or could adopt, in no order.
+    pub pods: Vec<Arc<Pod>>,
+    /// Its revisions and those that it adopts, the oldest first.
+    pub revisions: Vec<Revision>,
+}
+
 /// What syncs, which outlive a borrow, share with the controller.
 #[derive(Debug)]
 struct Shared {
@@ -122,13 +133,14 @@ impl Controller {
         &self.0.options
     }
 
-    /// What a sync of a key would begin with: the cached set, the cached pods that it owns or could adopt, in no order,
-    /// and the revisions, the oldest first. For code that checks the controller's work.
-    pub fn cached(&self, key: KeyId) -> Option<(Arc<DynamicObject>, Vec<Arc<Pod>>, Vec<Revision>)> {
+    /// What a sync of a key would begin with. For code that checks the controller's work.
+    pub fn cached(&self, key: KeyId) -> Option<SyncInput> {
         let set = self.0.sets.get(key)?;
-        let pods = self.0.candidates(&set);
-        let revisions = self.0.revisions(&set);
-        Some((Arc::clone(&set.object), pods, revisions))
+        Some(SyncInput {
+            pods: self.0.candidates(&set),
+            revisions: self.0.revisions(&set),
+            set: Arc::clone(&set.object),
+        })
     }
 
     /// The claim of that name as cached.

@@ -31,11 +31,10 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
             let (set, meta) = (Read::of(object), &object.metadata);
             let behind = |of: &str| Some(format!("a cache is behind on {of} of {}", meta.name));
             let key = controller.key(&meta.namespace, &meta.name);
-            let cached = controller.cached(key);
-            let Some((cached, cached_pods, cached_revisions)) = cached else {
+            let Some(cached) = controller.cached(key) else {
                 return behind("the set");
             };
-            if version(&cached.metadata) != version(meta) {
+            if version(&cached.set.metadata) != version(meta) {
                 return behind("the set");
             }
             let is_free = |it: &ObjectMeta| it.controller().is_none();
@@ -44,14 +43,14 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
                 .map(|pod| &pod.metadata)
                 .filter(|it| set.owns(it) || is_free(it) && set.ordinal(it).is_some());
             let there: BTreeSet<_> = pods.map(version).collect();
-            let known = cached_pods.iter().map(|pod| version(&pod.metadata));
+            let known = cached.pods.iter().map(|pod| version(&pod.metadata));
             if there != known.collect() {
                 return behind("pods");
             }
             let revisions = revisions.iter().map(|it| &it.metadata);
             let there = revisions.filter(|it| set.selects(it) && (set.owns(it) || is_free(it)));
             let there: BTreeSet<_> = there.map(version).collect();
-            let known = cached_revisions.iter().map(|it| version(&it.0.metadata));
+            let known = cached.revisions.iter().map(|it| version(&it.0.metadata));
             if there != known.collect() {
                 return behind("revisions");
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::object::OwnerPatch;
-use podstorm::statefulset::Controller;
+use podstorm::statefulset::{Controller, SyncInput};
 use podstorm_objects::{DynamicObject, Kind, Pod};
 
 use super::super::read::Read;
@@ -34,7 +34,11 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) fn of(controller: &Controller, key: KeyId) -> Option<Seen> {
-        let (set, pods, revisions) = controller.cached(key)?;
+        let SyncInput {
+            set,
+            pods,
+            revisions,
+        } = controller.cached(key)?;
         Some(Seen {
             controller: controller.clone(),
             key,
@@ -55,8 +59,8 @@ impl Seen {
         match request {
             Request::PatchOwners { kind, .. } if of_revision(*kind) => {
                 // Only then does the sync look for pods.
-                if let Some((_, pods, _)) = self.controller.cached(self.key) {
-                    self.pods = pods;
+                if let Some(cached) = self.controller.cached(self.key) {
+                    self.pods = cached.pods;
                 }
             }
             Request::PatchOwners {
