@@ -19,7 +19,10 @@ fn phase(result: &Value, at: usize) -> (f64, [u64; 3]) {
     let phase = &result["phases"][at];
     let number = |name: &str| phase[name].as_u64().unwrap_or(u64::MAX);
     let counts = ["pods_created", "pods_deleted", "pods_down_of_one_peak"];
-    (phase["seconds"].as_f64().unwrap_or(f64::NAN), counts.map(number))
+    (
+        phase["seconds"].as_f64().unwrap_or(f64::NAN),
+        counts.map(number),
+    )
 }
 
 #[test]
