@@ -58,12 +58,12 @@ impl SetJudge {
         if is_live(name) {
             return Err(("N7", format!("{name} was deleted, and is needed")));
         }
-        // By the numbers that were seen.
+        // By the numbers that were seen, and by names: a deletion may meet another revision of that name.
         let mut known = seen.revisions.iter();
-        let known = known.find(|it| it.metadata.uid == revision.metadata.uid);
+        let known = known.find(|it| it.metadata.name == *name);
         let number = number_of(known.map_or(revision, |known| known));
         let newer = seen.revisions.iter().filter(|it| {
-            let is_other = it.metadata.uid != revision.metadata.uid;
+            let is_other = it.metadata.name != *name;
             is_other && number_of(it) >= number && !is_live(&it.metadata.name)
         });
         let newer = newer.count() as i64;
