@@ -256,20 +256,27 @@ fn selects(budget: &Budget, pod: &Pod) -> bool {
             .is_ok_and(|selector| selector.matches(&pod.metadata.labels))
 }
 
+/// Why `kubectl drain` leaves a pod on its node, if it does.
+pub(crate) fn why_it_stays(pod: &Pod) -> Option<&'static str> {
+    if pod.metadata.annotations.get(MIRROR).is_some() {
+        Some("its kubelet runs it from a file")
+    } else if is_of_daemon(pod) && !pod.status.phase.is_terminal() {
+        Some("a DaemonSet would create it again at once")
+    } else {
+        None
+    }
+}
+
+fn is_of_daemon(pod: &Pod) -> bool {
+    let owner = pod.metadata.controller();
+    owner.is_some_and(|owner| *owner.kind == *"DaemonSet")
+}
+
 /// What becomes of a pod, and why.
 fn fate_of(cluster: &Cluster, pod: &Pod, budgets: &[&Budget], now: Now) -> (Verdict, String) {
     let meta = &pod.metadata;
-    let by_daemon = meta.controller().is_some_and(|it| *it.kind == *"DaemonSet");
-    let why_it_stays = if meta.annotations.get(MIRROR).is_some() {
-        Some("its kubelet runs it from a file")
-    } else if by_daemon && !pod.status.phase.is_terminal() {
-        Some("a DaemonSet would create it again at once")
-    } else if meta.is_deleting() {
-        Some("it is being deleted already")
-    } else {
-        None
-    };
-    if let Some(why) = why_it_stays {
+    let leaves = || meta.is_deleting().then_some("it is being deleted already");
+    if let Some(why) = why_it_stays(pod).or_else(leaves) {
         return (Verdict::Stays, why.to_owned());
     }
     let options = DeleteOptions::default();
@@ -337,10 +344,7 @@ fn notes(pods: &[&Arc<Pod>]) -> Vec<String> {
         let live = pods.iter().filter(is_live);
         live.filter(|pod| is(pod)).count()
     };
-    let by_daemons = count(&|pod| {
-        let owner = pod.metadata.controller();
-        owner.is_some_and(|owner| *owner.kind == *"DaemonSet")
-    });
+    let by_daemons = count(&is_of_daemon);
     let alone = count(&|pod| {
         let meta = &pod.metadata;
         meta.controller().is_none() && meta.annotations.get(MIRROR).is_none()

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::driver::Driver;
 use super::tasks::Action;
+use crate::drain::why_it_stays;
 use crate::scenario::SomeNodes;
 use crate::values::Limit;
 use crate::workloads::objects::members;
@@ -51,10 +52,12 @@ impl Driver {
         self.note("cordoning", Kind::NODE, patched);
     }
 
-    /// Tries to evict all pods of a node that aren't on their way out; returns how many pods it still has.
+    /// Tries to evict the pods of a node that aren't on their way out; returns how many it still has, but for those that a drain
+    /// leaves.
     fn evict_from(&mut self, node: &Str, now: Now) -> usize {
         let (pods, _) = self.cluster.list::<Pod>(None);
-        let is_on = |pod: &&Arc<Pod>| pod.node_name.as_ref() == Some(node);
+        let is_on =
+            |pod: &&Arc<Pod>| pod.node_name.as_ref() == Some(node) && why_it_stays(pod).is_none();
         let pods: Vec<&Arc<Pod>> = pods.iter().filter(is_on).collect();
         for pod in pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
             let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
