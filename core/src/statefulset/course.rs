@@ -16,6 +16,8 @@ pub struct Course {
     pub generation: i64,
     /// `spec.replicas`, or its default.
     pub replicas: i64,
+    /// Whether `spec.replicas` is there, as a server has it.
+    pub has_replicas: bool,
     /// `spec.ordinals.start`: the ordinal of the first pod.
     pub start: i64,
     /// `updateStrategy`.
@@ -67,6 +69,7 @@ impl Course {
         Some(Course {
             generation: set.metadata.generation,
             replicas: spec["replicas"].as_i64().unwrap_or(1),
+            has_replicas: spec["replicas"].is_i64(),
             start: spec["ordinals"]["start"].as_i64().unwrap_or(0),
             partition: strategy["rollingUpdate"]["partition"].as_i64(),
             strategy: Strategy::read(strategy),
@@ -107,13 +110,14 @@ impl Course {
             return says(false, message.to_owned());
         }
         let missing = self.replicas - self.ready;
-        if missing > 0 {
+        // As upstream: without a number of replicas nothing is counted, and without a partition neither.
+        if missing > 0 && self.has_replicas {
             return says(false, format!("Waiting for {missing} pods to be ready..."));
         }
         let (updated, revision) = (self.updated, &self.update_revision);
         if self.strategy.rolling_update.is_some() {
-            // As upstream: without a partition nothing is counted.
-            let wanted = self.partition.map(|first| self.replicas - first);
+            let partition = self.partition.filter(|_| self.has_replicas);
+            let wanted = partition.map(|first| self.replicas - first);
             return match wanted {
                 Some(wanted) if updated < wanted => says(
                     false,

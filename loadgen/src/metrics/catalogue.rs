@@ -218,6 +218,7 @@ phase{}.pods_deleted -
 phase{}.excess_pods_created less
 phase{}.pods_down_peak less
 phase{}.pods_down_of_one_peak less
+phase{}.nodes_held less
 input.taken -
 input.ignored -
 host.wall_seconds less wall_seconds wall

@@ -351,6 +351,8 @@ pub struct Phase {
     pub pods_down_peak: u64,
     /// The same of one owner.
     pub pods_down_of_one_peak: u64,
+    /// Nodes that a drain has left as they were, with pods that budgets or finalizers hold.
+    pub nodes_held: u64,
     /// Of the keys added in it, seconds.
     pub queue_duration_seconds: Quantiles,
     /// Of the syncs that began in it, seconds.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::amount::{Amount, Which};
 use super::load_shape::LoadShape;
+use super::nodes::{CreateBudgets, SomeNodes};
 use super::settings::ScenarioSettings;
 use super::step;
 use crate::values::{Limit, Percent, Rate, Size, Time, written};
@@ -241,7 +242,8 @@ pub enum Step {
     /// Nodes go away for good; their pods are removed after a minute.
     DeleteNodes(SomeNodes),
     /// Drains nodes one after the other, as `kubectl drain` does: a node takes no more pods, and its pods are evicted. An
-    /// eviction that a budget refuses is tried again every 5 s. The step ends when the last node is empty.
+    /// eviction that a budget refuses is tried again every 5 s; a node on which no pod has gone for ten minutes is left as it
+    /// is.
     DrainNodes(SomeNodes),
     /// Gives each workload that owns pods a PodDisruptionBudget, unless one selects its pods already.
     CreateBudgets(CreateBudgets),
@@ -394,26 +396,6 @@ pub struct SomePods {
 pub struct SomeOfThePods {
     /// How many events, as a share of the pods at 100 %, or as a number.
     pub events: Which,
-}
-
-/// Some of the nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SomeNodes {
-    /// Which.
-    pub nodes: Which,
-    /// The number of the zone whose nodes are meant, from 1 on: those with the label
-    /// `topology.kubernetes.io/zone: zone-1`. Absent: the nodes of all zones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zone: Option<u64>,
-}
-
-/// Budgets, one for each workload that owns pods.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CreateBudgets {
-    /// How many of its pods may be missing.
-    pub max_unavailable: Limit,
 }
 
 /// Some of the namespaces.

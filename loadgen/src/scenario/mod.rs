@@ -10,6 +10,7 @@ mod file;
 mod input;
 mod library;
 pub(crate) mod load_shape;
+mod nodes;
 mod row_flags;
 mod settings;
 mod step;
@@ -19,11 +20,12 @@ mod toml;
 pub use amount::{Amount, Which};
 pub use definition::{
     Churn, Create, FullThreshold, Group, LoseAnswers, Phase, PodQuota, Repeat, RollOut, Scale,
-    Scenario, SetImage, SomeNamespaces, SomeNodes, SomeOfThePods, SomePods, SomeWorkloads, Step,
-    Stream, ThresholdEntry, Until,
+    Scenario, SetImage, SomeNamespaces, SomeOfThePods, SomePods, SomeWorkloads, Step, Stream,
+    ThresholdEntry, Until,
 };
 pub use file::ScenarioError;
 pub use load_shape::{LoadShape, Positive, TimeLimit};
+pub use nodes::{CreateBudgets, SomeNodes};
 pub use row_flags::RowFlags;
 pub use settings::ScenarioSettings;
 pub(crate) use settings::share;

@@ -3,6 +3,7 @@
 mod columns;
 mod custom;
 mod dynamic;
+mod gated;
 mod untyped;
 
 use std::borrow::Cow;
@@ -13,6 +14,7 @@ use std::hash::{Hash, Hasher};
 pub use columns::{Cell, Column, JsonPath, cells};
 pub use custom::{CustomSchema, CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
+pub use gated::GatedMember;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{
@@ -196,19 +198,6 @@ pub struct Rules {
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
     /// The rules that a changed status breaks; it gets the stored object too.
     pub validate_status: fn(&DynamicObject, &DynamicObject) -> Vec<Cause>,
-}
-
-/// A member that objects have only while a feature gate is on. The gate is off by default.
-#[derive(Clone, Copy, Debug)]
-pub struct GatedMember {
-    /// The gate.
-    pub gate: &'static str,
-    /// The objects that the member is in, from the outermost.
-    pub within: &'static [&'static str],
-    /// The member.
-    pub name: &'static str,
-    /// The number that the member has while the gate is on and a client gives none.
-    pub default: i64,
 }
 
 impl Rules {

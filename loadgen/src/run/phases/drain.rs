@@ -18,6 +18,19 @@ use crate::workloads::objects::members;
 /// When `kubectl drain` tries an eviction again that was refused, ns.
 const RETRY_NS: i64 = 5_000_000_000;
 
+/// A node on which no pod has gone for so long is left as it is, ns.
+const PATIENCE_NS: i64 = 600_000_000_000;
+
+/// How far a drain is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drain {
+    /// How many pods are left on the node, and since when, ns.
+    left: usize,
+    since_ns: i64,
+    /// Nodes that were left as they were.
+    pub(super) nodes_held: u64,
+}
+
 impl Driver {
     /// Drains one node after the other.
     pub(super) fn drain_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
@@ -32,13 +45,20 @@ impl Driver {
             return Action::Done;
         };
         self.cordon(&node, now);
-        match self.evict_from(&node, now) {
-            0 => {
-                self.at.names.as_mut().map(Vec::pop);
-                Action::Wrote
-            }
-            _ => Action::Wait(now.mono_ns + RETRY_NS),
+        let left = self.evict_from(&node, now);
+        let drain = &mut self.at.drain;
+        if drain.left != left {
+            (drain.left, drain.since_ns) = (left, now.mono_ns);
         }
+        if left > 0 {
+            if now.mono_ns - drain.since_ns < PATIENCE_NS {
+                return Action::Wait(now.mono_ns + RETRY_NS);
+            }
+            drain.nodes_held += 1;
+        }
+        drain.left = 0;
+        self.at.names.as_mut().map(Vec::pop);
+        Action::Wrote
     }
 
     /// Keeps new pods off a node.

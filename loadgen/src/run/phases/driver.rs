@@ -14,6 +14,7 @@ use podstorm_sim::nodes::StuckPods;
 
 use super::aborts::Aborts;
 use super::audit::{audit, audit_pods, audits_pods};
+use super::drain::Drain;
 use super::exchange::{Controllers, Position, Report};
 use super::finishing::Finishing;
 use super::heard::Heard;
@@ -47,8 +48,7 @@ pub(crate) struct Driver {
     pub(super) finishing: Finishing,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
-    /// Numbers in the tracker of the scenario's owners of pods: those that were generated, or those that
-    /// files brought.
+    /// Numbers in the tracker of the scenario's owners of pods, generated or of files.
     pub(super) generated: Vec<usize>,
     /// How many successors each has had.
     pub(super) revisions: Vec<u32>,
@@ -96,6 +96,7 @@ pub(super) struct Place {
     pub(super) names: Option<Vec<Str>>,
     /// The same of pods.
     pub(super) unready: Option<Vec<Arc<Pod>>>,
+    pub(super) drain: Drain,
     pub(super) pods: PodTotals,
     pub(super) existing: u64,
     pub(super) ready: u64,
@@ -516,6 +517,7 @@ impl Driver {
             rollouts_failed: self.rollouts.failed(),
             pods_down_peak: self.tracker.down.all,
             pods_down_of_one_peak: self.tracker.down.of_one,
+            nodes_held: self.at.drain.nodes_held,
             began_seconds: self.at.started_ns as f64 / 1e9,
             // The distributions are known when the run is over.
             ..Phase::default()

@@ -278,6 +278,7 @@ fn pods_that_came_sick_fail_no_scenario_on_threads() {
     for name in takes_files() {
         let scenario = Scenario::built_in(name).expect("it is built in");
         let waits = ["quota-exhausted", "flapping", "slow-api"].contains(&name);
+        let waits = waits || scenario.evicts_pods();
         if waits || scenario.is_disturbed() || scenario.has_node_faults() {
             // They wait for minutes, which are real ones here.
             continue;

@@ -23,7 +23,10 @@ fn made(flags: &str) -> Value {
         revision: 0,
         is_owned: false,
     };
-    let cluster = Cluster::new(ClusterOptions::default());
+    let cluster = Cluster::new(ClusterOptions {
+        feature_gates: [("MaxUnavailableStatefulSet".to_owned(), true)].into(),
+        ..ClusterOptions::default()
+    });
     let now = Now::default();
     cluster.create(objects.namespace(0), now).unwrap();
     let set = StatefulSets.make(part, &objects).unwrap();
@@ -38,7 +41,7 @@ fn generated_sets_are_what_their_flags_say() {
     assert_eq!(spec["podManagementPolicy"], "OrderedReady");
     assert_eq!(
         spec["updateStrategy"]["rollingUpdate"],
-        json!({"partition": 0})
+        json!({"partition": 0, "maxUnavailable": 1})
     );
     let spec = made(
         "--statefulsets 2 --pods 6 --parallel-pod-management --partition 1 --statefulset-max-unavailable 2 \

@@ -129,7 +129,7 @@ fn every_built_in_scenario_is_repeated_to_the_byte() {
             "churn" => "--scenario churn --duration 5s --pods 300".to_owned(),
             // So many Jobs at first as pods here.
             "job-farm" | "retry-storm" => format!("--scenario {name} --pods 300 --batch-jobs 30"),
-            "statefulset-upgrade" | "stuck-upgrade" => {
+            "statefulset-upgrade" | "stuck-upgrade" | "zone-loss" | "node-drain" => {
                 format!("--scenario {name} --pods 60 --statefulsets 12")
             }
             "kubelet-reject" => format!("--scenario {name} --pods 60"),
@@ -138,7 +138,13 @@ fn every_built_in_scenario_is_repeated_to_the_byte() {
         let line = format!("{what} --seed 3 --engine virtual --pod-startup-latency p50=1s,p99=3s");
         let command = assert_repeats(&line, &folder);
         let has_jobs = ["job-farm", "retry-storm", "array-job"].contains(&name);
-        let is_stateful = ["statefulset-upgrade", "stuck-upgrade"].contains(&name);
+        let stateful = [
+            "statefulset-upgrade",
+            "stuck-upgrade",
+            "zone-loss",
+            "node-drain",
+        ];
+        let is_stateful = stateful.contains(&name);
         let has_sets = name != "cl2-load" && name != "manifests" && !has_jobs && !is_stateful;
         assert_eq!(command.contains(" --replicasets "), has_sets, "{command}");
         assert_eq!(command.contains(" --batch-jobs "), has_jobs, "{command}");

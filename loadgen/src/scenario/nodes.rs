@@ -1,0 +1,27 @@
+//! What steps about nodes, and about the budgets that hold a drain up, say.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Which;
+use crate::values::Limit;
+
+/// Some of the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SomeNodes {
+    /// Which.
+    pub nodes: Which,
+    /// The number of the zone whose nodes are meant, from 1 on: those with the label
+    /// `topology.kubernetes.io/zone: zone-1`. Absent: the nodes of all zones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<u64>,
+}
+
+/// Budgets, one for each workload that owns pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateBudgets {
+    /// How many of its pods may be missing.
+    pub max_unavailable: Limit,
+}
