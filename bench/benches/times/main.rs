@@ -15,6 +15,7 @@ mod ranking;
 mod scaling;
 mod selectors;
 mod slow_start;
+mod statefulset;
 mod sync;
 mod whole_runs;
 mod workqueue;
@@ -80,6 +81,7 @@ fn timed() -> Vec<Timed> {
         ranking::timed(),
         selectors::timed(),
         slow_start::timed(),
+        statefulset::timed(),
         sync::timed(),
         workqueue::timed(),
         cold_start::timed(),

@@ -160,7 +160,7 @@ pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
 /// runs.
 pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     move || {
-        let harness = cluster();
+        let harness = cluster("job-controller");
         let mut job = job("array", parallelism);
         job["spec"]["completions"] = completions.into();
         for member in ["selector", "template"] {
@@ -188,9 +188,11 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     }
 }
 
-fn cluster() -> Harness {
+/// A cluster of 100 large nodes on the virtual engine, with that controller and the namespace `shop`. Its pods end as
+/// soon as they run, if they may end.
+pub(super) fn cluster(controller: &str) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    let controllers = Controllers::of(Rows::installed(), &["job-controller"]);
+    let controllers = Controllers::of(Rows::installed(), &[controller]);
     options.services.controllers = controllers.expect("there is one");
     let rules = ClientRules {
         finishing: Some(Finishing {
