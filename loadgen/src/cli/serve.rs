@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use podstorm::identity::Identity;
 use podstorm_apiserver::latency::Latency;
@@ -29,6 +29,7 @@ use super::kubeconfig::Kubeconfig;
 use super::numbers::NumberFlags;
 use super::outputs::Outputs;
 use super::snapshots::Snapshots;
+use crate::gates;
 use crate::manifest::{self, Places};
 use crate::report::output::{Inputs, Output};
 use crate::scenario::share;
@@ -137,6 +138,9 @@ pub(super) struct ServeFlags {
     /// Whether the scheduler and the kubelets write Events about pods
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     pod_events: bool,
+    /// Feature gates of the controllers and the server, under upstream's names; the others are as in Kubernetes 1.36
+    #[arg(long, value_name = "NAME=BOOL,...")]
+    feature_gates: Vec<String>,
     /// Whether containers may be privileged
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     allow_privileged: bool,
@@ -239,6 +243,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     }
     let controllers =
         Controllers::of(Rows::installed(), &flags.controllers).context("--controllers")?;
+    let gates = gates::parse(flags.feature_gates.iter().map(String::as_str));
+    let gates = gates.map_err(|problem| anyhow!("--feature-gates: {problem}"))?;
     draw_hash_seed().context("can't draw random numbers")?;
     let mut inputs = Inputs::default();
     for path in &flags.files {
@@ -291,6 +297,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     sim.latency.api = flags.api_latency;
     sim.api_errors = flags.api_errors.0;
     sim.forbids_privileged = !flags.allow_privileged;
+    sim.controller.feature_gates = gates;
     let Access {
         credentials,
         tls,
