@@ -253,7 +253,7 @@ fn set_02_the_label_of_a_revision_keeps_the_first_hash() {
     assert_eq!(hash, first.strip_prefix("web-"));
 }
 
-/// K3: a status that is written has no conditions, whoever put them there.
+/// K3: a status that is written has no conditions, not even those of other clients.
 #[test]
 fn set_03_conditions_of_others_are_wiped() {
     let mut shop = Shop::with_set(json!({}));
