@@ -1,5 +1,5 @@
-//! StatefulSets beside the plain way: maps of texts, and the ordinal, the labels and the revision of each pod read anew for
-//! each question that a sync asks. And whole sets on the virtual engine.
+//! Plain rivals of StatefulSet syncs: maps of strings, and a sync that parses each pod's ordinal, labels and revision for every
+//! question it asks. Also whole StatefulSets on the virtual engine.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! N6: which claims a sync creates, and whom it makes their owners.
+//! Invariant N6: the claims that a sync creates, and the owner references that it sets on them.
 
 use podstorm_objects::{DynamicObject, ObjectMeta, Uid};
 
