@@ -10,6 +10,7 @@ use podstorm_runtime::workqueue::QueueRow;
 
 use super::{Controller, ControllerOptions};
 use crate::controller::{ControllerType, Setup};
+use crate::policy::Policy;
 
 /// The controller of StatefulSets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,22 +56,19 @@ impl ControllerType for StatefulSets {
     };
 
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
-        let options = ControllerOptions {
-            replace_broken_pods: setup.policy.replace_broken_pods,
-            ..StatefulSets::options(&setup.feature_gates)
-        };
+        let options = StatefulSets::options(&setup.feature_gates, &setup.policy);
         Arc::new(Controller::new(options, informers))
     }
 }
 
 impl StatefulSets {
-    /// The options that these gates set, with upstream's behaviour.
-    pub fn options(gates: &BTreeMap<String, bool>) -> ControllerOptions {
+    /// The options that these gates and this policy set.
+    pub fn options(gates: &BTreeMap<String, bool>, policy: &Policy) -> ControllerOptions {
         ControllerOptions {
             waits_for_caches: STALE_CONSISTENCY.is_on(gates),
             compares_templates: SEMANTIC_COMPARISON.is_on(gates),
             uses_max_unavailable: MAX_UNAVAILABLE.is_on(gates),
-            replace_broken_pods: false,
+            replace_broken_pods: policy.replace_broken_pods,
         }
     }
 }

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use podstorm::statefulset::StatefulSets;
 use podstorm::statefulset::course::Course;
 use podstorm::statefulset::spec::SetSpec;
 use podstorm::statefulset::waits::wait_of;
@@ -119,6 +120,7 @@ pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>
         replicas,
         image,
         gates,
+        policy,
         now,
         ..
     } = asked;
@@ -130,7 +132,8 @@ pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>
             "StatefulSet {name:?}: {wanted} replicas are too many to be played; --replicas {REPLICAS_MAX} is the most"
         );
     }
-    let server = Server::new(&found, replicas, image.as_deref(), &gates, now)?;
+    let options = StatefulSets::options(&gates, &policy);
+    let server = Server::new(&found, replicas, image.as_deref(), options, now)?;
     Ok(Box::new(explain(server)))
 }
 

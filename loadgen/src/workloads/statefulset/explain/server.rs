@@ -14,7 +14,6 @@ use podstorm_objects::{AnyObject, DynamicObject, Kind, Namespace, Now, ObjectMet
 use podstorm_sim::engine::client::{ApiCalls, Client};
 
 use super::{Asked, Found, words};
-use crate::workloads::Gates;
 use crate::workloads::replicaset::explain::find::full_name;
 
 /// The server, and the set on it.
@@ -35,7 +34,7 @@ impl Server {
         found: &Found,
         replicas: Option<i32>,
         image: Option<&str>,
-        gates: &Gates,
+        options: ControllerOptions,
         now: Now,
     ) -> Result<Server> {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
@@ -65,7 +64,7 @@ impl Server {
             client: Client::new(Arc::clone(&cluster), None),
             cluster,
             at: (meta.namespace.to_string(), meta.name.to_string()),
-            options: StatefulSets::options(gates),
+            options,
             now,
         };
         if replicas.is_some() || image.is_some() {

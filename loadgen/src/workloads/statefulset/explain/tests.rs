@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use podstorm::policy::Behaviour;
 use podstorm::statefulset::identity::REVISION_LABEL;
 use podstorm_objects::Now;
 use serde_json::json;
@@ -12,10 +13,20 @@ use crate::workloads::Gates;
 use crate::workloads::statefulset::tests::{dump, pulls_nothing, ready};
 
 fn explained(objects: &[Value], replicas: Option<i32>, image: Option<&str>) -> Answer {
+    explained_by(Behaviour::Upstream, objects, replicas, image)
+}
+
+fn explained_by(
+    behaviour: Behaviour,
+    objects: &[Value],
+    replicas: Option<i32>,
+    image: Option<&str>,
+) -> Answer {
     let text = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
     let loaded = manifest::load(&[PathBuf::from("-")], text.as_bytes()).unwrap();
     let found = find(loaded.objects, "shop/web").unwrap();
-    let server = Server::new(&found, replicas, image, &Gates::new(), Now::default()).unwrap();
+    let options = StatefulSets::options(&Gates::new(), &behaviour.policy());
+    let server = Server::new(&found, replicas, image, options, Now::default()).unwrap();
     explain(server)
 }
 
@@ -46,6 +57,16 @@ fn reverted() -> Vec<Value> {
         objects[0]["status"][count] = 2.into();
     }
     objects
+}
+
+#[test]
+fn the_hardened_controller_deletes_the_broken_pod_itself() {
+    let upstream = explained(&reverted(), None, None);
+    assert_eq!(upstream.delete, ["web-2"]);
+    assert_eq!(pods_of(&upstream), [""; 0]);
+    let hardened = explained_by(Behaviour::Hardened, &reverted(), None, None);
+    assert_eq!(pods_of(&hardened)[0], "1 delete pods web-2");
+    assert_eq!(hardened.delete, [""; 0]);
 }
 
 #[test]
