@@ -1,7 +1,10 @@
-//! The pod cache, and the ranking fields that it keeps of the pods of ReplicaSets and
-//! ReplicationControllers. See [`podstorm_runtime::cache`].
+//! The pod cache, the ranking fields that it keeps of the pods of ReplicaSets and ReplicationControllers, and the marks by
+//! which other workloads keep what a sync found out about a pod. See [`podstorm_runtime::cache`].
 
-use podstorm_objects::Pod;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use podstorm_objects::{Pod, Selector, SelectorError, hash_state};
 pub use podstorm_runtime::cache::{
     Delta, Listed, Member, Members, OwnedPods, PodCache, PodChange, PodFields, PodRun,
     StoreVersion, Totals,
@@ -19,4 +22,16 @@ impl PodFields for RankFields {
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self {
         self.next(old, new, node)
     }
+}
+
+/// A number other than 0 that stands for a value: what a sync found out about a pod holds while the mark stays the same.
+pub(crate) fn mark(value: impl Hash) -> u32 {
+    let [.., a, b, c, d] = hash_state().hash_one(value).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d]) | 1
+}
+
+/// The mark of a selector.
+pub(crate) fn selector_mark(selector: &Result<Arc<Selector>, SelectorError>) -> u32 {
+    let text = selector.as_ref().map(|selector| selector.to_string());
+    mark(text.unwrap_or_default())
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use podstorm_objects::{
     AnyObject, DynamicObject, Kind, LabelSelector, Now, ObjectReference, OwnerReference, Pod,
-    PodTemplate, Selector, SelectorError, hash_state,
+    PodTemplate, Selector, SelectorError,
 };
 use podstorm_runtime::informer::Informed;
 use podstorm_runtime::intern::KeyId;
@@ -15,6 +15,7 @@ use super::SECOND_NS;
 use super::pod::{COMPLETION_INDEX, FAILURE_COUNT, TRACKING_FINALIZER};
 use super::policies::{FailurePolicy, SuccessPolicy};
 use super::status::JobStatus;
+use crate::cache::selector_mark;
 use crate::replicaset::reconcile::{NO_LABELS_ERROR, pod_of};
 
 /// The value of `spec.managedBy` that means this controller.
@@ -194,15 +195,6 @@ impl CachedJob {
     }
 }
 
-/// A number for a selector; not 0.
-fn mark(selector: &JobSelector) -> u32 {
-    let text = selector.as_ref().map(|selector| selector.to_string());
-    let [.., a, b, c, d] = hash_state()
-        .hash_one(text.unwrap_or_default())
-        .to_be_bytes();
-    u32::from_be_bytes([a, b, c, d]) | 1
-}
-
 /// Tells each container that does not say otherwise the index of its pod.
 fn add_index_variable(spec: &mut Value) {
     let path = format!("metadata.labels['{COMPLETION_INDEX}']");
@@ -258,7 +250,7 @@ impl Cached for CachedJob {
         };
         let meta = &object.metadata;
         CachedJob {
-            selector_mark: mark(&selector),
+            selector_mark: selector_mark(&selector),
             spec,
             status: JobStatus::read(&object),
             selector,

@@ -13,9 +13,9 @@ use podstorm_runtime::store::Cached;
 use serde_json::Value;
 
 use super::pod::Form;
-use super::pods::mark;
 use super::spec::{ClaimTemplate, SetSpec};
 use super::status::Status;
+use crate::cache::{mark, selector_mark};
 use crate::revisions::{Revision, RevisionData, is_same_template, restored_spec};
 
 /// The revisions of which a set remembers what they restore: the current one and that of the update.
@@ -131,10 +131,9 @@ impl Spec {
         let selector = spec.get("selector").filter(|it| !it.is_null()).cloned();
         let selector = selector.and_then(|it| LabelSelector::from_json(it).ok());
         let selector = Selector::compile(selector.as_ref()).map(Arc::new);
-        let selector_text = selector.as_ref().map(|it| it.to_string());
         let read = SetSpec::read(spec);
         Spec {
-            selector_mark: mark(selector_text.unwrap_or_default()),
+            selector_mark: selector_mark(&selector),
             storage_mark: storage_mark(&read),
             read,
             selector,

@@ -1,7 +1,6 @@
 //! The pods of a set as a sync reads them. The cache keeps what most syncs ask of a pod beside the pod, so that a sync with
 //! nothing to do reads no text.
 
-use std::hash::Hash;
 use std::sync::Arc;
 
 use podstorm_objects::{Kind, OwnerPatch, Pod, PodPhase, hash_state};
@@ -144,12 +143,6 @@ pub(super) fn revision_of(pod: &Pod) -> &str {
 /// A number that stands for the name of a revision: 64 bits of its hash.
 pub(super) fn revision_number(name: &str) -> u64 {
     hash_state().hash_one(name)
-}
-
-/// A number other than 0 that stands for a value of a set.
-pub(super) fn mark(value: impl Hash) -> u32 {
-    let [.., a, b, c, d] = hash_state().hash_one(value).to_be_bytes();
-    u32::from_be_bytes([a, b, c, d]) | 1
 }
 
 impl Shared {
