@@ -43,7 +43,7 @@ const GRACE: &str = "node-monitor-grace-period";
 pub struct Harness {
     cluster: Arc<Cluster>,
     executor: Arc<Executor>,
-    handlers: Runners,
+    pub(super) handlers: Runners,
     /// The controllers of the manager that the cluster has of its own.
     cluster_runners: Runners,
     workers: Vec<Arc<Mutex<dyn AnyWorker>>>,

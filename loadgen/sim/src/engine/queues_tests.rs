@@ -1,6 +1,7 @@
 //! A workload with two queues, played in virtual time: each queue has its own delays, workers and
 //! timer.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use super::Harness;
 use super::registry::Registry;
+use super::runner::{AnyRunner, ControllerRunner};
 use crate::lock;
 use crate::options::{EngineKind, SimOptions};
 use crate::services::Controllers;
@@ -229,4 +231,25 @@ fn a_sync_that_leaves_its_key_leaves_its_failures() {
     let expected = [0, 1_100, woken_ms, woken_ms + 2_100];
     assert_eq!(began(&workload, 0, "a"), expected);
     assert_eq!(own.num_requeues(key), 0);
+}
+
+#[test]
+fn a_controller_does_not_rest_while_a_worker_has_a_key() {
+    let (harness, workload) = cluster(BTreeMap::new());
+    let of = |runner: &Arc<dyn AnyRunner>| Arc::clone(runner) as Arc<dyn Any + Send + Sync>;
+    let mut runners = harness.handlers.iter().map(of);
+    let runner = runners.find_map(|it| it.downcast::<ControllerRunner<TwoQueues>>().ok());
+    let runner = runner.expect("it is installed");
+    let now = harness.now();
+    assert!(runner.rests_after(0));
+    // A look at an empty queue is no sync.
+    assert_eq!(runner.take(0, now), None);
+    assert!(runner.rests_after(0));
+    let key = workload.objects.intern("shop", "a");
+    workload.queues[0].add(key, now.mono_ns);
+    assert!(!runner.rests_after(0), "the key is queued");
+    assert_eq!(runner.take(0, now), Some((key, 0)));
+    assert!(!runner.rests_after(0), "the key is in neither place");
+    runner.sync_ended();
+    assert!(runner.rests_after(1) && !runner.rests_after(2));
 }

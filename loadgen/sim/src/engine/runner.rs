@@ -2,7 +2,7 @@
 //! of idle workers and a timer of delayed keys.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use ahash::RandomState;
@@ -44,6 +44,8 @@ pub struct ControllerRunner<W: Workload> {
     clock: Option<RealClock>,
     /// Informers whose caches are not filled yet. No sync begins before all are filled.
     unsynced: AtomicUsize,
+    /// Workers that are taking a key or have one: a key that leaves its queue is counted here before.
+    under_way: AtomicUsize,
     /// Syncs begun.
     pub begun: AtomicU64,
     /// Syncs finished.
@@ -119,6 +121,7 @@ impl<W: Workload> ControllerRunner<W> {
             // Those of its kinds, and that of pods.
             unsynced: AtomicUsize::new(row.watched().count() + 1),
             row,
+            under_way: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         }
@@ -200,10 +203,25 @@ impl<W: Workload> ControllerRunner<W> {
         if !self.is_synced() {
             return None;
         }
+        // Relaxed, with the fence: see `rests_after`.
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
         match self.controller.queues()[queue].try_take_with_wait(now.mono_ns) {
             Take::Key(taken) => Some(taken),
-            Take::Empty | Take::ShutDown => None,
+            Take::Empty | Take::ShutDown => {
+                self.under_way.fetch_sub(1, Ordering::Relaxed);
+                None
+            }
         }
+    }
+
+    /// The sync of a key that was [taken](Self::take) has ended: what it wrote is on the server, and a key that it
+    /// queued again is in the queue.
+    #[inline]
+    pub(crate) fn sync_ended(&self) {
+        // Release, both: see `rests_after`.
+        self.finished.fetch_add(1, Ordering::Release);
+        self.under_way.fetch_sub(1, Ordering::Release);
     }
 
     #[inline]
@@ -302,13 +320,15 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 
     fn rests_after(&self, syncs: u64) -> bool {
-        // Acquire, with the Release increments of the worker. A sync that was counted as begun has
-        // left the queue. So this order of reading can't miss a sync between queue and worker for
-        // ever: the caller asks again.
+        // Every queue is empty at some moment of the second line. The fence pairs with that of `take`: a key
+        // that has left its queue by then is counted in the line after. Unless its sync has ended since: then
+        // the last line sees more syncs finished than the first, by the Release and Acquire of both counts.
         let finished = self.finished.load(Ordering::Acquire);
         let waits = (self.controller.queues().iter()).any(|queue| !queue.is_empty());
-        let begun = self.begun.load(Ordering::Acquire);
-        finished >= syncs && !waits && begun == finished
+        fence(Ordering::Acquire);
+        let under_way = self.under_way.load(Ordering::Acquire);
+        let same = finished == self.finished.load(Ordering::Acquire);
+        finished >= syncs && !waits && under_way == 0 && same
     }
 
     fn has_retries(&self) -> bool {

@@ -91,8 +91,8 @@ impl<W: Workload> Worker<W> {
         self.busy = true;
         self.key = key;
         self.begun_at = present;
-        // Release: see `ControllerRunner::rests_after`.
-        let number = runner.begun.fetch_add(1, Ordering::Release) + 1;
+        // Relaxed: a number that no other sync has.
+        let number = runner.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.transport.begin(key, number);
         if let (Some(hooks), Some(sync)) = (&runner.hooks, self.transport.sync_id()) {
             let observer = &hooks.observer;
@@ -148,8 +148,7 @@ impl<W: Workload> Worker<W> {
         self.driver
             .finish(&*runner.controller, runner.own_clock(now));
         runner.note_retries(self.queue, self.key);
-        // Release: see `ControllerRunner::rests_after`.
-        runner.finished.fetch_add(1, Ordering::Release);
+        runner.sync_ended();
         runner.keys_added(now);
     }
 }
