@@ -123,7 +123,8 @@ pub struct Alternative {
     /// met.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// Pods that were missing or not ready at once in these phases, at most.
+    /// Of the pods that were asked for when one of these phases began, those that were missing or not ready at once, at
+    /// most.
     pub pods_down_peak: u64,
 }
 
@@ -347,7 +348,8 @@ pub struct Phase {
     pub rollout_seconds: Quantiles,
     /// Rollouts that were past their progress deadline when it was over.
     pub rollouts_failed: u64,
-    /// Pods of all owners together that were missing or not ready at once, at most.
+    /// Of the pods that all owners together asked for when it began, those that were missing or not ready at once, at
+    /// most.
     pub pods_down_peak: u64,
     /// The same of one owner.
     pub pods_down_of_one_peak: u64,

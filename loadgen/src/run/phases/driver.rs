@@ -477,7 +477,7 @@ impl Driver {
     /// Notes what there is as the phase begins.
     pub(super) fn note_beginning(&mut self, now: Now) {
         let (at, tracker) = (&mut self.at, &mut self.tracker);
-        tracker.down = DownPeak::now(tracker.desired, tracker.ready, &tracker.owners);
+        tracker.down = DownPeak::begin(tracker.desired, tracker.ready, &mut tracker.owners);
         at.started_ns = now.mono_ns;
         at.existing = tracker.existing();
         at.ready = tracker.ready;

@@ -31,6 +31,8 @@ fn an_upgrade_replaces_one_pod_of_a_set_at_a_time_down_to_the_partition() {
     let usual = upgrade("");
     let (took, counts) = phase(&usual, 2);
     assert_eq!(counts, [20, 20, 1]);
+    // What a phase adds is not down before it is there.
+    assert_eq!(phase(&usual, 1).1, [20, 0, 0]);
     // For each of five pods one after the other: 5 s to end, 10 s to start.
     assert!((75.0..80.0).contains(&took), "{took}");
     let starts = |result: &Value| phase(result, 1).0;

@@ -13,6 +13,8 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
+    /// Pods that it asked for when the phase began.
+    pub(super) wanted: i32,
     /// Of the newest spec known here.
     pub(super) generation: i64,
     /// Active pods on the server.
@@ -48,6 +50,7 @@ impl Owner {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             desired: 0,
+            wanted: 0,
             generation: 0,
             active: 0,
             unready: 0,
@@ -100,9 +103,11 @@ impl Owner {
     }
 }
 
-/// Pods that were missing or not ready at once, at most.
+/// Pods that were missing or not ready at once, at most, of those that were wanted when the phase began: what a phase adds is
+/// not down before it is there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::run::phases) struct DownPeak {
+    wanted: u64,
     /// Of all owners together.
     pub(in crate::run::phases) all: u64,
     /// Of one of them.
@@ -110,23 +115,30 @@ pub(in crate::run::phases) struct DownPeak {
 }
 
 impl DownPeak {
-    /// Nothing but what is so now. O(owners).
-    pub(in crate::run::phases) fn now(desired: u64, ready: u64, owners: &[Owner]) -> DownPeak {
+    /// A phase begins: nothing but what is down now. O(owners).
+    pub(in crate::run::phases) fn begin(
+        desired: u64,
+        ready: u64,
+        owners: &mut [Owner],
+    ) -> DownPeak {
         let mut peak = DownPeak {
+            wanted: desired,
             all: desired.saturating_sub(ready),
             of_one: 0,
         };
-        owners
-            .iter()
-            .for_each(|owner| peak.saw(desired, ready, owner));
+        for owner in owners {
+            owner.wanted = owner.desired;
+            peak.saw(desired, ready, owner);
+        }
         peak
     }
 
     /// The pods of an owner have changed.
     pub(super) fn saw(&mut self, desired: u64, ready: u64, owner: &Owner) {
-        self.all = self.all.max(desired.saturating_sub(ready));
+        self.all = self.all.max(desired.min(self.wanted).saturating_sub(ready));
         if !owner.gone && !owner.deleting {
-            let down = pods(owner.desired - (owner.active - owner.unready));
+            let wanted = owner.desired.min(owner.wanted);
+            let down = pods(wanted - (owner.active - owner.unready));
             self.of_one = self.of_one.max(down);
         }
     }
