@@ -49,8 +49,8 @@ pub struct JobJudge {
     seen: BTreeMap<SyncId, Seen>,
     /// Ended pods that lost their finalizer uncounted, by sync and name: the sync must delete them.
     owed: BTreeMap<(SyncId, String), String>,
-    /// The patches that failed, as far as their sync knows.
-    failed: BTreeSet<(SyncId, String)>,
+    /// The patches of pods that failed, as far as their sync knows, with the code of the answer.
+    failed: BTreeMap<(SyncId, String), u16>,
     situations: BTreeSet<&'static str>,
     /// How often the server refused a status as invalid.
     refused: u64,
@@ -59,6 +59,9 @@ pub struct JobJudge {
     /// The longest that a pod which had ended was kept from going, ns.
     held_ns: i64,
 }
+
+/// The code of a request that the server calls invalid.
+const INVALID: u16 = 422;
 
 const LISTS: [&str; 2] = ["succeeded", "failed"];
 
@@ -73,7 +76,7 @@ impl JobJudge {
             recount: BTreeMap::new(),
             seen: BTreeMap::new(),
             owed: BTreeMap::new(),
-            failed: BTreeSet::new(),
+            failed: BTreeMap::new(),
             situations: BTreeSet::new(),
             refused: 0,
             counted_again: 0,
@@ -185,7 +188,7 @@ impl JobJudge {
             return Ok(());
         }
         let place = (sync, meta.name.to_string());
-        if !self.failed.contains(&place) {
+        if !self.failed.contains_key(&place) {
             self.situations.insert("a pod ends while it is scaled down");
             let text = format!("{} of {} ended and is not counted", meta.name, job.name());
             self.owed.insert(place, text);
@@ -241,10 +244,10 @@ impl JobJudge {
         let old = self.jobs.get(&uid).cloned();
         let new = Read::of(&job);
         let mut checked = Ok(());
-        if let (Some(old), Some(_)) = (&old, sync) {
+        if let (Some(old), Some(sync)) = (&old, sync) {
             let old = Read::of(old);
             if old.status != new.status {
-                checked = self.status_written(&old, &new, commit.now.wall_ns);
+                checked = self.status_written(sync, &old, &new, commit.now.wall_ns);
             }
         }
         let lists = self.listed.entry(uid.clone()).or_default();
@@ -267,7 +270,13 @@ impl JobJudge {
     }
 
     /// B1 to B3, B5 and B6.
-    fn status_written(&mut self, old: &Read<'_>, new: &Read<'_>, wall_ns: i64) -> Checked {
+    fn status_written(
+        &mut self,
+        sync: SyncId,
+        old: &Read<'_>,
+        new: &Read<'_>,
+        wall_ns: i64,
+    ) -> Checked {
         let name = new.name();
         if old.has_finished() {
             return Err(("B5", format!("{name} was written after its end")));
@@ -298,7 +307,7 @@ impl JobJudge {
             if is < was {
                 return Err(("B1", format!("{list} of {name} falls from {was} to {is}")));
             }
-            self.list_written(list, old, new)?;
+            self.list_written(sync, list, old, new)?;
             let added: Vec<Uid> = new
                 .listed(list)
                 .difference(&old.listed(list))
@@ -347,7 +356,7 @@ impl JobJudge {
     }
 
     /// B2 of one list and its counter.
-    fn list_written(&self, list: &str, old: &Read<'_>, new: &Read<'_>) -> Checked {
+    fn list_written(&self, sync: SyncId, list: &str, old: &Read<'_>, new: &Read<'_>) -> Checked {
         let (before, after) = (old.listed(list), new.listed(list));
         let added = after.difference(&before).count() as i64;
         let sum = |job: &Read<'_>| job.count(list) + job.listed(list).len() as i64;
@@ -356,9 +365,13 @@ impl JobJudge {
             let text = format!("{list} of {name} grows by other than {added} new pods");
             return Err(("B2", text));
         }
-        // As upstream: a Job on its way out counts a pod that it no longer selects, and does not release it.
+        // As upstream, of a pod that the Job no longer selects: a Job on its way out counts the pod and does not release
+        // it. Another Job counts the pod as released when the server calls the release invalid, whatever the reason.
         let is_its_own = |known: &KnownPod| {
-            let is_lost = new.job.metadata.is_deleting() && !selects(new.job, &known.pod);
+            let place = (sync, known.pod.metadata.name.to_string());
+            let is_let_go =
+                new.job.metadata.is_deleting() || self.failed.get(&place) == Some(&INVALID);
+            let is_lost = is_let_go && !selects(new.job, &known.pod);
             !known.is_gone && !known.is_odd && !is_lost
         };
         let is_tracked = |uid: &&Uid| {
@@ -513,16 +526,20 @@ impl Judge for JobJudge {
     }
 
     fn answered(&mut self, sync: SyncId, request: &Request, answer: &Answer) {
-        let is_failed = matches!(answer, Answer::Failed(_));
+        let failed = match answer {
+            Answer::Failed(error) => Some(error.code),
+            _ => None,
+        };
         match request {
-            Request::Patch { kind, name, .. } if *kind == Kind::POD && is_failed => {
-                let place = (sync, name.to_string());
-                self.owed.remove(&place);
-                self.failed.insert(place);
+            Request::Patch { kind, name, .. } if *kind == Kind::POD => {
+                if let Some(code) = failed {
+                    let place = (sync, name.to_string());
+                    self.owed.remove(&place);
+                    self.failed.insert(place, code);
+                }
             }
             Request::PutStatus { .. } => {
-                let is_invalid = matches!(answer, Answer::Failed(it) if it.code == 422);
-                self.refused += u64::from(is_invalid);
+                self.refused += u64::from(failed == Some(INVALID));
             }
             // Tried: whether it is gone the next sync sees.
             Request::DeletePod { name, .. } => {
