@@ -100,7 +100,8 @@ impl SelectedPods {
             unmanaged: 0,
             controllers: BTreeMap::new(),
         };
-        cache.for_each_matching(namespace, selector, |pod| budget.put(pod));
+        let selectors = [(namespace.clone(), Arc::clone(selector))];
+        cache.for_each_matching(&selectors, &mut Vec::new(), |pod, _| budget.put(pod));
         self.budgets.insert(key, budget);
     }
 

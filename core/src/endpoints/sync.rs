@@ -31,9 +31,9 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     };
     let namespace = &service.meta().namespace;
     let mut pods = Vec::new();
-    shared
-        .pods
-        .for_each_matching(namespace, selector, |pod| pods.push(Arc::clone(pod)));
+    let selectors = [(namespace.clone(), Arc::clone(selector))];
+    let cache = &shared.pods;
+    cache.for_each_matching(&selectors, &mut Vec::new(), |pod, _| pods.push(pod.clone()));
     match &shared.output {
         Output::Slices {
             slices,

@@ -89,11 +89,10 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
                 SyncFailure::new("selector", format!("invalid label selector: {error}"))
             })?;
             let mut pods = Vec::new();
-            let collect = |pod: &Arc<Pod>| pods.push(Arc::clone(pod));
             let selector = Arc::new(selector);
-            shared
-                .pods
-                .for_each_matching(&namespace, &selector, collect);
+            let selectors = [(namespace.clone(), Arc::clone(&selector))];
+            let cache = &shared.pods;
+            cache.for_each_matching(&selectors, &mut Vec::new(), |pod, _| pods.push(pod.clone()));
             let owned = owner.and_then(|owner| shared.pods.owned_by(&namespace, &owner));
             if let Some(owned) = owned {
                 let owned = owned.lock();

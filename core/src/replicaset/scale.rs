@@ -335,18 +335,12 @@ impl Controller {
         if selectors.is_empty() {
             return;
         }
-        self.pods().matching_label_sets(selectors, label_sets);
-        for (labels, owned_pods) in label_sets.drain(..) {
-            let members = owned_pods.lock();
-            let Some(label_set) = members.label_set_of(&labels) else {
-                continue;
-            };
-            for member in members.members() {
-                if member.label_set == label_set && member.is_active() {
+        self.pods()
+            .for_each_matching(selectors, label_sets, |_, member| {
+                if member.is_active() {
                     related.add(member.node);
                 }
-            }
-        }
+            });
         selectors.clear();
     }
 
@@ -355,17 +349,8 @@ impl Controller {
     pub fn related_pods(&self, owner: &Owner) -> Vec<Arc<Pod>> {
         let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
         related_selectors(&self.owners, owner, &mut selectors);
-        self.pods().matching_label_sets(&selectors, &mut label_sets);
-        for (labels, owned_pods) in label_sets {
-            let members = owned_pods.lock();
-            let Some(label_set) = members.label_set_of(&labels) else {
-                continue;
-            };
-            let of_set = members
-                .iter()
-                .filter(|(_, member)| member.label_set == label_set);
-            pods.extend(of_set.map(|(pod, _)| pod.clone()));
-        }
+        let cache = self.pods();
+        cache.for_each_matching(&selectors, &mut label_sets, |pod, _| pods.push(pod.clone()));
         pods
     }
 

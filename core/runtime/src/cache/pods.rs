@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use podstorm_objects::{
-    Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Selector, Str,
+    Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Str, hash_state,
 };
 
 use super::by_controller::PodsByController;
 use super::index::{Index, NameHash, PodSlot};
-use super::label_set::LabelSetChange;
+use super::label_set::{LabelSet, LabelSetChange};
 use super::namespaces::{NamespacedSelector, Namespaces};
-use super::owned_pods::{Members, OwnedPods, OwnerId};
+use super::owned_pods::{Member, Members, OwnedPods, OwnerId};
 use super::{Delta, PodFields, StoreVersion};
 use crate::intern::{KeyId, StrTable};
 use crate::primitives::{CachePadded, Mutex, lock};
@@ -241,26 +242,41 @@ impl PodCache {
         lock(&self.namespaces).matching(selectors, found);
     }
 
-    /// Calls `found` for each pod of a namespace that a selector matches, in no order, under the lock of the
-    /// pod's owner. O(pods of the owners that have such a pod); the orphans of a namespace count as the pods of
-    /// one owner.
+    /// Calls `found` for each pod that one of the selectors matches, in no order, under the lock of the pod's owner.
+    /// `label_sets` is memory to use. O(pods of the owners that have such a pod); the orphans of a namespace count as the
+    /// pods of one owner. Allocates only where an owner's pods have many label sets, as those of an indexed Job.
     pub fn for_each_matching(
         &self,
-        namespace: &Str,
-        selector: &Arc<Selector>,
-        mut found: impl FnMut(&Arc<Pod>),
+        selectors: &[NamespacedSelector],
+        label_sets: &mut Vec<(Labels, Arc<OwnedPods>)>,
+        mut found: impl FnMut(&Arc<Pod>, &Member),
     ) {
-        let mut label_sets = Vec::new();
-        let selectors = [(namespace.clone(), Arc::clone(selector))];
-        self.matching_label_sets(&selectors, &mut label_sets);
-        for (labels, owned_pods) in label_sets {
-            let members = owned_pods.lock();
-            let label_set = members.label_set_of(&labels);
-            for (pod, member) in members.iter() {
-                if Some(member.label_set) == label_set {
-                    found(pod);
-                }
+        self.matching_label_sets(selectors, label_sets);
+        // The owners of which all label sets were looked at. One look for each set would be quadratic.
+        let mut seen = HashSet::with_hasher(hash_state());
+        for (labels, owned_pods) in label_sets.drain(..) {
+            let address = Arc::as_ptr(&owned_pods).addr();
+            if !seen.is_empty() && seen.contains(&address) {
+                continue;
             }
+            let members = owned_pods.lock();
+            if !members.has_many_label_sets() {
+                if let Some(label_set) = members.label_set_of(&labels) {
+                    let all = members.iter();
+                    let matching = all.filter(|(_, member)| member.label_set == label_set);
+                    matching.for_each(|(pod, member)| found(pod, member));
+                }
+                continue;
+            }
+            seen.insert(address);
+            let own = selectors
+                .iter()
+                .filter(|it| it.0 == *owned_pods.namespace());
+            let matches = |set: &LabelSet| own.clone().any(|it| it.1.matches(&set.labels));
+            let matches: Vec<bool> = members.label_sets().iter().map(matches).collect();
+            let all = members.iter();
+            let matching = all.filter(|(_, member)| matches[member.label_set as usize]);
+            matching.for_each(|(pod, member)| found(pod, member));
         }
     }
 

@@ -163,6 +163,38 @@ fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
     }
 }
 
+/// Owners with one label set, few and many of them, and orphans; the selectors overlap.
+#[test]
+fn each_matching_pod_is_found_once_however_many_label_sets_its_owner_has() {
+    let cache = PodCache::new();
+    let mut expected = BTreeSet::new();
+    for name in 0..200 {
+        let (controller, labels) = match name % 4 {
+            0 => (1, 1),
+            1 => (2, name % 3),
+            2 => (3, name),
+            _ => (0, name),
+        };
+        let pod = pod(name, 1, (controller, labels, false, false));
+        if labels < 100 || labels == 150 {
+            expected.insert(pod.metadata.name.to_string());
+        }
+        cache.apply(Delta::Applied(Arc::new(pod)));
+    }
+    let texts = (0..100).map(|set| format!("set={set}"));
+    let texts = texts.chain(["set in (7, 8, 150)".to_owned()]);
+    let selectors = texts.map(|text| Arc::new(Selector::parse(&text).expect("it is valid")));
+    let of_both = selectors.flat_map(|it| ["a", "b"].map(|name| (name.into(), it.clone())));
+    let selectors: Vec<NamespacedSelector> = of_both.collect();
+    let mut found = Vec::new();
+    cache.for_each_matching(&selectors, &mut Vec::new(), |pod, member| {
+        assert!(member.is_active());
+        found.push(pod.metadata.name.to_string());
+    });
+    assert_eq!(found.len(), expected.len());
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+}
+
 #[test]
 fn fields_are_kept_of_the_pods_of_one_kind_of_owner() {
     let cache = PodCache::new();
