@@ -21,7 +21,7 @@ use podstorm_loadgen::profile::{draw_difference, parse_folded};
 const SAMPLES_MIN: u64 = 1_000;
 
 /// The scenarios with their flags: of the smallest size that is sampled often enough on a slow day.
-const SCENARIOS: [(&str, &str); 7] = [
+const SCENARIOS: [(&str, &str); 8] = [
     (
         "up-down",
         "--scenario up-down --pods 1m --replicasets 20k --nodes 15k",
@@ -38,6 +38,10 @@ const SCENARIOS: [(&str, &str); 7] = [
     ),
     ("adoption", "--scenario adoption --pods 700k"),
     ("array-job", "--scenario array-job"),
+    (
+        "statefulset-upgrade",
+        "--scenario statefulset-upgrade --statefulsets 4k --pods-per-statefulset 3",
+    ),
 ];
 
 #[derive(Debug, Parser)]

@@ -157,7 +157,7 @@ pub fn paths() -> Vec<HotPath> {
         "http/patch-status/8300", 100, ALLOCATES, http::patch_status();
         "http/list/1000", 1, ALLOCATES, http::list(1_000);
         "http/watch/100", 10, ALLOCATES, http::watch(100);
-        "job/complete/1000", 1, ALLOCATES, job::complete(1_000, 200);
+        "job/complete/2500", 1, ALLOCATES, job::complete(2_500, 500);
         "job/count/500", 10, ALLOCATES, job::count(500);
         "job/create/500", 10, ALLOCATES, job::create(500);
         "job/idle/1", 100, ALLOCATES, job::idle(1);
