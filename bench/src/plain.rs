@@ -97,7 +97,7 @@ impl PlainPod {
             .map(|[.., since]| since.as_str())
     }
 
-    /// What its annotation says; 0 where that is no number.
+    /// What its annotation says; 0 where that is not a number.
     pub fn deletion_cost(&self) -> i32 {
         let text = self.annotations.get(DELETION_COST_ANNOTATION);
         text.and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -155,7 +155,7 @@ pub struct Policy {
     /// **Status.** When a status can't be written, upstream reads the object and writes the same
     /// status onto what it finds, even onto another generation or another object with the same
     /// name. Hardened: only onto the same UID and generation, and not if the status is there
-    /// already. Otherwise the sync fails and the next one computes the status anew. Cost: one more
+    /// already. Otherwise the sync fails and the next one computes the status again. Cost: one more
     /// sync after such a conflict.
     pub keep_status_with_its_object: bool,
     /// **Bursts.** Upstream goes on creating for an object that was deleted or replaced during the

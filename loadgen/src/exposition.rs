@@ -93,7 +93,7 @@ async fn accept(listener: TcpListener, metrics: Arc<OnceLock<Metrics>>) {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new())
                 .header_read_timeout(HEAD_WITHIN);
-            // A client that goes away harms nobody.
+            // A client that disconnects disturbs no other.
             let _ended = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -162,6 +162,6 @@ mod tests {
         }
         drop(server);
         let again = TcpStream::connect(address);
-        assert!(again.is_err(), "nobody listens any more");
+        assert!(again.is_err(), "nothing listens any more");
     }
 }

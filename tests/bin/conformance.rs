@@ -128,7 +128,7 @@ fn limit(value: &str) -> Result<Duration, String> {
     let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let wrong = || {
         format!(
-            "--limit {value:?} is no number of seconds above 0, like {}",
+            "--limit {value:?} is not a number of seconds above 0, like {}",
             LIMIT.as_secs()
         )
     };

@@ -151,7 +151,7 @@ fn diff(before: &Path, after: &Path, output: &Path) -> Result<()> {
     let title = format!("{} to {}", before.display(), after.display());
     let mut drawing = Vec::new();
     draw_difference(&title, &before_text, &after_text, &mut drawing)?;
-    let drawing = String::from_utf8(drawing).context("the drawing is no text")?;
+    let drawing = String::from_utf8(drawing).context("the drawing is not UTF-8")?;
     write_whole("the drawing", output, &drawing)?;
     Ok(())
 }

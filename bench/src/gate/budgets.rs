@@ -130,7 +130,7 @@ impl Budgets {
 }
 
 /// What to do about a file that can't be used.
-pub(super) const MEND: &str = "Take the file back from version control, or write the rows anew: \
+pub(super) const MEND: &str = "Take the file back from version control, or write the rows again: \
     gate --bless-all --reason TEXT";
 
 impl Budget {
@@ -139,7 +139,7 @@ impl Budget {
             return Some("the id is empty".into());
         }
         if !self.figure.is_finite() || self.figure < 0.0 {
-            return Some(format!("figure {} is no count", self.figure));
+            return Some(format!("figure {} is not a count", self.figure));
         }
         if !(0.0..=100.0).contains(&self.tolerance_percent) {
             return Some(format!(

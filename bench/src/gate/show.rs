@@ -84,7 +84,7 @@ fn advice(rows: &[Judged]) -> String {
         (Verdict::New, "were measured and have no budget. Bless them"),
         (
             Verdict::OtherToolchain,
-            "left their tolerance under another toolchain. That is no regression of ours, \
+            "left their tolerance under another toolchain. That is not a regression of ours, \
              nor can it show one: bless them where the old toolchain still passes",
         ),
         (

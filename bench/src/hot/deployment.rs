@@ -1,4 +1,4 @@
-//! Syncs of Deployments with nothing to do: every decision is made anew, from the templates to the status.
+//! Syncs of Deployments with nothing to do: every decision is made again, from the templates to the status.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ impl Unit {
         match self {
             Unit::Nanoseconds => seconds_text(value / 1e9),
             Unit::Seconds => seconds_text(value),
-            // Bytes of a pod are told to the byte.
+            // Bytes a pod are shown to the byte.
             Unit::Bytes if value < 1e4 => format!("{} B", number_for_people(value)),
             Unit::Bytes => bytes_for_people(value.round() as u64),
             Unit::PerSecond => format!("{}/s", number_for_people(value)),

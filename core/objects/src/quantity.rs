@@ -112,7 +112,7 @@ impl FromStr for Quantity {
 }
 
 /// A quantity in the form that servers give it: no fraction, no exponent that can be had smaller, of the
-/// kind of suffix that it had; `None` for a text that is none.
+/// kind of suffix that it had; `None` for an invalid text.
 ///
 /// Source: `CanonicalizeBytes` of apimachinery's `resource.Quantity`.
 pub fn canonical_quantity(text: &str) -> Option<String> {

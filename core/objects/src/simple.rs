@@ -27,7 +27,7 @@ impl Namespace {
         finalizers.filter_map(Value::as_str).collect()
     }
 
-    /// Sets `status.phase`, and nothing else. A status that is no object stays as it is.
+    /// Sets `status.phase`, and nothing else. A status that is not an object stays as it is.
     pub fn set_phase(&mut self, phase: &str) {
         let status = self.fields.entry("status").or_insert_with(|| json!({}));
         if let Value::Object(status) = status {

@@ -268,7 +268,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Tells that the rollout is paused, or goes on, so that its deadline begins anew.
+    /// Writes the condition that the rollout is paused or resumed, which restarts its deadline.
     async fn note_pause(&mut self) -> Result<(), SyncFailure> {
         let (spec, status) = (&self.deployment.spec, &self.deployment.status);
         if progress_deadline(spec).is_none() || progressing_is(status, TIMED_OUT) {

@@ -112,7 +112,7 @@ pub(crate) struct Toleration {
     is_equal: bool,
     value: CompactString,
     effect: CompactString,
-    /// `tolerationSeconds`; absent is for ever.
+    /// `tolerationSeconds`; absent means forever.
     pub(crate) seconds: Option<i64>,
 }
 

@@ -5,7 +5,7 @@ pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletio
 
 /// An annotation value that is not a valid cost. It counts as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the pod deletion cost is no decimal 32-bit integer")]
+#[error("the pod deletion cost is not a decimal 32-bit integer")]
 pub struct InvalidDeletionCost;
 
 /// The deletion cost that an annotation value means; absent means 0.

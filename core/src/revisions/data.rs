@@ -163,7 +163,7 @@ mod tests {
             (30, "30"),
         ] {
             let text = as_double(&number.into()).to_string();
-            // The last one is no number of 64 bits with a sign any more.
+            // The last one is not a number of 64 bits with a sign any more.
             let double = if number == i64::MAX {
                 "9223372036854775808"
             } else {

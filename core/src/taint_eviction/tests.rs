@@ -182,7 +182,7 @@ fn tolerations_say_when_a_pod_is_deleted() {
             Some(20),
         ),
         (
-            "one of them for ever",
+            "one of them forever",
             json!([tolerates("a", Some(300)), tolerates("b", None)]),
             &both,
             Some(300),
@@ -243,7 +243,7 @@ fn relief_cancels_what_is_scheduled() {
             (|world: &World| world.taint(&json!([]), 50)) as fn(&World),
         ),
         ("the pod goes", |world| world.pod_is_gone(50)),
-        ("the pod tolerates it for ever", |world| {
+        ("the pod tolerates it forever", |world| {
             world.pod(&json!([tolerates("a", None)]), 50);
         }),
     ] {

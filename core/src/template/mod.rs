@@ -88,7 +88,7 @@ impl TemplateForm {
 /// from an empty one. Quantities are compared by value, times by instant, lists in order. Members
 /// that Kubernetes 1.36 doesn't know are not seen.
 ///
-/// Different forms, and templates that share their spec or have the same text, are told without an
+/// Different forms, and templates that share their spec or have the same text, are recognised without an
 /// allocation. Otherwise O(bytes): digests never decide that templates are the same.
 ///
 /// Source: `EqualIgnoreHash` of the controller's utilities.

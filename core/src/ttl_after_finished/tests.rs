@@ -284,13 +284,13 @@ fn hazard_a_job_made_anew_before_the_read_is_judged_as_it_is() {
         (json!({"conditions": null}), &["get"]),
     ] {
         let mut world = World::new(&finished(&json!({})));
-        let anew = job(&json!({}), &status);
-        let mut anew = anew
+        let second = job(&json!({}), &status);
+        let mut second = second
             .downcast_ref::<DynamicObject>()
             .cloned()
             .expect("a Job");
-        anew.metadata.uid = "second".into();
-        world.live = Some(Arc::new(anew));
+        second.metadata.uid = "second".into();
+        world.live = Some(Arc::new(second));
         assert_eq!(world.sync(30 * SECOND_NS), asked);
     }
 }

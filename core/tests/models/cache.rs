@@ -32,7 +32,7 @@ fn versions_are_those_that_were_set_in_their_order() {
         let position = |seen: ResourceVersion| {
             let seen = seen.to_string();
             let known = steps.iter().position(|&step| step == seen);
-            known.unwrap_or_else(|| panic!("nobody set {seen:?}"))
+            known.unwrap_or_else(|| panic!("no thread set {seen:?}"))
         };
         let (first, second) = (position(version.get()), position(version.get()));
         assert!(first <= second, "{} came back", steps[second]);

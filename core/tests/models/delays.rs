@@ -137,7 +137,7 @@ fn a_later_add_beside_a_firing_is_not_forgotten() {
         let seen = queue.next_due();
         let told = adder.join().unwrap();
         assert_eq!(queue.next_due(), Some(20), "its time was forgotten");
-        assert!(told || seen == Some(20), "nobody was told");
+        assert!(told || seen == Some(20), "no thread was notified");
         assert_eq!((queue.fire_due(20), serve(&queue)), (1, 2));
     });
 }

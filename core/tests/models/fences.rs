@@ -70,7 +70,7 @@ fn nobody_counts_behind_the_start() {
             assert!(found >= 2, "counted at {found}");
         }
         informer.join().unwrap();
-        assert_eq!(start.sync(), Some(2), "put off for ever");
+        assert_eq!(start.sync(), Some(2), "put off endlessly");
     });
 }
 

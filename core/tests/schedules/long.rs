@@ -184,7 +184,10 @@ impl Little {
         for _ in self.cache[key].load(SeqCst)..WANTED {
             self.made[key].fetch_add(1, SeqCst);
             let version = {
-                let mut history = self.history.lock().expect("nobody panics with it");
+                let mut history = self
+                    .history
+                    .lock()
+                    .expect("no thread panics while it holds the lock");
                 history.push(key);
                 history.len() as u64
             };
@@ -199,7 +202,7 @@ impl Little {
         let event = self
             .history
             .lock()
-            .expect("nobody panics with it")
+            .expect("no thread panics while it holds the lock")
             .get(*next)
             .copied();
         if let Some(key) = event {

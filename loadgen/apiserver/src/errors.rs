@@ -111,7 +111,7 @@ pub fn stale(kind: Kind, name: &str) -> ApiError {
     conflict(&kind.group_resource(), name, why)
 }
 
-/// 500: a version is no number. Upstream gives no reason.
+/// 500: a version is not a number. Upstream gives no reason.
 pub fn unreadable_version(version: &str) -> ApiError {
     let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
     ApiError::status(500, Reason::Other(String::new()), message)
@@ -207,7 +207,7 @@ pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
 pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -> ApiError {
     assert!(!causes.is_empty(), "an invalid object has a cause");
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
-    // A problem that is found several times is told once.
+    // A problem that is found several times is reported once.
     let mut texts: Places<String> = Places::default();
     for text in causes.iter().map(text) {
         if !texts.contains(&text) {

@@ -1,4 +1,4 @@
-//! Who notes which fields of an object belong to whom.
+//! Field managers: which client owns which fields of an object, and what records it.
 
 use std::fmt::Debug;
 
@@ -50,5 +50,5 @@ impl FieldManager for ByServer<'_> {
     }
 }
 
-/// Who notes it; nobody for what controllers in process write.
+/// The manager that records it; none for what controllers in this process write.
 pub(crate) type Manager<'a> = Option<&'a dyn FieldManager>;

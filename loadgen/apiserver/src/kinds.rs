@@ -34,7 +34,7 @@ pub fn verbs(kind: Kind) -> &'static [&'static str] {
         return OF_CUSTOM;
     }
     match kind == Kind::NAMESPACE {
-        // Nobody deletes all of them at once.
+        // The server can't delete all of them in one request.
         true => &[
             "create", "delete", "get", "list", "patch", "update", "watch",
         ],

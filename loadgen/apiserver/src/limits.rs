@@ -134,7 +134,7 @@ impl Listed {
     }
 
     /// How many there are.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[expect(clippy::len_without_is_empty, reason = "no caller asks")]
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -1,8 +1,8 @@
 //! The state of a cluster as a value: taken as of one version, and put into a cluster that goes on from it.
 //!
-//! Objects are shared, not copied. What can be derived from them is derived anew, as by a server that starts: what
-//! definitions describe, who owns whom, what the garbage collector has to look at. The history of watches and lists
-//! in pages begin with the new cluster.
+//! Objects are shared, not copied. What can be derived from them is derived again, as by a server that starts: what
+//! definitions describe, which object owns which, what the garbage collector has to look at. The history of watches
+//! and lists in pages begin with the new cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -115,7 +115,7 @@ impl Cluster {
             }
             cluster.restore(kind, state.version)?;
         }
-        // Relaxed: nobody else has the cluster yet.
+        // Relaxed: no other thread has the cluster yet.
         cluster.version.store(state.version, Ordering::Relaxed);
         // Only now: what looks at an object finds all others.
         for kind in &state.kinds {

@@ -1,4 +1,4 @@
-//! A kind that nobody knew when the server was compiled is served like any other, by its row alone.
+//! A kind that did not exist when the server was compiled is served like any other, by its row alone.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its cluster refuses")]
 
@@ -19,7 +19,7 @@ const NOW: Now = Now {
     wall_ns: 1_800_000_000_000_000_000,
 };
 
-/// A widget has a size, 1 where nobody says, and never less than that.
+/// A widget has a size, 1 by default, and never less.
 const WIDGETS: ResourceType = ResourceType {
     group: "example.com",
     api_version: "example.com/v1",

@@ -1,4 +1,4 @@
-//! A workload of one's own beside ReplicaSets, on a simulated cluster: `cargo run --example one_pod_each`.
+//! A custom workload beside ReplicaSets, on a simulated cluster: `cargo run --example one_pod_each`.
 
 #![expect(clippy::print_stdout, reason = "it shows what has come of it")]
 
@@ -36,7 +36,9 @@ fn main() -> anyhow::Result<()> {
     harness.settle(60_000_000_000);
     for pod in cluster.list::<Pod>(None).0 {
         let owner = pod.metadata.controller();
-        let owner = owner.map_or("nobody".to_owned(), |it| format!("{} {}", it.kind, it.name));
+        let owner = owner.map_or("no object".to_owned(), |it| {
+            format!("{} {}", it.kind, it.name)
+        });
         println!("pod {}, owned by {owner}", pod.metadata.name);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A workload that is none of Kubernetes' own: one pod for each ConfigMap of the class `runner`, of the
+//! A custom workload, which Kubernetes does not have: one pod for each ConfigMap of the class `runner`, of the
 //! same name.
 
 use std::sync::Arc;

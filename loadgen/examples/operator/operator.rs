@@ -21,7 +21,7 @@ use serde_json::json;
 const FINALIZER: &str = "example.com/count";
 /// The annotation of a namespace with the number of its sites.
 pub(crate) const COUNT: &str = "example.com/sites";
-/// As whom the operator applies what it makes.
+/// The field manager of everything that the operator applies.
 const MANAGER: &str = "site-operator";
 
 /// A web site.

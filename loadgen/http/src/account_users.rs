@@ -16,7 +16,7 @@ use crate::credentials::{NotAuthenticated, User};
 /// How far clocks may be apart, s: a token is good so long after its end, and what it is bound to after its deletion.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// What the keys of what is told beside a user begin with.
+/// The prefix of the keys of a user's extra attributes.
 const EXTRA: &str = "authentication.kubernetes.io/";
 
 /// The user of a token, and the audiences that the token shares with the request.

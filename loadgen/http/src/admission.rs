@@ -19,7 +19,7 @@ pub(crate) const ACCOUNT_LOOKS: u32 = 135;
 pub(crate) struct AwaitsAccount;
 
 /// Fills in what is missing in the document of a new object in that namespace; returns the fields that it added,
-/// which nobody owns, by their paths as `managedFields` write them.
+/// which no field manager owns, by their paths as `managedFields` write them.
 ///
 /// # Errors
 /// 403 for a pod of a class of priority or an account that does not exist.

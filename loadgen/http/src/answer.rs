@@ -74,7 +74,7 @@ impl Body {
         match &mut self.content {
             Content::Whole(bytes) => *bytes = Indenter::default().push(bytes).into(),
             Content::List(list) => list.indent(),
-            // Each event is a line, and a log is no JSON.
+            // Each event is a line, and a log is not JSON.
             Content::Watch(_) | Content::Live(_) | Content::Log(_) => {}
         }
     }

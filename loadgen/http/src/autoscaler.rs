@@ -270,7 +270,7 @@ fn take_annotations(scaler: &mut Map<String, Value>) -> Vec<(String, String)> {
 }
 
 /// Metrics of an annotation as those of version 2; `part` is the member with their values there. `None`
-/// where it is no list of metrics.
+/// where it is not a list of metrics.
 fn metrics_of(texts: &Value, part: &str) -> Option<Value> {
     let metrics = texts.as_array()?.iter().map(|metric| {
         let mut read = json!({"type": metric.get("type")?.as_str()?});
@@ -352,7 +352,7 @@ mod tests {
     fn members(value: Value) -> Map<String, Value> {
         match value {
             Value::Object(members) => members,
-            other => panic!("{other} is no object"),
+            other => panic!("{other} is not an object"),
         }
     }
 

@@ -105,7 +105,7 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
 pub(crate) struct Sent {
     pub(crate) object: AnyObject,
     pub(crate) warnings: Vec<String>,
-    /// Those of a new pod, which are told only when it was made.
+    /// The warnings about a new pod, which the client gets only if the pod was created.
     pub(crate) pod_warnings: Vec<String>,
     /// The fields that admission added.
     pub(crate) admitted: Vec<Vec<String>>,

@@ -339,7 +339,7 @@ fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
 fn aggregated(kind: Kind) -> Value {
     let row = kind.row();
     let response_kind = |api_version: &str, kind: &str| {
-        // What is of the group version itself is told so only by the server of custom resources.
+        // Only the server of custom resources reports errors about the group version itself.
         if row.custom.is_none() && api_version == row.api_version {
             return json!({"group": "", "version": "", "kind": kind});
         }

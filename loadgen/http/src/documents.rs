@@ -82,7 +82,7 @@ mod tests {
 
         let mut wrong = document;
         wrong["spec"]["maxReplicas"] = json!("three");
-        let problem = stored(kind, true, members(wrong)).expect_err("it is no number");
+        let problem = stored(kind, true, members(wrong)).expect_err("it is not a number");
         assert!(problem.contains("spec.maxReplicas"), "{problem}");
     }
 }

@@ -1,7 +1,7 @@
 //! Lines of watches, each encoded once for all watches that send it.
 //!
 //! A line is found by the version of its object for as long as a watch has it on its way, and a
-//! little longer. So watches that nobody reads hold one line together, not one each.
+//! little longer. So watches that no client reads share one line instead of holding one each.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -131,6 +131,6 @@ mod tests {
             made += 1;
             vec![]
         });
-        assert_eq!(made, 1, "nobody has it any more");
+        assert_eq!(made, 1, "no watch holds it any more");
     }
 }

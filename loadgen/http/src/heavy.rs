@@ -77,7 +77,7 @@ impl Heavy {
     }
 }
 
-/// Raises the flag of work that nobody waits for any more.
+/// Raises the flag of work whose caller has stopped waiting.
 struct Raises(Arc<AtomicBool>);
 
 impl Raises {

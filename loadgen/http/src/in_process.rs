@@ -81,7 +81,7 @@ impl ApiServer {
     /// The document at a path, which may have a query: `GET` by a program in this process.
     ///
     /// # Errors
-    /// As a client over HTTP gets them. A transport error for an answer that is no JSON, or that never ends: watches, logs, streams.
+    /// As a client over HTTP gets them. A transport error for an answer that is not JSON, or that never ends: watches, logs, streams.
     pub fn read(&self, path: &str, now: Now) -> Result<Value, ApiError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         self.call_in_process(
@@ -108,7 +108,7 @@ impl ApiServer {
                 match (code, document) {
                     (..400, Ok(document)) => Ok(document),
                     (..400, Err(_)) => Err(ApiError::transport(format!(
-                        "{path}: the answer is no JSON"
+                        "{path}: the answer is not JSON"
                     ))),
                     // Of a path that is no resource's.
                     (404, Err(_)) => Err(errors::unknown_resource()),
@@ -210,8 +210,8 @@ mod tests {
         assert_eq!(made.metadata().name, "a.b");
         let refused = apply(&of_data("2"), "second", false).unwrap_err();
         assert_eq!(refused.code, 409);
-        let nobody = apply(&of_data("1"), "", false).unwrap_err();
-        assert_eq!(nobody.code, 422);
+        let unnamed = apply(&of_data("1"), "", false).unwrap_err();
+        assert_eq!(unnamed.code, 422);
         let taken = apply(&of_data("2"), "second", true).unwrap();
         assert_eq!(taken.to_json()["data"]["x"], "2");
         let path = "/api/v1/namespaces/default/configmaps/a.b?pretty=true";

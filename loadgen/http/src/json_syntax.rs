@@ -1,4 +1,4 @@
-//! What is wrong with a text that is no JSON, in the words of Go's decoder; and what a text says besides the values
+//! What is wrong with a text that is not JSON, in the words of Go's decoder; and what a text says besides the values
 //! in it: how a number is spelled, blanks.
 //!
 //! Source: `scanner.go` of Go's `encoding/json`.

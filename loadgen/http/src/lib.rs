@@ -228,7 +228,7 @@ impl Builder {
         self
     }
 
-    /// Whom the server serves; everybody unless given.
+    /// The clients that the server serves; all unless given.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Builder {
         self.settings.credentials = credentials;
@@ -273,7 +273,7 @@ impl Builder {
         self
     }
 
-    /// Is told of each request that has been answered.
+    /// Called after each request, with what was answered.
     #[must_use]
     pub fn log(mut self, log: Arc<dyn Log>) -> Builder {
         self.settings.log = Some(log);

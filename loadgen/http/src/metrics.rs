@@ -56,7 +56,7 @@ const BOUNDS_US: [u64; 26] = [
     10_000_000, 15_000_000, 20_000_000, 30_000_000, 45_000_000, 60_000_000,
 ];
 
-/// The subresources that are told apart; any other counts as the last.
+/// The subresources with a label of their own; any other counts as the last.
 const SUBRESOURCES: [&str; 15] = [
     "",
     "status",
@@ -165,7 +165,7 @@ pub(crate) struct Metrics {
     custom: RwLock<BTreeMap<(&'static str, &'static str), Arc<Resource>>>,
 }
 
-/// Where a kind's row is: kinds of one resource in two versions are told apart.
+/// Where a kind's row is: one resource in two versions has two rows.
 fn address(kind: Kind) -> usize {
     std::ptr::from_ref(kind.row()).addr()
 }

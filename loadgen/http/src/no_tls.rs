@@ -1,4 +1,4 @@
-//! The twin of `tls` in a build without that feature: no HTTP/2, and whoever asks for TLS is told so. It has the
+//! The counterpart of `tls` in a build without that feature: no HTTP/2, and a request for TLS is an error. It has the
 //! same shape, so that no caller asks which of them it has.
 
 use std::time::Duration;

@@ -20,7 +20,7 @@ use crate::{
     reviews, table, token_request, view, warnings, watch,
 };
 
-/// What patches of custom objects may be: nobody knows how to merge their lists.
+/// The types of patches for custom objects: there are no rules for merging their lists.
 const PATCHES_OF_CUSTOM: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
@@ -140,7 +140,7 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
 /// The version that a read asks for; nought where it asks for any.
 ///
 /// # Errors
-/// 500, sic, for what is no number.
+/// 500, sic, for what is not a number.
 fn version_of(text: &str) -> Result<u64, ApiError> {
     if text.is_empty() {
         return Ok(0);

@@ -44,7 +44,7 @@ pub(crate) fn read(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
 }
 
 /// # Errors
-/// 400 for a body that is no list of objects.
+/// 400 for a body that is not a list of objects.
 fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
     let wrong = |problem: &str| errors::bad_request(format!("error decoding patch: {problem}"));
     let read = decode::json(body, Form::Any).map_err(|problem| wrong(&problem))?;

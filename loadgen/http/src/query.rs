@@ -60,7 +60,7 @@ impl<'a> Query<'a> {
     /// The numbers of a request for a collection, whatever it uses of them: `timeoutSeconds` and `limit`.
     ///
     /// # Errors
-    /// 400 for one that is none.
+    /// 400 for an invalid one.
     pub(crate) fn of_collection(&self) -> Result<(Option<i64>, Option<i64>), ApiError> {
         Ok((self.number("timeoutSeconds")?, self.number("limit")?))
     }
@@ -144,7 +144,7 @@ pub(crate) fn check_dry_run<'v>(
 /// The number of a resource version that a list or a watch asks for.
 ///
 /// # Errors
-/// 422 for what is no number.
+/// 422 for what is not a number.
 pub(crate) fn version_number(text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| {
         let message =

@@ -1,5 +1,4 @@
-//! The way of every request: who sends it, whether there is a place for it, its body, its answer; and
-//! what is counted and logged of it.
+//! Request pipeline: authentication, limits, body, handler, answer; then metrics and the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -328,7 +327,7 @@ impl Call<'_> {
             }
             response
         });
-        // They are told before what is asked for is looked at.
+        // These errors come before any about the object of the request.
         answer::warn_first(&mut response, &warnings);
         response
     }

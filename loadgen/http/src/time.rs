@@ -12,7 +12,7 @@ use crate::answer::{self, Body};
 pub(crate) const ADVANCE_MAX_SECONDS: f64 = 31_536_000.0;
 
 /// The time of a cluster that passes only when somebody moves it. Both methods may take long: they
-/// are called where that holds nobody up.
+/// are called where that delays no request.
 pub trait VirtualTime: Send + Sync {
     /// Moves the time by that many ns; everything that is due until then has happened when it
     /// returns the new time.

@@ -30,11 +30,11 @@ use crate::listen::service;
 
 /// Most watches and other requests at once over one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1000;
-/// How a client that does not speak TLS is told so.
+/// The answer to a client that does not speak TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
     This is a server of HTTPS: begin the address with https://\n";
 
-/// A certificate or a key that could not be made: a name that is none, say.
+/// A certificate or a key that could not be generated, for example for an invalid name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsError(String);
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
     drive(http, &connection, stops).await;
 }
 
-/// How a server speaks TLS: what it shows, and whom it believes.
+/// A server's TLS settings: its certificate and the trusted client CAs.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
@@ -107,7 +107,7 @@ impl Tls {
         let stream = shaken.await.ok()??;
         let certificates = stream.get_ref().1.peer_certificates();
         let user = match certificates.and_then(<[_]>::first) {
-            // A certificate that names nobody is as wrong as a wrong one.
+            // A certificate without a name is as wrong as a wrong one.
             Some(certificate) => Some(Arc::new(user_of(certificate)?)),
             None => None,
         };

@@ -192,7 +192,7 @@ fn extended(mut claims: Claims, seconds: i64) -> Claims {
     claims
 }
 
-/// Whom the token is for: the server unless the request says otherwise.
+/// The audiences of the token: the server unless the request says otherwise.
 fn audiences(spec: &Map<String, Value>) -> Vec<String> {
     let asked = spec.get("audiences").and_then(Value::as_array);
     let asked = asked.into_iter().flatten().filter_map(Value::as_str);

@@ -202,7 +202,7 @@ pub(crate) fn shown(kind: Kind, object: AnyObject) -> Result<AnyObject, ApiError
     };
     if is_custom(kind) && !std::ptr::eq(kind.row(), object.kind().row()) {
         let custom = object.clone().downcast::<DynamicObject>();
-        let custom = custom.ok_or_else(|| fails("it is no custom object"))?;
+        let custom = custom.ok_or_else(|| fails("it is not a custom object"))?;
         return Ok(Arc::new(custom::as_version(&custom, kind)));
     }
     if view_of(kind).is_none() {
@@ -230,7 +230,7 @@ pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
             error.message = format!("{rest}{of_kind} \"{rest_of}");
         }
     }
-    // Broken rules and preconditions are told of the stored kind, by its name.
+    // Errors about rules and preconditions name the stored kind.
     if let Some(details) = &mut error.details
         && details.group == stored.group()
         && details.kind == stored.resource()

@@ -3,7 +3,7 @@
 //! A browser sends requests of any page to any address that its machine reaches, and lets the page read the answers
 //! where the names match. Three checks keep pages out:
 //!
-//! * The host that a request names is an address, or a name that nobody can point elsewhere, or one that the server's
+//! * The host that a request names is an address, or a name that no resolver can point elsewhere, or one that the server's
 //!   user allows. A page of `evil.example`, whose name now leads to this server, is refused (DNS rebinding).
 //! * The page of a request, where the browser names one, is of this server.
 //! * What changes something has a type that browsers do not send for pages of others without asking first.

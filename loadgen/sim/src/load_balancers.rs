@@ -91,7 +91,7 @@ impl ControllerType for ServiceLoadBalancers {
 
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
-        // Nobody has asked for addresses: Services wait for another cloud.
+        // Without a range of addresses Services wait for another cloud provider.
         if self.count == 0 {
             return;
         }

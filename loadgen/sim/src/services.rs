@@ -17,7 +17,7 @@ pub struct Controllers(BTreeSet<&'static str>);
 /// A word of `--controllers` that names no controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{word:?} is no controller; there are {known}, and each may have a `-` before it; `*` is all"
+    "{word:?} is not a controller; there are {known}, and each may have a `-` before it; `*` is all"
 )]
 pub struct UnknownController {
     word: String,
@@ -212,7 +212,7 @@ mod tests {
         let error = Controllers::of(rows, &["*", "-daemonset"])
             .unwrap_err()
             .to_string();
-        let begins = error.starts_with("\"-daemonset\" is no controller");
+        let begins = error.starts_with("\"-daemonset\" is not a controller");
         assert!(begins, "{error}");
         let names = error.contains("pod-garbage-collector-controller (podgc)");
         assert!(names, "{error}");

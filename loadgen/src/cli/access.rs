@@ -90,7 +90,7 @@ impl AccessFlags {
         if !listen.ip().is_loopback() && !self.tls && !self.insecure {
             let problem = match self.token_auth_file {
                 Some(_) => "tokens would be sent for everybody to read",
-                None => "nobody has to log in",
+                None => "no client has to authenticate",
             };
             bail!(
                 "--listen {listen}: other machines could reach it, and {problem}; add --tls, or \

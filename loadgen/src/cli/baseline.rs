@@ -102,7 +102,7 @@ impl BaselineFlags {
         }
         if self.baseline_dir.exists() && !self.baseline_dir.is_dir() {
             bail!(
-                "--baseline-dir {} is no folder; name one, or none for {DIRECTORY}",
+                "--baseline-dir {} is not a folder; name one, or none for {DIRECTORY}",
                 self.baseline_dir.display()
             );
         }
@@ -201,7 +201,7 @@ pub(super) fn save(output: Output, result: &RunResult, is_well: bool, quiet: boo
         output.write(|out| json::write(out, result))?;
     } else if !quiet {
         let path = output.path().unwrap_or(Path::new("-")).display();
-        let note = format!("the run is no baseline: {path} is left as it was\n");
+        let note = format!("the run is not a baseline: {path} is left as it was\n");
         let _ = std::io::Write::write_all(&mut std::io::stderr(), note.as_bytes());
     }
     Ok(())

@@ -41,7 +41,7 @@ fn refuse_blind() -> Result<()> {
     if !io::stderr().is_terminal() {
         anyhow::bail!(
             "--tui: standard error, which the view is drawn on, is not a terminal: leave the flag \
-             out, and progress is told in plain lines"
+             out, and progress is printed in plain lines"
         );
     }
     if std::env::var_os("TERM").is_some_and(|value| value == "dumb") {

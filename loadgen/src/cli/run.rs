@@ -244,7 +244,7 @@ fn also_with(
 /// The server of the run's cluster, where one is wanted, and its kubeconfig, with the line that tells clients of it.
 ///
 /// # Errors
-/// Other machines could reach it, nobody could look at a virtual run, or the address is in use.
+/// The address is reachable from other machines or in use, or the run is virtual and over too soon to look at.
 fn serve(
     flags: &RunFlags,
     settings: &Settings,
@@ -255,7 +255,7 @@ fn serve(
     };
     if !address.ip().is_loopback() {
         bail!(
-            "--serve {address}: other machines could reach it, and nobody has to log in; listen at \
+            "--serve {address}: other machines could reach it, and no client has to authenticate; listen at \
              127.0.0.1"
         );
     }
@@ -269,7 +269,7 @@ fn serve(
     let server = RunServer::start(address, &settings.scenario.name)?;
     let address = server.address();
     let kubeconfig = Kubeconfig::write(address, &Login::default(), None, interrupter)?;
-    // Shown even with --quiet: without it nobody finds the run.
+    // Shown even with --quiet: without the address the run can't be found.
     let _ = writeln!(
         io::stderr(),
         "serving http://{address}: {}",

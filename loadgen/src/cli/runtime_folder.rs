@@ -63,7 +63,7 @@ impl RuntimeFolder {
     }
 }
 
-/// Whether this is a folder, no link to one, that nobody but this user can enter.
+/// Whether this is a folder, not a link to one, that only this user can enter.
 fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| {
         found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0

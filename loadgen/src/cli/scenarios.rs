@@ -1,5 +1,5 @@
 //! `loadgen scenarios`: the built-in scenarios with their questions; one of them as a file to edit; a
-//! file of one's own read and checked.
+//! custom file read and checked.
 
 use std::path::PathBuf;
 

@@ -39,7 +39,7 @@ const NEEDED: [Member; 6] = [
 /// Reads the results of a file; `-` is standard input.
 ///
 /// # Errors
-/// The file can't be read, is no JSON, or holds something else than results.
+/// The file can't be read, is not JSON, or holds something else than results.
 pub fn read(path: &Path) -> Result<Vec<Loaded>> {
     let mut text = String::new();
     let (shown, read) = if path.as_os_str() == "-" {
@@ -56,7 +56,7 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>> {
     if let Err(error) = read {
         match error.kind() {
             io::ErrorKind::NotFound => bail!("{shown}: there is no such file"),
-            io::ErrorKind::InvalidData => bail!("{shown}: is no text, so no JSON"),
+            io::ErrorKind::InvalidData => bail!("{shown}: is not text, so not JSON"),
             io::ErrorKind::IsADirectory => bail!("{shown}: is a directory; name a file"),
             _ => bail!("{shown}: can't be read: {error}"),
         }
@@ -80,12 +80,14 @@ pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>> {
                 match members.remove("results") {
                     Some(Value::Array(items)) => values.extend(items),
                     _ => {
-                        bail!("{shown}: is no result of `loadgen run --json`: results is no array")
+                        bail!(
+                            "{shown}: not a result of `loadgen run --json`: results is not an array"
+                        )
                     }
                 }
             }
             Ok(value) => values.push(value),
-            Err(error) => bail!("{shown}: is no JSON: {error}"),
+            Err(error) => bail!("{shown}: is not JSON: {error}"),
         }
     }
     if values.is_empty() {
@@ -106,9 +108,9 @@ pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>> {
 }
 
 fn check(place: &str, value: &Value) -> Result<()> {
-    let wrong = |problem| bail!("{place}: is no result of `loadgen run --json`: {problem}");
+    let wrong = |problem| bail!("{place}: not a result of `loadgen run --json`: {problem}");
     let Some(members) = value.as_object() else {
-        return wrong("it is no JSON object".to_owned());
+        return wrong("expected a JSON object".to_owned());
     };
     if members.contains_key("cells") {
         return wrong(
@@ -159,10 +161,10 @@ mod tests {
             ("", "holds no result"),
             ("[]", "holds no result"),
             ("{\"results\": []}", "holds no result"),
-            ("{\"results\": 5}", "results is no array"),
-            ("hello", "is no JSON: expected"),
-            ("{\"a\": ", "is no JSON: EOF"),
-            ("5", "it is no JSON object"),
+            ("{\"results\": 5}", "results is not an array"),
+            ("hello", "is not JSON: expected"),
+            ("{\"a\": ", "is not JSON: EOF"),
+            ("5", "expected a JSON object"),
             ("{}", "schema_version is missing"),
             ("{\"cells\": []}", "loadgen sweep"),
             (without_seed.as_str(), "seed is missing"),

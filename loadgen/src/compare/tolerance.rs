@@ -124,7 +124,7 @@ fn share(text: &str) -> Result<Option<Limit>> {
         Ok(percent) if percent.is_finite() && percent >= 0.0 => {
             Ok(Some(Limit::Share(percent / 100.0)))
         }
-        Ok(_) => bail!("{text} is no tolerance: it must be 0% or more"),
+        Ok(_) => bail!("{text} is not a tolerance: it must be 0% or more"),
         Err(_) => bail!("{text:?}: expected a number before %, such as 5%"),
     }
 }

@@ -103,7 +103,7 @@ const LEFT_OUT_KINDS_MAX: usize = 50;
 /// How many objects are taken between two looks for memory to share.
 const OBJECTS_PER_SHRINK: usize = 10_000;
 
-/// The message about a document with items whose kind is no list's.
+/// The message about a document with items whose kind is not a list's.
 pub(super) const NO_LIST: &str =
     "a document with items is a List; write kind: List or remove items";
 

@@ -57,7 +57,7 @@ pub(super) enum Why {
 /// What is wrong with an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrong {
-    /// Line and column within its text, where the text is no JSON or YAML.
+    /// Line and column within its text, where the text is not JSON or YAML.
     pub(super) position: Option<(u64, u64)>,
     /// Kind, namespace and name, where it says so.
     pub(super) object: Option<String>,

@@ -39,7 +39,7 @@ pub(super) enum Trouble {
     Io(io::Error),
     /// It ends where more must follow.
     CutOff,
-    /// It is no JSON at that offset.
+    /// It is not JSON at that offset.
     Wrong(u64, String),
     /// It holds something that can't be taken.
     Refused(Box<ManifestError>),

@@ -53,7 +53,7 @@ pub(super) fn read_in_pieces(
                 list.read(chunk, large_bytes, &mut chunks, collector)?;
                 continue;
             }
-            // What is no text need not be read any further.
+            // What is not a string need not be read any further.
             chunk_text(&chunk, collector)?;
             while !chunk.is_whole {
                 let more = chunks.append(&mut chunk, usize::MAX);

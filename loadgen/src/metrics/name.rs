@@ -40,7 +40,7 @@ impl MetricName {
             None => with_statistic(&base).ok_or_else(|| unknown(text, &base))?,
         };
         let written = match statistic {
-            // The statistic is told apart from here on.
+            // From here on the statistic is a part of the name.
             Some(_) => text.rsplit_once('.').map_or(text, |(name, _)| name),
             None => text,
         };

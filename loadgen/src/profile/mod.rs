@@ -239,7 +239,7 @@ pub fn draw_difference(title: &str, before: &str, after: &str, out: impl Write) 
     flamegraph::from_lines(&mut options, lines.lines(), out)
 }
 
-/// A line of folded stacks that is none.
+/// An invalid line of folded stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldedError {
     /// What stands in this line, counted from 1, is no stack followed by a number.
@@ -256,7 +256,7 @@ pub enum FoldedError {
 /// Reads folded stacks: each with its samples.
 ///
 /// # Errors
-/// The first line that is none, or that there is none, or too many samples.
+/// The first invalid line; a file without lines; too many samples.
 pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
     let mut stacks = Vec::new();
     let mut total = 0_u64;

@@ -90,7 +90,7 @@ fn io_problem(flag: &'static str, path: &Path, error: &io::Error) -> OutputError
             format!("there is no directory {}", parent.display())
         }
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        io::ErrorKind::NotADirectory => "its parent is no directory".to_owned(),
+        io::ErrorKind::NotADirectory => "its parent is not a directory".to_owned(),
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
         _ => error.to_string(),
     };

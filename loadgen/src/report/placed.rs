@@ -23,7 +23,7 @@ const TRIES: usize = 16;
 pub(super) struct Placed(NamedTempFile);
 
 impl Placed {
-    /// Creates it beside its place, readable by its owner alone or by whom the umask lets.
+    /// Creates it beside its place, readable by its owner alone or as the umask allows.
     ///
     /// # Errors
     /// The folder can't be written.

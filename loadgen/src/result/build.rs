@@ -9,7 +9,7 @@ pub struct Build {
     /// The commit, where the source was a git checkout or the builder named one in the environment
     /// variable `PODSTORM_COMMIT`.
     pub commit: Option<String>,
-    /// Whether the source differed from that commit; absent where nobody knows.
+    /// Whether the source differed from that commit; absent if unknown.
     pub dirty: Option<bool>,
     /// The compiler, as `rustc --version` says.
     pub rustc: String,

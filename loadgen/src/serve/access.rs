@@ -14,7 +14,7 @@ const ADMIN: [&str; 2] = ["kubernetes-admin", "system:masters"];
 /// Who may ask the server, and how it speaks.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// Whom the server serves.
+    /// The clients that the server serves.
     pub credentials: Credentials,
     /// Present where it speaks TLS.
     pub tls: Option<Tls>,

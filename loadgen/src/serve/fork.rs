@@ -47,7 +47,7 @@ impl Served {
     ///
     /// It has the objects with their UIDs, resource versions and times, the clock, and the names and UIDs that come
     /// next; credentials, limits and log are those of the server that the state is of, and so are its seed
-    /// and its latencies. Controllers, scheduler and kubelets start anew, as after a restart: what they had only in
+    /// and its latencies. Controllers, scheduler and kubelets restart: what they had only in
     /// memory (back-offs, expectations, how long a node was silent) is gone. Pods that were starting or ending
     /// have waited for as long as their objects say. The history of watches begins here: one from an older
     /// version gets 410. No fault is armed.
@@ -56,7 +56,7 @@ impl Served {
     /// engine the clock goes on from the moment of the state, and each takes its own way.
     ///
     /// # Errors
-    /// None but for a defect: the state is of a server of this very program.
+    /// Fails only on a bug: the state comes from a server of the same program.
     pub fn restore(snapshot: &Snapshot) -> Result<Served> {
         let simulated = snapshot.simulated.clone();
         let harness = Harness::resuming(

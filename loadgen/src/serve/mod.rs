@@ -1,4 +1,4 @@
-//! A simulated cluster that goes on until it is told to stop, with its API server for anybody's
+//! A simulated cluster that runs until it is stopped, with its API server for anybody's
 //! clients: `loadgen serve`.
 
 mod access;

@@ -30,7 +30,7 @@ pub(super) fn make(cluster: &Cluster, address: SocketAddr, now: Now) -> Result<(
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]}});
     put(cluster, "Service", service, false, now)?;
     let ip = address.ip().to_canonical();
-    // Nobody reaches it from another machine at such an address, and no endpoint may have one.
+    // Such an address can't be reached from another machine, and no endpoint may have one.
     if ip.is_loopback() || ip.is_unspecified() {
         return Ok(());
     }

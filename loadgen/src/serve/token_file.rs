@@ -13,13 +13,13 @@ use podstorm_http::User;
 /// The tokens of a file, with their users.
 ///
 /// # Errors
-/// A file that can't be read or holds no token, and a line that is none, with its number.
+/// A file that can't be read or holds no token; an invalid line, with its number.
 pub fn read_tokens(path: &Path) -> Result<Vec<(String, User)>> {
     let shown = path.display();
     let bytes = fs::read(path).with_context(|| format!("--token-auth-file {shown}"))?;
     let tokens = parse(&bytes).with_context(|| format!("--token-auth-file {shown}"))?;
     if tokens.is_empty() {
-        bail!("--token-auth-file {shown}: it holds no token, so nobody could ask the server");
+        bail!("--token-auth-file {shown}: it holds no token, so no client could authenticate");
     }
     Ok(tokens)
 }
@@ -47,7 +47,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<(String, User)>> {
         if token.is_empty() || name.is_empty() {
             bail!("line {line}: token and user can't be empty");
         }
-        // What no header can hold, nobody could send.
+        // A token that no header can hold could not be sent.
         if token.contains(|c: char| !c.is_ascii_graphic()) {
             bail!("line {line}: a token has visible ASCII characters alone");
         }

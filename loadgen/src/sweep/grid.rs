@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-/// Most cells of a grid: past it nobody reads the outcome, and a mistyped value is likelier.
+/// The most cells of a grid: a larger one is unreadable, and more likely a typo.
 pub const CELLS_MAX: usize = 10_000;
 
 /// One setting that is varied.

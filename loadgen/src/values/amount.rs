@@ -60,7 +60,7 @@ impl FromStr for Bytes {
         match amount {
             amount if amount <= Quantity::default() => Err("must be above 0".to_owned()),
             amount if !amount.is_whole() => Err(
-                "is no whole number of bytes; the suffix m is for thousandths, M for millions"
+                "is not a whole number of bytes; the suffix m is for thousandths, M for millions"
                     .to_owned(),
             ),
             _ => Ok(Bytes(bytes)),

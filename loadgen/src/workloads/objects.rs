@@ -156,7 +156,7 @@ impl Objects {
 }
 
 /// Metadata of an object that is to be created as a copy of one that is stored.
-pub(crate) fn anew(stored: &ObjectMeta) -> ObjectMeta {
+pub(crate) fn recreated(stored: &ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: stored.name.clone(),
         namespace: stored.namespace.clone(),

@@ -268,7 +268,7 @@ async fn a_pod_waits_for_the_account_of_a_new_namespace() {
         .await;
         assert_eq!(made["spec"]["serviceAccountName"], "default");
     }
-    // Where nobody makes it, the wait ends.
+    // If no controller creates it, the wait ends.
     let served = Served::start(whole(EngineKind::Threads, &["*", "-serviceaccount"]));
     let served = served.expect("nothing is loaded");
     let began = served.now().mono_ns;

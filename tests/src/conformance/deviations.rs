@@ -38,7 +38,7 @@ fn read(text: &str) -> Result<Reasons, String> {
         let (subject, reason) = (text("subject")?, text("reason")?);
         let ids = group["ids"].as_array().ok_or("a group without ids")?;
         for id in ids {
-            let id = id.as_str().ok_or_else(|| format!("{id} is no id"))?;
+            let id = id.as_str().ok_or_else(|| format!("{id} is not an id"))?;
             let key = (subject.to_owned(), id.to_owned());
             if reasons.insert(key, reason.to_owned()).is_some() {
                 return Err(format!("{subject} {id} is listed twice"));
@@ -59,7 +59,7 @@ mod tests {
         for (text, problem) in [
             (good.replace("\"2\"", "\"1\""), "listed twice"),
             (good.replace("why", ""), "without reason"),
-            (good.replace("\"2\"", "2"), "2 is no id"),
+            (good.replace("\"2\"", "2"), "2 is not an id"),
             ("{}".to_owned(), "not a list"),
         ] {
             let error = read(&text).unwrap_err();

@@ -171,7 +171,7 @@ impl Fields {
     /// Where it is not.
     pub fn is(&mut self, ours: Value) -> Result<(), String> {
         let Value::Object(mut ours) = ours else {
-            return Err(format!("{}: ours is no object: {ours}", self.what));
+            return Err(format!("{}: ours is not an object: {ours}", self.what));
         };
         let mut recorded = self.rest();
         for members in [&mut ours, &mut recorded] {

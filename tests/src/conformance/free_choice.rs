@@ -93,7 +93,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
     map["expectations"]["keys"] = json!(waiting);
     for request in map["requests"]
         .as_array_mut()
-        .ok_or("requests are no list")?
+        .ok_or("requests are not a list")?
     {
         match request["verb"].as_str() {
             Some("delete") => request["names"] = json!(names),

@@ -67,7 +67,7 @@ pub struct FileReport {
 pub enum LeftOut {
     /// They need a program from outside; this runs them.
     RunBy(&'static str),
-    /// Nobody here knows the subject.
+    /// No runner knows the subject.
     Unknown,
 }
 

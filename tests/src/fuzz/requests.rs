@@ -25,7 +25,7 @@ pub(super) const REQUESTS: Target = Target {
 
 pub(super) const PROTOBUF: Target = Target {
     name: "protobuf",
-    claim: "a body is refused with a reason, or is an object of a kind; a member that nobody knows changes nothing; \
+    claim: "a body is refused with a reason, or is an object of a kind; an unknown member changes nothing; \
             what a server stores of it reads the same as protobuf and as JSON",
     run: body,
     runs: 2_000,

@@ -77,14 +77,14 @@ pub fn replica_set(name: &str, replicas: i32) -> Value {
 /// A ReplicaSet whose pods stay pending, and are gone as soon as they are deleted: they ask for a
 /// scheduler that is not there.
 pub fn idle_set(name: &str, replicas: i32) -> Value {
-    let nobody = json!({"spec": {"template": {"spec": {"schedulerName": "nobody"}}}});
-    with(replica_set(name, replicas), nobody)
+    let unscheduled = json!({"spec": {"template": {"spec": {"schedulerName": "nobody"}}}});
+    with(replica_set(name, replicas), unscheduled)
 }
 
 /// A pod labelled `app: <app>` that stays pending.
 pub fn pod(name: &str, app: &str) -> Value {
-    let nobody = json!({"spec": {"schedulerName": "nobody"}});
-    with(objects::pod(name, app), nobody)
+    let unscheduled = json!({"spec": {"schedulerName": "nobody"}});
+    with(objects::pod(name, app), unscheduled)
 }
 
 /// The part of an object that makes a ReplicaSet its controller.

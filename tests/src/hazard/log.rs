@@ -24,7 +24,7 @@ pub struct SyncRecord {
     pub began_ns: i64,
     /// Its requests, in the order in which they were sent.
     pub requests: Vec<RequestRecord>,
-    /// When and how it ended; absent while it runs, and for ever where its controller died.
+    /// When and how it ended; absent while it runs, and always absent if its controller died.
     pub ended: Option<(i64, Outcome)>,
 }
 

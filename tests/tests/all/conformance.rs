@@ -325,15 +325,15 @@ fn wrong_arguments_are_told() {
         (&[".", "--all=yes"], "--all takes no value"),
         (
             &[".", "--limit", "0"],
-            "--limit \"0\" is no number of seconds",
+            "--limit \"0\" is not a number of seconds",
         ),
         (
             &[".", "--limit=-1"],
-            "--limit \"-1\" is no number of seconds",
+            "--limit \"-1\" is not a number of seconds",
         ),
         (
             &[".", "--limit=soon"],
-            "--limit \"soon\" is no number of seconds",
+            "--limit \"soon\" is not a number of seconds",
         ),
     ] {
         let (status, printed, complaints) = conformance(folder, arguments);

@@ -1,5 +1,5 @@
 //! The page at `/` of `loadgen serve` in a real browser: it shows what happens to the cluster while it is open,
-//! on any screen, asks nobody but the server, and comes back when the server does.
+//! on any screen, sends requests to the server alone, and comes back when the server does.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

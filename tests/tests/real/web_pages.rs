@@ -47,7 +47,7 @@ fn page_of_others() -> u16 {
     port
 }
 
-/// What a page tries at a server: each request, as one that needs nobody's leave (`no-cors`), as one whose answer it
+/// What a page tries at a server: each request, as one that needs no permission (`no-cors`), as one whose answer it
 /// would read, and with a form. The value is all that it could read.
 fn attack(server: &str) -> String {
     let pod = json!({"metadata": {"name": "planted"},

@@ -27,7 +27,7 @@ pub(crate) struct Sizes {
     pub(crate) listed: u64,
     /// Pods of the long list, ours alone.
     pub(crate) listed_long: u64,
-    /// Watches that pods are told to.
+    /// Watches that get the events of pods.
     pub(crate) watches: usize,
     /// Watches of a server at rest.
     pub(crate) idle_watches: usize,
@@ -144,7 +144,7 @@ const ROWS: [(&str, &str); 14] = [
     ("… CPU of kube-controller-manager for them; its memory", ""),
 ];
 
-/// Measures everything; `say` is told what is going on.
+/// Measures everything; `say` gets the progress.
 ///
 /// # Errors
 /// A program that is missing or fails.

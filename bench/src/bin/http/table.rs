@@ -21,7 +21,7 @@ pub(crate) fn render(rows: &[Row], where_from: &str) -> String {
         "# The API server over HTTP\n\n\
          Made by `cargo run --release --bin http`; don't edit. {where_from}\n\n\
          Server and client are processes of their own and share the machine's cores; loopback, connections stay open. CPU is the server's own, \
-         for one request, event or pod;\nbeside a real server that of etcd is told apart. The real server is kube-apiserver 1.20.2 with etcd 3.4 that does not wait for the \
+         for one request, event or pod;\nbeside a real server that of etcd is shown separately. The real server is kube-apiserver 1.20.2 with etcd 3.4 that does not wait for the \
          disk; it speaks only TLS,\nso it is to be compared with ours with TLS and a token. Rates of a client of our own are medians of three rounds.\n\n\
          | work | ours, plain | ours, TLS and token | kube-apiserver 1.20.2 and etcd | target |\n|---|--:|--:|--:|---|\n"
     );

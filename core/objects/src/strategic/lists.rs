@@ -120,7 +120,7 @@ fn merge_maps<R: MergeRules>(
 /// Puts a list in order, merged with what the patch changes of it.
 ///
 /// # Errors
-/// The order is no list, what it orders neither, or the patch names its entries in another order.
+/// The order is not a list, what it orders neither, or the patch names its entries in another order.
 pub(super) fn order<R: MergeRules>(
     target: &mut Map,
     member: &str,
@@ -131,7 +131,7 @@ pub(super) fn order<R: MergeRules>(
     let order = list(order)?;
     let stored = target.get(member).filter(|stored| !stored.is_null());
     let stored = stored.map(list).transpose()?;
-    // Null is no list either, sic.
+    // Null is not a list either, sic.
     let changes = changes.map(list).transpose()?;
     let field = of.declared(member)?;
     check_order(changes.map_or(&[], Vec::as_slice), order, field.merge_key)?;

@@ -151,7 +151,7 @@ proptest! {
 
     #[test]
     fn every_spec_comes_back(spec in hostile()) {
-        // A name that is no text is refused, and a null of the spec itself is left out.
+        // A name that is not a string is refused, and a null of the spec itself is left out.
         let Ok((kept, volume)) = read_spec(&spec) else { return Ok(()) };
         let mut spec = spec;
         spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());

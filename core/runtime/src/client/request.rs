@@ -157,7 +157,7 @@ pub enum Request {
     },
     /// Discovery of all kinds that the server serves: `GET` of `/api` and of `/apis`.
     Discover,
-    /// `GET` of a path whose answer is no object of a [`Kind`], e.g. of the metrics API.
+    /// `GET` of a path whose answer is not an object of a [`Kind`], e.g. of the metrics API.
     Raw {
         /// The path with its query, e.g. `/apis/metrics.k8s.io/v1beta1/namespaces/a/pods`.
         path: CompactString,

@@ -249,7 +249,7 @@ impl Family {
     }
 
     /// Appends the family in the Prometheus text format, spelt as Kubernetes' components spell it. A library
-    /// of the format names counters and writes bounds of buckets its own way, and then nobody's queries fit.
+    /// of the format names counters and writes bounds of buckets its own way, and then no existing query fits.
     pub fn write_text(&self, out: &mut String) {
         let (name, help, kind) = (self.name, self.help, self.kind.as_str());
         // Writing to a `String` cannot fail, so the results are dropped.

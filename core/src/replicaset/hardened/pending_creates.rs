@@ -40,7 +40,7 @@ struct PendingCreate {
 /// What the cache holds under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    Nobody,
+    None,
     /// A pod of another owner, or an orphan.
     Foreign,
     /// A pod of the owner that does not count, because it is terminating or has ended.
@@ -132,7 +132,7 @@ impl PendingCreates {
         known.names.retain(|_, note| note.expires_ns > now_ns);
         for (name, note) in &known.names {
             match holder(name) {
-                Holder::Nobody => pending.free.push(name.clone()),
+                Holder::None => pending.free.push(name.clone()),
                 Holder::Foreign if note.is_taken => {}
                 Holder::Foreign | Holder::Uncounted => {
                     pending.uncounted += 1;
@@ -166,7 +166,7 @@ mod tests {
     const KEY: KeyId = KeyId(0);
 
     fn names(pending: &PendingCreates, owner: &Uid, now_ns: i64) -> Vec<CompactString> {
-        pending.of(KEY, owner, now_ns, |_| Holder::Nobody).free
+        pending.of(KEY, owner, now_ns, |_| Holder::None).free
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
             pending.note(KEY, &owner, &name.into(), name == "taken", 0);
         }
         let found = pending.of(KEY, &owner, 1, |name| match name.as_str() {
-            "gone" => Holder::Nobody,
+            "gone" => Holder::None,
             "leaving" => Holder::Uncounted,
             "stolen" | "taken" => Holder::Foreign,
             _ => Holder::Counted,

@@ -23,7 +23,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     let volume = Cached::clone(&volume);
     let reference = at(&volume, "/spec/claimRef").clone();
     let uid = reference["uid"].as_str().unwrap_or("");
-    // Nobody's, or reserved for a claim that may come.
+    // Unclaimed, or reserved for a claim that may come.
     if uid.is_empty() {
         set_phase(volume, "Available", &calls).await?;
         return Ok(End::Forget);

@@ -217,7 +217,7 @@ const OF_STATEFUL_SET: Counts = Counts {
     ],
 };
 
-/// Those of a Deployment. Sic: not all are told with their parent.
+/// Those of a Deployment. As upstream: not every path has its parent.
 const OF_DEPLOYMENT: Counts = Counts {
     numbers: &[
         "observedGeneration",

@@ -225,8 +225,8 @@ fn check_amounts(limit: &Field<'_>) {
             "defaultRequest" => "default request",
             other => other,
         };
-        // The one that must not be greater, the other, and whose field and value are told. Sic: of a default, it is
-        // the other's value.
+        // The one that must not be greater, the other, and whose field and value the error names. As upstream: for a
+        // default, the value of the other.
         for (low, high, field, value) in [
             ("min", "max", "min", "min"),
             ("min", "defaultRequest", "defaultRequest", "defaultRequest"),

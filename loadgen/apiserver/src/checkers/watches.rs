@@ -126,7 +126,7 @@ impl Committed {
             };
             let Some(wanted) = expected.next() else {
                 let found = shown(&**delivered.1);
-                broken.add("events", format!("{found} is no event behind {last}"));
+                broken.add("events", format!("{found} is not an event behind {last}"));
                 return broken.0;
             };
             if !wanted.is(delivered.0, delivered.1) {

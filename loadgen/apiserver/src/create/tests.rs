@@ -121,7 +121,7 @@ fn owners_are_checked_and_repeated_ones_dropped() {
     let thrice = json!([owner("1", true), owner("1", true), owner("1", false)]);
     let stored = create(thrice).unwrap();
     assert_eq!(stored.metadata.owner_references.len(), 2);
-    // Whether the owner exists is not asked, and kinds nobody knows are never collected.
+    // Whether the owner exists is not asked, and objects of unknown kinds are never collected.
     assert_eq!(cluster.collect_garbage(10, at(0)), 0);
 }
 

@@ -364,7 +364,7 @@ fn check_scale(scale: &ScalePaths, object: &Value, causes: &mut Vec<Cause>) {
         && !value.is_string()
     {
         let why = format!(
-            "{} accessor error: {value} is no text, expected string",
+            "{} accessor error: {value} is of another type, expected string",
             path.text()
         );
         causes.push(errors::invalid_value(path.text(), &"".into(), &why));

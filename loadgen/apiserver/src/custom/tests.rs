@@ -179,7 +179,7 @@ fn a_definition_stays_until_the_last_finalizer_of_its_objects_is_gone() {
     assert_eq!(api.get("", name).unwrap_err().code, 404);
     let gone = create(&cluster, widgets, widget("gone", json!({}))).unwrap_err();
     assert_eq!(gone.code, 404);
-    // Defined again, it begins anew.
+    // Defined again, it starts empty.
     define(&cluster, definition("widgets", "Widget", json!({}))).unwrap();
     assert_eq!(cluster.api(widgets).count(), Ok(0));
 }

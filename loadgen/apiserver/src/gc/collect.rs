@@ -184,7 +184,7 @@ impl Cluster {
         let mut blocked = false;
         for dependent in self.dependents(&metadata.uid) {
             let state = self.metadata_of(&dependent, |other| {
-                // An object that owns itself would wait for its own end; upstream's does, for ever.
+                // An object that owns itself would wait for its own end; upstream's does, forever.
                 let is_other = other.uid != metadata.uid;
                 let mut owners = other.owner_references.iter();
                 let blocks = owners.any(|owner| {

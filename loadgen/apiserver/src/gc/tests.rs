@@ -45,7 +45,7 @@ fn held_pod(cluster: &Cluster, name: &str, owner: Value) {
     cluster.create(held, at(0)).unwrap();
 }
 
-/// A cluster with ReplicaSet `a`, its pods `p0` and `p1`, and a pod of nobody.
+/// A cluster with ReplicaSet `a`, its pods `p0` and `p1`, and a pod without an owner.
 fn owned() -> (Cluster, Arc<ReplicaSet>) {
     let cluster = cluster();
     let set = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
@@ -54,7 +54,7 @@ fn owned() -> (Cluster, Arc<ReplicaSet>) {
         cluster.create(owned_pod(name, owners), at(0)).unwrap();
     }
     cluster.create(pod("free", json!({})), at(0)).unwrap();
-    assert_eq!(collect(&cluster), 0, "nobody has lost an owner");
+    assert_eq!(collect(&cluster), 0, "no object has lost an owner");
     (cluster, set)
 }
 
@@ -243,7 +243,7 @@ fn an_object_that_owns_itself_goes_however_it_is_deleted() {
         updated.metadata.owner_references = owned.metadata.owner_references;
         cluster.update(updated, at(0)).unwrap();
         collect(&cluster);
-        assert!(set_is_there(&cluster), "nobody has deleted it");
+        assert!(set_is_there(&cluster), "it was not deleted");
         delete_set(&cluster, Some(policy));
         collect(&cluster);
         assert!(!set_is_there(&cluster), "{policy:?}");

@@ -10,7 +10,7 @@ use crate::limits::{self, Exceeded, Growth};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     op: String,
-    /// `None` where it is no text.
+    /// `None` where it is not a string.
     path: Option<String>,
     from: Option<String>,
     value: Value,

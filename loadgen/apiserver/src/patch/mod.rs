@@ -105,7 +105,7 @@ impl Patch {
                     json::Failed::Exceeded(exceeded) => exceeded.into(),
                 });
             }
-            _ => return Err(errors::bad_request("what is to be patched is no object")),
+            _ => return Err(errors::bad_request("the patch target is not an object")),
         }
         Ok(limits::check(document)?)
     }

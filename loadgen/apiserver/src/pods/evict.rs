@@ -191,7 +191,7 @@ fn on_conflict<T>(
     call()
 }
 
-/// Whether the pod serves nobody, so that its end disrupts nothing.
+/// Whether the pod serves no traffic, so that its end disrupts nothing.
 fn ignores_budgets(pod: &Pod) -> bool {
     !pod.is_active() || pod.status.phase == PodPhase::Pending
 }
@@ -307,7 +307,7 @@ fn too_many(why: String) -> ApiError {
     })
 }
 
-/// 429: nobody can say yet whether the budget allows it.
+/// 429: the disruption controller has not computed yet whether the budget allows it.
 fn being_processed(name: &str) -> ApiError {
     let why = format!("The disruption budget {name} is still being processed by the server.");
     too_many(why).with_retry_after(RETRY_AFTER_SECONDS)

@@ -237,7 +237,7 @@ fn a_finalizer_is_removed_and_an_ended_pod_goes_with_its_last_one() {
         assert_eq!(
             cluster.resource_version(),
             before,
-            "nothing to remove is no write"
+            "nothing to remove is not a write"
         );
         assert_eq!(
             request(&cluster, "b").unwrap().metadata.finalizers(),

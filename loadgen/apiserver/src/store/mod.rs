@@ -5,7 +5,7 @@
 //! shard's lock: it checks that the stored object is still the one it started from, appends the
 //! event to the kind's log, which assigns the version, and replaces the object. A reader of the log
 //! may see the event a moment before the table has the object. A `get` then waits for the shard, so
-//! nobody reads an older state after a newer event.
+//! no reader sees an older state after a newer event.
 //!
 //! Lock order: shards in ascending order, then the names in order, then the log, then the owner index.
 

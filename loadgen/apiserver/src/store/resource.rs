@@ -35,7 +35,7 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
         0
     }
 
-    /// Adds what holds an object until everything in it is gone, which nobody who writes it owns.
+    /// Adds the finalizers that keep an object until everything in it is gone. No field manager owns them.
     fn hold(&mut self) {}
 
     /// Fills in what plugins of admission add when a client changes the object.

@@ -229,7 +229,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     match manager {
         Some(manager) => {
             manager.written(Some(old), new);
-            // Nobody owns what is added.
+            // No field manager owns what is added.
             if !status && part.is_none() {
                 new.admit_change(cluster, old)?;
             }

@@ -97,7 +97,7 @@ impl Poll {
 pub struct Watch<R: Strategy> {
     log: Arc<Log<R>>,
     watcher: u64,
-    /// Gone when the log has dropped it and nobody holds it.
+    /// Gone when the log has dropped it and no watch holds it.
     segment: Weak<Segment<R>>,
     /// The same while it is read, and between polls too unless the watch lets go.
     held: Option<Arc<Segment<R>>>,

@@ -68,7 +68,7 @@ pub(super) fn scalar(of: Of<'_>, value: Value, by: By, at: &At<'_>) -> Result<Va
             true => "int64".to_owned(),
             false => "float64".to_owned(),
         },
-        // A number that is none of its type's is told.
+        // A number outside the range of its type is an error.
         Value::Number(number) if is_number(of) => format!("number {}", go_number(number)),
         other => json_syntax::name_of(other).to_owned(),
     };

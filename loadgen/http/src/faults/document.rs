@@ -161,7 +161,7 @@ impl Members {
         match self.0.remove(member) {
             None => Ok(String::new()),
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(invalid(member, format!("{other} is no text"))),
+            Some(other) => Err(invalid(member, format!("{other} is not a string"))),
         }
     }
 
@@ -173,7 +173,7 @@ impl Members {
             Some(number) => Ok(Some(number)),
             None => Err(invalid(
                 member,
-                format!("{value} is no whole number from 0 on"),
+                format!("{value} is not a whole number from 0 on"),
             )),
         }
     }
@@ -192,7 +192,7 @@ impl Members {
             None => return Ok(Vec::new()),
             Some(Value::Array(verbs)) => verbs,
             Some(other) => {
-                let why = format!("{other} is no list; it may have {}", names());
+                let why = format!("{other} is not a list; it may have {}", names());
                 return Err(invalid("verbs", why));
             }
         };
@@ -226,7 +226,7 @@ impl Members {
         match seconds {
             Some(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
             None => {
-                let why = format!("{value} is no number from 0 to {ADVANCE_MAX_SECONDS}");
+                let why = format!("{value} is not a number from 0 to {ADVANCE_MAX_SECONDS}");
                 Err(invalid("seconds", why))
             }
         }

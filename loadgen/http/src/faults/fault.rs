@@ -278,7 +278,7 @@ impl Fault {
     /// Whether it can be armed.
     ///
     /// # Errors
-    /// A code that is none of [`Refusal::CODES`]; no `times`; a time of more than a year; a verb other than
+    /// A code outside [`Refusal::CODES`]; no `times`; a time of more than a year; a verb other than
     /// [`Verb::Watch`] for an effect of watches.
     pub fn check(&self) -> Result<(), InvalidFault> {
         if self.times == 0 {

@@ -77,22 +77,22 @@ fn a_wrong_fault_is_refused_by_its_member() {
 {"effect": "refuse"} => code: is missing: one of 400, 401
 {"effect": "refuse", "code": 418} => code: 418 is none of 400, 401
 {"effect": "refuse", "code": 70000} => code: 65535 is none of 400, 401
-{"effect": "refuse", "code": "409"} => code: "409" is no whole number
-{"effect": "refuse", "code": 429, "retryAfterSeconds": -1} => retryAfterSeconds: -1 is no whole number
+{"effect": "refuse", "code": "409"} => code: "409" is not a whole number
+{"effect": "refuse", "code": 429, "retryAfterSeconds": -1} => retryAfterSeconds: -1 is not a whole number
 {"effect": "refuse", "code": 429, "retryAfterSeconds": 4294967296} => retryAfterSeconds: must be below
 {"effect": "lose-request", "code": 500} => code: has no meaning for the effect lose-request
 {"effect": "lose-answer", "retryAfterSeconds": 1} => retryAfterSeconds: has no meaning
 {"effect": "lose-request", "seconds": 5} => seconds: has no meaning for the effect lose-request
 {"effect": "delay-answer"} => seconds: is missing
-{"effect": "delay-answer", "seconds": -1} => seconds: -1 is no number from 0 to 31536000
-{"effect": "hold-events", "seconds": 1e9} => seconds: 1000000000.0 is no number from 0 to 31536000
+{"effect": "delay-answer", "seconds": -1} => seconds: -1 is not a number from 0 to 31536000
+{"effect": "hold-events", "seconds": 1e9} => seconds: 1000000000.0 is not a number from 0 to 31536000
 {"effect": "end-watch", "verbs": ["watch", "get"]} => verbs: end-watch strikes watches alone
 {"effect": "lose-request", "verbs": ["GET"]} => verbs: "GET" is none of get, list
-{"effect": "lose-request", "verbs": "get"} => verbs: "get" is no list
+{"effect": "lose-request", "verbs": "get"} => verbs: "get" is not a list
 {"effect": "lose-request", "times": 0} => times: must be 1 or more
-{"effect": "lose-request", "times": "often"} => times: "often" is no whole number
-{"effect": "lose-request", "after": 1.5} => after: 1.5 is no whole number
-{"effect": "lose-request", "resource": null} => resource: null is no text
+{"effect": "lose-request", "times": "often"} => times: "often" is not a whole number
+{"effect": "lose-request", "after": 1.5} => after: 1.5 is not a whole number
+{"effect": "lose-request", "resource": null} => resource: null is not a string
 {"effect": "lose-request", "resources": "pods"} => resources: is unknown; the members are verbs, resource
 "#;
     for line in table.trim().lines() {

@@ -121,7 +121,7 @@ impl Hold {
         self.is_released.load(Ordering::Relaxed) || self.due_ns <= now_ns
     }
 
-    /// Ready when it is over. The caller waits already; `look` is for clocks that nobody moves.
+    /// Ready when it is over. The caller waits already; `look` is for clocks that no task moves.
     pub(crate) fn poll_over(
         &self,
         server: &ApiServer,

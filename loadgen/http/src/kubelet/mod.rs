@@ -41,8 +41,8 @@ pub(crate) const PARTS: [&str; 5] = ["attach", "exec", "log", "portforward", "pr
 ///
 /// # Errors
 /// 404 for a pod, a node or a service that isn't there; 400 for a container that can't be meant; 405; 500
-/// where kubelets are not reached; 501 for what a simulated container can't do; 503 for a service, behind
-/// which nobody is.
+/// where kubelets are not reached; 501 for what a simulated container can't do; 503 for a service, as
+/// no simulated pod answers behind one.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     match (target.subresource.as_str(), call.method.clone()) {
         ("log", Method::GET) => log(call, target),
@@ -57,7 +57,7 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
     let container = container(call, &pod)?;
     let Some(node) = pod.node_name.as_deref() else {
-        // There is nobody yet who could be asked for one.
+        // There is no kubelet yet that could be asked for one.
         return Ok(answer::nothing());
     };
     check_node(call, node)?;
@@ -171,7 +171,7 @@ fn url<'a>(
     text
 }
 
-/// Why nobody answers at a node that has no address.
+/// Why a node without an address does not answer.
 fn unreachable(method: &str, node: &str, url: &str) -> String {
     format!("{method} \"https://{node}:10250/{url}\": dial tcp: lookup {node}: no such host")
 }

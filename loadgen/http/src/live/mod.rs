@@ -2,7 +2,7 @@
 //! page at `/`, which draws the samples in a browser.
 //!
 //! Nothing runs in the background. The stream that is the first to come to a second takes its sample, the
-//! others send the same bytes, and while nobody listens there is nothing to pay. The lock of the samples is
+//! others send the same bytes, and while no client listens it costs nothing. The lock of the samples is
 //! held while the stores are read, never the other way round.
 
 mod sample;

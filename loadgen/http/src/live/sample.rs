@@ -11,7 +11,7 @@ use crate::ApiServer;
 
 /// Most workloads that a sample names.
 const BEHIND_MAX: usize = 10;
-/// After so many seconds without a sample nobody knows any more since when a workload is behind.
+/// After so many seconds without a sample it is unknown since when a workload is behind.
 const FORGOTTEN_AFTER: u64 = 5;
 
 /// The kinds without a Rust type whose controllers make pods, with the members that say how many are

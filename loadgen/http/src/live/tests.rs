@@ -162,7 +162,7 @@ async fn who_is_behind_is_told_with_the_longest_first() {
     assert_eq!(second["behindTotal"], 23);
     assert_eq!(shown[2], ("unready".to_owned(), 1.0));
     assert_eq!(shown[3], ("more-00".to_owned(), 0.0));
-    // After a time in which nobody looked, it is unknown since when.
+    // After a time without a sample it is unknown since when.
     drop(stream);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let mut stream = get(&server, "/podstorm/live").await.into_body();

@@ -115,7 +115,7 @@ fn create(
 }
 
 /// # Errors
-/// 422 where nobody is named.
+/// 422 without a field manager.
 pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
     if call.query.text("fieldManager").is_empty() {
         let cause = errors::required("fieldManager", "is required for apply patch");
@@ -266,7 +266,9 @@ impl Writer<'_> {
             metadata.insert(MANAGED.to_owned(), owners);
         }
         let Value::Object(members) = applied else {
-            return Err(errors::bad_request("what is applied is no object"));
+            return Err(errors::bad_request(
+                "the applied configuration is not an object",
+            ));
         };
         // Into the form in which everything is stored; what is unknown was refused before.
         let mut read = decode::tree(members.into(), Form::Kind(self.kind), By::Conversion);

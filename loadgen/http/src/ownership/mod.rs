@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
         Owner::new(self.operation, &self.manager, version, self.subresource)
     }
 
-    /// Notes a scale: nobody owns a number that was changed any more, but the client that applied it.
+    /// Records a scale: only the client that applied the number still owns it.
     fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
         let way = replicas_way(self.kind);
         let replicas = |object: &dyn Object| {
@@ -294,7 +294,7 @@ impl Writer<'_> {
         set_owners(new, &Owners::default());
         let is_new = old.is_none();
         if owners.is_empty() && !is_new {
-            // Nobody's so far: tracked from the first apply on.
+            // Unowned so far: tracked from the first apply on.
             return;
         }
         let mut ignored = ignored(self.kind, self.subresource);

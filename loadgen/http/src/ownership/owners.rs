@@ -258,7 +258,7 @@ impl Owners {
         owned
     }
 
-    /// Notes a write that is no apply: the writer owns what it changed, and nobody else does.
+    /// Records an update: the writer becomes the only owner of what it changed.
     pub(super) fn update(&mut self, writer: Owner, version: &str, at: &Differences<'_>, now: &str) {
         let Some(own) = at.at(version) else {
             return;
@@ -287,7 +287,7 @@ impl Owners {
                 left.insert(owner.clone(), owned.clone());
                 continue;
             }
-            // Nobody owns fields of a version that is gone.
+            // Fields of a version that is gone have no owner.
             let Some(found) = at.at(&owned.api_version) else {
                 continue;
             };
@@ -353,7 +353,7 @@ impl Owners {
     }
 }
 
-/// What is applied, by whom, to what.
+/// An apply: the manager, the object as applied, and the object before.
 pub(super) struct Application<'a> {
     pub(super) applier: Owner,
     pub(super) api_version: &'a str,
@@ -403,7 +403,7 @@ impl Application<'_> {
         Ok((object, owners))
     }
 
-    /// Without what the applier owned last time and nobody owns now.
+    /// Without what the applier owned last time and no manager owns now.
     fn pruned(&self, object: &Value, owners: &Owners, last: &FieldSet) -> Value {
         let of = self.of;
         let left = walk::removed(object, &last.with_structs(of), of);
@@ -423,7 +423,7 @@ impl Application<'_> {
 }
 
 impl Owners {
-    /// The owners of an object that nobody has applied to yet: what it has was there before.
+    /// The owners of an object that was never applied: all its fields were there before.
     pub(super) fn before_first_apply(fields: &FieldSet, api_version: &str, now: &str) -> Owners {
         let owner = Owner::new(Operation::Update, BEFORE_FIRST_APPLY, api_version, "");
         let owned = Owned {
@@ -435,7 +435,7 @@ impl Owners {
     }
 }
 
-/// Without what nobody owns: what tells objects apart, and what the server sets.
+/// Without the fields that have no owner: those that identify an object, and those that the server sets.
 fn without_identity(fields: &FieldSet) -> FieldSet {
     const OF_METADATA: [&str; 11] = [
         "name",

@@ -7,7 +7,7 @@ use ahash::RandomState;
 use hashbrown::HashSet;
 use podstorm_objects::{Rest, hash_state};
 
-/// How many texts there are before those are forgotten that nobody holds any more.
+/// The number of texts above which texts without a holder are dropped.
 const FIRST_BOUND: usize = 1_024;
 
 /// The texts that objects hold. Sharing one is O(its length), amortised.

@@ -57,7 +57,7 @@ pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes
 
 /// The warnings of an object that was written: of what its pods will have, and of its own.
 ///
-/// A template is told of only where the spec `is_changed`. Pods are not among them: theirs are
+/// A template causes warnings only where the spec `is_changed`. Pods are not among them: theirs are
 /// [read](of_new_pod) from what the client sent, which costs less.
 pub(crate) fn of_written(object: &dyn Object, is_new: bool, is_changed: bool) -> Vec<String> {
     let at = match object.kind().name() {

@@ -102,10 +102,10 @@ async fn a_request_is_its_users_or_theirs_that_it_acts_as() {
         who_am_i(&server, as_bob).await,
         json!({"username": "bob", "groups": ["ops", "system:authenticated"]})
     );
-    let nobody = get("/version")
+    let unnamed = get("/version")
         .header("Authorization", "Bearer secret")
         .header("Impersonate-Group", "ops");
-    assert_eq!(reply(&server, nobody).await.0, 400);
+    assert_eq!(reply(&server, unnamed).await.0, 400);
     let open = builder().build();
     assert_eq!(
         who_am_i(&open, Request::post(REVIEWS)).await,

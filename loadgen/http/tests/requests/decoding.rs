@@ -136,7 +136,7 @@ impl Drop for Wrong {
     }
 }
 
-/// Parts of pods in YAML: what each member becomes as JSON, or what is told of it; and what is told where it is
+/// Parts of pods in YAML: what each member becomes as JSON, or the error about it; and the error where it is
 /// applied, if that is something else.
 const YAML_PARTS: &str = r#"
 volumes: [{name: k, secret: {secretName: k, defaultMode: 0400}}] => /volumes/0/secret/defaultMode 256
@@ -206,7 +206,7 @@ async fn yaml_is_read_as_upstream_reads_it_whatever_the_verb() {
     }
 }
 
-/// Writes by which no member gets a value of a wrong type: verb, path, media type, body, code, what is told.
+/// Writes by which no member gets a value of a wrong type: verb, path, media type, body, code, message.
 const WRONG_TYPES: &str = r#"
 PATCH | deployments/web | merge | {"spec": {"replicas": 1.5}} | 422 | cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32
 PATCH | deployments/web | merge | {"spec": {"replicas": "3"}} | 422 | cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32

@@ -1,4 +1,4 @@
-//! Evictions that a budget refuses: what a client is told, to the header. What a server of
+//! Evictions that a budget refuses: the whole answer, headers included. What a server of
 //! Kubernetes answers otherwise is in the recording.
 
 use super::*;
@@ -6,7 +6,7 @@ use super::*;
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 
-/// A server with the running and ready pod `p` and a budget of it that nobody has looked at.
+/// A server with the running and ready pod `p` and a budget that no controller has looked at.
 async fn server() -> ApiServer {
     let server = with_namespace(builder(), "shop").await;
     let ready = json!({"status": {"phase": "Running",

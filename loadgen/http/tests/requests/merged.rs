@@ -14,7 +14,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// A list by its struct and its name.
 type Field = (&'static str, &'static str);
 
-/// Lists whose rules take none of the drawn entries, or which nobody may change; the rest is shown by other tests.
+/// Lists whose rules take none of the drawn entries, or which no client may change; the rest is shown by other tests.
 const REFUSED: [&str; 72] = [
     "CSIDriverSpec.volumeLifecycleModes",
     "CephFSVolumeSource.monitors",

@@ -57,7 +57,7 @@ pub enum Stopped {
     Died,
     /// `stop` returned true.
     Asked,
-    /// Tasks wake each other for ever while no time passes.
+    /// Tasks wake each other endlessly while no time passes.
     Livelock,
 }
 

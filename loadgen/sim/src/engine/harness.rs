@@ -175,7 +175,7 @@ impl Harness {
     }
 
     /// As [`serving`](Harness::serving), going on from a state: with its objects and its time. Controllers and nodes
-    /// begin anew, as after a restart; a pod that was starting or ending has waited for as long as its
+    /// start over, as after a restart; a pod that was starting or ending has waited for as long as its
     /// object says.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ pub struct SyncId {
 pub struct Origin {
     /// The sync that made the request.
     pub sync: SyncId,
-    /// Whether the request is orphaned: nobody waits for its answer.
+    /// Whether the request is orphaned: no sync waits for its answer.
     pub orphaned: bool,
 }
 

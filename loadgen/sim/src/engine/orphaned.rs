@@ -1,4 +1,4 @@
-//! Orphaned requests: nobody waits for their answers, and they reach the server all the same. Their
+//! Orphaned requests: no sync waits for their answers, and they reach the server all the same. Their
 //! sender is dead, has been answered that they failed, or does not know that they were sent twice.
 
 use std::sync::{Arc, Mutex};
@@ -63,7 +63,7 @@ impl Task for OrphanedRequests {
             };
             let orphaned = true;
             self.origins.carries_out(Some(Origin { sync, orphaned }));
-            // Nobody waits for the answer.
+            // No sync waits for the answer.
             let _ = self.client.carry_out(&orphan.request, &mut self.calls, now);
             self.origins.carries_out(None);
         }

@@ -175,7 +175,7 @@ fn each_queue_has_its_own_delays_workers_and_timer() {
         ((1, "b"), vec![End::Retry, End::Retry]),
     ]));
     put(&harness, workload.kind, &["a", "b", "c"]);
-    assert!(harness.settle(600 * SECOND), "nothing goes on for ever");
+    assert!(harness.settle(600 * SECOND), "everything ends");
     let syncs = |queue| ["a", "b", "c"].map(|name| began(&workload, queue, name));
     // Two at once, the third once one is over. A sync takes 100 ms: 1, 2, 3 and 3 s after each end.
     assert_eq!(

@@ -2,8 +2,7 @@
 //! pass the connection; here they meet faults, and here the manager can be paused or killed.
 //!
 //! All tasks of a controller manager share its connection, and ask it before they act. When it is
-//! dead they do nothing any more, and nobody gets the answers of the requests that they had in
-//! flight.
+//! dead the tasks do nothing any more, and the answers to their requests in flight are lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,7 +39,7 @@ listed! {
     }
 }
 
-/// A request that reaches the server although nobody waits for its answer.
+/// A request that reaches the server although no sync waits for its answer.
 #[derive(Clone, Debug)]
 pub struct OrphanedRequest {
     /// When it reaches the server, ns.
@@ -224,7 +223,7 @@ impl Connection {
         });
     }
 
-    /// Holds the events of a watch back for ever; [`heal`](Connection::heal) does not change that.
+    /// Holds the events of a watch back without a limit; [`heal`](Connection::heal) does not change that.
     pub fn break_for_good(&self, kind: StreamKind) {
         self.with_stream(kind, |stream| stream.broken = true);
     }

@@ -119,7 +119,7 @@ pub struct StreamFaults {
     pub(super) lag: Option<u64>,
     /// How long the server then shows nothing newer, ns.
     pub(super) lag_ns: i64,
-    /// Events are held back for ever.
+    /// Events are held back without a limit.
     pub(super) broken: bool,
     /// Events were lost and no list has made up for them yet.
     pub(super) incomplete: bool,

@@ -166,7 +166,7 @@ impl NodeControl {
     /// The same nodes, of which pods have got that many addresses already.
     #[must_use]
     pub fn with_addresses(self, given: u64) -> NodeControl {
-        // Relaxed: nobody else has them yet.
+        // Relaxed: no other thread has them yet.
         self.addresses.store(given, Ordering::Relaxed);
         self
     }

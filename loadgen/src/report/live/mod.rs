@@ -216,7 +216,7 @@ impl Drawer {
                 draw(&self.about, &history, moment, area, frame.buffer_mut());
             });
             if drawn.is_err() {
-                // Nobody looks any more; the run goes on, and signals reach it.
+                // The terminal is gone; the run goes on, and signals reach it.
                 screen::give_back();
                 return;
             }

@@ -287,7 +287,7 @@ fn the_time_left_goes_by_the_pace_of_the_phase() {
     assert_eq!(history.seconds_left(), None);
     history.push(21.2, &Progress { done: 100, ..next });
     assert_eq!(history.seconds_left().map(f64::round), Some(9.0));
-    // Nothing moves: nobody knows.
+    // Nothing moves: no estimate.
     for step in 0..100 {
         history.push(22.0 + f64::from(step), &Progress { done: 100, ..next });
     }

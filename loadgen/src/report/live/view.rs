@@ -261,7 +261,7 @@ fn metrics(about: &About, history: &History, moment: Moment) -> Vec<(&'static st
     metrics
 }
 
-/// Seconds that change all the time: without the digits that nobody can read.
+/// Seconds that change all the time: without the digits that change too fast to read.
 fn brief(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 10.0 => format!("{seconds:.1} s"),

@@ -149,7 +149,7 @@ fn headline(out: &mut Report, result: &RunResult) {
     let ending = match (result.outcome.exit_code, result.outcome.converged) {
         (0, true) => format!("converged in {time}"),
         (0, false) => format!("done in {time}"),
-        (1, true) => format!("NOT AS WANTED, though converged in {time}"),
+        (1, true) => format!("FAILED: threshold not met (converged in {time})"),
         (130, _) => format!("interrupted after {time}"),
         (3, _) => format!("INVARIANT BROKEN within {time}"),
         _ => format!("FAILED after {time}"),

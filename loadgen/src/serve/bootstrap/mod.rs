@@ -203,7 +203,7 @@ fn subject(word: &str) -> Result<Value> {
             let (namespace, name) = name.split_once('/').context("an account has a namespace")?;
             json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
         }
-        _ => bail!("{word:?} is no subject"),
+        _ => bail!("{word:?} is not a subject"),
     })
 }
 
@@ -298,7 +298,7 @@ mod tests {
         assert!(problem("  core pods get").contains("before the first role"));
         let problem = |table: &str| format!("{:#}", bindings(table, "").unwrap_err());
         assert!(problem("RoleBinding a").contains("line 1: a binding has"));
-        assert!(problem("RoleBinding a b x").contains("\"x\" is no subject"));
+        assert!(problem("RoleBinding a b x").contains("\"x\" is not a subject"));
         assert!(problem("RoleBinding a b S:x").contains("an account has a namespace"));
     }
 }

@@ -323,7 +323,7 @@ fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, S
     let takes_time = |latency: LatencyText| !latency.0.is_zero();
     if scenario.rejects_pods() && !asked.pod_startup_latency.is_some_and(takes_time) {
         return refuse(format!(
-            "the scenario {} rejects pods, which are then made anew for ever: a loop without an end \
+            "the scenario {} rejects pods, and controllers would recreate them endlessly \
              unless starting a pod takes time; give --pod-startup-latency",
             scenario.name
         ));

@@ -21,7 +21,7 @@ pub(super) use replication_controller::ReplicationControllers;
 
 use super::explain::{Asked, Explanation};
 use super::flags::{Flag, Form};
-use super::objects::{Objects, anew};
+use super::objects::{Objects, recreated};
 use super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part, Sizes};
 use crate::input::{InputObject, ReadTyped, TypedOwner};
 use crate::units::counted;
@@ -247,7 +247,7 @@ impl OwnsPods for ReplicaSets {
     fn recreated(&self, object: &dyn Object) -> Option<AnyObject> {
         let old = object.downcast_ref::<ReplicaSet>()?;
         Some(Arc::new(ReplicaSet {
-            metadata: anew(&old.metadata),
+            metadata: recreated(&old.metadata),
             spec: old.spec.clone(),
             ..ReplicaSet::default()
         }))

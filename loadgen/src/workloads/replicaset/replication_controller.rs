@@ -12,7 +12,7 @@ use podstorm_objects::{
 };
 
 use super::super::explain::{Asked, Explanation};
-use super::super::objects::{Objects, anew};
+use super::super::objects::{Objects, recreated};
 use super::super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part};
 use super::{explain, settled_status};
 use crate::input::{InputObject, ReadTyped, TypedOwner};
@@ -118,7 +118,7 @@ impl OwnsPods for ReplicationControllers {
     fn recreated(&self, object: &dyn Object) -> Option<AnyObject> {
         let old = object.downcast_ref::<ReplicationController>()?;
         Some(Arc::new(ReplicationController {
-            metadata: anew(&old.metadata),
+            metadata: recreated(&old.metadata),
             status: ReplicaSetStatus::default(),
             ..old.clone()
         }))

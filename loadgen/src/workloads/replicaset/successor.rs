@@ -7,7 +7,7 @@ use podstorm_objects::{
     LabelSelector, Labels, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetSpec,
 };
 
-use super::super::objects::{anew, with};
+use super::super::objects::{recreated, with};
 
 /// The label by which the pods of a Deployment's ReplicaSets differ.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
@@ -47,7 +47,7 @@ pub(super) fn of(old: &ReplicaSet, revision: u32) -> ReplicaSet {
         metadata: ObjectMeta {
             name: next(&old.metadata.name),
             labels: with(&old.metadata.labels, &label),
-            ..anew(&old.metadata)
+            ..recreated(&old.metadata)
         },
         spec: ReplicaSetSpec {
             replicas: Some(0),

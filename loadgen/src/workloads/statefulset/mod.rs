@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::explain::{Asked, Explanation};
 use super::flags::{Flag, FlagValues, Form};
-use super::objects::{Objects, anew, change_spec, members};
+use super::objects::{Objects, change_spec, members, recreated};
 use super::{
     Counts, Demand, Findings, Gates, LaboratoryWorkload, Limits, NameFlag, OwnsPods, Part,
     Progress, RollsOut, Sizes,
@@ -188,7 +188,7 @@ impl OwnsPods for StatefulSets {
 
     fn recreated(&self, object: &dyn Object) -> Option<AnyObject> {
         let mut set = of_kind(object)?.clone();
-        set.metadata = anew(&set.metadata);
+        set.metadata = recreated(&set.metadata);
         set.fields.remove("status");
         Some(Arc::new(set))
     }

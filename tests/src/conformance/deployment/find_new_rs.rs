@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::conformance::{Fields, expect_eq};
 
-/// The orders that only scaling looks at, and whom it scales: cases of `deployment_proportions`
+/// The orders that only scaling looks at, and what it scales: cases of `deployment_proportions`
 /// compare what follows.
 const OF_SCALING: [&str; 3] = ["bySizeNewer", "bySizeOlder", "activeOrLatest"];
 

@@ -68,7 +68,7 @@ impl Case {
             return Differences::none_of(all);
         };
         let found: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| format!("the answer is no JSON: {error}"))?;
+            .map_err(|error| format!("the answer is not JSON: {error}"))?;
         let (mut recorded, mut found) = (body.clone(), found);
         match step["free"].as_str() {
             Some("order of causes") => {

@@ -58,7 +58,10 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
     assert!(grown < most, "{grown} B more, {most} at most");
 
     drop((watches, silent));
-    until(|| open_watches(&serving) == 0, "watches of nobody stay");
+    until(
+        || open_watches(&serving) == 0,
+        "watches without a client stay",
+    );
     send("TERM", &serving.child);
     assert!(serving.child.wait().expect("it ends").success());
 }

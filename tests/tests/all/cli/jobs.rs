@@ -113,7 +113,7 @@ fn an_image_that_can_not_be_pulled_meets_no_back_off_limit() {
     let met = super::json(&ended(&run_with_stdin(line, &fails), 0));
     assert_eq!(met["finished"]["pods_created"], 1);
     assert!(number(&met["finish_seconds"]["p50"]) < 10.0);
-    // Without a deadline the Job is active for ever.
+    // Without a deadline the Job stays active.
     let endless = example.replace("activeDeadlineSeconds: 15", "parallelism: 1");
     let line = format!("{line} --time-limit 2h");
     let open = super::json(&ended(&run_with_stdin(&line, &endless), 1));

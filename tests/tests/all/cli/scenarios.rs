@@ -213,7 +213,7 @@ fn the_published_schema_is_that_of_the_program_and_holds_for_every_scenario() {
     let published = read("../loadgen/schemas", "scenario.schema.json");
     assert_eq!(
         printed, published,
-        "publish it anew: loadgen schema scenario > loadgen/schemas/scenario.schema.json"
+        "publish it again: loadgen schema scenario > loadgen/schemas/scenario.schema.json"
     );
     let validator = jsonschema::validator_for(&json(&printed)).expect("it is a schema");
     let list = stdout(&run("scenarios"));

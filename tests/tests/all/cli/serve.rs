@@ -82,7 +82,7 @@ impl Serving {
         );
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut answer = String::new();
-        // What is no text or a closed connection is no answer.
+        // What is not a string or a closed connection is no answer.
         let _broken = stream.read_to_string(&mut answer);
         answer
     }

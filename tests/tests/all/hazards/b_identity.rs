@@ -50,7 +50,7 @@ fn hazard_15_created_again_while_the_watch_was_broken() {
     }
 }
 
-/// A status on its way when its ReplicaSet is made anew is written onto the successor, which
+/// A status on its way when its ReplicaSet is recreated is written onto the successor, which
 /// corrects it by its own sync.
 #[test]
 fn hazard_16_old_status_written_onto_the_successor() {

@@ -311,7 +311,7 @@ fn hazard_40_admission_is_down() {
     }
 }
 
-/// Pods that fail at once are replaced for ever, without a delay of their own, and kept.
+/// Pods that fail immediately are replaced endlessly, without a delay of their own, and kept.
 #[test]
 fn hazard_41_pods_fail_at_once() {
     let mut sim = Harness::new();

@@ -323,7 +323,7 @@ fn hazard_55_victim_is_made_again_before_the_delete() {
     sim.run(ms(500));
     assert_eq!(sim.under_way(Call::DeletePod), 1);
     sim.kill_pod(&name);
-    // Nobody's, and not even of the same labels.
+    // Without an owner, and not even with the same labels.
     sim.create_pod(pod(&name, "innocent"));
     sim.run(ms(200));
     assert!(sim.pod(&name).is_some());

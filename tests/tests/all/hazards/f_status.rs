@@ -102,7 +102,7 @@ fn hazard_59_pods_mature_one_by_one() {
     sim.conclude();
 }
 
-/// Ready, not, and ready again: the time begins anew, and nothing sticks.
+/// Ready, not, and ready again: the time starts over, and nothing sticks.
 #[test]
 fn hazard_60_readiness_flaps() {
     let (mut sim, names) = maturing(1, 30);

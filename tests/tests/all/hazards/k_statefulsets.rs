@@ -278,7 +278,7 @@ fn set_04_a_stale_claim_is_waited_for_in_silence() {
         "persistentVolumeClaimRetentionPolicy": policy}));
     shop.spec(json!({"replicas": 1}));
     shop.run(60);
-    // Nobody protects claims here: the finalizer stays.
+    // No controller protects claims here: the finalizer stays.
     let metadata = &shop.get(CLAIM, "data-web-1")["metadata"];
     assert!(metadata["deletionTimestamp"].is_string(), "{metadata}");
     shop.spec(json!({"replicas": 2}));

@@ -41,7 +41,7 @@ fn owners_of(object: &str) -> String {
     format!("get {object} -o jsonpath='{{.metadata.ownerReferences}}'")
 }
 
-/// Waits until so many pods run, and nobody else is there.
+/// Waits until so many pods run, and there are no others.
 #[track_caller]
 fn all_run(served: &Served, pods: usize) {
     served.comes_to(PHASES, |text| {

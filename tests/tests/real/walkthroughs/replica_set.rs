@@ -20,7 +20,7 @@ pub(super) fn frontend(served: &Served, replicas: usize) {
     has(served, replicas);
 }
 
-/// Waits until there are so many, all of them ready, and nobody else.
+/// Waits until there are so many, all of them ready, and no others.
 pub(super) fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("frontend {replicas} {replicas} {replicas}"));
     all_run(served, replicas);
@@ -549,7 +549,7 @@ fn w13_a_lost_node_loses_its_pods() {
         served.says(&format!("{ONE} -o name"), &one);
         served.becomes(&format!("{ONE} {REASON}"), "DeletionByTaintManager");
         served.tabulates(ROW, "frontend 3 3 3");
-        // Nobody ends it.
+        // Nothing ends it.
         served.shows(ONE, &[" Terminating "]);
         let watched = served.beside(&format!("{ONE} -w -o jsonpath='{{.status}}'"), "statuses");
         served.run("delete node node-1");

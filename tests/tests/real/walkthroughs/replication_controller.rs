@@ -10,7 +10,7 @@ const EVENTS: &str = "get events --field-selector involvedObject.name=nginx \
 const CREATED: &str = "Normal SuccessfulCreate replication-controller Created pod: nginx-";
 const DELETED: &str = "Normal SuccessfulDelete replication-controller Deleted pod: ";
 
-/// Waits until there are so many, all of them ready, and nobody else.
+/// Waits until there are so many, all of them ready, and no others.
 fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("nginx {replicas} {replicas} {replicas}"));
     all_run(served, replicas);

@@ -130,7 +130,7 @@ impl Controller {
     /// and creating it again finds its name taken.
     pub(super) fn load_pending_creates(&self, owner: &Owner, sync: &mut Sync, now: Now) {
         let holder = |name: &CompactString| match self.pods().get(&owner.namespace, name) {
-            None => Holder::Nobody,
+            None => Holder::None,
             Some(pod) => holder_of(owner, &pod),
         };
         let uid = &owner.controller_ref.uid;

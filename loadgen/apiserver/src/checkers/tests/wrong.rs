@@ -155,7 +155,7 @@ fn streams_that_do_not_fit_are_rejected() {
     rejected("an old event comes after a bookmark", "events", |all| {
         all.extend([bookmark(7, false), all[5].clone()]);
     });
-    rejected("a change is told as another", "events", |all| {
+    rejected("a change is reported as another", "events", |all| {
         if let WatchEvent::Modified(pod) = all[3].clone() {
             all[3] = WatchEvent::Added(pod);
         }

@@ -117,7 +117,7 @@ impl Reader {
                 WatchEvent::Added(object) => self.versions.push(version_of(&*object)),
                 WatchEvent::Bookmark { version, .. } => bookmark = version.number(),
                 WatchEvent::Error(_) => self.expired = true,
-                other => panic!("nobody wrote {other:?}"),
+                other => panic!("no thread wrote {other:?}"),
             }
         }
         bookmark

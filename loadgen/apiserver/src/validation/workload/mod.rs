@@ -340,7 +340,7 @@ fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {
         (available, ready),
     ] {
         if part > whole {
-            // Sic: only one of the two is told with its parent.
+            // As upstream: only one of the two paths has its parent.
             let status = if whole_name == ready.0 { "" } else { "status." };
             let detail = format!("cannot be greater than {status}{whole_name}");
             causes.invalid(&path.member(name), part, detail);

@@ -16,7 +16,7 @@ use crate::answer::WARNINGS_MAX;
 /// Most warnings of pairs that are looked for: more than an answer has room for.
 const TOLD_MAX: usize = WARNINGS_MAX / 16;
 
-/// What is not to be used any more, each with what is told of it.
+/// Deprecated fields, each with its warning.
 struct Deprecated {
     /// Of nodes.
     labels: Vec<(&'static str, &'static str)>,

@@ -1,4 +1,4 @@
-//! What is told of pods.
+//! Warnings about pods.
 
 use serde_json::json;
 

@@ -43,7 +43,7 @@ pub fn drive(
     let end = thread::scope(|scope| {
         for number in 0..threads.max(1) {
             let work = || {
-                // When a task panics, the other threads and the caller must not wait for ever.
+                // When a task panics, the other threads and the caller must not wait endlessly.
                 let _stop = StopOnPanic(executor);
                 work(tasks, executor, clock);
             };

@@ -160,7 +160,7 @@ fn failed_runs_of_probes_are_told() {
     );
     let told = play.until(23).told();
     assert_eq!(told[2], "23 Normal Started c: Container started");
-    // A probe that never passes fails for ever.
+    // A probe that never passes keeps failing.
     let mut play = Play::of(one("Always"), "ready=never");
     play.until(2).told();
     let told = play.until(32).told();

@@ -50,7 +50,7 @@ impl PodEvent {
     }
 }
 
-/// The Events since they were last taken. Nothing is kept where nobody asks for them.
+/// The Events since they were last taken. Nothing is kept without a reader.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) is_on: bool,

@@ -294,7 +294,7 @@ pub(super) fn removal(rule: RemovalRule, pod: &Pod, next: Option<&Arc<Pod>>) -> 
             None => "the last".to_owned(),
             Some(next) => match Rank::of(pod).rule(Rank::of(next)) {
                 Some(rule) => rule.to_owned(),
-                None => "nothing: ties with the next".to_owned(),
+                None => "tied with the next".to_owned(),
             },
         },
     }

@@ -27,7 +27,7 @@ pub(super) fn of(objects: &Objects, question: &Question, outcome: &Outcome) -> V
     let adopted = outcome.rows.iter().filter(|row| row.ranked.adopted).count();
     if adopted > 0 {
         notes.push(format!(
-            "Of these, {} that nobody owns and that the selector matches: adopted first, then \
+            "Of these, {} without an owner that match the selector: adopted first, then \
              ranked with the others.",
             pods(adopted)
         ));
@@ -40,7 +40,7 @@ pub(super) fn of(objects: &Objects, question: &Question, outcome: &Outcome) -> V
     }
     if outcome.syncs > 1 {
         notes.push(format!(
-            "A sync deletes {} at most (--burst-replicas); the pods on each node are counted anew \
+            "A sync deletes {} at most (--burst-replicas); the pods on each node are counted again \
              before the next one.",
             pods(question.options.burst_replicas)
         ));

@@ -88,7 +88,7 @@ pub enum OpenReason {
     Tie,
     /// The rules contradict themselves among them.
     Contradiction,
-    /// The choice of an earlier sync was open, and the pods on the nodes are counted anew after it.
+    /// The choice of an earlier sync was open, and the pods on the nodes are counted again after it.
     EarlierSync,
 }
 

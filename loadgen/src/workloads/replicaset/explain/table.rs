@@ -199,7 +199,7 @@ fn unsettled(outcome: &Outcome) -> Option<String> {
             }
             OpenReason::EarlierSync => {
                 "a sync before the last had pods to choose from that the rules don't settle, and \
-                 the pods on each node are counted anew after it"
+                 the pods on each node are counted again after it"
             }
         };
         return Some(format!(

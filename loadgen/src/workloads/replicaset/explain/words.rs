@@ -15,7 +15,7 @@ pub fn reason(outcome: &Outcome, place: usize) -> String {
     match row.before_next {
         None => String::new(),
         Some(Reason::EarlierSync) => "goes in the sync before, which is full".to_owned(),
-        Some(Reason::Tie) => "nothing: ties with the next".to_owned(),
+        Some(Reason::Tie) => "tied with the next".to_owned(),
         Some(Reason::Rule(rule)) => {
             let why = rule_words(rule, &row.ranked, &next.ranked, outcome.now);
             format!("rule {}: {why}", rule.number())

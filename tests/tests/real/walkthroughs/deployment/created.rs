@@ -167,7 +167,7 @@ fn w30_pod_template_hash() {
         served.becomes("get rs,pods -o name", "");
         nginx(served, 3, "");
         assert_eq!(set_of(served, OLD), set);
-        // A pod without the label is nobody's.
+        // A pod without the label has no owner.
         let one = name_of(served, 0);
         served.run(&format!("label pod {one} pod-template-hash-"));
         served.comes_to("get pods -o name", |text| text.lines().count() == 4);
