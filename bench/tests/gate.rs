@@ -180,7 +180,7 @@ fn another_toolchain_asks_for_blessing_with_a_status_of_its_own() {
     let words = [
         "OTHER TOOLCHAIN",
         "rustc: rustc 1 -> rustc 2",
-        "no regression of ours",
+        "not a regression of ours",
     ];
     expect(&place.gate(&[]), 3, &words);
     let blessing = place.gate(&["--bless-all", "--reason", "rustc 2"]);

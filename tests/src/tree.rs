@@ -21,22 +21,30 @@ pub struct Source {
 /// # Panics
 /// When one can't be read.
 pub fn sources(folder: &str) -> Vec<Source> {
+    texts(folder, &["rs"])
+}
+
+/// The files below a folder whose names end so, sorted by their paths.
+///
+/// # Panics
+/// When one can't be read.
+pub fn texts(folder: &str, extensions: &[&str]) -> Vec<Source> {
     let mut files = Vec::new();
-    collect(&root().join(folder), folder, &mut files);
+    collect(&root().join(folder), folder, extensions, &mut files);
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files
 }
 
-fn collect(folder: &Path, shown: &str, files: &mut Vec<Source>) {
+fn collect(folder: &Path, shown: &str, extensions: &[&str], files: &mut Vec<Source>) {
     for entry in std::fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("it can be read").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let shown = format!("{shown}/{name}");
         if path.is_dir() {
             if name != "target" {
-                collect(&path, &shown, files);
+                collect(&path, &shown, extensions, files);
             }
-        } else if name.ends_with(".rs") {
+        } else if extensions.iter().any(|it| name.ends_with(&format!(".{it}"))) {
             let text = std::fs::read_to_string(&path).expect("sources are texts");
             files.push(Source { path: shown, text });
         }

@@ -218,7 +218,7 @@ pub enum Action {
         stream: StreamKind,
         /// How many.
         events: u32,
-        /// When the watch ends and lists anew, ms from now.
+        /// When the watch ends and lists again, ms from now.
         list_after_ms: u32,
     },
     /// Events come twice.

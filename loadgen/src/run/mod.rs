@@ -248,7 +248,7 @@ impl Engine {
             Driver::new(settings, objects, shared, controllers, waker)
         });
         let (phases, position) = {
-            let driver = driver.lock().expect("nobody else has it yet");
+            let driver = driver.lock().expect("no other thread has it yet");
             (driver.phase_names(), driver.position())
         };
         let Builder {

@@ -61,7 +61,7 @@ pub struct Progress<'a> {
     pub engine_seconds: f64,
 }
 
-/// Nobody watches.
+/// An observer that ignores everything.
 impl Observer for () {
     fn progress(&self, _progress: &Progress<'_>) {}
 }

@@ -102,6 +102,59 @@ fn no_map_has_an_order_of_its_own() {
     assert_eq!(lines_with(&words, |_| true), [""; 0]);
 }
 
+/// Words that no technical writer would use, each with what to write instead.
+const PLAIN: [(&str, &str); 10] = [
+    ("anew", "again"),
+    ("whom", "the noun"),
+    ("nobody", "no client, no thread, no owner"),
+    ("is told", "gets, is notified"),
+    ("are told", "get, are reported"),
+    ("by lot", "at random"),
+    ("said aloud", "reported"),
+    ("that is none", "invalid"),
+    ("for ever", "forever, endlessly"),
+    ("of one's own", "custom"),
+];
+
+/// Where such a word stays: a part of the line, and why.
+const NOT_PLAIN: [(&str, &str); 2] = [
+    ("\"nobody\"", "the name of a scheduler or a user in test data"),
+    ("wakes-nobody", "names of recorded mutants"),
+];
+
+/// Whether a line has the phrase as words of their own, in any case.
+fn has_words(line: &str, phrase: &str) -> bool {
+    let line = line.to_lowercase();
+    let is_part = |end: Option<char>| end.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(phrase).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + phrase.len()..]);
+        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+    })
+}
+
+#[test]
+fn words_are_plain() {
+    let folders = PACKAGES.iter().chain(&["docs", "flamegraphs"]);
+    let mut files: Vec<Source> = folders
+        .flat_map(|folder| tree::texts(folder, &["rs", "md", "yaml", "toml"]))
+        .collect();
+    for path in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        let text = std::fs::read_to_string(root().join(path)).unwrap();
+        files.push(Source { path: path.to_owned(), text });
+    }
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.path != "tests/tests/all/tidy.rs") {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            let stays = NOT_PLAIN.iter().any(|(part, _)| line.contains(part));
+            let words = PLAIN.iter().find(|(words, _)| has_words(line, words));
+            if let Some((words, instead)) = words.filter(|_| !stays) {
+                found.push(format!("{}:{number}: {words:?}, write {instead:?}", file.path));
+            }
+        }
+    }
+    assert_eq!(found, [""; 0]);
+}
+
 /// The numbers of hazards after this letter, and their tests as `module::name`, in the order of the table.
 fn hazards_listed(letter: &str) -> Vec<(usize, String)> {
     let text = std::fs::read_to_string(root().join("tests/HAZARDS.md")).unwrap();

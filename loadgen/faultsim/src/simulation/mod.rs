@@ -112,7 +112,7 @@ enum Later {
     CreateOwner { name: String },
     /// Pods whose containers restarted are ready again.
     Ready { pods: Vec<(String, Uid)> },
-    /// A watch ends and lists anew.
+    /// A watch ends and lists again.
     List { stream: StreamKind },
     /// The wall clock is right again.
     ClockRight,
@@ -257,7 +257,7 @@ impl Simulation {
             match stopped {
                 Stopped::Asked => return asked,
                 Stopped::Livelock => {
-                    let text = "parts wake each other for ever while no time passes";
+                    let text = "parts wake each other endlessly while no time passes";
                     self.checker.fail("I10", text, self.harness.now());
                     return false;
                 }

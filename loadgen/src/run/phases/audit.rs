@@ -89,7 +89,7 @@ pub(super) fn audit(
             observed_generation: meta.generation,
         };
         let exact = active == replicas && status == wanted;
-        // Nobody brings an object to its pods any more that is being deleted.
+        // No controller works on an object that is being deleted.
         if exact || meta.is_deleting() {
             return;
         }

@@ -147,7 +147,7 @@ fn rejected_pods_are_replaced_in_a_loop_that_ends_with_the_rejecting() {
     assert_eq!(rejecting.pods_deleted, 120);
     assert!(rejecting.pods_created > 300, "{rejecting:?}");
     assert!(after.pods_created < 150, "{after:?}");
-    // Without a start-up time the loop would turn for ever within one moment.
+    // Without a start-up time the loop would run endlessly within one moment.
     let flags = "--scenario kubelet-reject --pod-startup-latency=0s";
     let problem = Settings::of_flags(flags, 1).unwrap_err();
     assert!(problem.contains("--pod-startup-latency"), "{problem}");

@@ -275,7 +275,7 @@ impl Users for JobUsers {
     }
 }
 
-/// The pods that keep the tracking finalizer for ever, as with upstream's controller: their Job selects them no longer
+/// The pods that keep the tracking finalizer forever, as with upstream's controller: their Job selects them no longer
 /// and has finished or is on its way out, was recreated before the controller saw it go, or waits to replace them in a
 /// namespace that takes no pods; or it is gone, and a request that should have freed them failed. No node has the pod:
 /// Kubernetes' collector of pods, which does not run here, would end it.
@@ -315,7 +315,7 @@ pub(super) fn selects(job: &DynamicObject, pod: &Pod) -> bool {
     selecting.is_some_and(|text| **text == *uid)
 }
 
-/// Whether a Job will never come to anything, with upstream's controller: the server refuses its status for ever, as an
+/// Whether a Job will never come to anything, with upstream's controller: the server keeps refusing its status, as an
 /// index has pods of both outcomes, or until a start time has come that was written by a clock that was ahead.
 fn is_hopeless(job: &Read<'_>, simulation: &Simulation) -> bool {
     let now_ns = simulation.harness.now().wall_ns;

@@ -23,7 +23,7 @@ pub(super) const BUGS: [Bug; 9] = [
         done: "The pod watch loses its events while a ReplicaSet is scaled from 3 to 10 and all of \
                its pods are removed. The new list, eight seconds later, shows none. Every minute \
                something about the ReplicaSet changes.",
-        upstream: "Seven pods are expected that nobody will see: with no pod at all it creates \
+        upstream: "Seven pods are expected that never come: with no pod at all it creates \
                    none until the expectations run out, and then only when something wakes it.",
         hardened: "The list shows all that was done, so nothing is expected any more.",
     },

@@ -231,7 +231,7 @@ fn healthy_keys_are_served_in_time_beside_keys_that_always_fail() {
 const BUSY_C_NS: i64 = SECOND;
 
 /// The same where pods are ready as soon as they are there and no event comes, so that each sync waits
-/// for its retry: 1.2 s at most, hardened. There a sync that has made a pod begins its delays anew;
+/// for its retry: 1.2 s at most, hardened. There a sync that has made a pod restarts its delays;
 /// upstream's grow to 1,000 s, and it is not done within six hours at a fraction of 0.5.
 const QUIET_C_NS: i64 = 2 * SECOND;
 

@@ -5,7 +5,7 @@
 //!
 //! A schedule is followed from rest to rest: everything is as wanted, every cache is there, no
 //! sync is under way. When users did exactly one thing in between, the model knows from the server's
-//! state right after it what was to be done: how many pods are created for whom, which are adopted
+//! state right after it what was to be done: how many pods are created for each owner, which are adopted
 //! and released, how many are deleted (and which, as far as the deletion cost and, hardened, the
 //! pods on the same node tell), and what the status then says. All of that must be exactly what was
 //! committed. When users did more before all was at rest again, syncs in between make several

@@ -492,7 +492,7 @@ fn free_claims(simulation: &Simulation) -> bool {
     !claims.is_empty()
 }
 
-/// The names of the pods that keep a set from what it wants, with its controller waiting for ever.
+/// The names of the pods that keep a set from what it wants, while its controller waits endlessly.
 fn hindrances(set: &Read<'_>, simulation: &Simulation) -> Vec<String> {
     let mut controllers = simulation.harness.controllers::<Controller>();
     let replaces_broken = controllers.any(|it| it.options().replace_broken_pods);

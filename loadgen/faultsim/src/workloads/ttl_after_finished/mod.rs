@@ -1,4 +1,4 @@
-//! Jobs with a TTL under faults. Nobody runs the Jobs: users write that a Job has finished, as its controller
+//! Jobs with a TTL under faults. No controller runs the Jobs: users write that a Job has finished, as its controller
 //! would, and give it pods.
 //!
 //! # Invariants

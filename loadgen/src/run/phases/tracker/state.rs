@@ -29,7 +29,7 @@ pub(in crate::run::phases) struct Owner {
     pub(super) converged: bool,
     /// Whether it was deleted.
     pub(in crate::run::phases) gone: bool,
-    /// Whether its deletion has begun: nobody brings it to its pods any more.
+    /// Whether its deletion has begun: no controller works on it any more.
     pub(super) deleting: bool,
     /// The workload whose rollouts replace its pods, and the name of the object: itself, or the one that it belongs to.
     pub(in crate::run::phases) maker: Option<(Workload, CompactString)>,

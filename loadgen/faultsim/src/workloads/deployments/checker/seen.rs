@@ -103,7 +103,7 @@ impl Seen {
         }
     }
 
-    /// The sync is told that it could not adopt a ReplicaSet, and goes on without it, though a request that was sent
+    /// The sync gets the answer that it could not adopt a ReplicaSet, and goes on without it, though a request that was sent
     /// again by a layer below may have been carried out the first time.
     pub(super) fn adopt_failed(&mut self, name: &str) {
         self.sets.retain(|_, set| *set.now.metadata.name != *name);

@@ -188,7 +188,7 @@ impl OracleState {
         let Some(set) = &sync.set else {
             return Err((
                 "S4",
-                format!("{} was patched for nobody", new.metadata.name),
+                format!("{} was patched for no owner", new.metadata.name),
             ));
         };
         let name = &new.metadata.name;
@@ -201,7 +201,7 @@ impl OracleState {
                     ));
                 }
                 if !sync.owner_confirmed && !sync.ended {
-                    let text = format!("{name} was adopted without looking at {} anew", sync.key);
+                    let text = format!("{name} was adopted without another look at {}", sync.key);
                     return Err(("S9", text));
                 }
                 self.sometimes.insert("a pod is adopted");
