@@ -241,9 +241,9 @@ pub enum Step {
     RestoreNodes,
     /// Nodes go away for good; their pods are removed after a minute.
     DeleteNodes(SomeNodes),
-    /// Drains nodes one after the other, as `kubectl drain` does: a node takes no more pods, and its pods are evicted. An
-    /// eviction that a budget refuses is tried again every 5 s; a node on which no pod has gone for ten minutes is left as it
-    /// is.
+    /// Drains nodes, as `kubectl cordon` of all of them and `kubectl drain` of one after the other do: first none of them takes
+    /// new pods, then the pods of each node are evicted. An eviction that a budget refuses is tried again every 5 s; a node on
+    /// which no pod has gone for ten minutes is left as it is.
     DrainNodes(SomeNodes),
     /// Gives each workload that owns pods a PodDisruptionBudget, unless one selects its pods already.
     CreateBudgets(CreateBudgets),

@@ -32,19 +32,22 @@ pub(super) struct Drain {
 }
 
 impl Driver {
-    /// Drains one node after the other.
+    /// Cordons the nodes, then empties one after the other: no pod finds a place on a node that is drained next.
     pub(super) fn drain_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
         if self.at.names.is_none() {
             let mut nodes = self.some_nodes(some);
             nodes.reverse();
             self.at.names = Some(nodes);
         }
-        let names = self.at.names.as_ref();
-        let Some(node) = names.and_then(|names| names.last()).cloned() else {
+        let names = self.at.names.as_deref().unwrap_or_default();
+        if let Some(node) = names.get(self.at.cursor as usize).cloned() {
+            self.at.cursor += 1;
+            return self.cordon(&node, now);
+        }
+        let Some(node) = names.last().cloned() else {
             self.at.names = None;
             return Action::Done;
         };
-        self.cordon(&node, now);
         let left = self.evict_from(&node, now);
         let drain = &mut self.at.drain;
         if drain.left != left {
@@ -62,14 +65,15 @@ impl Driver {
     }
 
     /// Keeps new pods off a node.
-    fn cordon(&mut self, node: &str, now: Now) {
+    fn cordon(&mut self, node: &str, now: Now) -> Action {
         let found = self.cluster.get::<Node>("", node);
         if found.is_ok_and(|node| node.unschedulable) {
-            return;
+            return Action::Skipped;
         }
         let patch = Patch::Merge(members(json!({"spec": {"unschedulable": true}})));
         let patched = self.cluster.api(Kind::NODE).patch("", node, &patch, now);
         self.note("cordoning", Kind::NODE, patched);
+        Action::Wrote
     }
 
     /// Tries to evict the pods of a node that aren't on their way out; returns how many it still has, but for those that a drain

@@ -70,9 +70,9 @@ fn a_third_of_the_nodes_is_drained_one_pod_of_a_workload_at_a_time() {
     let drained = result(&format!("--scenario node-drain {SETS} --nodes 9"));
     let phase = &drained["phases"][1];
     assert_eq!(number(phase, "pods_down_of_one_peak"), 1);
-    let evicted = number(phase, "pods_deleted");
-    assert!((1..=18).contains(&evicted), "{evicted}");
-    assert_eq!(number(phase, "pods_created"), evicted);
+    // Three nodes of two pods each. All three are cordoned first: no pod moves twice.
+    assert_eq!(number(phase, "pods_deleted"), 6);
+    assert_eq!(number(phase, "pods_created"), 6);
     holds(drained["answer"].as_str().unwrap(), "evicted");
 }
 
