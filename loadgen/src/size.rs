@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use podstorm_objects::Quantity;
+use podstorm_objects::{Kind, Quantity};
 
 use crate::input::{InputSize, Requests};
 use crate::scenario::ScenarioSettings;
 use crate::units::{count_for_people as count, counted};
 use crate::values::{Bytes, Cores, Size};
-use crate::workloads::{ClusterSize, Sizes, WorkloadCount};
+use crate::workloads::{ClusterSize, Sizes, WorkloadCount, WorkloadCounts};
 
 /// Pods by default.
 pub const DEFAULT_PODS: u64 = 100_000;
@@ -26,28 +26,21 @@ pub const DEFAULT_PODS_PER_NODE: u32 = 110;
 /// Most of anything: object numbers are 32 bits wide in the indexes.
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
-/// Decides the size of a generated cluster; `extra_pods` are those the scenario adds on top, `sizes` the flags that
-/// size its workloads, `requests` what each pod requests.
+/// Decides the size of a generated cluster; `extra_pods` are those the scenario adds on top, `kind` and `sizes` are of its
+/// workloads and the flags that size them, `requests` what each pod requests.
 ///
 /// # Errors
 /// Numbers that don't agree, or a cluster too small for its pods.
 pub(crate) fn generated(
     asked: &ScenarioSettings,
-    sizes: Sizes,
+    (kind, sizes): (Kind, Sizes),
     extra_pods: u64,
     requests: &BTreeMap<String, Quantity>,
 ) -> Result<ClusterSize, String> {
     let (pods, workloads) = pods_and_workloads(asked, sizes)?;
     let flag = format!("--{}", sizes.count);
     check_counts(&[("--pods", pods), (&flag, workloads)])?;
-    if workloads > pods {
-        return Err(format!(
-            "{} would share {}: give at least one pod for each, with --pods or --{}",
-            counted(workloads, "workload"),
-            counted(pods, "pod"),
-            sizes.each
-        ));
-    }
+    check_share(pods, workloads, sizes)?;
     let most = pods.div_ceil(workloads);
     if most > i32::MAX as u64 {
         return Err(format!(
@@ -64,7 +57,7 @@ pub(crate) fn generated(
     check_counts(&[("--nodes", nodes), ("--namespaces", namespaces)])?;
     Ok(ClusterSize {
         pods,
-        count: WorkloadCount::of(sizes, workloads),
+        counts: counts_of(kind, sizes, workloads),
         nodes,
         zones: asked.zones.map(|zones| zones.0),
         node_cpu: asked.node_cpu.clone(),
@@ -83,7 +76,7 @@ pub(crate) fn generated(
 /// A flag that sizes what the files bring, or too few nodes for the pods.
 pub(crate) fn beside_input(
     asked: &ScenarioSettings,
-    sizes: Sizes,
+    (kind, sizes): (Kind, Sizes),
     input: &InputSize,
     extra_pods: u64,
 ) -> Result<ClusterSize, String> {
@@ -134,7 +127,7 @@ pub(crate) fn beside_input(
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
         pods: input.pods,
-        count: WorkloadCount::of(sizes, input.owners),
+        counts: counts_of(kind, sizes, input.owners),
         nodes,
         zones: asked.zones.map(|zones| zones.0),
         node_cpu: asked.node_cpu.clone(),
@@ -144,6 +137,50 @@ pub(crate) fn beside_input(
         groups: Vec::new(),
         pods_asked: None,
     })
+}
+
+/// Of workloads of several kinds how many there are of each, and how many pods each has. A kind has the pods of its own
+/// flags, or as many of the cluster's as every other kind has, as whole workloads make them.
+///
+/// # Errors
+/// More workloads than pods.
+pub(crate) fn mixed(
+    asked: &ScenarioSettings,
+    kinds: &[(Kind, Sizes)],
+) -> Result<(WorkloadCounts, Vec<(u64, i32)>), String> {
+    let mut counts = Vec::new();
+    let mut groups = Vec::new();
+    for &(kind, sizes) in kinds {
+        let is_sized = asked.rows.has(sizes.count) && asked.rows.has(sizes.each);
+        let share = asked.pods.map_or(DEFAULT_PODS, |pods| pods.0) / kinds.len() as u64;
+        let own = ScenarioSettings {
+            pods: (!is_sized).then_some(Size(share)),
+            ..asked.clone()
+        };
+        let (pods, count) = pods_and_workloads(&own, sizes)?;
+        check_share(pods, count, sizes)?;
+        let each = i32::try_from(pods / count).unwrap_or(i32::MAX);
+        groups.push((count, each));
+        counts.extend(counts_of(kind, sizes, count).0);
+    }
+    Ok((WorkloadCounts(counts), groups))
+}
+
+fn counts_of(kind: Kind, sizes: Sizes, count: u64) -> WorkloadCounts {
+    WorkloadCounts(vec![WorkloadCount { kind, sizes, count }])
+}
+
+/// Checks that there is a pod for each workload.
+fn check_share(pods: u64, workloads: u64, sizes: Sizes) -> Result<(), String> {
+    match workloads > pods {
+        true => Err(format!(
+            "{} would share {}: give at least one pod for each, with --pods or --{}",
+            counted(workloads, "workload"),
+            counted(pods, "pod"),
+            sizes.each
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Pods and workloads at 100 % of a generated cluster.
@@ -270,14 +307,18 @@ fn check_counts(counts: &[(&str, u64)]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::default_sizes;
+    use crate::workloads::sizes_of;
+
+    fn usual() -> (Kind, Sizes) {
+        (Kind::REPLICA_SET, sizes_of(Kind::REPLICA_SET))
+    }
 
     /// The size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and 128Mi.
     fn sized(asked: &str, extra_pods: u64) -> Result<(u64, u64, u64), String> {
-        let usual = [("cpu", "100m"), ("memory", "128Mi")]
+        let requests = [("cpu", "100m"), ("memory", "128Mi")]
             .map(|(name, amount)| (name.to_owned(), amount.parse().unwrap()))
             .into();
-        let size = generated(&read(asked), default_sizes(), extra_pods, &usual)?;
+        let size = generated(&read(asked), usual(), extra_pods, &requests)?;
         Ok((size.pods, size.workloads(), size.nodes))
     }
 
@@ -310,6 +351,47 @@ mod tests {
         ] {
             let problem = sized(asked, 0).unwrap_err();
             assert!(problem.contains(words), "{asked}: {problem}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_the_pods_of_its_flags_or_as_many_as_the_others() {
+        let kinds = [Kind::STATEFUL_SET, Kind::DEPLOYMENT, Kind::JOB];
+        let kinds = kinds.map(|kind| (kind, sizes_of(kind)));
+        for (asked, sizes) in [
+            (
+                "statefulsets: 3, pods-per-statefulset: 5, replicasets: 2, pods-per-replicaset: 7, batch-jobs: 4, completions: 1",
+                Ok([(3, 5), (2, 7), (4, 1)]),
+            ),
+            // A third of the pods each, as whole workloads make them.
+            (
+                "pods: 100, statefulsets: 3, replicasets: 2, completions: 5",
+                Ok([(3, 11), (2, 16), (7, 4)]),
+            ),
+            // What says all of itself takes none of these.
+            (
+                "pods: 30, statefulsets: 3, pods-per-statefulset: 50, replicasets: 2, batch-jobs: 5",
+                Ok([(3, 50), (2, 5), (5, 2)]),
+            ),
+            (
+                "pods: 30, batch-jobs: 11",
+                Err("11 workloads would share 10 pods"),
+            ),
+        ] {
+            let mixed = mixed(&read(asked), &kinds);
+            match (mixed, sizes) {
+                (Ok((counts, groups)), Ok(sizes)) => {
+                    assert_eq!(groups, sizes, "{asked}");
+                    let counts: Vec<_> = counts.0.iter().map(|it| (it.kind, it.count)).collect();
+                    let wanted = kinds
+                        .iter()
+                        .zip(sizes)
+                        .map(|((kind, _), (count, _))| (*kind, count));
+                    assert_eq!(counts, wanted.collect::<Vec<_>>());
+                }
+                (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
+                (mixed, sizes) => panic!("{asked}: {mixed:?} and not {sizes:?}"),
+            }
         }
     }
 
@@ -370,7 +452,7 @@ mod tests {
             ("node-cpu: 2", &input, Err("requests 3 of cpu, more than")),
             ("node-cpu: 4", &own, Ok(0)),
         ] {
-            let size = beside_input(&read(asked), default_sizes(), input, 0);
+            let size = beside_input(&read(asked), usual(), input, 0);
             match (size, nodes) {
                 (Ok(size), nodes) => assert_eq!(Ok(size.nodes), nodes, "{asked}"),
                 (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
@@ -410,7 +492,7 @@ mod tests {
             ("", &input, 20, Ok(0)),
             ("", &input, 500, Ok(5)),
         ] {
-            let size = beside_input(&read(asked), default_sizes(), input, extra_pods);
+            let size = beside_input(&read(asked), usual(), input, extra_pods);
             match (size, nodes) {
                 (Ok(size), nodes) => assert_eq!(Ok(size.nodes), nodes, "{asked}"),
                 (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),

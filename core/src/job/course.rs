@@ -3,6 +3,7 @@
 use podstorm_objects::{DynamicObject, Kind, Object, Time};
 
 use super::cache::JobSpec;
+use super::indexes::Indexes;
 use super::status::JobStatus;
 
 /// How far a Job is.
@@ -22,12 +23,16 @@ pub struct Course {
     pub start: Option<Time>,
     /// `status.active`.
     pub active: i64,
+    /// `status.ready`.
+    pub ready: i64,
     /// `status.terminating`.
     pub terminating: i64,
     /// `status.succeeded`.
     pub succeeded: i64,
     /// `status.failed`.
     pub failed: i64,
+    /// How many indexes are in `status.failedIndexes`: they get no further pods.
+    pub failed_indexes: i64,
     /// Pods that have ended and are not counted yet.
     pub uncounted: usize,
 }
@@ -61,9 +66,14 @@ impl Course {
             }),
             start: status.start_time,
             active: status.active,
+            ready: status.ready.unwrap_or(0),
             terminating: status.terminating.unwrap_or(0),
             succeeded: status.succeeded,
             failed: status.failed,
+            failed_indexes: match (status.failed_indexes.as_deref(), spec.completions) {
+                (Some(text), Some(completions)) => Indexes::parse(text, completions).count(),
+                _ => 0,
+            },
             uncounted,
         })
     }
@@ -77,5 +87,41 @@ impl Course {
     pub fn wanted(&self) -> i64 {
         let most = self.completions.unwrap_or(self.parallelism);
         most.min(self.parallelism).max(0)
+    }
+
+    /// How many pods are to run now. A Job without completions starts none once one has succeeded.
+    pub fn wanted_now(&self) -> i64 {
+        let left = match self.completions {
+            Some(completions) => completions - self.succeeded - self.failed_indexes,
+            None if self.succeeded > 0 => self.active,
+            None => self.parallelism,
+        };
+        left.min(self.parallelism).max(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_job_wants_no_more_pods_than_are_left_to_succeed() {
+        for (completions, succeeded, failed_indexes, active, wanted) in [
+            (Some(10), 0, "", 4, 4),
+            (Some(10), 7, "", 3, 3),
+            (Some(10), 7, "0,2-3", 0, 0),
+            (None, 0, "", 4, 4),
+            (None, 1, "", 2, 2),
+        ] {
+            let job = json!({"metadata": {"name": "j"},
+                "spec": {"completions": completions, "parallelism": 4, "completionMode": "Indexed"},
+                "status": {"succeeded": succeeded, "failedIndexes": failed_indexes, "active": active, "ready": 1}});
+            let job = DynamicObject::from_json(Kind::JOB, job).unwrap();
+            let course = Course::of(&job).unwrap();
+            assert_eq!(course.wanted_now(), wanted, "{course:?}");
+            assert_eq!(course.ready, 1);
+        }
     }
 }

@@ -40,8 +40,15 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
         }
         // The scenario's groups say how many workloads the pods make, and no flag can.
         if cluster.pods_asked.is_none() {
-            let count = FlagValue::Size(Size(cluster.workloads()));
-            rows.set(cluster.count.flag, Some(count));
+            for it in &cluster.counts.0 {
+                rows.set(it.sizes.count, Some(FlagValue::Size(Size(it.count))));
+            }
+        }
+        if scenario.is_mixed() {
+            for (it, &(_, each)) in cluster.counts.0.iter().zip(&cluster.groups) {
+                let each = Size(u64::try_from(each).unwrap_or(0));
+                rows.set(it.sizes.each, Some(FlagValue::Size(each)));
+            }
         }
     }
     ScenarioSettings {
@@ -56,7 +63,8 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
             .then_some(Rate(settings.churn_pods_per_second)),
         burst: size(settings.burst_pods.into()).filter(|_| scenario.uses_burst()),
         time_limit: Some(Time(settings.time_limit_ns)),
-        pods: size(cluster.pods_asked.unwrap_or(cluster.pods)).filter(|_| !has_files),
+        pods: size(cluster.pods_asked.unwrap_or(cluster.pods))
+            .filter(|_| !has_files && !scenario.is_mixed()),
         nodes: size(cluster.nodes).filter(|nodes| !has_files || nodes.0 > 0),
         zones: cluster.zones.map(Size),
         node_cpu: cluster.node_cpu.clone(),
@@ -230,8 +238,12 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         !baseline.any(|(other, default)| other == name && default == value)
     };
     // What one of the sizes is by default depends on the others.
-    let count = given.size.count.flag;
-    let is_size = |name: &str| SIZES.contains(&name) || name == count;
+    let mut counts: Vec<&str> = Vec::new();
+    for it in &given.size.counts.0 {
+        counts.push(it.sizes.count);
+        counts.extend(scenario.is_mixed().then_some(it.sizes.each));
+    }
+    let is_size = |name: &str| SIZES.contains(&name) || counts.contains(&name);
     let mut sizes = all.iter().filter(|(name, _)| is_size(name));
     let is_sized = sizes.any(|(name, value)| differs(name, value));
     for (name, value) in &all {
@@ -243,7 +255,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
             ("seed" | "threads", value) => add(name, &value.to_string()),
             ("nodes", value) if !files.is_empty() => add(name, &value.to_string()),
             ("pods" | "nodes", value) if is_sized => add(name, &value.to_string()),
-            (name, value) if is_sized && name == count => add(name, &value.to_string()),
+            (name, value) if is_sized && counts.contains(&name) => add(name, &value.to_string()),
             ("engine", Value::String(engine))
                 if given.engine == EngineKind::Virtual || scenario.settings.engine.is_some() =>
             {
@@ -404,6 +416,29 @@ mod tests {
         let command = command(&settings, &[]);
         assert!(command.contains(" --pods 400 --nodes 100"), "{command}");
         assert!(!command.contains("--replicasets"), "{command}");
+    }
+
+    #[test]
+    fn each_of_several_kinds_is_named_with_its_size() {
+        for flags in [
+            "",
+            "--pods 403",
+            "--pods 400 --statefulsets 3",
+            "--completions 7 --nodes 300",
+        ] {
+            let given = format!("loadgen run --scenario node-drain {flags}");
+            let settings = read_back(given.trim(), 2, None);
+            let command = command(&settings, &[]);
+            assert_eq!(
+                read_back(&command, 96, None),
+                settings,
+                "{given}: {command}"
+            );
+            assert!(!command.contains("--pods "), "{command}");
+        }
+        let command = command(&resolved("--scenario node-drain --pods 403"), &[]);
+        let sizes = " --batch-jobs 25 --completions 4";
+        assert!(command.contains(sizes), "{command}");
     }
 
     #[test]

@@ -355,10 +355,23 @@ pub struct Phase {
     pub pods_down_of_one_peak: u64,
     /// Nodes that a drain has left as they were, with pods that budgets or finalizers hold.
     pub nodes_held: u64,
+    /// What happened to the workloads of each kind, by its name. The pods of a Deployment's ReplicaSets are the
+    /// Deployment's.
+    pub workloads: BTreeMap<String, KindInPhase>,
     /// Of the keys added in it, seconds.
     pub queue_duration_seconds: Quantiles,
     /// Of the syncs that began in it, seconds.
     pub work_duration_seconds: Quantiles,
+}
+
+/// The workloads of a kind in a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KindInPhase {
+    /// Pods of theirs that a drain has evicted.
+    pub pods_evicted: u64,
+    /// Of the pods that one of them asked for when the phase began, those that were missing or not ready at once, at
+    /// most.
+    pub pods_down_of_one_peak: u64,
 }
 
 /// Rollouts of files that were not complete when the run ended.

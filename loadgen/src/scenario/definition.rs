@@ -20,7 +20,7 @@ use super::nodes::{CreateBudgets, SomeNodes};
 use super::settings::ScenarioSettings;
 use super::step;
 use crate::values::{Limit, Percent, Rate, Size, Time, written};
-use crate::workloads::{self, Limits, Sizes};
+use crate::workloads::Limits;
 
 /// A scenario of `loadgen run`: what happens to a cluster, and when it counts as done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -170,7 +170,9 @@ pub enum Until {
     /// every Deployment is complete; every Job is complete, has failed or is suspended. Here and below, pods that files brought unready may stay so where nothing makes them ready.
     #[default]
     Converged,
-    /// The same, whatever is on its way out: pods on lost nodes stay there.
+    /// The same, but no Job has to end: each has as many ready pods as it wants at once.
+    Running,
+    /// As `converged`, whatever is on its way out: pods on lost nodes stay there.
     Replaced,
     /// As many pods are ready as the cluster is to have.
     PodsReady,
@@ -508,38 +510,6 @@ impl Scenario {
     }
 }
 
-impl Scenario {
-    /// What it creates: kinds, and how.
-    pub(crate) fn creations(&self) -> Vec<(Kind, Create)> {
-        let steps = self.steps().into_iter();
-        let created = steps.filter_map(|step| match step {
-            Step::Create(kind, create) => Some((*kind, *create)),
-            _ => None,
-        });
-        created.collect()
-    }
-
-    /// Whether it creates objects of that kind.
-    pub(crate) fn creates(&self, kind: Kind) -> bool {
-        self.creations().iter().any(|(created, _)| *created == kind)
-    }
-
-    /// Whether it creates workloads that own pods and are parts of nothing, or is about such.
-    pub(crate) fn creates_free_owners(&self) -> bool {
-        let is_free = |(kind, create): &(Kind, Create)| {
-            !create.as_parts && workloads::pods_of(*kind).is_some()
-        };
-        self.has_free_owners() || self.creations().iter().any(is_free)
-    }
-
-    /// The flags that size its generated cluster.
-    pub(crate) fn sizes(&self) -> Sizes {
-        let created = self.creations().into_iter();
-        let mut created = created.filter_map(|(kind, _)| workloads::of(kind)?.sizes());
-        created.next().unwrap_or_else(workloads::default_sizes)
-    }
-}
-
 /// Questions to a scenario: whether one of its steps is of such a form.
 macro_rules! questions {
     ($($(#[$about:meta])* $name:ident: $step:pat,)*) => {
@@ -584,6 +554,10 @@ questions! {
         | Step::Recreate(_) | Step::Touch(_),
     /// Whether it makes pods and statuses as a controller would.
     makes_pods: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses,
+    /// Whether its steps are about workloads by their numbers, or about their numbers of pods.
+    numbers_workloads: Step::Scale(_) | Step::RollOut(_) | Step::CreateOwnedPods | Step::CreateBarePods
+        | Step::WriteStatuses | Step::Recreate(_) | Step::Touch(_) | Step::SetPodQuota(_)
+        | Step::DeleteNamespaces(_) | Step::LoseAnswers(_) | Step::Create(_, Create { as_parts: true, .. }),
     /// Whether it uses `--duration`.
     uses_duration: Step::Churn(Churn { time: None, .. }),
     /// Whether it uses `--churn-rate`.

@@ -137,18 +137,12 @@ fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError
 type Breach = (String, String);
 
 impl Scenario {
-    /// Whether it creates, or is about, workloads that own pods or roll out and are not of that kind.
-    fn creates_others(&self, kind: Kind) -> bool {
-        let numbers = |other: Kind| {
-            let rolls_out = workloads::of(other).is_some_and(|it| it.rollouts().is_some());
-            rolls_out || workloads::pods_of(other).is_some()
-        };
-        let mut created = self.creations().into_iter();
-        let is_about_owners = match workloads::pods_of(kind) {
+    /// Whether it is about workloads that own pods as workloads of that kind don't.
+    fn is_about_other_owners(&self, kind: Kind) -> bool {
+        match workloads::pods_of(kind) {
             Some(_) => self.makes_pods(),
             None => self.has_free_owners(),
-        };
-        is_about_owners || created.any(|(other, _)| other != kind && numbers(other))
+        }
     }
 
     /// Checks the switches of workloads that take the place of their parts.
@@ -214,7 +208,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         .map(|(kind, _)| kind)
         .find(|kind| rolls_out(kind));
     if let Some(maker) = maker
-        && (scenario.creates_parts() || scenario.creates_others(*maker))
+        && (scenario.creates_parts() || scenario.is_about_other_owners(*maker))
     {
         let (name, owns_pods) = (maker.name(), workloads::pods_of(*maker).is_some());
         let more = if owns_pods {
@@ -226,9 +220,17 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
             "phases",
             &format!(
                 "create{name}s numbers {name}s, and the other steps number the workloads that own pods: \
-                 with {name}s leave out the steps that create others, and createOwnedPods, \
+                 with {name}s leave out the steps that create parts of others, and createOwnedPods, \
                  createBarePods, writeStatuses{more}"
             ),
+        );
+    }
+    if scenario.is_mixed() && scenario.numbers_workloads() {
+        return wrong(
+            "phases",
+            "workloads of several kinds are created, and steps number those of one kind: leave out the steps \
+             that create others, or scale, rollOut, touch, recreate, createOwnedPods, createBarePods, \
+             writeStatuses, setPodQuota, deleteNamespaces, loseAnswers and asParts",
         );
     }
     for (kind, create) in &created {
@@ -263,7 +265,13 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
                 &format!("the shares make {sum}%: they have to make 100%"),
             );
         }
-        let Sizes { count, each } = scenario.sizes();
+        if scenario.is_mixed() {
+            return wrong(
+                "groups",
+                "are of workloads of one kind: leave out the steps that create others",
+            );
+        }
+        let Sizes { count, each } = scenario.sized_kinds()[0].1;
         let rows = &scenario.settings.rows;
         if rows.has(count) || rows.has(each) {
             return wrong(

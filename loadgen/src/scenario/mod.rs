@@ -5,6 +5,7 @@
 
 mod amount;
 pub mod answer;
+mod created;
 mod definition;
 mod file;
 mod input;

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use podstorm_objects::Kind;
 use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -313,13 +314,13 @@ impl ScenarioSettings {
             || flags.upstream_defaults && self.kube_api_qps.is_some()
     }
 
-    /// These settings of a scenario under those of flags, `has_input` where files bring objects; `sizes` are the
-    /// flags that size the scenario's cluster.
+    /// These settings of a scenario under those of flags, `has_input` where files bring objects; `kinds` are those that
+    /// the scenario generates, with the flags that size them.
     pub(crate) fn under(
         &self,
         flags: &ScenarioSettings,
         has_input: bool,
-        sizes: Sizes,
+        kinds: &[(Kind, Sizes)],
     ) -> ScenarioSettings {
         let mut own = self.clone();
         // Each flag of the client limit replaces what it names; --upstream-defaults names both.
@@ -339,25 +340,29 @@ impl ScenarioSettings {
             (own.nodes, own.namespaces) = (None, None);
         }
         // Of pods, workloads and pods of each two decide; the scenario's third is left out.
-        let is_given = [
-            flags.pods.is_some(),
-            flags.rows.has(sizes.count),
-            flags.rows.has(sizes.each),
-        ];
-        let given = is_given.iter().filter(|is_given| **is_given).count();
-        let mut left = 2 - given.min(2);
-        let mut keeps = |is_given: bool, is_own: bool| {
-            let keeps = is_own && !is_given && left > 0;
-            left -= usize::from(keeps);
-            keeps
-        };
-        if !keeps(is_given[0], own.pods.is_some()) {
-            own.pods = None;
-        }
-        for (flag, is_given) in [(sizes.count, is_given[1]), (sizes.each, is_given[2])] {
-            if !keeps(is_given, own.rows.has(flag)) {
-                own.rows.set(flag, None);
+        let mut keeps_pods = false;
+        for (_, sizes) in kinds {
+            let is_given = [
+                flags.pods.is_some(),
+                flags.rows.has(sizes.count),
+                flags.rows.has(sizes.each),
+            ];
+            let given = is_given.iter().filter(|is_given| **is_given).count();
+            let mut left = 2 - given.min(2);
+            let mut keeps = |is_given: bool, is_own: bool| {
+                let keeps = is_own && !is_given && left > 0;
+                left -= usize::from(keeps);
+                keeps
+            };
+            keeps_pods |= keeps(is_given[0], own.pods.is_some());
+            for (flag, is_given) in [(sizes.count, is_given[1]), (sizes.each, is_given[2])] {
+                if !keeps(is_given, own.rows.has(flag)) {
+                    own.rows.set(flag, None);
+                }
             }
+        }
+        if !keeps_pods {
+            own.pods = None;
         }
         flags.or(&own)
     }

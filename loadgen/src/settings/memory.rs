@@ -78,15 +78,18 @@ pub fn shortage(size: &ClusterSize, memory_bytes: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::WorkloadCount;
+    use podstorm_objects::Kind;
+
+    use crate::workloads::{WorkloadCount, WorkloadCounts, sizes_of};
 
     fn size(pods: u64) -> ClusterSize {
         ClusterSize {
             pods,
-            count: WorkloadCount {
-                flag: "workloads",
+            counts: WorkloadCounts(vec![WorkloadCount {
+                kind: Kind::REPLICA_SET,
+                sizes: sizes_of(Kind::REPLICA_SET),
                 count: pods / 50,
-            },
+            }]),
             nodes: pods / 20,
             zones: None,
             node_cpu: None,

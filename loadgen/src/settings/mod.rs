@@ -15,7 +15,7 @@ use podstorm_sim::options::SimOptions;
 use podstorm_sim::services::Services;
 
 pub use crate::workloads::flags::FlagValues;
-pub use crate::workloads::{ClusterSize, WorkloadCount};
+pub use crate::workloads::{ClusterSize, WorkloadCounts};
 pub use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};

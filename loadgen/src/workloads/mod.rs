@@ -34,7 +34,8 @@ use crate::owned_pods::PodsByOwner;
 use crate::units::counted;
 use crate::values::Limit;
 
-pub use self::size::{ClusterSize, WorkloadCount};
+pub(crate) use self::size::WorkloadCount;
+pub use self::size::{ClusterSize, WorkloadCounts};
 pub(crate) use podstorm::job::course::{Course, Ended};
 
 /// A kind of workload, as the laboratory sees it.
@@ -378,6 +379,14 @@ pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerRefer
 pub(crate) fn default_sizes() -> Sizes {
     let mut sizes = ALL.into_iter().filter_map(|workload| workload.sizes());
     sizes.next().expect("the owner of generated pods is sized")
+}
+
+/// The flags that size the generated objects of a kind: its own, or those of the objects that its controller makes.
+pub(crate) fn sizes_of(kind: Kind) -> Sizes {
+    let workload = of(kind);
+    let made = |it: Workload| it.makes().and_then(|makes| of(makes.kind)?.sizes());
+    let own = workload.and_then(|it| it.sizes().or_else(|| made(it)));
+    own.unwrap_or_else(default_sizes)
 }
 
 /// The workload whose controller makes objects of that kind.

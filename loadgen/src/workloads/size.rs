@@ -1,12 +1,14 @@
 //! The size of a generated cluster.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use podstorm_objects::Kind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::{ALL, Sizes, Workload};
+use super::{ALL, Sizes, Workload, of};
 use crate::units::counted;
 use crate::values::{Bytes, Cores};
 
@@ -17,7 +19,7 @@ pub struct ClusterSize {
     pub pods: u64,
     /// Workloads; pods are divided over them as evenly as can be.
     #[serde(flatten)]
-    pub count: WorkloadCount,
+    pub counts: WorkloadCounts,
     /// Nodes.
     pub nodes: u64,
     /// How many zones generated nodes are in, in turn; absent where they are in none.
@@ -33,8 +35,8 @@ pub struct ClusterSize {
     pub namespaces: u64,
     /// How many pods fit on a node.
     pub pods_per_node: u32,
-    /// Groups of workloads: how many there are in each, and pods of each of them. Empty where they
-    /// are as equal as can be.
+    /// Groups of workloads: how many there are in each, and pods of each of them. Where workloads of several kinds
+    /// are generated, those of a kind are a group. Empty where all are as equal as can be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<(u64, i32)>,
     /// Where there are groups, the pods that were asked for: `pods` is what whole workloads of the
@@ -46,40 +48,56 @@ pub struct ClusterSize {
 impl ClusterSize {
     /// How many workloads there are.
     pub fn workloads(&self) -> u64 {
-        self.count.count
+        self.counts.0.iter().map(|it| it.count).sum()
     }
 
-    /// The workload whose flags say how large the cluster is.
-    pub(crate) fn sized(&self) -> Workload {
-        let is_sized = |it: &Workload| {
-            let sizes = it.sizes();
-            sizes.is_some_and(|sizes| sizes.count == self.count.flag)
-        };
-        let mut all = ALL.into_iter();
-        all.find(is_sized).expect("a flag is of a workload")
+    /// The numbers of the workloads of a kind: the first, and how many there are.
+    pub(crate) fn numbers_of(&self, kind: Kind) -> (u64, u64) {
+        let mut first = 0;
+        for it in &self.counts.0 {
+            if it.kind == kind {
+                return (first, it.count);
+            }
+            first += it.count;
+        }
+        (0, self.workloads())
     }
 
-    /// `20 ReplicaSets`.
+    /// The workloads whose flags say how large the cluster is.
+    pub(crate) fn sized(&self) -> impl Iterator<Item = Workload> {
+        self.counts.0.iter().map(WorkloadCount::sized)
+    }
+
+    /// `20 StatefulSets, 10 Jobs`.
     pub(crate) fn in_words(&self) -> String {
-        counted(self.workloads(), self.sized().kind().name())
+        let counts = self.counts.0.iter();
+        let words = counts.map(|it| counted(it.count, it.kind.name()));
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// How many workloads there are, under the name of the flag that says so.
+/// How many workloads there are of each kind that is generated, in the order in which the scenario first creates each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkloadCount {
-    /// The flag, without hyphens in front.
-    pub flag: &'static str,
-    /// The number.
-    pub count: u64,
+pub struct WorkloadCounts(pub(crate) Vec<WorkloadCount>);
+
+/// How many workloads of a kind there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WorkloadCount {
+    pub(crate) kind: Kind,
+    /// The flags that say so.
+    pub(crate) sizes: Sizes,
+    pub(crate) count: u64,
 }
 
 impl WorkloadCount {
-    pub(crate) fn of(sizes: Sizes, count: u64) -> WorkloadCount {
-        WorkloadCount {
-            flag: sizes.count,
-            count,
-        }
+    /// The workload whose flags these are.
+    fn sized(&self) -> Workload {
+        let has_flags = |it: &Workload| it.sizes() == Some(self.sizes);
+        let is_own = of(self.kind).filter(has_flags);
+        let mut all = ALL.into_iter();
+        is_own
+            .or_else(|| all.find(has_flags))
+            .expect("flags are of a workload")
     }
 }
 
@@ -88,21 +106,26 @@ fn member(flag: &str) -> String {
     flag.replace('-', "_")
 }
 
-impl Serialize for WorkloadCount {
+/// Under the names of the flags: one that sizes several kinds says how many there are of each.
+impl Serialize for WorkloadCounts {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(1))?;
-        map.serialize_entry(&member(self.flag), &self.count)?;
+        let flags = self.0.iter().map(|it| (it.sizes.count, it.count));
+        let flags: BTreeMap<&str, u64> = flags.collect();
+        let mut map = to.serialize_map(Some(flags.len()))?;
+        for (flag, count) in flags {
+            map.serialize_entry(&member(flag), &count)?;
+        }
         map.end()
     }
 }
 
-impl JsonSchema for WorkloadCount {
+impl JsonSchema for WorkloadCounts {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "WorkloadCount".into()
+        "WorkloadCounts".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

@@ -139,7 +139,10 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let cancel = Arc::new(AtomicBool::new(false));
     let interrupter = interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let plans = cells::plans(&grid, &shapes, &seeds)?;
-    let ends = |plan: &sweep::RunPlan| plan.settings.size.sized().finishes().is_some();
+    let ends = |plan: &sweep::RunPlan| {
+        let mut sized = plan.settings.size.sized();
+        sized.all(|it| it.finishes().is_some())
+    };
     let metrics = metrics(flags, plans.iter().all(ends));
 
     // Of one scenario the thresholds hold for every cell; where it is varied, none is every cell's.

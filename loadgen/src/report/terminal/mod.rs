@@ -232,7 +232,8 @@ fn controllers(result: &RunResult) -> usize {
 fn workloads_of(result: &RunResult) -> String {
     let is_generated = result.input.taken.is_empty();
     let size = &result.settings.size;
-    if is_generated && !size.sized().is_in_every_run() {
+    let is_mixed = result.settings.scenario.is_mixed();
+    if is_generated && (is_mixed || !size.sized().all(|it| it.is_in_every_run())) {
         return size.in_words();
     }
     workloads::owners_in_words(|kind| match is_generated {

@@ -130,7 +130,7 @@ fn phases_have_their_own_figures_and_those_of_set_up_are_set_apart() {
 fn nouns_have_the_number_of_their_counts() {
     let mut result = result();
     result.settings.size.namespaces = 1;
-    result.settings.size.count.count = 1;
+    result.settings.size.counts.0[0].count = 1;
     result.watch_events = 1;
     result.wasted_work.stale_sync_skips = 1;
     let text = render(&result, None, &|_| String::new(), &[], COLUMNS);

@@ -1,5 +1,6 @@
 //! Steps that drain nodes, and that create the budgets which hold a drain up.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use compact_str::format_compact;
@@ -22,13 +23,15 @@ const RETRY_NS: i64 = 5_000_000_000;
 const PATIENCE_NS: i64 = 600_000_000_000;
 
 /// How far a drain is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Drain {
     /// How many pods are left on the node, and since when, ns.
     left: usize,
     since_ns: i64,
     /// Nodes that were left as they were.
     pub(super) nodes_held: u64,
+    /// How many pods were evicted, by the kind of their workload.
+    pub(super) evicted: BTreeMap<&'static str, u64>,
 }
 
 impl Driver {
@@ -93,7 +96,11 @@ impl Driver {
                 Ok(Eviction::Refused(error)) | Err(error) => {
                     self.note::<(), _>("evicting", Kind::POD, Err(error));
                 }
-                Ok(Eviction::Evicted) => {}
+                Ok(Eviction::Evicted) => {
+                    if let Some(kind) = self.tracker.kind_of(pod) {
+                        *self.at.drain.evicted.entry(kind.name()).or_default() += 1;
+                    }
+                }
             }
         }
         pods.len()

@@ -22,7 +22,7 @@ use super::load::Loader;
 use super::roll_out::Pair;
 use super::rollouts::{Rollouts, Standing};
 use super::tasks::{Action, WRITES_PER_RUN, plan};
-use super::tracker::{DownPeak, Tracker};
+use super::tracker::Tracker;
 use crate::input::InputObject;
 use crate::result::{IncompleteRollouts, Phase};
 use crate::scenario::load_shape::{Schedule, SharedBudgets};
@@ -240,6 +240,7 @@ impl Driver {
         next = next.or(self.pods.poll(now, |item| {
             *doubted = false;
             finishing.pods_created += u64::from(tracker.is_new_of_finishing(&item));
+            finishing.pod_item(&item);
             tracker.pod_item(item, now);
         }));
         if self.pods.is_drained() {
@@ -308,7 +309,11 @@ impl Driver {
         let syncs = match self.plan[self.at.phase].until {
             Until::Synced => self.tracker.owners.len() as u64,
             _ if self.shares.is_some() => 0,
-            Until::Converged if self.heard.iter().any(|it| audits_pods(it.workload)) => 0,
+            Until::Converged | Until::Running
+                if self.heard.iter().any(|it| audits_pods(it.workload)) =>
+            {
+                0
+            }
             _ => return true,
         };
         let retries = || self.shares.is_some() && (self.controllers.retries)();
@@ -335,6 +340,9 @@ impl Driver {
             Until::Converged | Until::Synced => {
                 self.tracker.is_converged() && self.finishing.is_over() && are_over(false)
             }
+            Until::Running => {
+                self.tracker.is_converged() && self.finishing.runs() && are_over(false)
+            }
             Until::Replaced => is_replaced && self.finishing.is_over() && are_over(false),
             Until::RolledOut => are_over(true),
             Until::Done => true,
@@ -347,9 +355,11 @@ impl Driver {
         // What files brought may look right before the controllers have looked at it.
         let must_rest = match until {
             Until::Synced => true,
-            Until::Converged if self.at.loads => self.tracker.controller_runs,
+            Until::Converged | Until::Running if self.at.loads => self.tracker.controller_runs,
             // Their statuses tell of each pod.
-            Until::Converged => self.heard.iter().any(|it| audits_pods(it.workload)),
+            Until::Converged | Until::Running => {
+                self.heard.iter().any(|it| audits_pods(it.workload))
+            }
             // A sync that is still to come may move it.
             _ => has_stuck,
         };
@@ -360,8 +370,10 @@ impl Driver {
         if !met || !self.has_heard_all() {
             return Next::Idle;
         }
-        if matches!(plan.until, Until::Converged | Until::Synced)
-            && (self.shares.is_none() || tracker.controller_runs)
+        if matches!(
+            plan.until,
+            Until::Converged | Until::Synced | Until::Running
+        ) && (self.shares.is_none() || tracker.controller_runs)
             && let Err(problem) = audit(&self.cluster, |meta| {
                 match at_rest && self.is_closing(&meta.namespace) {
                     true => None,
@@ -419,10 +431,10 @@ impl Driver {
         let are_over = |failed| self.rollouts.standing(failed, tracker) != Standing::UnderWay;
         no_worse
             && match until {
-                Until::Converged | Until::Synced | Until::Replaced => {
+                Until::Converged | Until::Synced | Until::Replaced | Until::Running => {
                     let lingering = until == Until::Replaced;
                     are_over(false)
-                        && self.finishing.is_over()
+                        && (until == Until::Running || self.finishing.is_over())
                         && tracker
                             .is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
                 }
@@ -450,85 +462,11 @@ impl Driver {
         self.finished || self.at.phase != phase
     }
 
-    fn begin_phase(&mut self, phase: usize, now: Now) {
-        // As the phase before it has left it.
-        self.show();
-        self.at = Place {
-            phase,
-            pods: self.cluster.write_counts().pods,
-            excess: self.tracker.excess,
-            ..Place::default()
-        };
-        self.note_beginning(now);
-        if phase < self.plan.len() {
-            self.controllers.times.begin(phase, now.mono_ns);
-        }
-        // Relaxed, here and below: numbers to look at, which order nothing.
-        self.position.phase.store(phase, Ordering::Relaxed);
-        self.position.total.store(0, Ordering::Relaxed);
-        self.position.done.store(0, Ordering::Relaxed);
-        if phase < self.plan.len()
-            && let Some(told) = &self.controllers.phase_begins
-        {
-            told(now);
-        }
-    }
-
-    /// Notes what there is as the phase begins.
-    pub(super) fn note_beginning(&mut self, now: Now) {
-        let (at, tracker) = (&mut self.at, &mut self.tracker);
-        tracker.down = DownPeak::begin(tracker.desired, tracker.ready, &mut tracker.owners);
-        at.started_ns = now.mono_ns;
-        at.existing = tracker.existing();
-        at.ready = tracker.ready;
-        at.waiting = tracker.waiting_pods();
-        at.missing_and_spare = tracker.missing_and_spare();
-    }
-
-    /// Writes down what the phase took.
-    fn write_down(&mut self, converged: bool, now: Now) {
-        let plan = &self.plan[self.at.phase];
-        let (before, pods) = (self.at.pods, self.cluster.write_counts().pods);
-        let (created, deleted) = (pods.created - before.created, pods.deleted - before.deleted);
-        let (missing, spare) = match self.shares {
-            Some(_) => self.at.missing_and_spare,
-            None => (0, 0),
-        };
-        let kept = !plan.no_pod_written || created <= missing && deleted <= spare;
-        if !kept {
-            let allowed = match (missing, spare) {
-                (0, 0) => "none was to be".to_owned(),
-                _ => format!("{missing} were missing and {spare} too many"),
-            };
-            self.failures.push(format!(
-                "phase \"{}\": {} created and {deleted} removed, {allowed}",
-                plan.name,
-                counted(created, "pod"),
-            ));
-        }
-        self.done.push(Phase {
-            name: plan.name.clone(),
-            seconds: (now.mono_ns - self.at.started_ns) as f64 / 1e9,
-            pods_created: created,
-            pods_deleted: deleted,
-            excess_pods_created: self.tracker.excess - self.at.excess,
-            converged: converged && kept,
-            set_up: plan.set_up,
-            rollouts_failed: self.rollouts.failed(),
-            pods_down_peak: self.tracker.down.all,
-            pods_down_of_one_peak: self.tracker.down.of_one,
-            nodes_held: self.at.drain.nodes_held,
-            began_seconds: self.at.started_ns as f64 / 1e9,
-            // The distributions are known when the run is over.
-            ..Phase::default()
-        });
-    }
-
     fn tasks_done(&self) -> bool {
         self.at.task >= self.plan[self.at.phase].steps.len()
     }
 
-    fn show(&mut self) {
+    pub(super) fn show(&mut self) {
         let tracker = &self.tracker;
         let position = &self.position;
         position.pods.store(tracker.existing(), Ordering::Relaxed);

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use compact_str::CompactString;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::{AnyObject, Now, ObjectMeta, Pod, Str, Uid};
 use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
+use podstorm_sim::executor::stream::ObjectEvent;
 
+use super::tracker::DownOfOne;
 use crate::result::Finished;
 use crate::units::counted;
 use crate::workloads::{self, Course, Ended, Workload};
@@ -23,6 +25,11 @@ pub(super) struct Finishing {
     open: usize,
     /// The pods that those that are not over want at once.
     pub(super) desired: u64,
+    /// The most pods of one of them that were down at once.
+    pub(super) down: DownOfOne,
+    /// The active pods that are ready, and how many there are by owner: pods may be heard of before these.
+    up: HashSet<Uid, RandomState>,
+    up_of: HashMap<Uid, i64, RandomState>,
     /// Pods that were created for such objects.
     pub(super) pods_created: u64,
     /// From the moment an object was created to its end, ns.
@@ -38,6 +45,10 @@ struct Known {
     /// Since when it is under way.
     since_ns: Option<i64>,
     gone: bool,
+    /// The pods that it wanted at once when the phase began.
+    wanted: i64,
+    /// Its active pods that are ready.
+    up: i64,
 }
 
 impl Known {
@@ -52,6 +63,20 @@ impl Known {
         } = self.course;
         let rests = active == 0 && terminating == 0 && uncounted == 0;
         self.gone || self.course.is_over() || is_suspended && rests
+    }
+
+    /// Whether nothing is left to happen before its next pod ends.
+    fn runs(&self) -> bool {
+        self.is_over() || self.course.ready.min(self.up) >= self.course.wanted_now()
+    }
+
+    /// Of the pods that it wanted when the phase began, those that are missing or not ready.
+    fn down(&self) -> u64 {
+        let wanted = match self.is_over() {
+            true => 0,
+            false => self.course.wanted_now().min(self.wanted),
+        };
+        u64::try_from(wanted - self.up).unwrap_or(0)
     }
 
     /// The pods that it wants at once.
@@ -73,6 +98,9 @@ impl Finishing {
             by_uid: HashMap::with_hasher(FIXED_STATE),
             open: 0,
             desired: 0,
+            down: DownOfOne::default(),
+            up: HashSet::with_hasher(FIXED_STATE),
+            up_of: HashMap::with_hasher(FIXED_STATE),
             pods_created: 0,
             took: ByPhase::default(),
         }
@@ -99,6 +127,7 @@ impl Finishing {
         let (was_over, desired) = (known.is_over(), known.desired());
         (known.course, known.gone) = (course, gone);
         self.desired = self.desired + known.desired() - desired;
+        self.down.saw(workload.kind(), known.down());
         match (was_over, known.is_over()) {
             (false, true) => self.open -= 1,
             (true, false) => self.open += 1,
@@ -128,6 +157,8 @@ impl Finishing {
             course,
             since_ns: (!loading).then_some(now.mono_ns),
             gone: false,
+            wanted: 0,
+            up: self.up_of.get(&meta.uid).copied().unwrap_or(0),
         };
         self.open += usize::from(!known.is_over());
         self.desired += known.desired();
@@ -141,6 +172,48 @@ impl Finishing {
         for known in &mut self.all {
             known.since_ns = (!known.course.is_over()).then_some(now.mono_ns);
         }
+    }
+
+    /// A pod came, changed or went.
+    pub(super) fn pod_item(&mut self, item: &ObjectEvent<Pod>) {
+        let (pod, is_gone) = match item {
+            ObjectEvent::Reset => return,
+            ObjectEvent::Added(pod) | ObjectEvent::Modified(pod) => (pod, false),
+            ObjectEvent::Deleted(pod) => (pod, true),
+        };
+        let meta = &pod.metadata;
+        let Some((workload, owner)) = workloads::controller(meta) else {
+            return;
+        };
+        let is_up = !is_gone && pod.is_active() && pod.is_ready();
+        if workload.finishes().is_none() || is_up == self.up.contains(&meta.uid) {
+            return;
+        }
+        let by = match is_up {
+            true => self.up.insert(meta.uid.clone()).into(),
+            false => -i64::from(self.up.remove(&meta.uid)),
+        };
+        let up = self.up_of.entry(owner.uid.clone()).or_default();
+        *up += by;
+        if let Some(at) = self.by_uid.get(&owner.uid) {
+            let known = &mut self.all[*at];
+            known.up = *up;
+            self.down.saw(workload.kind(), known.down());
+        }
+    }
+
+    /// A phase begins: nothing but what is down now. O(objects).
+    pub(super) fn begin_phase(&mut self) {
+        self.down = DownOfOne::default();
+        for known in &mut self.all {
+            known.wanted = known.course.wanted_now();
+            self.down.saw(known.workload.kind(), known.down());
+        }
+    }
+
+    /// Whether each is over, or has as many ready pods as it wants at once. O(objects).
+    pub(super) fn runs(&self) -> bool {
+        self.all.iter().all(Known::runs)
     }
 
     /// Whether all are over.

@@ -67,10 +67,11 @@ impl Driver {
         Action::Done
     }
 
-    /// Creates a workload; where it is part of others and the run has real ones, one of these.
+    /// Creates the workload of that number, with so many pods; where it is part of others and the run has real ones, one
+    /// of these.
     pub(super) fn create(
         &mut self,
-        (number, count): (u64, u64),
+        (number, replicas): (u64, i32),
         kind: Kind,
         create: &Create,
         now: Now,
@@ -82,7 +83,7 @@ impl Driver {
         };
         let part = Part {
             number,
-            replicas: self.amount(create.replicas, (number, count)),
+            replicas,
             revision: 0,
             is_owned: maker.is_none() && create.as_parts,
         };

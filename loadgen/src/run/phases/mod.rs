@@ -5,6 +5,7 @@
 
 mod aborts;
 mod audit;
+mod bounds;
 mod disturb;
 mod drain;
 mod driver;

@@ -153,9 +153,12 @@ impl Driver {
             }
             Step::LoseAnswers(lose) => self.lose_answers(*lose),
             Step::Create(kind, create) => {
-                let count = create.of.of(size.workloads());
+                let (first, all) = size.numbers_of(*kind);
+                let count = create.of.of(all);
                 self.each_due(count, create.load, begun_ns, now, |driver, number| {
-                    driver.create((number, count), *kind, create, now)
+                    let share = driver.share(first + number);
+                    let replicas = driver.amount(create.replicas, share, (number, count));
+                    driver.create((first + number, replicas), *kind, create, now)
                 })
             }
             Step::Repeat(_) => unreachable!("a plan has its repeated steps written out"),
@@ -233,15 +236,14 @@ impl Driver {
             .ok()
     }
 
-    /// How many pods a workload of a step is to have.
-    pub(super) fn amount(&mut self, amount: Amount, place: (u64, u64)) -> i32 {
-        let share = self.share(place.0);
+    /// How many pods a workload of a step is to have, whose share is that.
+    fn amount(&mut self, amount: Amount, share: i32, place: (u64, u64)) -> i32 {
         amount.of(place, share, self.settings.burst_pods, &mut self.random)
     }
 
     /// Sets the number of pods of a workload, if that changes anything.
     fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
-        let replicas = self.amount(scale.replicas, (number, count));
+        let replicas = self.amount(scale.replicas, self.share(number), (number, count));
         if let Some(at) = self.maker_of(number) {
             return self.scale_maker(at, replicas, now);
         }

@@ -142,14 +142,16 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
 pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
     let scenario = scenario(request)?;
     let has_input = request.input.is_some();
-    let sizes = scenario.sizes();
-    let asked = &scenario.settings.under(&request.settings, has_input, sizes);
+    let kinds = scenario.sized_kinds();
+    let asked = &scenario
+        .settings
+        .under(&request.settings, has_input, &kinds);
     check_generated(&request.settings, &scenario, has_input)?;
     let engine = engine(asked, &scenario)?;
     let burst_pods = narrow("--burst", asked.burst, 500, i32::MAX as u64)?;
     let extra_pods = if scenario.uses_burst() { burst_pods } else { 0 };
     let size = match &request.input {
-        Some(input) => size::beside_input(asked, sizes, input, extra_pods)?,
+        Some(input) => size::beside_input(asked, kinds[0], input, extra_pods)?,
         None => generated(asked, &scenario, extra_pods)?,
     };
     if let Some(problem) = machine
@@ -234,7 +236,7 @@ pub fn alternatives(
         let scenario = Scenario {
             settings: scenario
                 .settings
-                .under(&other.settings, has_input, scenario.sizes()),
+                .under(&other.settings, has_input, &scenario.sized_kinds()),
             alternatives: Vec::new(),
             ..Scenario::clone(&scenario)
         };
@@ -299,8 +301,9 @@ fn check_generated(
         let is_switch = |makes: &Makes| makes.switch.is_on(&values);
         let makes = workload.makes();
         // Other workloads may be all that a scenario generates, and size it.
-        let sizes = workload.sizes();
-        let is_sized = sizes.is_none_or(|sizes| sizes == scenario.sizes());
+        let kinds = scenario.sized_kinds();
+        let has = |sizes| kinds.iter().any(|(_, own)| *own == sizes);
+        let is_sized = workload.sizes().is_none_or(has);
         let is_generated = scenario.creates(workload.kind())
             || makes.as_ref().is_some_and(is_switch)
             || workload.is_in_every_run() && is_sized;
@@ -350,7 +353,8 @@ fn generated(
         let capacity = scenario.capacity.map_or(0, |share| share.some_of(pods));
         capacity.saturating_sub(pods).max(extra_pods)
     };
-    let sizes = scenario.sizes();
+    let kinds = scenario.sized_kinds();
+    let sizes = kinds[0].1;
     let is_sized = asked.rows.has(sizes.count) || asked.rows.has(sizes.each);
     if is_sized && !scenario.groups.is_empty() {
         return refuse(format!(
@@ -359,11 +363,16 @@ fn generated(
         ));
     }
     let requests = objects::pod_requests(super::template_of(scenario).as_deref());
-    let (pods_asked, _) = size::pods_and_workloads(asked, sizes)?;
-    if scenario.groups.is_empty() {
-        return Ok(size::generated(asked, sizes, extra(pods_asked), &requests)?);
-    }
-    let groups = group_sizes(&scenario.groups, pods_asked);
+    let (pods_asked, counts, groups) = if scenario.is_mixed() {
+        let (counts, groups) = size::mixed(asked, &kinds)?;
+        (None, Some(counts), groups)
+    } else {
+        let (pods, _) = size::pods_and_workloads(asked, sizes)?;
+        if scenario.groups.is_empty() {
+            return Ok(size::generated(asked, kinds[0], extra(pods), &requests)?);
+        }
+        (Some(pods), None, group_sizes(&scenario.groups, pods))
+    };
     let workloads: u64 = groups.iter().map(|(workloads, _)| workloads).sum();
     let pods: u64 = groups
         .iter()
@@ -373,13 +382,14 @@ fn generated(
         pods: Some(Size(pods)),
         ..asked.clone()
     };
-    sized
-        .rows
-        .set(sizes.count, Some(FlagValue::Size(Size(workloads))));
-    let size = size::generated(&sized, sizes, extra(pods), &requests)?;
+    let count = FlagValue::Size(Size(workloads));
+    sized.rows.set(sizes.count, Some(count));
+    sized.rows.set(sizes.each, None);
+    let size = size::generated(&sized, kinds[0], extra(pods), &requests)?;
     Ok(ClusterSize {
         groups,
-        pods_asked: Some(pods_asked),
+        pods_asked,
+        counts: counts.unwrap_or(size.counts),
         ..size
     })
 }

@@ -67,13 +67,74 @@ fn a_drain_is_explained_pod_by_pod() {
 
 #[test]
 fn a_third_of_the_nodes_is_drained_one_pod_of_a_workload_at_a_time() {
-    let drained = result(&format!("--scenario node-drain {SETS} --nodes 9"));
-    let phase = &drained["phases"][1];
-    assert_eq!(number(phase, "pods_down_of_one_peak"), 1);
-    // Three nodes of two pods each. All three are cordoned first: no pod moves twice.
-    assert_eq!(number(phase, "pods_deleted"), 6);
-    assert_eq!(number(phase, "pods_created"), 6);
-    holds(drained["answer"].as_str().unwrap(), "evicted");
+    let sizes = "--replicasets 6 --pods-per-replicaset 3 --batch-jobs 6 --completions 3";
+    let drain = |more: &str| {
+        result(&format!(
+            "--scenario node-drain {SETS} {sizes} --nodes 12 {more}"
+        ))
+    };
+    let drained = drain("");
+    let phase = &drained["phases"][2];
+    // Four nodes of six pods each. All four are cordoned first: no pod moves twice.
+    assert_eq!(number(phase, "pods_deleted"), 24);
+    assert_eq!(number(phase, "pods_created"), 24);
+    let kinds = ["Deployment", "Job", "ReplicaSet", "StatefulSet"];
+    let of = |kind: &str, member: &str| number(&phase["workloads"][kind], member);
+    let evicted = kinds.map(|kind| of(kind, "pods_evicted"));
+    assert_eq!(evicted.iter().sum::<u64>(), 24, "{evicted:?}");
+    assert!(evicted.iter().all(|it| *it > 0), "{evicted:?}");
+    for kind in kinds {
+        assert!(of(kind, "pods_down_of_one_peak") >= 1, "{kind}");
+    }
+    for kind in ["Deployment", "ReplicaSet", "StatefulSet"] {
+        assert_eq!(of(kind, "pods_down_of_one_peak"), 1, "{kind}");
+    }
+    let ended = &drained["finished"];
+    assert_eq!(number(ended, "open"), 6);
+    assert_eq!(number(ended, "pods_failed"), evicted[1]);
+    holds(drained["answer"].as_str().unwrap(), "of Jobs");
+    // Upstream's controller keeps the evicted pods of Jobs that wait.
+    let seconds = |result: &Value| result["phases"][2]["seconds"].as_f64().unwrap();
+    let hardened = drain("--behaviour hardened");
+    assert!(seconds(&hardened) < seconds(&drained));
+}
+
+#[test]
+fn a_cluster_of_files_is_drained_while_its_jobs_run_on() {
+    let object = |kind: &str, spec: Value| {
+        let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+        json!({"apiVersion": group, "kind": kind, "metadata": {"name": kind.to_lowercase(), "namespace": "n"}, "spec": spec})
+    };
+    let template = |restart: &str| {
+        json!({"metadata": {"labels": {"app": "x"}}, "spec": {"restartPolicy": restart,
+            "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let items = [
+        object(
+            "Job",
+            json!({"parallelism": 4, "completions": 4, "template": template("Never")}),
+        ),
+        object(
+            "ReplicaSet",
+            json!({"replicas": 4, "selector": {"matchLabels": {"app": "x"}},
+            "template": template("Always")}),
+        ),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dump.json");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    std::fs::write(&path, list.to_string()).unwrap();
+    let drained = result(&format!(
+        "--scenario node-drain -f {} --nodes 6",
+        path.display()
+    ));
+    let workloads = &drained["phases"][2]["workloads"];
+    assert!(number(&workloads["Job"], "pods_evicted") > 0, "{workloads}");
+    assert!(
+        number(&workloads["ReplicaSet"], "pods_evicted") > 0,
+        "{workloads}"
+    );
+    assert_eq!(number(&drained["finished"], "open"), 1);
 }
 
 #[test]

@@ -129,7 +129,8 @@ fn every_built_in_scenario_is_repeated_to_the_byte() {
             "churn" => "--scenario churn --duration 5s --pods 300".to_owned(),
             // So many Jobs at first as pods here.
             "job-farm" | "retry-storm" => format!("--scenario {name} --pods 300 --batch-jobs 30"),
-            "statefulset-upgrade" | "stuck-upgrade" | "zone-loss" | "node-drain" => {
+            "node-drain" => format!("--scenario {name} --pods 240 --statefulsets 12"),
+            "statefulset-upgrade" | "stuck-upgrade" | "zone-loss" => {
                 format!("--scenario {name} --pods 60 --statefulsets 12")
             }
             "kubelet-reject" => format!("--scenario {name} --pods 60"),
@@ -137,15 +138,12 @@ fn every_built_in_scenario_is_repeated_to_the_byte() {
         };
         let line = format!("{what} --seed 3 --engine virtual --pod-startup-latency p50=1s,p99=3s");
         let command = assert_repeats(&line, &folder);
-        let has_jobs = ["job-farm", "retry-storm", "array-job"].contains(&name);
-        let stateful = [
-            "statefulset-upgrade",
-            "stuck-upgrade",
-            "zone-loss",
-            "node-drain",
-        ];
-        let is_stateful = stateful.contains(&name);
-        let has_sets = name != "cl2-load" && name != "manifests" && !has_jobs && !is_stateful;
+        let is_mixed = name == "node-drain";
+        let has_jobs = is_mixed || ["job-farm", "retry-storm", "array-job"].contains(&name);
+        let stateful = ["statefulset-upgrade", "stuck-upgrade", "zone-loss"];
+        let is_stateful = is_mixed || stateful.contains(&name);
+        let has_sets =
+            is_mixed || name != "cl2-load" && name != "manifests" && !has_jobs && !is_stateful;
         assert_eq!(command.contains(" --replicasets "), has_sets, "{command}");
         assert_eq!(command.contains(" --batch-jobs "), has_jobs, "{command}");
         assert_eq!(

@@ -260,6 +260,22 @@ fn what_is_no_scenario_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn steps_by_number_and_groups_are_of_workloads_of_one_kind() {
+    let text = |more: &str, step: &str| {
+        format!(
+            "name: mine\nquestion: Q?\n{more}phases:\n- name: set up\n  steps:\n  - createStatefulSets: {{replicas: 1}}\n  \
+             - createJobs: {{replicas: 1}}\n{step}"
+        )
+    };
+    let scale = text("", "  - scale: {replicas: 2}\n");
+    let words = "mine.yaml:3: phases: | workloads of several kinds are created | scale";
+    assert_file_refused("mine.yaml", &scale, words);
+    let groups = text("groups: [{podsEach: 5, share: 100%}]\n", "");
+    let words = "mine.yaml:3: groups: | workloads of one kind";
+    assert_file_refused("mine.yaml", &groups, words);
+}
+
+#[test]
 fn a_mixed_day_is_a_day_however_many_replicasets_there_are() {
     // A thousand of them, as in 50,000 pods.
     let result = result(".", "--scenario mixed-day --pods 2k --replicasets 1k");

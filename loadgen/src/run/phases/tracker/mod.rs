@@ -12,8 +12,9 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{AnyObject, Kind, Now, ObjectMeta, Pod, PodPhase, Uid};
+use podstorm_objects::{AnyObject, Now, ObjectMeta, Pod, PodPhase, Uid};
 
+mod makers;
 mod pick;
 mod state;
 mod strays;
@@ -30,7 +31,7 @@ use super::slowest::{Convergence, Slowest};
 use crate::result::{Phase, SlowWorkload};
 use crate::workloads::{self, Demand, Workload};
 
-pub(super) use self::state::{DownPeak, Owner};
+pub(super) use self::state::{DownOfOne, DownPeak, Owner};
 
 /// No owner, no place.
 const NONE: u32 = u32::MAX;
@@ -59,6 +60,8 @@ pub(super) struct Tracker {
     pub(super) deleting: u64,
     /// Pods that are active and ready.
     pub(super) ready: u64,
+    /// Active pods of owners that are ready now.
+    pub(super) up: u64,
     /// Active pods that aren't ready.
     pub(super) unready: u64,
     /// Of those, the ones that can't become ready: they came from files that way, or are new ones of a
@@ -116,6 +119,7 @@ impl Tracker {
             unconverged: 0,
             deleting: 0,
             ready: 0,
+            up: 0,
             unready: 0,
             stuck: 0,
             stuck_pods,
@@ -171,32 +175,6 @@ impl Tracker {
     /// Active pods that aren't ready and can become so.
     pub(super) fn waiting_pods(&self) -> u64 {
         self.unready - self.stuck
-    }
-
-    /// The makers of owners of files with pods that can't become ready: kind, namespace and name. O(owners).
-    pub(super) fn stuck_makers(&self) -> HashSet<(Kind, &str, &str), RandomState> {
-        let mut stuck = HashSet::with_hasher(FIXED_STATE);
-        let owners = self.owners.iter().filter(|owner| owner.stuck > 0);
-        stuck.extend(owners.filter_map(Owner::maker));
-        stuck
-    }
-
-    /// How many pods of a maker of files can't become ready, and why; `None` where all can. O(owners).
-    pub(super) fn stuck_of(&self, maker: (Kind, &str, &str)) -> Option<(i32, &str)> {
-        let owners = self.owners.iter();
-        let owners = owners.filter(|owner| owner.stuck > 0 && owner.maker() == Some(maker));
-        let mut why = None;
-        let mut count = 0;
-        for owner in owners {
-            count += owner.stuck;
-            let reason = || {
-                let stuck = self.stuck_pods.as_ref()?;
-                let kind = owner.workload.kind().name();
-                stuck.reason(&owner.namespace, kind, &owner.name)
-            };
-            why = why.or_else(reason);
-        }
-        (count > 0).then(|| (count, why.unwrap_or("not ready")))
     }
 
     /// Pods that exist.
@@ -489,6 +467,9 @@ impl Tracker {
         }
         for ((owner, active, unready, stuck), by) in [(old, -1), (new, 1)] {
             if let Some(found) = self.owners.get_mut(owner as usize) {
+                self.up = self
+                    .up
+                    .saturating_add_signed((by * (active - unready)).into());
                 found.active += by * active;
                 found.unready += by * unready;
                 found.stuck += by * stuck;
@@ -498,7 +479,7 @@ impl Tracker {
             if (owner as usize) < self.owners.len() {
                 self.recheck(owner as usize, now);
                 self.down
-                    .saw(self.desired, self.ready, &self.owners[owner as usize]);
+                    .saw(self.desired, self.up, &self.owners[owner as usize]);
             }
         }
     }

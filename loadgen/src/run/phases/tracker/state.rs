@@ -76,6 +76,12 @@ impl Owner {
         Some((workload.kind(), &*self.namespace, name))
     }
 
+    /// The kind of the object whose rollouts replace its pods, or its own.
+    pub(in crate::run::phases) fn shown_kind(&self) -> Kind {
+        let maker = self.maker.as_ref().map(|(workload, _)| *workload);
+        maker.unwrap_or(self.workload).kind()
+    }
+
     /// Available pods by its status; none where that is of an older spec.
     pub(in crate::run::phases) fn available(&self) -> i32 {
         self.status.available
@@ -105,41 +111,61 @@ impl Owner {
 
 /// Pods that were missing or not ready at once, at most, of those that were wanted when the phase began: what a phase adds is
 /// not down before it is there.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::run::phases) struct DownPeak {
     wanted: u64,
     /// Of all owners together.
     pub(in crate::run::phases) all: u64,
     /// Of one of them.
-    pub(in crate::run::phases) of_one: u64,
+    pub(in crate::run::phases) of_one: DownOfOne,
+}
+
+/// The most pods of one workload that were down at once, for each kind of workload.
+#[derive(Clone, Debug, Default)]
+pub(in crate::run::phases) struct DownOfOne(SmallVec<[(Kind, u64); 4]>);
+
+impl DownOfOne {
+    /// So many pods of a workload of that kind are down. O(kinds).
+    pub(in crate::run::phases) fn saw(&mut self, kind: Kind, down: u64) {
+        match self.0.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, most)) => *most = down.max(*most),
+            None => self.0.push((kind, down)),
+        }
+    }
+
+    /// Kinds and their peaks.
+    pub(in crate::run::phases) fn by_kind(&self) -> impl Iterator<Item = (Kind, u64)> {
+        self.0.iter().copied()
+    }
+
+    /// The highest of these.
+    pub(in crate::run::phases) fn most(&self) -> u64 {
+        self.by_kind().map(|(_, most)| most).max().unwrap_or(0)
+    }
 }
 
 impl DownPeak {
     /// A phase begins: nothing but what is down now. O(owners).
-    pub(in crate::run::phases) fn begin(
-        desired: u64,
-        ready: u64,
-        owners: &mut [Owner],
-    ) -> DownPeak {
+    pub(in crate::run::phases) fn begin(desired: u64, up: u64, owners: &mut [Owner]) -> DownPeak {
         let mut peak = DownPeak {
             wanted: desired,
-            all: desired.saturating_sub(ready),
-            of_one: 0,
+            all: desired.saturating_sub(up),
+            of_one: DownOfOne::default(),
         };
         for owner in owners {
             owner.wanted = owner.desired;
-            peak.saw(desired, ready, owner);
+            peak.saw(desired, up, owner);
         }
         peak
     }
 
     /// The pods of an owner have changed.
-    pub(super) fn saw(&mut self, desired: u64, ready: u64, owner: &Owner) {
-        self.all = self.all.max(desired.min(self.wanted).saturating_sub(ready));
+    pub(super) fn saw(&mut self, desired: u64, up: u64, owner: &Owner) {
+        self.all = self.all.max(desired.min(self.wanted).saturating_sub(up));
         if !owner.gone && !owner.deleting {
             let wanted = owner.desired.min(owner.wanted);
             let down = pods(wanted - (owner.active - owner.unready));
-            self.of_one = self.of_one.max(down);
+            self.of_one.saw(owner.shown_kind(), down);
         }
     }
 }
