@@ -69,6 +69,12 @@ pub trait Judge: Debug + Send + 'static {
         let _ = request;
         None
     }
+
+    /// What a test does to the workload as a sync begins.
+    #[cfg(test)]
+    fn spoils(workload: &Self::Workload, queue: usize, key: KeyId, now: Now) {
+        let _ = (workload, queue, key, now);
+    }
 }
 
 /// A judge beside another watcher.
@@ -186,6 +192,8 @@ impl<J: Judge, W: Watcher + Debug> Observer<J::Workload> for Beside<J, W> {
         let name = workload.name(queue, key).name.to_string();
         self.checker.other_sync_begins(sync, &name, true, now);
         self.state().judge.begins(sync, workload, queue, key);
+        #[cfg(test)]
+        J::spoils(workload, queue, key, now);
     }
 
     fn sends(&self, sync: SyncId, _: &J::Workload, request: &Request, _: BatchPosition, now: Now) {

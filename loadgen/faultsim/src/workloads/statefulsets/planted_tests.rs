@@ -5,9 +5,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use podstorm::client::Request;
+use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::statefulset::StatefulSets;
-use podstorm_objects::{DynamicObject, Kind, Pod};
+use podstorm::workqueue::RateLimitingQueue;
+use podstorm_objects::{DynamicObject, Kind, Now, Pod};
 use serde_json::{Value, json};
 
 use super::read::{POD_INDEX, POD_NAME, REVISION};
@@ -17,14 +19,24 @@ use crate::play::caught;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
+/// What becomes of the queue as a sync of a key begins.
+type Spoil = fn(&RateLimitingQueue<KeyId>, KeyId, Now);
+
 thread_local! {
     static PLANTED: Cell<Option<Replace>> = const { Cell::new(None) };
+    static SPOIL: Cell<Option<Spoil>> = const { Cell::new(None) };
     /// The pod that was created last.
     static CREATED: Cell<Option<Request>> = const { Cell::new(None) };
 }
 
 pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     PLANTED.get().and_then(|replace| replace(request))
+}
+
+pub(super) fn sync_begins(queue: &RateLimitingQueue<KeyId>, key: KeyId, now: Now) {
+    if let Some(spoil) = SPOIL.get() {
+        spoil(queue, key, now);
+    }
 }
 
 /// Seeds played at most.
@@ -35,12 +47,25 @@ const SEEDS: u64 = 200;
 #[track_caller]
 fn noticed(replace: Replace, expected: &str, words: &str) {
     PLANTED.set(Some(replace));
+    find(expected, words);
+}
+
+/// The same with a fault of the queue.
+#[track_caller]
+fn noticed_of_queue(spoil: Spoil, expected: &str, words: &str) {
+    SPOIL.set(Some(spoil));
+    find(expected, words);
+}
+
+#[track_caller]
+fn find(expected: &str, words: &str) {
     let mut seeds = (1..=SEEDS).map(|seed| draw::<StatefulSets>(seed, &[]));
     let found = seeds.find(|schedule| {
         let violation = caught(schedule, Behaviour::Hardened).violation;
         violation.is_some_and(|it| it.invariant == expected && it.text.contains(words))
     });
     PLANTED.set(None);
+    SPOIL.set(None);
     let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in {SEEDS} seeds"));
     let healthy = caught(&schedule, Behaviour::Hardened).violation;
     assert_eq!(healthy, None, "seed {}", schedule.seed);
@@ -301,4 +326,24 @@ fn pods_that_stay_and_statuses_that_are_not_written_are_noticed() {
         _ => None,
     };
     noticed(unwritten, "L1", "");
+}
+
+#[test]
+fn a_set_that_is_looked_at_for_ever_is_noticed() {
+    noticed_of_queue(
+        |queue, key, now| {
+            queue.add_after(key, 1_000_000_000, now.mono_ns);
+        },
+        "L2",
+        "times in the quiet",
+    );
+}
+
+#[test]
+fn retries_without_a_back_off_are_noticed() {
+    noticed_of_queue(
+        |queue, key, _| queue.forget(key),
+        "L6",
+        "was answered alike",
+    );
 }

@@ -207,4 +207,10 @@ impl Judge for SetJudge {
     fn plants(request: &Request) -> Option<Vec<Request>> {
         super::planted_tests::requests(request)
     }
+
+    #[cfg(test)]
+    fn spoils(controller: &Controller, queue: usize, key: KeyId, now: podstorm_objects::Now) {
+        use podstorm::driver::Workload as _;
+        super::planted_tests::sync_begins(&controller.queues()[queue], key, now);
+    }
 }
