@@ -80,6 +80,7 @@ impl Behaviour {
             keep_first_outcome: hardened,
             tell_active_in_backoff: hardened,
             replace_broken_pods: hardened,
+            complete_when_available: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
             } else {
@@ -211,6 +212,11 @@ pub struct Policy {
     /// (kubernetes#137409). Hardened: a rolling update replaces a pod that is neither ready nor up to date at once, never
     /// below the partition. Cost: a pod that is not ready for a moment is updated before its turn.
     pub replace_broken_pods: bool,
+    /// **Rollouts of StatefulSets.** Upstream makes the update revision the current one as soon as all pods are updated and
+    /// ready, although the last of them have not been ready for `minReadySeconds` (kubernetes#136831). Clients that wait for
+    /// that go on too early. Hardened: all pods are available, too. Cost: a set with `minReadySeconds` is complete so much
+    /// later.
+    pub complete_when_available: bool,
     /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
     /// random, before it lists or watches again. During this time the controller does not see
     /// changes by others. Hardened: at most this number of ns before the random part; `None` is
@@ -254,6 +260,7 @@ mod tests {
             keep_first_outcome: false,
             tell_active_in_backoff: false,
             replace_broken_pods: false,
+            complete_when_available: false,
             watch_retry_max_ns: None,
         };
         assert_eq!(policy, none);

@@ -61,6 +61,8 @@ pub struct ControllerOptions {
     pub uses_max_unavailable: bool,
     /// The policy's row of that name: a rolling update does not wait for a pod that is neither ready nor up to date.
     pub replace_broken_pods: bool,
+    /// The policy's row of that name: a rollout is complete once all pods are available.
+    pub complete_when_available: bool,
 }
 
 impl Default for ControllerOptions {
@@ -71,6 +73,7 @@ impl Default for ControllerOptions {
             compares_templates: true,
             uses_max_unavailable: false,
             replace_broken_pods: false,
+            complete_when_available: false,
         }
     }
 }

@@ -69,6 +69,7 @@ impl StatefulSets {
             compares_templates: SEMANTIC_COMPARISON.is_on(gates),
             uses_max_unavailable: MAX_UNAVAILABLE.is_on(gates),
             replace_broken_pods: policy.replace_broken_pods,
+            complete_when_available: policy.complete_when_available,
         }
     }
 }

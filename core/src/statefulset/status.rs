@@ -114,9 +114,14 @@ impl Status {
         }
     }
 
-    /// Ends a rolling update whose pods are all there, updated and ready.
-    pub(super) fn complete_rolling_update(&mut self, spec: &SetSpec) {
-        let counts = [self.updated, self.ready, self.replicas];
+    /// Ends a rolling update whose pods are all there, updated and ready, and `available` where that is asked for.
+    pub(super) fn complete_rolling_update(&mut self, spec: &SetSpec, available: bool) {
+        let last = if available {
+            self.available
+        } else {
+            self.ready
+        };
+        let counts = [self.updated, self.ready, self.replicas, last];
         if spec.strategy.is_rolling && counts.iter().all(|count| *count == spec.replicas) {
             self.current = self.updated;
             self.current_revision.clone_from(&self.update_revision);

@@ -168,7 +168,8 @@ impl Sync<'_> {
             let most = self.set.spec.read.max_unavailable();
             most.map_err(|error| error.to_string())?;
         }
-        status.complete_rolling_update(&self.set.spec.read);
+        let when_available = self.shared.options.complete_when_available;
+        status.complete_rolling_update(&self.set.spec.read, when_available);
         if !status.differs_from(&self.set.status) {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{EXAMPLES, assert_section_refused, folder, folder_of, json_in, refused, write};
 
 /// The known bugs and the number that shows each with upstream's behaviour.
-const BUGS: [(&str, &str); 15] = [
+const BUGS: [(&str, &str); 16] = [
     ("m01-stale-watch", "10  pods created in excess"),
     ("m02-unseen-pods", "300.008 s  the longest a ReplicaSet"),
     (
@@ -35,6 +35,7 @@ const BUGS: [(&str, &str); 15] = [
     ("m16-two-outcomes", "13  statuses that the server refused"),
     ("m17-broken-pod", "660  the longest that a pod"),
     ("m18-broken-budget", "660  the longest that a pod"),
+    ("m19-early-completion", "1  rollouts that were complete"),
 ];
 
 const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";

@@ -335,6 +335,8 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         tell_active_in_backoff: _,
         // The known bugs m17 and m18.
         replace_broken_pods: _,
+        // The known bug m19.
+        complete_when_available: _,
         // The reflector's own tests of its longest delay.
         watch_retry_max_ns: _,
     } = Behaviour::Hardened.policy();

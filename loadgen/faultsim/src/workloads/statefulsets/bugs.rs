@@ -3,7 +3,7 @@
 use crate::bug::{Bug, bug};
 
 /// Every known bug that is shown, in order.
-pub(super) const BUGS: [Bug; 2] = [
+pub(super) const BUGS: [Bug; 3] = [
     bug! {
         "m17", "broken-pod", "kubernetes#67250",
         title: "a rollout that is reverted waits for the pod that it broke",
@@ -19,6 +19,13 @@ pub(super) const BUGS: [Bug; 2] = [
         upstream: "As many pods are unavailable as may be, so none is replaced, not even the broken one. \
                    Without the gate it is.",
         hardened: "A pod that is neither ready nor up to date is replaced all the same.",
+    },
+    bug! {
+        "m19", "early-completion", "kubernetes#136831",
+        title: "a rollout is complete before its pods have been ready for minReadySeconds",
+        done: "Three pods with minReadySeconds 20 are updated to another template, one after the other.",
+        upstream: "The new revision is the current one as soon as the last pod is ready, 20 s too early.",
+        hardened: "The new revision is the current one once the last pod is available.",
     },
 ];
 
@@ -45,5 +52,17 @@ mod tests {
             let kept = format!("{id}: {upstream} s, {hardened} s");
             assert!(upstream > 600 && hardened < 5, "{kept}");
         }
+    }
+
+    #[test]
+    fn m19_a_rollout_is_complete_before_its_pods_are_available() {
+        let schedule = rows::bug("m19").expect("a known bug").text;
+        let schedule = Schedule::<StatefulSets>::read(schedule).expect("a schedule");
+        let early = Behaviour::ALL.map(|behaviour| {
+            let (verdict, _) = play(&schedule, How::untold(behaviour));
+            assert_eq!(verdict.violation, None);
+            verdict.figures[3].1
+        });
+        assert_eq!(early, [1, 0]);
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Circumstances {
     pub(super) clock_off_ns: i64,
     /// Whether a rolling update replaces pods at once that are neither ready nor up to date.
     pub(super) replaces_broken: bool,
+    /// Whether a rollout is complete only once all pods are available.
+    pub(super) completes_available: bool,
     /// Whether the gate is on with which a rolling update makes more than one pod unavailable.
     pub(super) uses_max_unavailable: bool,
 }
@@ -30,6 +32,7 @@ impl Circumstances {
         let gates = &schedule.cluster.feature_gates;
         let mut found = Circumstances {
             replaces_broken: behaviour.policy().replace_broken_pods,
+            completes_available: behaviour.policy().complete_when_available,
             uses_max_unavailable: gates.iter().any(|gate| gate == MAX_UNAVAILABLE),
             ..Circumstances::default()
         };

@@ -43,6 +43,8 @@ pub struct SetJudge {
     refused: u64,
     /// How often a pod was deleted in place of another one of its name that was seen.
     mistaken: u64,
+    /// How many rollouts were called complete before all pods were available.
+    early: u64,
 }
 
 impl SetJudge {
@@ -59,6 +61,7 @@ impl SetJudge {
             kept_ns: 0,
             refused: 0,
             mistaken: 0,
+            early: 0,
         }
     }
 
@@ -195,6 +198,10 @@ impl Judge for SetJudge {
             (
                 "the longest that a pod which can't run was kept, s",
                 self.kept_ns.unsigned_abs() / 1_000_000_000,
+            ),
+            (
+                "rollouts that were complete before all pods were available",
+                self.early,
             ),
         ]
     }

@@ -38,7 +38,7 @@ impl SetJudge {
         if !self.is_of(update, &set.template()) {
             return wrong(format!("says that {update} has its template"));
         }
-        let is_complete = set.is_complete(written);
+        let is_complete = self.is_complete(set, written);
         let wanted = match seen.current() {
             Some(current) if !is_complete => current,
             _ => update,
@@ -48,8 +48,16 @@ impl SetJudge {
         }
         if is_complete && seen.current().is_some_and(|it| it != update) {
             self.situations.insert("a rolling update is complete");
+            let is_early = written.count("availableReplicas") < set.replicas();
+            self.early += u64::from(is_early);
         }
         self.is_recount(seen, written, commit)
+    }
+
+    /// Whether a status tells that the rollout is complete.
+    fn is_complete(&self, set: Read<'_>, written: Read<'_>) -> bool {
+        let are_available = || written.count("availableReplicas") == set.replicas();
+        set.is_complete(written) && (!self.circumstances.completes_available || are_available())
     }
 
     /// Whether the counts are those of the pods that were seen.
@@ -77,7 +85,7 @@ impl SetJudge {
         let latest_ns = self.latest_ns(commit);
         let available = |pod: &Pod| is_running_and_ready(pod) && set.is_available(pod, latest_ns);
         let updated = count(&|pod| is_at(pod, update));
-        let (most_current, deletions) = match set.is_complete(written) {
+        let (most_current, deletions) = match self.is_complete(set, written) {
             true => (updated, 0),
             false => (count(&|pod| is_at(pod, current)), seen.deletions),
         };
