@@ -4,6 +4,7 @@
 mod apply;
 mod browser;
 mod control_plane;
+mod helm;
 mod identities;
 mod jobs;
 mod kubectl;

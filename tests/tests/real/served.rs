@@ -200,13 +200,17 @@ impl Served {
     }
 
     fn command(&self, line: &str) -> Command {
+        self.command_of("kubectl", line)
+    }
+
+    fn command_of(&self, program: &str, line: &str) -> Command {
         // A shell, as quotes are those of the documentation.
         let mut command = Command::new("sh");
         let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
         command
-            .args(["-c", &format!("exec \"$KUBECTL\" {line}")])
+            .args(["-c", &format!("exec \"$PROGRAM\" {line}")])
             .current_dir(&self.folder)
-            .env("KUBECTL", tools.join(format!("kubectl-{}", self.release)))
+            .env("PROGRAM", tools.join(format!("{program}-{}", self.release)))
             .env("KUBECONFIG", self.path("config"))
             .env("HOME", self.folder.path())
             .env("KUBE_EDITOR", "sh editor.sh")
@@ -243,6 +247,20 @@ impl Served {
             "kubectl {release} {line}: {err}{out}"
         );
         squeezed(&out)
+    }
+
+    /// Runs Helm, in the release that comes with the kubectl, and returns what it prints, [squeezed].
+    ///
+    /// # Errors
+    /// What it complains of.
+    pub(crate) fn helm(&self, line: &str) -> Result<String, String> {
+        let output = self.command_of("helm", line).output();
+        let output = output.expect("there is a shell");
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        match output.status.success() {
+            true => Ok(squeezed(&out)),
+            false => Err(squeezed(&err)),
+        }
     }
 
     /// Runs commands that succeed.
