@@ -8,7 +8,8 @@
 //! `record_every_write`, `fence_unknown_outcomes` and `fence_at_start` are rules of the runtime's
 //! [`Guard`](podstorm_runtime::consistency::Guard), `retry_max_ns` is a member of a
 //! [`QueueRow`](podstorm_runtime::workqueue::QueueRow), and `watch_retry_max_ns` is the reflector's, so
-//! that any controller can have them. The other rows are the ReplicaSet controller's own.
+//! that any controller can have them. Of the other rows four belong to the controller of Jobs, `replace_broken_pods` to
+//! that of StatefulSets, and the rest to that of ReplicaSets. `docs/behaviours.md` has the rows as a table.
 //!
 //! Some behaviour is the same in both:
 //!

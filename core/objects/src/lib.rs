@@ -1,10 +1,6 @@
 //! Kubernetes objects in compact form, lossless to and from JSON.
 #![doc = ""]
 #![doc = include_str!("../README.md")]
-//!
-//! Objects are immutable once they are published: they are shared as `Arc<Pod>` or
-//! `Arc<ReplicaSet>`. A change makes a new object that shares every part that did not change
-//! (labels, specs, owner references).
 
 mod address;
 mod calendar;

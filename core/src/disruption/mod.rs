@@ -6,7 +6,7 @@
 //! pods of the cluster; `sync` and `decide`: one sync of a budget; `targets`: the second queue, of pods.
 //!
 //! One lock guards what is kept of pods. It is held for one change or one count, and taken before the locks
-//! of the pod cache.
+//! of the pod cache, of the name of a key, and of the delays of a queue.
 //!
 //! A pod that several budgets select wakes the first one by name alone, and a controller that is scaled
 //! wakes no budget: both as upstream.

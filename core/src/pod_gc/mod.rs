@@ -4,7 +4,8 @@
 //!
 //! `candidates`: the pods that a round may delete; `round`: the steps of a round, every 20 s; `removal`:
 //! the requests that delete a pod. The queue has one key, which stands for the round. One lock guards the
-//! candidates and the quarantine; it is not held across a call.
+//! candidates and the quarantine. It is not held across a call. It is taken before the locks of the pod cache, of the
+//! name of a key, and of the delays of a queue.
 //!
 //! A pod may be handled for two reasons in one round, and is then deleted twice, as upstream does.
 //!

@@ -14,6 +14,11 @@
 //! same for the same input. Ranking never panics, and from the second call of a size on it
 //! allocates nothing. It reads no clock: `now` is an argument.
 //!
+//! A new rule goes into five modules: `fields` (what the rules read of a pod), `relation` (the rules in pairs), `key` (the
+//! rules that form an order, packed into one `u64` with no bit free), `admissible` (the rules once more, to check a
+//! choice) and `segments` (where the rules fix an order and where they leave it open). What changes without an event of
+//! the pod, such as related pods, is passed by the number of the node.
+//!
 //! ```
 //! use podstorm::object::Pod;
 //! use podstorm::ranking::{NodeCounts, RankFields, RankOptions, Ranker};

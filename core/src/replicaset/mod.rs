@@ -8,9 +8,22 @@
 //!                        expectations ◀──────── expect ──────┘
 //! ```
 //!
+//! * `owners`: what the store keeps of a ReplicaSet for all controllers that read it; `handlers`: what wakes one.
+//! * `steps` and `sync`: the state machine; `scale`: counts the pods and chooses those to delete; `status`: the end of a
+//!   sync; `reconcile`: decisions as pure functions.
+//! * `hardened`: the only code that reads the policy. All other code calls a function of it where the behaviours differ.
+//! * `adapter`: ReplicationControllers as ReplicaSets; `deletion_order`: what a sync would delete and in which order, for
+//!   explanations.
+//!
 //! This module does no I/O and reads no clock. A driver carries out the requests of a [`Sync`] and
-//! passes it the answers; see [`Controller::begin`]. Syncs of different keys share no lock, except
-//! when the queue grows or a new name gets its key.
+//! passes it the answers; see [`Controller::begin`].
+//!
+//! # Locks
+//!
+//! Syncs of different keys share no lock, except when the queue grows or a new name gets its key. A sync takes the lock of
+//! its owner's slot in the store, that of the owner's pods and, if the namespace has orphans, that of the orphans. A
+//! ranking by co-location locks the pods of the owners with matching labels one after the other. Handlers take the lock of
+//! the selector index for an orphan, and of the owner's slot when a pod has become ready.
 
 mod adapter;
 mod deletion_order;

@@ -1,5 +1,11 @@
 //! Everything that a run depends on: what flags and scenario ask for, with defaults filled in, and checked.
 //! A result holds it, so that the run can be repeated.
+//!
+//! A new setting is a field of `scenario::settings`, its resolved form here and in `resolve`, its way back to a flag in
+//! `cli::effective` and in the table `FLAGS` of `compare::identity`, and a member of the simulation's options if the simulation
+//! needs it. Then publish both schemas: `loadgen schema scenario > loadgen/schemas/scenario.schema.json`, and the same with
+//! `result`. A flag for the generated objects of a workload is a `Flag` in the workload's folder; a feature gate, a number
+//! of workers or another number of a controller is in the controller's row.
 
 pub mod memory;
 pub mod resolve;

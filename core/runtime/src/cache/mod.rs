@@ -5,14 +5,21 @@
 //! reader that acts on a change finds the store at least as new.
 //!
 //! Locks, in the order in which they may be held together:
-//! 1. A shard of `PodCache::index`: pods by name. Only appliers take it, one shard each.
-//! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken for a look-up or to
-//!    drop owned pods.
+//! 1. A shard of `PodCache::index`: pods by name. Appliers take one shard each; other threads look a
+//!    pod up in it.
+//! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken alone for a look-up, and
+//!    before the next lock to drop an entry that has neither pods nor an owner. A dropped entry is
+//!    closed, so a thread that was about to add a pod to it looks up again.
 //! 3. `OwnedPods::members`: the pods of one owner. Taken only by that owner's events and syncs.
 //! 4. `PodCache::namespaces`: which owners have pods with which label sets. Taken when a label set
 //!    is added to an owner or removed from it, and by a scale-down that ranks by co-location.
 //!
 //! No lock is held across a call into another module of the crate, except for pure functions.
+//!
+//! Several threads may apply events at once, those of one pod in their order
+//! ([`PodCache::apply_out_of_order`]). Threads that deal with pods of different controllers share no
+//! cache line, except by chance. One of them advances the version when all are done. Outside of its
+//! owned pods a pod is named by a handle, which stays when other pods move.
 
 mod by_controller;
 mod columns;

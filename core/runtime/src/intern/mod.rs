@@ -5,7 +5,8 @@
 //! means that text for the life of its table. A key's id means its name until the owner of the
 //! table gives it to another name, when no user is left.
 //!
-//! Locks: a key table has one `RwLock` for its text index and one lock for each id's name. A text
+//! Locks: a key table has one `RwLock` for its text index and one lock for each id's name, taken in
+//! this order where a name is added or an id gets another one. A text
 //! table has one `RwLock` for each shard of its index. All are held for one look-up or one change,
 //! and never across a call out. Reading a text by its id takes none.
 

@@ -1,5 +1,8 @@
 //! The objects of one kind as controllers read them: each in a form that is derived once, when the
 //! object arrives, by dense key and by what else the kind's controllers look for.
+//!
+//! Locks: one for each key's slot, one for the indexes, one for the recycled keys. Only the applier
+//! takes two of them at once: that of the recycled keys, then a slot, to find a key for a new name.
 
 mod indexes;
 mod recycled;

@@ -1,4 +1,13 @@
-//! The built-in kinds without a Rust type, a row each, by what they are for.
+//! The built-in kinds without a Rust type, a row each, in files by their purpose.
+//!
+//! A new kind has:
+//!
+//! * a row in a file of this folder, with its rules (written with `validation::field`), and its tests in `tests.rs`;
+//! * its columns with upstream's descriptions, in `columns.json`;
+//! * its type in `tests/bin/openapi.rs`, which writes its schema, and the rules of its fields in the tables of `schemas`;
+//! * the numbers of its fields, in `messages.txt` of `http`'s `protobuf`;
+//! * for another version of it, a row in `http`'s `view`;
+//! * for a controller that computes with it, a Rust type: `spec_and_status!` in `objects`' `codec`.
 
 mod admission_registration;
 mod apps;

@@ -4,6 +4,9 @@
 //! accepted, the kinds that it describes are served, in the rows that `described` makes of it, and when it
 //! is deleted so are its objects, and then it goes. All of that happens within the request, where
 //! upstream's controllers take some moments.
+//!
+//! Lock order: what the definitions describe (`Definitions::described`), then the stores of the kinds without a Rust type, to
+//! drop the store of a kind that is gone. The rows that were made so far are behind a lock that is taken alone.
 
 mod check;
 mod definition;

@@ -9,6 +9,11 @@
 //!   and its clock.
 //!
 //! In a run without fault injection the connection is absent, which costs one test.
+//!
+//! A new class is a row in [`class`], and happens in [`watching`], [`network`] or [`connection`]. In the fault simulator it
+//! has an `Action`, a draw (`draw::faults`, or `Subject::draw_own` for a fault of one workload), bounds (`subject::schedule`),
+//! its effect (`simulation::faults`), the steps that it can meet (`coverage`) and the signs that it was noticed
+//! (`invariants::reach`). A new class changes the meaning of seeds.
 
 /// Declares an enum with the list of its values, `ALL`.
 macro_rules! listed {
