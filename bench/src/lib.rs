@@ -1,5 +1,9 @@
 //! What the benches share: drawn inputs, the same for the same seed; the hot paths that are timed
 //! and counted; the gate over the counts; and the table of targets.
+//!
+//! [`hot`] has each hot path once: criterion times, callgrind counts and dhat watches the same code. [`plain`] has the plain
+//! rivals. [`gate`] compares counts with `budgets.toml`, [`results`] writes the table of `targets.toml`, [`scaling`] measures
+//! throughput at 1 to N threads, and [`whole`] runs the command. `README.md` has the commands and the figures.
 
 pub mod asked;
 pub mod clusters;

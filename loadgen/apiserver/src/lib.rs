@@ -43,9 +43,26 @@
 //! A write is prepared on a private copy and without a lock: admission (the namespace exists),
 //! defaulting, validation and the rules of metadata. A short commit (`store`) then assigns the
 //! version and appends the event to the kind's log (`log`). After that, with no lock held, the
-//! garbage collector (`gc`) is notified and drained watches are woken. Who runs the cluster has garbage collected
-//! ([`Cluster::collect_garbage`]). A client empties namespaces that are being deleted, and finalizes them
+//! garbage collector (`gc`) is notified and drained watches are woken. The program that runs the cluster has garbage
+//! collected ([`Cluster::collect_garbage`]). A client empties namespaces that are being deleted, and finalizes them
 //! ([`Cluster::finalize`]).
+//!
+//! # Modules
+//!
+//! | module | content |
+//! |---|---|
+//! | `store`, `watch`, `list`, `select`, `state` | the objects of one kind with the log of their events; watches; lists; selectors; a cluster's state as a value |
+//! | `create`, `update`, `patch`, `scale`, `delete`, `pods` | requests that write; `pods` has the frequent ones for pods, eviction, and the admission plugins |
+//! | `builtin`, `kinds`, `dynamic`, `gated` | the rows of the built-in kinds; the strategies of the kinds with a Rust type, and of all others |
+//! | [`schemas`], `strategic` | what Kubernetes' types say of their fields (types, merge rules, defaults, values), and the strategic merge by these rules |
+//! | [`validation`], [`errors`], `internal` | the rules that objects must keep; every refusal with upstream's text; values as messages quote them |
+//! | [`custom`] | CustomResourceDefinitions: names, schemas, the rows of the kinds that they describe |
+//! | `any`, `api` | stores and requests for kinds that are known only at run time; only `any` lists the six kinds with a Rust type |
+//! | `quotas`, `ranges`, `default_class` | what the objects of a namespace may use together; what containers get and may ask for; the default class of claims |
+//! | `gc`, [`namespaces`], `finalizer` | the garbage collector; the server's part in the end of a namespace |
+//! | [`limits`], [`time_limit`] | how large a document may become, and how long a request may take |
+//! | [`latency`] | distributions of durations, among them the delay of watch events |
+//! | `checkers` | in tests: commits, lists, watches and refusals checked against the server's history |
 
 mod any;
 mod api;

@@ -3,7 +3,7 @@
 //! threads.
 //!
 //! A [`Harness`](engine::Harness) is a running cluster: API server, scheduler, kubelets, garbage
-//! collector and the controllers of ReplicaSets and ReplicationControllers. A test writes objects
+//! collector and the controllers that its options select. A test writes objects
 //! to the cluster and waits for the result:
 //!
 //! ```
@@ -40,16 +40,19 @@
 //! [`FaultHarness`](engine::fault_harness::FaultHarness) is the same cluster with fault injection:
 //! its controller managers can be disturbed, killed and started again.
 //!
-//! * [`options`]: what a simulated cluster is made from;
-//! * [`rows`]: the controllers that there are, [`services`]: which of them run;
-//! * [`engine`]: puts a cluster together and runs it;
+//! # Modules
+//!
+//! * [`options`]: what a simulated cluster is built from;
+//! * [`rows`]: the controllers that this process can run; flags, gates, settings, schemas and the names of watches follow
+//!   from them. [`services`]: which of them run;
+//! * [`engine`]: builds a cluster and runs it: informers, workers with their transport, Events;
 //! * [`executor`]: runs tasks on virtual time or on threads;
 //! * [`due_queue`]: items by the moment at which they are due;
 //! * [`nodes`]: the simulated scheduler, kubelets and node controller;
 //! * [`provisioner`], [`load_balancers`]: the simulated provisioner of volumes, and the simulated cloud of
-//!   Services;
+//!   Services, both clients of the API with rows of their own;
 //! * [`faults`]: what can go wrong between a controller and its cluster;
-//! * [`clock`]: the only place that reads a real clock.
+//! * [`clock`]: the only module that reads a real clock.
 
 pub mod clock;
 pub mod due_queue;

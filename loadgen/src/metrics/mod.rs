@@ -1,13 +1,13 @@
 //! The metrics of a result by name: what `--threshold`, `compare` and `sweep` mean by
 //! `pod_ready_latency p99`, `pods.created` or `api_calls{create pods 201}`.
 //!
-//! A new metric is a member of the result (`result`), filled in `run::gather`, a line of `TABLE` in [`catalogue`], and a line of
-//! `report::terminal` and `report::html`. API calls by status code and syncs by outcome are counted without that. Metrics for
-//! Prometheus (`ControllerMetrics`) are separate and not part of the result.
-//!
 //! [`catalogue`] lists every metric with its unit, and whether less or more of it is better;
 //! [`name`] reads a metric's name; [`MetricValues`] looks values up in a result, be it of this run or
 //! read from a file; [`threshold`] holds one metric against a bound.
+//!
+//! A new metric is a member of the result (`result`), filled in `run::gather`, a line of `TABLE` in [`catalogue`], and a line of
+//! `report::terminal` and `report::html`. API calls by status code and syncs by outcome are counted without that. Metrics for
+//! Prometheus (`ControllerMetrics`) are separate and not part of the result.
 
 pub mod catalogue;
 pub mod name;

@@ -2,8 +2,12 @@
 //! made, what is done to them, and when they are as they should be, and a line in [`ALL`].
 //!
 //! A workload owns pods ([`OwnsPods`]), has rollouts that its status tells of ([`RollsOut`]), or ends once its pods
-//! have ended ([`Finishes`]). What plays
-//! scenarios (`run::phases`) goes over the list and names no workload.
+//! have ended ([`Finishes`]). StatefulSets own pods and have rollouts.
+//!
+//! `run::phases` plays scenarios for every workload of the list and names none: it counts the pods of owners by their
+//! demand, and follows rollouts and workloads that end. It finds a workload whose pods belong to others through their
+//! controller references. Likewise `scenario`, `settings`, `size` and `result`, which stand above this module, go over the list. So
+//! a workload gets its flags, its step `create<Kind>s`, its members of results and its flag of `explain` from its folder alone.
 
 mod deployment;
 pub mod explain;

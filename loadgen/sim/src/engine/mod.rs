@@ -1,5 +1,14 @@
 //! Builds a simulated cluster: the API server with its nodes, and controller managers with their
 //! caches, informers, workers and event writers. All are tasks of an executor.
+//!
+//! * [`registry`]: the controllers that there are, each with what adds it to a cluster.
+//! * `list_watch` over `sources`: one task per kind and manager, which fills the cache and calls the controllers.
+//! * [`runner`]: one controller with its queues, idle workers and timers; [`worker`]: a task that drives one sync at a time;
+//!   `worker_transport` over [`client`]: carries its requests to the server; [`event_sink`]: writes its Events.
+//! * `garbage_collector`: the controllers inside the server. `namespaces` and `event_expiry`: what ends earlier or by itself.
+//! * [`fault_harness`]: a cluster whose managers can be paused, killed and started again; `orphaned`: requests whose sender
+//!   is gone; [`observer`]: the calls that a checker implements.
+//! * [`by_phase`]: durations by the phase in which they began.
 
 pub mod by_phase;
 pub mod client;
