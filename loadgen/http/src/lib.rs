@@ -22,36 +22,8 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! # Modules
-//!
-//! In the order in which a request meets them; `ARCHITECTURE.md` follows one from the connection to the answer.
-//!
-//! | module | content |
-//! |---|---|
-//! | [`listen`], `connections`, `connected`, [`tls`] | the socket, the places and deadlines of connections, TLS (feature `tls`; without it `no_tls` is in its place) |
-//! | `web_pages`, `credentials`, `reviews` | what foreign web pages may not ask; users by token or certificate; access reviews |
-//! | `account_tokens`, `account_users`, `token_keys`, `token_request` | tokens of service accounts: claims, users, keys, and the request for one |
-//! | `requests` | the pipeline: user, limits, body, handler, answer; what is counted and logged |
-//! | `catalog`, `route`, `query`, `media`, `select` | the kinds that are served, and what a request says: path, parameters, media types, selectors |
-//! | `limits`, `memory`, `received`, `heavy` | requests at once, memory, the arriving body, requests that may take long |
-//! | `objects`, `delete`, `list`, `watch`, `encoded` | a function for each method and its target; lines of watches that many watches share |
-//! | `body`, `decode`, `json_syntax`, `yaml`, [`protobuf`], `patched` | bodies and patches read and checked as Kubernetes' decoders do, errors in their words |
-//! | `admission`, `ownership`, `warnings`, `events` | what admission fills in; server-side apply and `managedFields`; warnings; the rules of `events.k8s.io` |
-//! | `view`, `autoscaler`, [`documents`], `component_status` | other versions of stored kinds; documents of files; the only kind that is not stored |
-//! | `answer`, `table`, `indented`, `discovery`, `openapi` | bodies of answers, tables of `kubectl get`, discovery and OpenAPI documents |
-//! | `kubelet` | logs, streams and proxies, which upstream's server asks kubelets for |
-//! | `health`, `metrics`, `time`, `live`, [`faults`] | `/livez`, `/metrics` and `/podstorm/…`: the clock, samples of the cluster, faults that a test arms |
-//! | `in_process` | requests of programs in the same process: server-side apply, and reads of paths |
-//!
-//! A new request of the API is a method of the server's `Api`, and a branch in `objects`. Recorded answers are in
-//! `tests/vectors/http.jsonl.gz`; `cargo conformance --only http/ID` shows the differences of one.
-//!
-//! # Locks
-//!
-//! A request reads the lock of the catalog; only a definition of a custom kind writes it. A request takes the lock of the
-//! armed faults only while one is armed ([`faults`] has the order). `live` takes its own lock before those of the stores,
-//! which a sample reads one after the other.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 
 mod account_tokens;
 mod account_users;

@@ -2,6 +2,7 @@
 
 mod cli;
 mod conformance;
+mod docs;
 mod explain;
 mod fuzz;
 mod hazards;

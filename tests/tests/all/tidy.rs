@@ -59,6 +59,24 @@ fn no_file_holds_two_ideas() {
     assert_eq!(long, [""; 0]);
 }
 
+/// The limits of ARCHITECTURE.md, which is a map and no manual: what describes one crate belongs to the crate's own
+/// documentation, and reasons belong to docs/decisions.
+const MAP_LINES_MAX: usize = 200;
+const MAP_BYTES_MAX: usize = 14_000;
+const MAP_WIDTH_MAX: usize = 160;
+
+#[test]
+fn the_map_stays_a_map() {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let lines = map.lines().count();
+    assert!(lines <= MAP_LINES_MAX, "{lines} lines");
+    assert!(map.len() <= MAP_BYTES_MAX, "{} bytes", map.len());
+    let wide = map
+        .lines()
+        .filter(|line| line.chars().count() > MAP_WIDTH_MAX);
+    assert_eq!(wide.collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn nothing_is_left_unwritten() {
     let words = ["todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME"];

@@ -1,0 +1,245 @@
+//! The pages about the code: the map names what there is and counts it, tables that repeat the code are complete, and
+//! links lead somewhere.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a file that can't be read is a failed test"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use podstorm_tests::tree::{self, root};
+
+const MAP: &str = "ARCHITECTURE.md";
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    let text = std::fs::read_to_string(&path);
+    text.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The text below a heading of the second level, up to the next one.
+fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let (_, after) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+    after.split("\n## ").next().unwrap()
+}
+
+/// The cells of the rows of a table, without its head.
+fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines = text.lines().filter(|line| line.starts_with('|'));
+    lines
+        .skip(2)
+        .map(|line| line.split('|').map(str::trim).collect())
+}
+
+/// The texts in code marks; lines of code blocks are left out.
+fn spans(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_block = false;
+    let prose = text.lines().filter(move |line| {
+        let is_fence = line.starts_with("```");
+        in_block ^= is_fence;
+        !in_block && !is_fence
+    });
+    prose.flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+/// `a/{b,c}.rs` as `a/b.rs` and `a/c.rs`.
+fn expanded(span: &str) -> Vec<String> {
+    let Some((before, rest)) = span.split_once('{') else {
+        return vec![span.to_owned()];
+    };
+    let (names, after) = rest.split_once('}').unwrap();
+    let names = names.split(',');
+    names.map(|name| format!("{before}{name}{after}")).collect()
+}
+
+/// The paths among the texts in code marks.
+fn paths(text: &str) -> Vec<String> {
+    let is_path = |span: &&str| {
+        let is_part = |c: char| c.is_alphanumeric() || "/_-.{,}".contains(c);
+        span.contains('/') && !span.starts_with('/') && span.chars().all(is_part)
+    };
+    spans(text).filter(is_path).flat_map(expanded).collect()
+}
+
+/// The folders of the packages by their short names, as the map lists them.
+fn packages(map: &str) -> BTreeMap<&str, &str> {
+    rows(section(map, "The crates"))
+        .map(|cells| (cells[1].trim_matches('`'), cells[2].trim_matches('`')))
+        .collect()
+}
+
+#[test]
+fn the_map_names_each_package() {
+    let map = read(MAP);
+    let listed: BTreeSet<&str> = packages(&map).into_values().collect();
+    let workspace = read("Cargo.toml");
+    let (_, members) = workspace.split_once("members = [").unwrap();
+    let members = members.split(']').next().unwrap().split('"');
+    let members: BTreeSet<&str> = members.skip(1).step_by(2).collect();
+    assert_eq!(listed, members);
+    let counted = format!("There are {} packages.", members.len());
+    assert!(map.contains(&counted), "{counted}");
+}
+
+#[test]
+fn each_path_of_the_map_exists() {
+    let map = read(MAP);
+    let packages = packages(&map);
+    let mut missing = Vec::new();
+    let mut found = 0;
+    for page in [MAP, "docs/specification.md"] {
+        for path in paths(&read(page)) {
+            let (first, rest) = path.split_once('/').unwrap();
+            if path == "src/" {
+                continue;
+            }
+            let in_package = packages
+                .get(first)
+                .map(|folder| root().join(folder).join("src").join(rest));
+            let is_there = |path: PathBuf| path.exists();
+            found += 1;
+            if !in_package.is_some_and(is_there) && !is_there(root().join(&path)) {
+                missing.push(format!("{page}: {path}"));
+            }
+        }
+    }
+    assert!(found > 150, "{found}");
+    assert_eq!(missing, [""; 0]);
+}
+
+/// How many steps a walk of the map has, and how many files.
+fn counted(walk: &str) -> (usize, usize) {
+    let is_step = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+    let steps = walk.lines().filter(is_step).count();
+    let lines = walk.lines();
+    let lines: Vec<&str> = lines
+        .filter(|line| is_step(line) || line.starts_with("   "))
+        .collect();
+    let files = paths(&lines.join("\n")).into_iter();
+    let files: BTreeSet<String> = files.filter(|path| path.ends_with(".rs")).collect();
+    (steps, files.len())
+}
+
+#[test]
+fn the_map_counts_what_it_lists() {
+    let map = read(MAP);
+    for heading in ["The way of one event", "The way of one request"] {
+        let walk = section(&map, heading);
+        let (steps, files) = counted(walk);
+        let counted = format!("{steps} steps through {files} files");
+        assert!(walk.contains(&counted), "{heading}: {counted}");
+    }
+    let walk = "1. A. `a/{b,c}.rs`\n   `a/b.rs`, `d/`\n2. E.\n\nAs `f/g.rs`.";
+    assert_eq!(counted(walk), (2, 2));
+}
+
+#[test]
+fn each_test_that_the_map_names_exists() {
+    let map = read(MAP);
+    let is_name = |span: &&str| span.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let named: Vec<&str> = rows(section(&map, "Where to add what"))
+        .flat_map(|cells| spans(cells[3]).filter(is_name).collect::<Vec<_>>())
+        .collect();
+    assert!(named.len() > 15, "{named:?}");
+    let folders = ["core", "bench", "loadgen", "tests"];
+    let sources: Vec<tree::Source> = folders.into_iter().flat_map(tree::sources).collect();
+    let is_missing = |name: &&str| {
+        let declared = format!("fn {name}(");
+        !sources.iter().any(|file| file.text.contains(&declared))
+    };
+    let missing: Vec<&str> = named.into_iter().filter(is_missing).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+/// The most lines of a page in `docs/decisions`.
+const DECISION_LINES_MAX: usize = 40;
+
+#[test]
+fn each_decision_is_short_and_listed() {
+    let folder = root().join("docs/decisions");
+    let mut pages = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name != "README.md" {
+            let lines = read(&path).lines().count();
+            assert!(lines <= DECISION_LINES_MAX, "{name}: {lines} lines");
+            pages.insert(name);
+        }
+    }
+    let index = read("docs/decisions/README.md");
+    let listed = rows(&index).map(|cells| {
+        let (_, link) = cells[1].split_once("](").unwrap();
+        link.trim_end_matches(')').to_owned()
+    });
+    assert_eq!(listed.collect::<BTreeSet<String>>(), pages);
+    assert!(pages.len() > 10, "{pages:?}");
+}
+
+#[test]
+fn the_page_of_the_behaviours_has_each_row_of_the_policy() {
+    let policy = read("core/src/policy.rs");
+    let (_, fields) = policy.split_once("pub struct Policy {").unwrap();
+    let fields = fields.split("\n}").next().unwrap().lines();
+    let fields = fields.filter_map(|line| line.trim().strip_prefix("pub ")?.split(':').next());
+    let page = read("docs/behaviours.md");
+    let listed = rows(&page).map(|cells| cells[1].trim_matches('`'));
+    let fields: BTreeSet<&str> = fields.collect();
+    assert_eq!(listed.collect::<BTreeSet<&str>>(), fields);
+    assert!(fields.contains("delete_by_uid"), "{fields:?}");
+}
+
+/// The anchors of a page, as GitHub makes them from its headings.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = text
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// The pages in a folder.
+fn pages_in(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join(folder)).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let folders = [".", "docs", "docs/decisions", "bench", "tests", "loadgen"];
+    let mut broken = Vec::new();
+    let mut followed = 0;
+    for page in folders.into_iter().flat_map(pages_in) {
+        let text = read(&page);
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|after| after.split(')').next())
+        {
+            if link.contains("://") {
+                continue;
+            }
+            followed += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.clone(),
+                path => page.parent().unwrap().join(path),
+            };
+            let is_there =
+                target.exists() && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));
+            if !is_there {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(followed > 100, "{followed}");
+    assert_eq!(broken, [""; 0]);
+}
