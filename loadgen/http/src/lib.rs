@@ -1,27 +1,5 @@
 //! The HTTP face of the embedded Kubernetes API server: what `kubectl`, kube-rs and other clients
 //! talk to.
-//!
-//! An [`ApiServer`] is a `tower` service over a [`Cluster`]: requests go in, answers come out, with no
-//! socket between, so that a test can have as many servers as it likes in one process. It
-//! re-implements nothing: it reads paths, parameters and bodies, calls the [`Cluster`], and writes
-//! what comes back in the shape that the client accepts. [`listen`] puts it on a socket.
-//!
-//! ```
-//! use std::sync::Arc;
-//!
-//! use podstorm_apiserver::{Cluster, ClusterOptions};
-//! use podstorm_http::ApiServer;
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), podstorm_http::ConnectionLost> {
-//! let cluster = Arc::new(Cluster::new(ClusterOptions { keeps_past: true, ..Default::default() }));
-//! let server = ApiServer::builder(cluster).build();
-//! let request = http::Request::get("/version").body(http_body_util::Empty::new()).unwrap();
-//! let response = server.answer(request).await?;
-//! assert_eq!(response.status(), 200);
-//! # Ok(())
-//! # }
-//! ```
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
