@@ -5,7 +5,8 @@
 //! still strike; without that it costs one relaxed load. Lock order: the list of open watches, the table, then
 //! one watch's slot. No lock is held while a request is carried out or held back.
 //!
-//! `fault` is a fault as data, `waiting` what is held back, `document` the JSON and the paths.
+//! `fault` is a fault as data, `waiting` what is held back, `document` the JSON and the paths. A new fault is an `Effect` in
+//! `fault`, its JSON in `document`, what it does in `requests` or `watch`, and a row in `docs/apiserver.md`.
 
 mod document;
 mod fault;
