@@ -8,8 +8,9 @@
 //! `record_every_write`, `fence_unknown_outcomes` and `fence_at_start` are rules of the runtime's
 //! [`Guard`](podstorm_runtime::consistency::Guard), `retry_max_ns` is a member of a
 //! [`QueueRow`](podstorm_runtime::workqueue::QueueRow), and `watch_retry_max_ns` is the reflector's, so
-//! that any controller can have them. Of the other rows four belong to the controller of Jobs, `replace_broken_pods` to
-//! that of StatefulSets, and the rest to that of ReplicaSets. `docs/behaviours.md` has the rows as a table.
+//! that any controller can have them. Of the other rows four belong to the controller of Jobs, `replace_broken_pods`
+//! and `complete_when_available` to that of StatefulSets, and the rest to that of ReplicaSets. `docs/behaviours.md` has the
+//! rows as a table.
 //!
 //! Some behaviour is the same in both:
 //!
@@ -70,7 +71,7 @@ impl Behaviour {
             } else {
                 None
             },
-            keep_status_with_its_object: hardened,
+            verify_uid_on_status_write: hardened,
             recheck_owner_between_batches: hardened,
             rank_without_owner: hardened,
             terminating_namespace_is_a_failure: hardened,
@@ -159,7 +160,7 @@ pub struct Policy {
     /// name. Hardened: only onto the same UID and generation, and not if the status is there
     /// already. Otherwise the sync fails and the next one computes the status again. Cost: one more
     /// sync after such a conflict.
-    pub keep_status_with_its_object: bool,
+    pub verify_uid_on_status_write: bool,
     /// **Bursts.** Upstream goes on creating for an object that was deleted or replaced during the
     /// burst. Hardened: each batch first looks the object up in the cache, and the burst ends if it
     /// is gone. Cost: one look-up per batch.
@@ -250,7 +251,7 @@ mod tests {
             choose_pod_names: false,
             delete_by_uid: false,
             retry_max_ns: None,
-            keep_status_with_its_object: false,
+            verify_uid_on_status_write: false,
             recheck_owner_between_batches: false,
             rank_without_owner: false,
             terminating_namespace_is_a_failure: false,

@@ -44,7 +44,10 @@ fn collect(folder: &Path, shown: &str, extensions: &[&str], files: &mut Vec<Sour
             if name != "target" {
                 collect(&path, &shown, extensions, files);
             }
-        } else if extensions.iter().any(|it| name.ends_with(&format!(".{it}"))) {
+        } else if extensions
+            .iter()
+            .any(|it| name.ends_with(&format!(".{it}")))
+        {
             let text = std::fs::read_to_string(&path).expect("sources are texts");
             files.push(Source { path: shown, text });
         }

@@ -62,7 +62,7 @@ impl Strategy for Namespace {
         Self::from_json(value)
     }
 
-    fn hold(&mut self) {
+    fn add_finalizers(&mut self) {
         finalizer::add(self);
     }
 

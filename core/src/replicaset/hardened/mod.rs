@@ -253,7 +253,7 @@ impl Controller {
         sync: &mut Sync,
         now: Now,
     ) -> Option<Step> {
-        if !self.hardened.policy.keep_status_with_its_object {
+        if !self.hardened.policy.verify_uid_on_status_write {
             return None;
         }
         // This read shows the outcome of the first attempt.

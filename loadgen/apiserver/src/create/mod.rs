@@ -45,7 +45,7 @@ impl Cluster {
         if let Some(manager) = manager {
             manager.written(None, &mut object);
         }
-        object.hold();
+        object.add_finalizers();
         if self.seen.has_ranges() {
             object.apply_ranges(self);
         }
@@ -86,7 +86,7 @@ impl Cluster {
         self.admit(kind, object.metadata(), true)?;
         object.set_defaults(None);
         check_size(&object)?;
-        object.hold();
+        object.add_finalizers();
         let metadata = object.metadata_mut();
         tidy_metadata(metadata);
         metadata.resource_version = ResourceVersion::Unset;

@@ -36,7 +36,7 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     }
 
     /// Adds the finalizers that keep an object until everything in it is gone. No field manager owns them.
-    fn hold(&mut self) {}
+    fn add_finalizers(&mut self) {}
 
     /// Fills in what plugins of admission add when a client changes the object.
     ///

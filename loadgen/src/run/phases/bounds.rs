@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use podstorm_objects::Now;
 
-use super::driver::{Driver, Place};
+use super::driver::{Driver, PhaseProgress};
 use super::tracker::DownPeak;
 use crate::result::{KindInPhase, Phase};
 use crate::units::counted;
@@ -14,11 +14,11 @@ impl Driver {
     pub(super) fn begin_phase(&mut self, phase: usize, now: Now) {
         // As the phase before it has left it.
         self.show();
-        self.at = Place {
+        self.at = PhaseProgress {
             phase,
             pods: self.cluster.write_counts().pods,
             excess: self.tracker.excess,
-            ..Place::default()
+            ..PhaseProgress::default()
         };
         self.note_beginning(now);
         if phase < self.plan.len() {

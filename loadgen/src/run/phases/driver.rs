@@ -61,7 +61,7 @@ pub(crate) struct Driver {
     pub(super) budgets: SharedBudgets,
     pub(super) aborts: Aborts,
     pub(super) plan: Arc<[PhasePlan]>,
-    pub(super) at: Place,
+    pub(super) at: PhaseProgress,
     pub(super) position: Arc<Position>,
     pub(super) random: fastrand::Rng,
     pub(super) done: Vec<Phase>,
@@ -72,7 +72,7 @@ pub(crate) struct Driver {
 
 /// Where in the plan, and what was true when the phase began.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct PhaseProgress {
     pub(super) phase: usize,
     pub(super) task: usize,
     /// How much of the task is done.
@@ -167,7 +167,7 @@ impl Driver {
             budgets: SharedBudgets::default(),
             aborts: Aborts::new(scenario),
             plan: plan(scenario, settings.burst_pods),
-            at: Place::default(),
+            at: PhaseProgress::default(),
             position: Arc::default(),
             random: fastrand::Rng::with_seed(seed_for(settings.seed, "scenario", 0)),
             done: Vec::new(),
@@ -271,7 +271,7 @@ impl Driver {
     }
 
     /// Whether the last look at each stream took everything that was there.
-    pub(super) fn has_heard_all(&self) -> bool {
+    pub(super) fn watches_drained(&self) -> bool {
         self.pods.is_drained() && self.heard.iter().all(Heard::is_drained)
     }
 
@@ -336,7 +336,7 @@ impl Driver {
             Standing::UnderWay => false,
         };
         let met = match until {
-            _ if at_rest && self.is_as_good_as_it_gets(until) => true,
+            _ if at_rest && self.cannot_improve(until) => true,
             Until::Converged | Until::Synced => {
                 self.tracker.is_converged() && self.finishing.is_over() && are_over(false)
             }
@@ -367,7 +367,7 @@ impl Driver {
             return Next::At(now.mono_ns.saturating_add(REST_CHECK_NS));
         }
         let (plan, tracker) = (&self.plan[self.at.phase], &self.tracker);
-        if !met || !self.has_heard_all() {
+        if !met || !self.watches_drained() {
             return Next::Idle;
         }
         if matches!(
@@ -419,7 +419,7 @@ impl Driver {
 
     /// Nothing moves any more: whether the phase can't come nearer to its condition, and what keeps it
     /// from being met is how the pods of files came.
-    fn is_as_good_as_it_gets(&self, until: Until) -> bool {
+    fn cannot_improve(&self, until: Until) -> bool {
         if self.shares.is_none() {
             return false;
         }

@@ -45,7 +45,7 @@ impl Driver {
             return Action::Wrote;
         }
         // What was written last is heard in the next run.
-        if self.at.loads && !(self.at.all_written && self.has_heard_all()) {
+        if self.at.loads && !(self.at.all_written && self.watches_drained()) {
             self.at.all_written = true;
             return Action::Wait(now.mono_ns);
         }

@@ -126,7 +126,7 @@ rows! {
     retries_without_a_bound_are_noticed:
         retry_max_ns = None, Seeds::Of(FaultClass::Quota), &["L1"];
     a_status_for_a_successor_is_noticed:
-        keep_status_with_its_object = false, Seeds::All, &["S7"];
+        verify_uid_on_status_write = false, Seeds::All, &["S7"];
     availability_by_a_wrong_clock_is_noticed:
         bound_availability_checks = false, Seeds::Of(FaultClass::Clock), &["L1"];
     pods_that_are_ranked_without_their_nodes_are_noticed:
@@ -313,7 +313,7 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         choose_pod_names: _,
         delete_by_uid: _,
         retry_max_ns: _,
-        keep_status_with_its_object: _,
+        verify_uid_on_status_write: _,
         bound_availability_checks: _,
         rank_without_owner: _,
         terminating_namespace_is_a_failure: _,
