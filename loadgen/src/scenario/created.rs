@@ -38,7 +38,7 @@ impl Scenario {
             }
         }
         if kinds.is_empty() {
-            kinds.push((Kind::REPLICA_SET, workloads::default_sizes()));
+            kinds.push(workloads::default_kind());
         }
         kinds
     }

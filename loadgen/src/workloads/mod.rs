@@ -379,10 +379,12 @@ pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerRefer
         .map(|workload| (workload, owner))
 }
 
-/// The flags that size a generated cluster where the scenario doesn't say of which workload.
-pub(crate) fn default_sizes() -> Sizes {
-    let mut sizes = ALL.into_iter().filter_map(|workload| workload.sizes());
-    sizes.next().expect("the owner of generated pods is sized")
+/// The kind of a generated cluster where the scenario doesn't say which, and the flags that size it.
+pub(crate) fn default_kind() -> (Kind, Sizes) {
+    let mut sized = ALL
+        .into_iter()
+        .filter_map(|it| Some((it.kind(), it.sizes()?)));
+    sized.next().expect("the owner of generated pods is sized")
 }
 
 /// The flags that size the generated objects of a kind: its own, or those of the objects that its controller makes.
@@ -390,7 +392,7 @@ pub(crate) fn sizes_of(kind: Kind) -> Sizes {
     let workload = of(kind);
     let made = |it: Workload| it.makes().and_then(|makes| of(makes.kind)?.sizes());
     let own = workload.and_then(|it| it.sizes().or_else(|| made(it)));
-    own.unwrap_or_else(default_sizes)
+    own.unwrap_or_else(|| default_kind().1)
 }
 
 /// The workload whose controller makes objects of that kind.

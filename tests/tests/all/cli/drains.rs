@@ -105,19 +105,19 @@ fn a_cluster_of_files_is_drained_while_its_jobs_run_on() {
         let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
         json!({"apiVersion": group, "kind": kind, "metadata": {"name": kind.to_lowercase(), "namespace": "n"}, "spec": spec})
     };
-    let template = |restart: &str| {
-        json!({"metadata": {"labels": {"app": "x"}}, "spec": {"restartPolicy": restart,
+    let template = |app: &str, restart: &str| {
+        json!({"metadata": {"labels": {"app": app}}, "spec": {"restartPolicy": restart,
             "containers": [{"name": "c", "image": "i"}]}})
     };
     let items = [
         object(
             "Job",
-            json!({"parallelism": 4, "completions": 4, "template": template("Never")}),
+            json!({"parallelism": 4, "completions": 4, "template": template("job", "Never")}),
         ),
         object(
             "ReplicaSet",
-            json!({"replicas": 4, "selector": {"matchLabels": {"app": "x"}},
-            "template": template("Always")}),
+            json!({"replicas": 4, "selector": {"matchLabels": {"app": "web"}},
+                "template": template("web", "Always")}),
         ),
     ];
     let folder = tempfile::tempdir().unwrap();
