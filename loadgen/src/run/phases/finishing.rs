@@ -185,8 +185,11 @@ impl Finishing {
         let Some((workload, owner)) = workloads::controller(meta) else {
             return;
         };
+        if workload.finishes().is_none() {
+            return;
+        }
         let is_up = !is_gone && pod.is_active() && pod.is_ready();
-        if workload.finishes().is_none() || is_up == self.up.contains(&meta.uid) {
+        if is_up == self.up.contains(&meta.uid) {
             return;
         }
         let by = match is_up {
