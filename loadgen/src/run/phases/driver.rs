@@ -234,13 +234,16 @@ impl Driver {
         let owners = self
             .heard
             .partition_point(|it| it.workload.pods().is_some());
+        let has_finishing = (self.heard.iter()).any(|it| it.workload.finishes().is_some());
         let mut next = self.hear_workloads(0..owners, now);
         let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
         let finishing = &mut self.finishing;
         next = next.or(self.pods.poll(now, |item| {
             *doubted = false;
-            finishing.pods_created += u64::from(tracker.is_new_of_finishing(&item));
-            finishing.pod_item(&item);
+            if has_finishing {
+                finishing.pods_created += u64::from(tracker.is_new_of_finishing(&item));
+                finishing.pod_item(&item);
+            }
             tracker.pod_item(item, now);
         }));
         if self.pods.is_drained() {
