@@ -285,12 +285,6 @@ impl Members {
         &self.label_sets
     }
 
-    /// Whether the pods have, or have had, more than a few different label sets.
-    #[inline]
-    pub(super) fn has_many_label_sets(&self) -> bool {
-        self.label_sets.len() > SEARCHED_SETS
-    }
-
     /// Closes the list if it has no pods: no pod can be added any more. Returns whether it is
     /// closed now.
     pub(crate) fn close_if_empty(&mut self) -> bool {

@@ -244,7 +244,8 @@ impl PodCache {
 
     /// Calls `found` for each pod that one of the selectors matches, in no order, under the lock of the pod's owner.
     /// `label_sets` is memory to use. O(pods of the owners that have such a pod); the orphans of a namespace count as the
-    /// pods of one owner. Allocates only where an owner's pods have many label sets, as those of an indexed Job.
+    /// pods of one owner. Each owner is read once, under one lock. Allocates only where an owner's pods have several label
+    /// sets, as those of an indexed Job.
     pub fn for_each_matching(
         &self,
         selectors: &[NamespacedSelector],
@@ -252,7 +253,8 @@ impl PodCache {
         mut found: impl FnMut(&Arc<Pod>, &Member),
     ) {
         self.matching_label_sets(selectors, label_sets);
-        // The owners of which all label sets were looked at. One look for each set would be quadratic.
+        // The owners with several label sets that were read. One look for each set would be quadratic, and would find a
+        // pod twice whose labels change in between.
         let mut seen = HashSet::with_hasher(hash_state());
         for (labels, owned_pods) in label_sets.drain(..) {
             let address = Arc::as_ptr(&owned_pods).addr();
@@ -260,11 +262,10 @@ impl PodCache {
                 continue;
             }
             let members = owned_pods.lock();
-            if !members.has_many_label_sets() {
-                if let Some(label_set) = members.label_set_of(&labels) {
-                    let all = members.iter();
-                    let matching = all.filter(|(_, member)| member.label_set == label_set);
-                    matching.for_each(|(pod, member)| found(pod, member));
+            // Label sets are never fewer again: an owner with one has one entry here.
+            if members.label_sets().len() == 1 {
+                if members.label_set_of(&labels).is_some() {
+                    members.iter().for_each(|(pod, member)| found(pod, member));
                 }
                 continue;
             }
