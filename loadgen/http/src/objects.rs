@@ -140,7 +140,7 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
 /// The version that a read asks for; nought where it asks for any.
 ///
 /// # Errors
-/// 500, sic, for what is not a number.
+/// 500, as upstream, unless the value is a number.
 fn version_of(text: &str) -> Result<u64, ApiError> {
     if text.is_empty() {
         return Ok(0);

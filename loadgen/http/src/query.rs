@@ -144,7 +144,7 @@ pub(crate) fn check_dry_run<'v>(
 /// The number of a resource version that a list or a watch asks for.
 ///
 /// # Errors
-/// 422 for what is not a number.
+/// 422 unless the value is a number.
 pub(crate) fn version_number(text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| {
         let message =

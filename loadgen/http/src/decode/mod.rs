@@ -166,7 +166,7 @@ impl Document {
         self.strict.extend(of_metadata);
     }
 
-    /// The members of the document; what is not an object has none.
+    /// The members of the document; none unless the document is an object.
     pub(crate) fn members(&mut self) -> Map<String, Value> {
         match self.value.take() {
             Value::Object(members) => members,
