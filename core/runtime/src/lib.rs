@@ -10,6 +10,7 @@ pub mod driver;
 pub mod expectations;
 pub mod informer;
 pub mod intern;
+pub mod key_states;
 pub mod limits;
 pub mod metrics;
 pub mod owned;

@@ -173,7 +173,8 @@ impl Shared {
         let is_released = !is.has_finalizer(TRACKING_FINALIZER);
         let wake = |key| {
             if is_released {
-                self.states.forget_released(key, &is.uid);
+                self.states
+                    .with_known(key, |it| it.forget_released(&is.uid));
             }
             self.add_after(key, self.options.batch_ns, now);
         };
@@ -205,7 +206,8 @@ impl Shared {
         // Below zero too: every change of a pod on its way out counts.
         self.expectations.lower(key, 0, 1);
         if is_gone || !meta.has_finalizer(TRACKING_FINALIZER) {
-            self.states.forget_released(key, &meta.uid);
+            self.states
+                .with_known(key, |it| it.forget_released(&meta.uid));
         }
         self.add_after(key, self.options.batch_ns, now);
     }

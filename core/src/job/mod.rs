@@ -5,7 +5,7 @@
 //! counters: whatever is lost on the way is seen by the next sync. What the controller does is Kubernetes' own
 //! controller's, request by request, its oddities included. Each file is one part of it:
 //!
-//! * `cache`: the Jobs, with what is derived from them; `state`: what is remembered of each beside; `handlers`: what
+//! * `cache`: the Jobs, with what is derived from them; `handlers`: what
 //!   wakes one.
 //! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates and deletes; `pods`: the requests
 //!   for that; `tracking`: how ended pods are counted; `end`: whether the Job has finished.
@@ -31,7 +31,6 @@ pub mod pod;
 mod pods;
 pub mod policies;
 mod row;
-mod state;
 mod status;
 mod sync;
 #[cfg(test)]
@@ -47,6 +46,7 @@ use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::expectations::{Counts, Expectations};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::key_states::KeyStates;
 use podstorm_runtime::metrics::Family;
 use podstorm_runtime::primitives::Mutex;
 use podstorm_runtime::store::Store;
@@ -58,7 +58,6 @@ use backoff::Failures;
 use cache::CachedJob;
 use metrics::Metrics;
 use orphans::OrphanKeys;
-use state::States;
 
 pub use orphans::OrphanKey;
 pub use row::Jobs;
@@ -127,7 +126,7 @@ struct Shared {
     orphan_keys: OrphanKeys,
     /// Counters alone: pods to come and pods to go.
     expectations: Expectations<KeyId, String>,
-    states: States,
+    states: KeyStates<Remembered>,
     written: ConsistencyStore<KeyId, 2>,
     metrics: Metrics,
     /// The Jobs with an empty selector, which matches every pod, by namespace. The server makes none.
@@ -146,6 +145,15 @@ pub struct Remembered {
     pub finished: BTreeSet<Uid>,
 }
 
+impl Remembered {
+    /// Forgets a released pod: the cache has its change.
+    fn forget_released(&mut self, pod: &Uid) {
+        if let Some(released) = &mut self.released {
+            released.remove(pod);
+        }
+    }
+}
+
 impl Controller {
     /// A controller that reads Jobs and pods from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
@@ -158,7 +166,7 @@ impl Controller {
             queues: [queue(JOBS), queue(ORPHANS)],
             orphan_keys: OrphanKeys::default(),
             expectations: Expectations::new(),
-            states: States::default(),
+            states: KeyStates::default(),
             written: ConsistencyStore::new([Kind::POD, Kind::JOB]),
             metrics: Metrics::default(),
             select_all: Mutex::default(),

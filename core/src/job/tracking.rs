@@ -230,7 +230,9 @@ impl Sync<'_> {
             match &answer {
                 Answer::Failed(error) => {
                     if !error.is_not_found() || !self.stays_noted(*place) {
-                        self.shared.states.forget_released(self.key, uid);
+                        self.shared
+                            .states
+                            .with_known(self.key, |it| it.forget_released(uid));
                     }
                     if !error.is_not_found() {
                         let text = format!("tracking status: {}", error.message);

@@ -33,6 +33,7 @@ impl Keyed for Shared {
     fn forget(&self, key: KeyId) {
         self.queue[0].forget(key);
         self.written.clear(&key, None);
+        self.gauges.forget(key);
     }
 }
 

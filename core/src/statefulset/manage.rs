@@ -9,6 +9,7 @@ use std::sync::Arc;
 use podstorm_objects::PodPhase;
 use podstorm_runtime::driver::join_all;
 
+use super::metrics::Gauges;
 use super::pod::Form;
 use super::pods::{SetPod, revision_number};
 use super::status::Status;
@@ -266,7 +267,13 @@ impl Sync<'_> {
             let available = sorted.replicas.iter();
             let available = available.filter(|pod| !health.is_unavailable(pod));
             let unavailable = self.count() - available.count();
-            left = most - i64::try_from(unavailable).unwrap_or(i64::MAX);
+            let unavailable = i64::try_from(unavailable).unwrap_or(i64::MAX);
+            let gauges = Gauges {
+                max_unavailable: most,
+                unavailable,
+            };
+            self.shared.gauges.with(self.key, |it| *it = Some(gauges));
+            left = most - unavailable;
         }
         let first = usize::try_from(spec.partition()).unwrap_or(0);
         let updated = revision_number(&forms.update_revision);

@@ -10,6 +10,7 @@
 //! * `pods`: which pods are the set's, and what the cache keeps of each.
 //! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates, corrects and deletes; `requests`: the
 //!   requests for that; `status`: what is counted.
+//! * `metrics`: the gauges of rolling updates.
 //! * `course`, `waits`: how far a set is and what it waits for, for those who only look.
 //!
 //! Source: Kubernetes' `pkg/controller/statefulset`.
@@ -20,6 +21,7 @@ pub mod course;
 mod handlers;
 pub mod identity;
 mod manage;
+mod metrics;
 pub mod pod;
 mod pods;
 mod requests;
@@ -38,6 +40,8 @@ use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncSync, Step, Workload};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
+use podstorm_runtime::key_states::KeyStates;
+use podstorm_runtime::metrics::Family;
 use podstorm_runtime::store::Store;
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
@@ -45,6 +49,7 @@ use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::ControllerType as _;
 use crate::revisions::Revision;
 use cache::CachedSet;
+use metrics::Gauges;
 use pods::PodFacts;
 
 pub use row::StatefulSets;
@@ -103,6 +108,8 @@ struct Shared {
     pods: Arc<PodCache>,
     queue: [RateLimitingQueue<KeyId>; 1],
     written: ConsistencyStore<KeyId, 3>,
+    /// The gauges of each set that a sync has rolled with the gate `MaxUnavailableStatefulSet`.
+    gauges: KeyStates<Option<Gauges>>,
 }
 
 impl Controller {
@@ -121,6 +128,7 @@ impl Controller {
                 Kind::POD,
                 Kind::STATEFUL_SET,
             ]),
+            gauges: KeyStates::default(),
         });
         informers.add_handler::<CachedSet>(Kind::STATEFUL_SET, Arc::clone(&shared) as _);
         Controller(shared)
@@ -214,5 +222,9 @@ impl Workload for Controller {
 
     fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
         sync.resume(now)
+    }
+
+    fn families(&self) -> Vec<Family> {
+        self.0.families()
     }
 }

@@ -59,6 +59,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     seen.map_err(|stale| SyncFailure::new("stale cache", stale.to_string()))?;
     let Some(set) = shared.sets.get(key) else {
         shared.written.clear(&key, None);
+        shared.gauges.forget(key);
         return Ok(End::Forget);
     };
     if set.spec.selector.is_err() {

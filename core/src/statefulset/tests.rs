@@ -8,6 +8,7 @@ use podstorm_objects::{
 use podstorm_runtime::client::{Answer, Request};
 use podstorm_runtime::driver::{Driver, Workload, sync_all};
 use podstorm_runtime::informer::Informers;
+use podstorm_runtime::metrics::text_of;
 use podstorm_runtime::workqueue::Take;
 use serde_json::{Value, json};
 
@@ -209,6 +210,42 @@ fn a_broken_pod_of_a_template_that_was_given_up_is_replaced_if_hardened() {
             if is_hardened { 2 } else { 0 },
             "{asked:?}"
         );
+    }
+}
+
+#[test]
+fn rolling_updates_set_the_gauges_of_max_unavailable() {
+    let metrics = |uses_max_unavailable| {
+        let mut lab = Lab::with(ControllerOptions {
+            uses_max_unavailable,
+            ..ControllerOptions::default()
+        });
+        let mut set = web(3, "i:1");
+        set["spec"]["podManagementPolicy"] = "Parallel".into();
+        set["spec"]["updateStrategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}});
+        lab.put(set);
+        lab.sync();
+        let mut seen = vec![text_of(&lab.controller.families())];
+        update(&mut lab, BROKEN);
+        lab.sync();
+        lab.controller.queues()[0].add(lab.controller.key("shop", "web"), 0);
+        lab.sync();
+        seen.push(text_of(&lab.controller.families()));
+        seen
+    };
+    assert_eq!(metrics(false), ["", ""]);
+    let labels = "{statefulset_namespace=\"shop\",statefulset_name=\"web\",pod_management_policy=\"Parallel\"}";
+    for (text, unavailable) in metrics(true).iter().zip([0, 2]) {
+        for line in [
+            "# TYPE statefulset_controller_statefulset_max_unavailable gauge".to_owned(),
+            format!("statefulset_controller_statefulset_max_unavailable{labels} 2"),
+            format!(
+                "statefulset_controller_statefulset_unavailable_replicas{labels} {unavailable}"
+            ),
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
     }
 }
 
