@@ -54,26 +54,26 @@ impl Asked {
         self.flags.iter().any(|flag| flag == name)
     }
 
-    /// Whether only criterion has something to do, and in a smoke test nothing has: a list, or profiles.
+    /// Reports whether only criterion has something to do, and in a smoke test nothing has: a list, or profiles.
     pub fn lists_only(&self) -> bool {
         ["--list", "--ignored", "--profile-time"]
             .into_iter()
             .any(|name| self.has(name))
     }
 
-    /// Whether figures may be rough.
+    /// Reports whether figures may be rough.
     pub fn is_quick(&self) -> bool {
         self.has("--quick")
     }
 
-    /// Whether nothing is left out.
+    /// Reports whether nothing is left out.
     pub fn is_full(&self) -> bool {
         let known = |flag: &String| OF_FULL_RUNS.contains(&flag.as_str());
         self.filter.is_none() && self.flags.iter().all(known)
     }
 
-    /// Whether the filter admits an id, or something below that beginning of ids. `^` in a filter means the
-    /// beginning, as it does to criterion.
+    /// Reports whether the filter admits an id, or something below that beginning of ids. `^` in a
+    /// filter means the beginning, as it does to criterion.
     pub fn wants(&self, id: &str) -> bool {
         let Some(filter) = &self.filter else {
             return true;
@@ -85,7 +85,7 @@ impl Asked {
     }
 }
 
-/// Whether this program was started to show that it runs, and not to measure.
+/// Reports whether this program was started to show that it runs, and not to measure.
 pub fn is_smoke_test() -> bool {
     Asked::here().is_smoke_test
 }

@@ -79,8 +79,8 @@ impl Plan {
         }
     }
 
-    /// The objects alone, pods by ReplicaSet; old revisions come last. Equal texts are shared, as
-    /// by a reader that passes what it reads through a [`Sharer`].
+    /// Returns the objects alone, pods by ReplicaSet; old revisions come last. Equal texts are
+    /// shared, as by a reader that passes what it reads through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
         let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::default());
         // None are left for old revisions.
@@ -110,7 +110,7 @@ impl Plan {
             .collect()
     }
 
-    /// The whole cluster: everything in the caches, all keys synced once, nothing expected.
+    /// Returns the whole cluster: everything in the caches, all keys synced once, nothing expected.
     pub fn build(&self) -> Cluster {
         let drawn = self.draw();
         let cache = Arc::new(PodCache::new());
@@ -228,7 +228,7 @@ impl Cluster {
         }
     }
 
-    /// A pod as the ReplicaSet would have it, without a controller.
+    /// Returns a pod as the ReplicaSet would have it, without a controller.
     pub fn orphan(&self, replica_set: usize) -> Pod {
         let mut pod = Pod::clone(&self.pods[replica_set][0]);
         pod.metadata.name = format!("orphan-{}", word(replica_set, 5)).into();
@@ -238,7 +238,7 @@ impl Cluster {
     }
 }
 
-/// The UID of a drawn ReplicaSet.
+/// Returns the UID of a drawn ReplicaSet.
 pub(crate) fn replica_set_uid(index: usize) -> Uid {
     Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128)
 }
@@ -255,7 +255,7 @@ pub(crate) fn owner_of(replica_set: &ReplicaSet) -> Arc<OwnerReference> {
     })
 }
 
-/// The version after that one.
+/// Returns the version after that one.
 pub fn next_version(pod: &Pod) -> Arc<Pod> {
     let mut next = Pod::clone(pod);
     let version = pod.metadata.resource_version.number();
@@ -263,7 +263,7 @@ pub fn next_version(pod: &Pod) -> Arc<Pod> {
     Arc::new(next)
 }
 
-/// A word of that length for a number; different for different numbers below 27 to its length.
+/// Returns a word of that length for a number; different for different numbers below 27 to its length.
 fn word(number: usize, length: u32) -> String {
     let size = 27u64.pow(length);
     // Odd and no multiple of 3, so that all numbers below the size change places.
@@ -303,7 +303,7 @@ impl Template {
         }
     }
 
-    /// The fixture with what was drawn.
+    /// Returns the fixture with what was drawn.
     fn make_pod(&mut self, drawn: Pod, replica_set: &ReplicaSet) -> Pod {
         self.made += 1;
         let mut pod = self.pod.clone();
@@ -373,7 +373,7 @@ impl Template {
         }
     }
 
-    /// The template's spec with another value of an environment variable.
+    /// Returns the template's spec with another value of an environment variable.
     fn spec_of_its_own(&self) -> PodSpec {
         let mut members = self.pod.spec.to_map(None);
         let variable = &mut members["containers"][0]["env"][1];

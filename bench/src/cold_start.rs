@@ -91,7 +91,7 @@ pub fn existing(pods: usize) -> Cluster {
     cluster
 }
 
-/// The pod with what a kubelet of this cluster says of a container, so that a million fit.
+/// Returns the pod with what a kubelet of this cluster says of a container, so that a million fit.
 fn slim(mut pod: Pod) -> Pod {
     pod.metadata.annotations = Labels::ABSENT;
     for status in &mut pod.status.container_statuses {
@@ -177,8 +177,8 @@ pub fn start(cluster: &Cluster) -> Start {
     start
 }
 
-/// The time in which an empty cache takes a list of pods. What happens before and after, up to the freeing of
-/// both, is off the clock.
+/// Returns the time in which an empty cache takes a list of pods. What happens before and after, up
+/// to the freeing of both, is off the clock.
 pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
     let (cache, listed) = (ranking_cache(), listed.to_vec());
     let start = WallTime.start();
@@ -188,7 +188,7 @@ pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
     taken
 }
 
-/// The initial state of one kind, through the stream of a watch as an informer gets it.
+/// Returns the initial state of one kind, through the stream of a watch as an informer gets it.
 fn initial<R: ClusterResource>(
     cluster: &Cluster,
     now: &impl Fn() -> Duration,

@@ -250,7 +250,7 @@ fn projected(sources: Value) -> Asked {
         "volumes": [{"name": "v", "projected": {"sources": sources}}]}))
 }
 
-/// An object of a kind whose list has that schema, and a patch that turns the list round.
+/// Returns an object of a kind whose list has that schema, and a patch that turns the list round.
 fn of_thing(schema: Value, n: usize, is_keyed: bool) -> (Vec<Asked>, Asked) {
     let schema = json!({"type": "object", "properties": {"list": schema}});
     let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
@@ -266,7 +266,7 @@ fn of_thing(schema: Value, n: usize, is_keyed: bool) -> (Vec<Asked>, Asked) {
     (before, merge(&format!("{THINGS}/a"), &turned))
 }
 
-/// An object of which each manager has a field.
+/// Returns an object of which each manager has a field.
 fn managers(n: usize) -> Asked {
     let manager = |i| {
         json!({"manager": format!("m{i}"), "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",

@@ -29,7 +29,7 @@ pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     })
 }
 
-/// The plain way: every pod as it was parsed, in a map by name.
+/// Returns the plain way: every pod as it was parsed, in a map by name.
 ///
 /// # Panics
 /// When dhat doesn't count.

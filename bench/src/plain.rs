@@ -83,7 +83,7 @@ impl PlainPod {
         }
     }
 
-    /// Whether it counts as a replica.
+    /// Reports whether it counts as a replica.
     pub fn is_active(&self) -> bool {
         self.phase != "Succeeded" && self.phase != "Failed" && !self.deleted
     }
@@ -104,7 +104,7 @@ impl PlainPod {
     }
 }
 
-/// The map of these labels.
+/// Returns the map of these labels.
 pub fn map(labels: &Labels) -> Map {
     let pairs = labels.pairs().iter();
     pairs
@@ -165,7 +165,7 @@ impl PlainSelector {
     }
 }
 
-/// Whether all of it holds.
+/// Reports whether all of it holds.
 pub fn matches(requirements: &Requirements, labels: &Map) -> bool {
     requirements.iter().all(|(key, operator, values)| {
         let value = labels.get(key);
@@ -229,7 +229,7 @@ impl PlainReplicaSet {
 /// A store by `namespace/name`.
 pub type Store<T> = Mutex<HashMap<String, Arc<T>, RandomState>>;
 
-/// A store of these.
+/// Returns a store of these.
 pub fn store<T>(items: impl IntoIterator<Item = (String, T)>) -> Store<T> {
     let mut map = HashMap::with_hasher(FIXED_STATE);
     map.extend(items.into_iter().map(|(key, item)| (key, Arc::new(item))));
@@ -263,7 +263,7 @@ impl<P: Ord> PlainExpectations<P> {
         }
     }
 
-    /// Whether nothing is to be seen any more.
+    /// Reports whether nothing is to be seen any more.
     pub fn satisfied(&self, key: &str) -> bool {
         let all = self.0.lock().expect("not poisoned");
         all.get(key)

@@ -99,13 +99,13 @@ fn drawn_pod(index: usize, growth: Growth, nodes: &[Str], rng: &mut Rng) -> Pod 
     pod
 }
 
-/// The number of a drawn pod's node; 0 without one.
+/// Returns the number of a drawn pod's node; 0 without one.
 pub fn node_number(pod: &Pod) -> u32 {
     let digits = |name: &Str| name[5..].parse::<u32>().expect("drawn names end in digits");
     pod.node_name.as_ref().map_or(0, |name| 1 + digits(name))
 }
 
-/// The ranking fields of drawn pods, as a cache keeps them.
+/// Returns the ranking fields of drawn pods, as a cache keeps them.
 pub fn fields(pods: &[Pod]) -> Vec<RankFields> {
     pods.iter()
         .map(|pod| RankFields::of(pod, node_number(pod)))

@@ -28,7 +28,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// A number of the result, by its path (`/pods/created`).
+    /// Returns a number of the result, by its path (`/pods/created`).
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Spent {
         value.with_context(|| format!("the result has no number {path}"))
     }
 
-    /// A member of a phase of the result, by the phase's name.
+    /// Returns a member of a phase of the result, by the phase's name.
     ///
     /// # Errors
     ///

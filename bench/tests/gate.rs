@@ -69,7 +69,7 @@ impl Place {
         fs::read_to_string(self.path("budgets.toml")).unwrap()
     }
 
-    /// The gate over the recorded measurement.
+    /// Returns the gate over the recorded measurement.
     fn gate(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
@@ -77,7 +77,7 @@ impl Place {
         command.args(arguments).output().unwrap()
     }
 
-    /// The gate that measures, with only the tools of this place in `PATH`.
+    /// Returns the gate that measures, with only the tools of this place in `PATH`.
     fn gate_that_measures(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
@@ -367,14 +367,14 @@ fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
     );
 }
 
-/// A program that says what gungraun does of a path.
+/// Returns a program that says what gungraun does of a path.
 fn summary(id: &str) -> String {
     let at = paths().iter().position(|path| path.id == id).unwrap();
     let data = r#"{"total":{"metrics":{"Ir":{"values":{"new":5}}}}}"#;
     format!(r#"echo '{{"id":"path_{at}","profiles":[{{"tool":"Callgrind","data":{data}}}]}}'"#)
 }
 
-/// The version of gungraun in the lock file.
+/// Returns the version of gungraun in the lock file.
 fn locked_gungraun() -> String {
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
     let text = fs::read_to_string(lock).unwrap();

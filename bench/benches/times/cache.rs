@@ -31,7 +31,7 @@ struct Maps {
 }
 
 impl Maps {
-    /// The index entries of a pod: the index, and the value under which the pod is filed.
+    /// Returns the index entries of a pod: the index, and the value under which the pod is filed.
     fn entries(&mut self, pod: &Pod) -> [(&mut Names, String); 3] {
         let owner = pod.metadata.controller();
         [

@@ -63,7 +63,7 @@ impl Plain {
         }
     }
 
-    /// The owner that a controller reference means.
+    /// Returns the owner that a controller reference means.
     fn resolve(&self, pod: &PlainPod) -> Option<String> {
         let reference = pod.controller.as_ref()?;
         if reference.kind != "ReplicaSet" {

@@ -75,7 +75,7 @@ fn ranking(pods: usize) -> [Timed; 2] {
     ]
 }
 
-/// The first list of a controller's pods taken into its cache, on all cores and on one.
+/// Returns the first list of a controller's pods taken into its cache, on all cores and on one.
 fn first_lists(pods: usize) -> [Timed; 2] {
     let cluster = Rc::new(LazyCell::new(move || existing(pods)));
     let ours = cluster.clone();
@@ -161,7 +161,7 @@ fn uids(count: usize) -> Vec<Uid> {
         .collect()
 }
 
-/// The ring that was under the work queue: a push and a pop, by several threads at once.
+/// Returns the ring that was under the work queue: a push and a pop, by several threads at once.
 fn queues(threads: u32) -> [Timed; 2] {
     const WAITING: u32 = 1_000;
     [
@@ -200,7 +200,7 @@ impl<F: Fn() + Sync> Work for Together<F> {
     }
 }
 
-/// The time in which each thread does its share of `cycles`, all begun together.
+/// Returns the time in which each thread does its share of `cycles`, all begun together.
 fn together(threads: u32, cycles: u64, cycle: impl Fn() + Sync) -> Duration {
     let share = cycles.div_ceil(u64::from(threads));
     if threads == 1 {
@@ -254,8 +254,8 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The release binary of `loadgen` with the system's allocator. It is kept under a name of its own, as both are built
-/// into one place, where all they are made of is shared.
+/// Returns the release binary of `loadgen` with the system's allocator. It is kept under a name of
+/// its own, as both are built into one place, where all they are made of is shared.
 fn with_system_allocator() -> anyhow::Result<PathBuf> {
     let built = loadgen_with(&["--no-default-features"])?;
     let kept = built.with_file_name("loadgen-system-allocator");

@@ -43,8 +43,8 @@ fn plain(count: usize, growth: Growth) -> impl FnMut() -> u64 {
     })
 }
 
-/// The first `k` by a comparison sort of the pods. Its order is one of per-pod values alone, so
-/// that std's sort bears it; it is not always admissible.
+/// Returns the first `k` by a comparison sort of the pods. Its order is one of per-pod values
+/// alone, so that std's sort bears it; it is not always admissible.
 fn plain_sort(pods: &[Pod], ranks: &[u32], k: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..pods.len()).collect();
     order.sort_unstable_by(|a, b| {

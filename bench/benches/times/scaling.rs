@@ -168,7 +168,7 @@ fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
     thread_counts(cores).into_iter().map(row).collect()
 }
 
-/// The time from one core's write of a word to another's, when each waits for the other.
+/// Returns the time from one core's write of a word to another's, when each waits for the other.
 fn transfer_ns(cores: usize) -> anyhow::Result<Option<f64>> {
     if cores == 1 {
         return Ok(None);

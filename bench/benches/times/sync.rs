@@ -203,7 +203,7 @@ impl Plain {
     }
 }
 
-/// The pod to create.
+/// Returns the pod to create.
 fn pod_from_template(owner: &PlainReplicaSet) -> PlainPod {
     PlainPod {
         namespace: owner.namespace.clone(),

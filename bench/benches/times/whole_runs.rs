@@ -117,7 +117,7 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the machine has what the row asks for; the table says so where it has not.
+/// Reports whether the machine has what the row asks for; the table says so where it has not.
 fn has_memory_for_10m() -> anyhow::Result<bool> {
     let rows = targets::load_own()?;
     let row = rows
@@ -137,7 +137,7 @@ fn phase_seconds(runs: &[Spent], phase: &str) -> anyhow::Result<Vec<f64>> {
     runs.iter().map(of).collect()
 }
 
-/// The whole process, end to end.
+/// Returns the whole process, end to end.
 pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     type Figure = fn(&Spent) -> f64;
     let figures: [(&str, Figure, Unit); 3] = [
@@ -151,8 +151,8 @@ pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     }
 }
 
-/// The controller's share: the time in syncs for each 1,000 pods created, and the pods created per
-/// second while they were.
+/// Returns the controller's share: the time in syncs for each 1,000 pods created, and the pods
+/// created per second while they were.
 fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()> {
     let sync_seconds = |spent: &Spent| {
         let (count, mean) = (

@@ -82,7 +82,7 @@ impl Work for PlainDelays {
     }
 }
 
-/// The rivals, and one key that waits already and is added again.
+/// Returns the rivals, and one key that waits already and is added again.
 pub(crate) fn timed() -> Vec<Timed> {
     vec![
         Timed::new("workqueue/cycle-plain/5000", cycle),

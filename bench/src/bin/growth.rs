@@ -93,7 +93,7 @@ fn counting_ends() {
     black_box(());
 }
 
-/// The instructions of each request, on all threads.
+/// Returns the instructions of each request, on all threads.
 fn instructions(flags: &Flags) -> Result<Vec<f64>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("counts");

@@ -82,7 +82,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The command that repeats this one.
+/// Returns the command that repeats this one.
 fn command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let dashes = if words.is_empty() { "" } else { " -- " };

@@ -110,7 +110,7 @@ fn tolerance(count: &Count) -> f64 {
     }
 }
 
-/// The name of the present toolchain in the file, entered if it is new there.
+/// Returns the name of the present toolchain in the file, entered if it is new there.
 fn name_of_toolchain(budgets: &mut Budgets, measurement: &Measurement) -> String {
     let mut known = budgets.toolchain.iter();
     if let Some((name, _)) = known.find(|(_, known)| **known == measurement.toolchain) {
@@ -130,7 +130,7 @@ fn name_of_toolchain(budgets: &mut Budgets, measurement: &Measurement) -> String
     name
 }
 
-/// The message about an id that is not among these: the nearest that is.
+/// Returns the message about an id that is not among these: the nearest that is.
 pub(super) fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> String {
     let shared = |known: &str| {
         let pairs = known.bytes().zip(id.bytes());

@@ -39,12 +39,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The most that passes.
+    /// Returns the most that passes.
     pub fn most(&self) -> f64 {
         self.figure * (1.0 + self.tolerance_percent / 100.0)
     }
 
-    /// The least that needs no blessing.
+    /// Returns the least that needs no blessing.
     pub fn least(&self) -> f64 {
         self.figure * (1.0 - self.tolerance_percent / 100.0)
     }
@@ -84,7 +84,7 @@ impl Budgets {
         Ok(budgets)
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub fn render(&self) -> String {
         let mut text = HEADER.to_owned();
         let body = toml::to_string(self).expect("texts and finite numbers can be written");
@@ -92,7 +92,7 @@ impl Budgets {
         text
     }
 
-    /// The row of that path and unit.
+    /// Returns the row of that path and unit.
     pub fn find(&self, id: &str, unit: Unit) -> Option<&Budget> {
         let is_it = |row: &&Budget| row.id == id && row.unit == unit;
         self.row.iter().find(is_it)

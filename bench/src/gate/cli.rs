@@ -106,7 +106,7 @@ struct Recorded {
     measurement: Measurement,
 }
 
-/// The `gate` command.
+/// Returns the `gate` command.
 pub fn main() -> ExitCode {
     let code = gate(&Flags::parse()).unwrap_or_else(|error| {
         say(&format!("{error:#}"));

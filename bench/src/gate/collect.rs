@@ -107,7 +107,7 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
     Ok(executables.collect())
 }
 
-/// A counting bench, with slow paths planted on purpose or without.
+/// Returns a counting bench, with slow paths planted on purpose or without.
 fn bench(executable: &Path, planted: bool) -> Command {
     let mut command = Command::new(executable);
     command.env_remove(hot::planted::ASKED);
@@ -142,7 +142,7 @@ fn callgrind(
     Ok(())
 }
 
-/// The path's number and its instructions, from gungraun's summary (version 7) of one benchmark.
+/// Returns the path's number and its instructions, from gungraun's summary (version 7) of one benchmark.
 fn summary(summary: &Value) -> Option<(usize, u64)> {
     let index = summary["id"].as_str()?.strip_prefix("path_")?;
     let profiles = summary["profiles"].as_array()?;

@@ -27,12 +27,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the gate stays closed for it.
+    /// Reports whether the gate stays closed for it.
     pub const fn fails(self) -> bool {
         !matches!(self, Verdict::Within | Verdict::Faster)
     }
 
-    /// The verdict in the table: in capitals where the gate stays closed.
+    /// Returns the verdict in the table: in capitals where the gate stays closed.
     pub const fn word(self) -> &'static str {
         match self {
             Verdict::Within => "ok",
@@ -128,12 +128,12 @@ fn judge_row(row: &Budget, budgets: &Budgets, measurement: &Measurement) -> Judg
     }
 }
 
-/// Whether a path that says it allocates nothing was seen allocating.
+/// Reports whether a path that says it allocates nothing was seen allocating.
 pub(super) fn breaks_promise(count: &Count) -> bool {
     count.unit == Unit::Allocations && count.allocation_free && count.figure > 0.0
 }
 
-/// The exit status for all of them together. A real failure outweighs another toolchain.
+/// Returns the exit status for all of them together. A real failure outweighs another toolchain.
 pub fn exit_code(rows: &[Judged]) -> u8 {
     let mut code = EXIT_PASS;
     for row in rows {

@@ -49,7 +49,7 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// The compiler and flags that this crate was built with; nothing about the machine.
+    /// Returns the compiler and flags that this crate was built with; nothing about the machine.
     pub fn of_build() -> Toolchain {
         Toolchain {
             rustc: Build::this().rustc,
@@ -100,7 +100,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The count of that row.
+    /// Returns the count of that row.
     pub fn find(&self, id: &str, unit: Unit) -> Option<&Count> {
         let is_it = |count: &&Count| count.id == id && count.unit == unit;
         self.counts.iter().find(is_it)

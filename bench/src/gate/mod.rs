@@ -32,7 +32,7 @@ pub const EXIT_UNUSABLE: u8 = 2;
 /// machine than they were blessed with: bless them again.
 pub const EXIT_TOOLCHAIN: u8 = 3;
 
-/// Whether an id is `prefix` or lies under it, by whole segments: `a/b` holds `a/b/1`, not `a/bc/1`.
+/// Reports whether an id is `prefix` or lies under it, by whole segments: `a/b` holds `a/b/1`, not `a/bc/1`.
 pub fn is_under(id: &str, prefix: &str) -> bool {
     let rest = id.strip_prefix(prefix.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

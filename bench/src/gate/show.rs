@@ -9,7 +9,7 @@ use podstorm_loadgen::units::count_for_people;
 use super::compare::{Judged, Verdict, exit_code};
 use super::{EXIT_PASS, EXIT_TOOLCHAIN};
 
-/// The whole report.
+/// Returns the whole report.
 pub(super) fn report(rows: &[Judged]) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);

@@ -78,7 +78,7 @@ fn check_runner() -> Result<()> {
     Ok(())
 }
 
-/// The processor's abilities as valgrind shows them to the program it runs.
+/// Returns the processor's abilities as valgrind shows them to the program it runs.
 fn processor() -> Result<String> {
     const MARK: &str = "Arch and hwcaps: ";
     let mut command = Command::new("valgrind");

@@ -18,7 +18,7 @@ const NODES: usize = 100;
 /// The pod of all benches, as an API server serves it.
 const FIXTURE: &str = include_str!("../../../core/fixtures/pod.json");
 
-/// A realistic pod without `managedFields`.
+/// Returns a realistic pod without `managedFields`.
 ///
 /// # Panics
 /// Never: the fixture is a pod.
@@ -73,7 +73,7 @@ pub fn unready(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     pods.iter().map(unready).collect()
 }
 
-/// The name of a pod: that of its ReplicaSet and five more letters or digits, as in life.
+/// Returns the name of a pod: that of its ReplicaSet and five more letters or digits, as in life.
 pub fn pod_name(number: usize) -> String {
     let set = number / PODS_PER_OWNER;
     // A bijection of 20 bits, so that names of one ReplicaSet don't differ at their ends alone.
@@ -91,14 +91,14 @@ fn parts_of(set: usize, template: &Pod) -> (Labels, Arc<OwnerReference>) {
     (labels, Arc::new(owner))
 }
 
-/// An empty cache that keeps of pods what a controller of ReplicaSets ranks them by.
+/// Returns an empty cache that keeps of pods what a controller of ReplicaSets ranks them by.
 pub fn ranking_cache() -> PodCache {
     let cache = PodCache::new();
     cache.keep::<RankFields>(Kind::REPLICA_SET);
     cache
 }
 
-/// A cache with those pods.
+/// Returns a cache with those pods.
 pub fn filled(pods: &[Arc<Pod>]) -> PodCache {
     let cache = ranking_cache();
     for pod in pods {

@@ -19,8 +19,8 @@ use crate::clusters::NOW;
 /// Pods of each Deployment.
 const REPLICAS: i32 = 3;
 
-/// A sync with nothing to do, of a Deployment whose rollouts have left `revisions` ReplicaSets, the newest
-/// of which has all pods.
+/// Returns a sync with nothing to do, of a Deployment whose rollouts have left `revisions`
+/// ReplicaSets, the newest of which has all pods.
 pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     let mut informers = Informers::new(Arc::default());
     let controller = Controller::new(ControllerOptions::default(), &mut informers);
@@ -46,7 +46,7 @@ pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// The template of a revision: three containers as an ordinary service has them.
+/// Returns the template of a revision: three containers as an ordinary service has them.
 pub fn template(revision: usize) -> PodTemplate {
     let container = |name: &str| {
         json!({"name": name, "image": format!("registry.example/shop/{name}:1.{revision}"),
@@ -65,7 +65,7 @@ pub fn template(revision: usize) -> PodTemplate {
     PodTemplate::from_json(template).expect("a readable template")
 }
 
-/// A Deployment whose last rollout is over.
+/// Returns a Deployment whose last rollout is over.
 fn settled(revisions: usize) -> Deployment {
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({"type": kind, "status": "True", "reason": reason, "message": message,
@@ -91,7 +91,7 @@ fn settled(revisions: usize) -> Deployment {
     deployment
 }
 
-/// The ReplicaSet of a revision, of all pods if it is the newest, otherwise of none.
+/// Returns the ReplicaSet of a revision, of all pods if it is the newest, otherwise of none.
 fn replica_set(
     deployment: &Deployment,
     template: PodTemplate,

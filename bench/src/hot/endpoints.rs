@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// A sync with nothing to do of the controller of EndpointSlices, of a Service with that many ready pods.
+/// Returns a sync with nothing to do of the controller of EndpointSlices, of a Service with that many ready pods.
 pub fn idle(pods: usize) -> impl FnMut() -> u64 {
     settled::<EndpointSlices>(Kind::ENDPOINT_SLICE, pods, pods.div_ceil(100))
 }

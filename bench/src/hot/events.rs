@@ -70,7 +70,7 @@ pub fn create(stored: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// An Event that happens again, to one of `pods` pods in turn, is counted.
+/// Returns an Event that happens again, to one of `pods` pods in turn, is counted.
 pub fn repeat(pods: usize) -> impl FnMut() -> u64 {
     let (cluster, mut number) = (cluster(), 0);
     let mut recorder = EventRecorder::new("kubelet").on_node("node-1");
@@ -95,7 +95,7 @@ pub fn repeat(pods: usize) -> impl FnMut() -> u64 {
     repeat
 }
 
-/// An Event of a pod that has written as many as it may.
+/// Returns an Event of a pod that has written as many as it may.
 pub fn dropped() -> impl FnMut() -> u64 {
     let mut recorder = EventRecorder::new("replicaset-controller");
     let (pod, name) = (pod(0), "web-x1y2z".into());

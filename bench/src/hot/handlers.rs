@@ -45,7 +45,7 @@ impl Events {
         events
     }
 
-    /// The ReplicaSets, as cached.
+    /// Returns the ReplicaSets, as cached.
     pub fn owners(&self) -> &[Arc<ReplicaSet>] {
         &self.cluster.replica_sets
     }
@@ -91,7 +91,7 @@ impl Events {
 }
 
 impl Work for Events {
-    /// A round is one event for each ReplicaSet; after it all keys are taken.
+    /// Returns a round is one event for each ReplicaSet; after it all keys are taken.
     fn prepare(&mut self) -> u64 {
         if self.next == self.rounds[0].len() {
             self.next_round();
@@ -162,7 +162,7 @@ pub fn orphan(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Nothing)
 }
 
-/// A change for each ReplicaSet, in an order that looks random.
+/// Returns a change for each ReplicaSet, in an order that looks random.
 fn one_round(
     cluster: &Cluster,
     mut change: impl FnMut(usize) -> PodChange,

@@ -71,7 +71,7 @@ impl Served {
     }
 }
 
-/// The bytes of an answer that are there now.
+/// Returns the bytes of an answer that are there now.
 fn bytes(body: &mut Body) -> u64 {
     let mut context = Context::from_waker(Waker::noop());
     let mut bytes = 0;
@@ -81,7 +81,7 @@ fn bytes(body: &mut Body) -> u64 {
     bytes
 }
 
-/// The path of the first pod.
+/// Returns the path of the first pod.
 fn pod_path() -> String {
     let pod = Pod::from_slice(loading::json_pod().as_bytes()).expect("a pod");
     let metadata = &pod.metadata;

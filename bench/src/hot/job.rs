@@ -77,7 +77,7 @@ pub fn pods(count: usize) -> Vec<Pod> {
     (0..count).map(read).collect()
 }
 
-/// A sync with nothing to do, of an indexed Job whose `parallelism` pods all run.
+/// Returns a sync with nothing to do, of an indexed Job whose `parallelism` pods all run.
 pub fn idle(parallelism: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new((0..parallelism).map(pod));
     cached.add(job("array", parallelism));
@@ -88,7 +88,7 @@ pub fn idle(parallelism: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A sync that creates the first `count` pods of an indexed Job.
+/// Returns a sync that creates the first `count` pods of an indexed Job.
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new(std::iter::empty());
     let job = cached.add(job("array", count));
@@ -129,7 +129,7 @@ pub fn count(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A handled change of a pod of one of `jobs` Jobs of a namespace.
+/// Returns a handled change of a pod of one of `jobs` Jobs of a namespace.
 pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
     let cached = Cached::new(std::iter::empty());
     cached.add(job("array", 1));
@@ -156,8 +156,8 @@ pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// An indexed Job of so many completions, from its creation to its end, on the virtual engine: each pod ends as soon as it
-/// runs.
+/// Returns an indexed Job of so many completions, from its creation to its end, on the virtual
+/// engine: each pod ends as soon as it runs.
 pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("job-controller");
@@ -188,8 +188,8 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A cluster of 100 large nodes on the virtual engine, with that controller and the namespace `shop`. Its pods end as
-/// soon as they run, if they may end.
+/// Returns a cluster of 100 large nodes on the virtual engine, with that controller and the
+/// namespace `shop`. Its pods end as soon as they run, if they may end.
 pub(super) fn cluster(controller: &str) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     let controllers = Controllers::of(Rows::installed(), &[controller]);

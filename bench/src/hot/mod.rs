@@ -58,7 +58,7 @@ pub trait Work {
         self.work()
     }
 
-    /// The time that the work takes `calls` times, without the preparation.
+    /// Returns the time that the work takes `calls` times, without the preparation.
     fn time(&mut self, mut calls: u64) -> Duration {
         let mut taken = Duration::ZERO;
         while calls > 0 {

@@ -17,7 +17,7 @@ pub(super) fn are_asked_for() -> bool {
     std::env::var_os(ASKED).is_some()
 }
 
-/// The operation, worsened if it is one of the two.
+/// Returns the operation, worsened if it is one of the two.
 pub(super) fn slowed(id: &str, mut operation: Operation) -> Operation {
     match id {
         LOOPS => Box::new(move || {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use podstorm_loadgen::run;
 use podstorm_loadgen::settings::Settings;
 
-/// A run of `up-down` on the virtual engine; one call is one run.
+/// Returns a run of `up-down` on the virtual engine; one call is one run.
 pub fn up_down(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
     run_of(&format!(
         "--scenario up-down --pods {pods} --replicasets {replicasets}"

@@ -8,7 +8,7 @@ use podstorm::object::{LabelSelector, LabelSelectorRequirement, Labels, Selector
 
 use crate::clusters::Plan;
 
-/// The selector of a Deployment's ReplicaSet.
+/// Returns the selector of a Deployment's ReplicaSet.
 pub fn match_labels() -> LabelSelector {
     LabelSelector {
         match_labels: Labels::from_pairs([

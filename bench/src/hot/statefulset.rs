@@ -93,8 +93,8 @@ impl Cached {
     }
 }
 
-/// A set of so many pods with its caches, for which nothing is to do. It has an order if it is not `parallel`, and `claims`
-/// claims for each pod.
+/// Returns a set of so many pods with its caches, for which nothing is to do. It has an order if it
+/// is not `parallel`, and `claims` claims for each pod.
 fn settled(replicas: usize, claims: usize) -> Cached {
     let mut cached = Cached::new();
     let mut set = set("web", replicas, claims);
@@ -120,7 +120,7 @@ pub fn pods(count: usize) -> Vec<Pod> {
     (0..count).map(pod).collect()
 }
 
-/// A sync with nothing to do, of a set with an order whose pods all run.
+/// Returns a sync with nothing to do, of a set with an order whose pods all run.
 pub fn idle(replicas: usize, claims: usize) -> impl FnMut() -> u64 {
     let mut cached = settled(replicas, claims);
     move || {
@@ -159,7 +159,7 @@ pub fn life(sets: usize, replicas: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A set without an order, of so many pods, brought up on the virtual engine.
+/// Returns a set without an order, of so many pods, brought up on the virtual engine.
 pub fn parallel(replicas: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("statefulset-controller");

@@ -23,7 +23,7 @@ pub fn settled_min_ready(pods: usize) -> Plan {
     }
 }
 
-/// A sync with nothing to do, of each ReplicaSet in turn.
+/// Returns a sync with nothing to do, of each ReplicaSet in turn.
 pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     let (cluster, mut sync, mut turn) = (plan.build(), Sync::default(), 0);
     move || {
@@ -36,7 +36,7 @@ pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     }
 }
 
-/// A sync that creates `count` pods. The pods are made before, as a server does.
+/// Returns a sync that creates `count` pods. The pods are made before, as a server does.
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
@@ -54,7 +54,7 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A ReplicaSet that wants `count` pods and has none.
+/// Returns a ReplicaSet that wants `count` pods and has none.
 pub fn creating(count: usize) -> Plan {
     Plan {
         wanted: Some(i32::try_from(count).expect("a burst is small")),
@@ -81,7 +81,7 @@ pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
     }
 }
 
-/// A sync that deletes 500 of 1,000 pods.
+/// Returns a sync that deletes 500 of 1,000 pods.
 pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
     let (cluster, mut driver) = (plan.build(), Driver::<Sync>::default());
     move || {

@@ -72,7 +72,7 @@ impl Cached {
     }
 }
 
-/// A sync that joins a claim to the volume that was made for it; `claims` claims wait and have one.
+/// Returns a sync that joins a claim to the volume that was made for it; `claims` claims wait and have one.
 pub fn bind(claims: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new();
     for number in 0..claims {
@@ -87,7 +87,7 @@ pub fn bind(claims: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A sync that chooses the volume of a claim among `volumes` free ones.
+/// Returns a sync that chooses the volume of a claim among `volumes` free ones.
 pub fn choose(volumes: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new();
     cached.add(Kind::PERSISTENT_VOLUME_CLAIM, claim(0, false));
@@ -102,7 +102,7 @@ pub fn choose(volumes: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A sync with nothing to do, of one of `claims` bound claims.
+/// Returns a sync with nothing to do, of one of `claims` bound claims.
 pub fn idle(claims: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new();
     for number in 0..claims {

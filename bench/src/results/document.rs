@@ -28,7 +28,7 @@ to 2.2, etcd 0.2 to 0.5. At its default client limit it makes 21 pods/s. Publish
 130,000 nodes (GKE), 500 pods/s at 100,000 nodes (EKS, second-hand). So there is no plain rival to whole runs.
 ";
 
-/// The whole page.
+/// Returns the whole page.
 pub fn render(targets: &[Target]) -> String {
     let mut out = String::from(HEADER);
     for section in Section::ALL {

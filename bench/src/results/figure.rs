@@ -41,7 +41,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A value with its unit, three digits of it: `8.21 µs`, `291 B`, `0.84`.
+    /// Returns a value with its unit, three digits of it: `8.21 µs`, `291 B`, `0.84`.
     pub fn text(self, value: f64) -> String {
         match self {
             Unit::Nanoseconds => seconds_text(value / 1e9),

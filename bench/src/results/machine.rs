@@ -80,19 +80,19 @@ impl Commit {
         }
     }
 
-    /// The first digits of the hash.
+    /// Returns the first digits of the hash.
     pub fn short(&self) -> &str {
         self.hash.get(..7).unwrap_or(&self.hash)
     }
 
-    /// The first digits, and a mark when files differ.
+    /// Returns the first digits, and a mark when files differ.
     pub fn text(&self) -> String {
         let mark = if self.dirty { ", with changes" } else { "" };
         format!("{}{mark}", self.short())
     }
 }
 
-/// The last commit of this history that was made before a moment, in seconds since the Unix epoch.
+/// Returns the last commit of this history that was made before a moment, in seconds since the Unix epoch.
 pub fn commit_before(unix_seconds: u64) -> Option<String> {
     let before = format!("--before=@{unix_seconds}");
     git(&["log", "-1", "--format=%h", &before]).filter(|hash| !hash.is_empty())

@@ -32,9 +32,9 @@ use std::time::SystemTime;
 
 pub use figure::{Figure, Measured, Unit, record, record_runs};
 
-/// The table of these targets for the terminal, and whether every row has its figure. Figures from before `since` are
-/// stale; without one, those from before the last change of the sources. `write` puts the table into
-/// `bench/results/` too.
+/// Returns the table of these targets for the terminal, and whether every row has its figure.
+/// Figures from before `since` are stale; without one, those from before the last change of the
+/// sources. `write` puts the table into `bench/results/` too.
 ///
 /// # Errors
 /// Figures that can't be read, or a table that can't be written.
@@ -61,7 +61,7 @@ pub fn report(
     Ok((text, complete))
 }
 
-/// The folder of this package in the source tree, where `targets.toml` and `results/` are.
+/// Returns the folder of this package in the source tree, where `targets.toml` and `results/` are.
 pub fn package_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

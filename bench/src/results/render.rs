@@ -239,7 +239,7 @@ fn target_text(line: &Line) -> String {
     }
 }
 
-/// The verdict, with what Markdown has room for: the reason of a miss, and whose a stale figure is.
+/// Returns the verdict, with what Markdown has room for: the reason of a miss, and whose a stale figure is.
 fn verdict_text(line: &Line) -> String {
     let verdict = line.verdict.text();
     match (&line.verdict, &line.target.note, &line.ours) {

@@ -37,7 +37,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that begins: what is known before it.
+    /// Returns a run that begins: what is known before it.
     pub fn begin(command: String) -> Run {
         Run {
             command,
@@ -58,7 +58,7 @@ impl Run {
     }
 }
 
-/// A moment in words, UTC.
+/// Returns a moment in words, UTC.
 pub fn date_text(moment: SystemTime) -> String {
     let seconds = unix_seconds(moment);
     Time::from_unix_seconds(i64::try_from(seconds).unwrap_or(i64::MAX)).to_string()
@@ -72,7 +72,7 @@ pub fn unix_seconds(moment: SystemTime) -> u64 {
         .as_secs()
 }
 
-/// The present, for dates and the age of files.
+/// Returns the present, for dates and the age of files.
 pub fn now() -> SystemTime {
     let wall_ns = podstorm_sim::clock::RealClock::start().now().wall_ns;
     SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(wall_ns).unwrap_or(0))

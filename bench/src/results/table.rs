@@ -59,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the row is as it should be after a run, whatever its figure.
+    /// Reports whether the row is as it should be after a run, whatever its figure.
     pub fn is_complete(&self) -> bool {
         !matches!(
             self,
@@ -67,7 +67,7 @@ impl Verdict {
         )
     }
 
-    /// Whether the row's figure may be shown as the figure of this run.
+    /// Reports whether the row's figure may be shown as the figure of this run.
     pub fn is_measured(&self) -> bool {
         self.is_complete() && !matches!(self, Verdict::Cannot(_))
     }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::results::{Figure, Unit, targets};
 
-    /// A row with these members besides the necessary ones.
+    /// Returns a row with these members besides the necessary ones.
     fn target(id: &str, members: &str) -> Target {
         let row = format!(
             r#"
@@ -194,7 +194,7 @@ mod tests {
         targets::parse(&row).unwrap().remove(0)
     }
 
-    /// A machine on which some figures can't be had.
+    /// Returns a machine on which some figures can't be had.
     fn small() -> Machine {
         Machine {
             cores: 2,

@@ -53,7 +53,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The first word of the id.
+    /// Returns the first word of the id.
     pub fn subject(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
     }
@@ -116,7 +116,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// Whether a figure reaches a target.
+    /// Reports whether a figure reaches a target.
     pub fn reaches(self, value: f64, target: f64) -> bool {
         match self {
             Better::Lower => value <= target,
@@ -134,7 +134,7 @@ impl Better {
 }
 
 impl Target {
-    /// The plain rival's id: `-plain` behind the variant.
+    /// Returns the plain rival's id: `-plain` behind the variant.
     pub fn rival_id(&self) -> Option<String> {
         if self.rival.starts_with("none") {
             return None;
@@ -143,13 +143,13 @@ impl Target {
         Some(format!("{start}-plain/{size}"))
     }
 
-    /// The target in words: `8 µs`, `at least 0.80`, `1.5 × the rival`; `None` without one.
+    /// Returns the target in words: `8 µs`, `at least 0.80`, `1.5 × the rival`; `None` without one.
     pub fn aim_text(&self) -> Option<String> {
         let gain = self.gain.map(|gain| format!("{gain} × the rival"));
         self.target.map(|target| self.target_text(target)).or(gain)
     }
 
-    /// A value of the target in words.
+    /// Returns a value of the target in words.
     pub fn target_text(&self, target: f64) -> String {
         let text = self.unit.text(target);
         match (self.better, self.unit) {
@@ -201,7 +201,7 @@ struct File {
     rows: Vec<Target>,
 }
 
-/// The rows of a file, in its order.
+/// Returns the rows of a file, in its order.
 ///
 /// # Errors
 ///
@@ -216,7 +216,7 @@ pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
     })
 }
 
-/// The rows of the project: `bench/targets.toml`.
+/// Returns the rows of the project: `bench/targets.toml`.
 ///
 /// # Errors
 ///

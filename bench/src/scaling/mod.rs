@@ -155,16 +155,16 @@ impl Span {
         self.last_end - self.first_start
     }
 
-    /// Whether all threads were at work for at least half of the round.
+    /// Reports whether all threads were at work for at least half of the round.
     fn is_concurrent(&self) -> bool {
         2 * (self.first_end - self.last_start) >= self.length()
     }
 }
 
-/// The length of the round that one in so many of them beats. One in 20 where the design is to be seen: other work on the machine takes cores away
-/// from most rounds and adds none, and one lucky round alone proves nothing. Where each thread can
-/// have a core, rounds don't count in which they ran one after the other, for these tell nothing of
-/// what threads do to each other.
+/// Returns the length of the round that one in so many of them beats. One in 20 where the design is
+/// to be seen: other work on the machine takes cores away from most rounds and adds none, and one
+/// lucky round alone proves nothing. Where each thread can have a core, rounds don't count in which
+/// they ran one after the other, for these tell nothing of what threads do to each other.
 fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     let counted = rounds
         .iter()

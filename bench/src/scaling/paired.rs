@@ -131,7 +131,7 @@ impl Pairs {
     }
 }
 
-/// The least, the quarters and the greatest.
+/// Returns the least, the quarters and the greatest.
 fn quarters(mut values: Vec<f64>) -> Option<[f64; 5]> {
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;

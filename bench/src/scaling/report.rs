@@ -205,7 +205,7 @@ impl Throughput {
         )
     }
 
-    /// A curve's two rows, ours and the plain rival's.
+    /// Returns a curve's two rows, ours and the plain rival's.
     fn rows(&self, curve: &Curve) -> String {
         let modelled = curve.modelled_16.map_or("–".to_owned(), |modelled| {
             share(modelled, curve.points[0].ours, MODELLED_CORES)

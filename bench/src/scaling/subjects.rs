@@ -139,7 +139,7 @@ fn each<W: FnMut(u32) + Send + 'static>(
     (0..threads).map(boxed).collect()
 }
 
-/// The keys of a thread in turn; one for all when there are none of its own.
+/// Returns the keys of a thread in turn; one for all when there are none of its own.
 fn keys(thread: usize, own: u32) -> impl FnMut() -> u32 {
     let first = thread as u32 * own;
     let mut next = 0;
@@ -233,9 +233,9 @@ fn ring_queue(threads: usize) -> RateLimitingQueue<u32> {
 
 /// A queue that several threads use: ours, or the plain rival.
 trait Queue: Send + Sync + 'static {
-    /// Whether that had an effect.
+    /// Reports whether that had an effect.
     fn add(&self, key: u32, now_ns: i64) -> bool;
-    /// Whether there was a key.
+    /// Reports whether there was a key.
     fn take_and_finish(&self, now_ns: i64) -> bool;
 }
 

@@ -18,7 +18,7 @@ enum Repr {
 }
 
 impl Default for Address {
-    /// The empty text.
+    /// Returns the empty text.
     fn default() -> Self {
         Address(Repr::Text(Str::default()))
     }
@@ -29,12 +29,12 @@ impl Default for Address {
 const _: () = assert!(size_of::<Address>() == 16);
 
 impl Address {
-    /// Whether the text is empty.
+    /// Reports whether the text is empty.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
-    /// Whether it is an address of IP version 6.
+    /// Reports whether it is an address of IP version 6.
     pub fn is_v6(&self) -> bool {
         match &self.0 {
             Repr::V4(_) => false,
@@ -42,7 +42,7 @@ impl Address {
         }
     }
 
-    /// The text, if the address is stored as text, so that equal texts can be shared.
+    /// Returns the text, if the address is stored as text, so that equal texts can be shared.
     pub(super) fn text_mut(&mut self) -> Option<&mut Str> {
         match &mut self.0 {
             Repr::V4(_) => None,

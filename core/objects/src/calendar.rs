@@ -8,7 +8,7 @@ const MARCH_0: i32 = 719_468;
 /// Days of 400 years, after which the calendar repeats.
 const ERA: i32 = 146_097;
 
-/// The year, month and day of a day since the epoch. `day` is within the years 0 to 9999.
+/// Returns the year, month and day of a day since the epoch. `day` is within the years 0 to 9999.
 pub(crate) fn date(day: i32) -> (u32, u32, u32) {
     let since_march_0 = day + MARCH_0;
     let era = since_march_0.div_euclid(ERA);
@@ -27,7 +27,7 @@ pub(crate) fn date(day: i32) -> (u32, u32, u32) {
     ((era * 400 + (year + carry) as i32) as u32, month, day)
 }
 
-/// The day since the epoch of a date. Months and days count from 1.
+/// Returns the day since the epoch of a date. Months and days count from 1.
 pub(crate) fn day(year: u32, month: u32, day: u32) -> i32 {
     let (year, month) = match month > 2 {
         true => (year as i32, month - 3),
@@ -48,7 +48,7 @@ pub(crate) fn days_of_month(year: u32, month: u32) -> u32 {
     }
 }
 
-/// The days from the first of March to that of the month, which counts from March.
+/// Returns the days from the first of March to that of the month, which counts from March.
 fn first_of(month: u32) -> u32 {
     (month * 153 + 2) / 5
 }

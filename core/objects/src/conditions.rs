@@ -141,7 +141,7 @@ impl Few {
 }
 
 impl PodConditions {
-    /// The number of conditions.
+    /// Returns the number of conditions.
     pub fn len(&self) -> usize {
         match &self.0 {
             Repr::Few(few) => few.states.iter().flatten().count(),
@@ -149,12 +149,12 @@ impl PodConditions {
         }
     }
 
-    /// Whether there is none.
+    /// Reports whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The condition at this index.
+    /// Returns the condition at this index.
     pub fn get(&self, index: usize) -> Option<PodCondition> {
         match &self.0 {
             Repr::Few(few) => few.get(index),
@@ -162,7 +162,7 @@ impl PodConditions {
         }
     }
 
-    /// The conditions in order.
+    /// Returns the conditions in order.
     pub fn iter(&self) -> impl Iterator<Item = PodCondition> {
         (0..).map_while(|index| self.get(index))
     }
@@ -228,7 +228,7 @@ impl PodConditions {
         }
     }
 
-    /// Whether the list has an allocation of its own.
+    /// Reports whether the list has an allocation of its own.
     pub fn spilled(&self) -> bool {
         match &self.0 {
             Repr::Few(few) => few.rests.is_some(),
@@ -236,7 +236,7 @@ impl PodConditions {
         }
     }
 
-    /// The other members of the inline conditions, if any has some.
+    /// Returns the other members of the inline conditions, if any has some.
     pub(super) fn rests_mut(&mut self) -> Option<&mut Arc<ConditionRests>> {
         match &mut self.0 {
             Repr::Few(few) => few.rests.as_mut(),

@@ -60,7 +60,7 @@ const RUNTIMES: [&str; 3] = ["containerd://", "cri-o://", "docker://"];
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl ContainerId {
-    /// The id of that text.
+    /// Creates the id of that text.
     pub fn new(text: &str) -> ContainerId {
         let digest_of = |(runtime, start): (u8, &&str)| {
             let digest = read_digest(text.strip_prefix(*start)?.as_bytes())?;

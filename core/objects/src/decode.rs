@@ -70,12 +70,12 @@ impl<'a> Path<'a> {
         step: PathStep::Root,
     };
 
-    /// Whether this is the whole object.
+    /// Reports whether this is the whole object.
     pub fn is_root(&self) -> bool {
         matches!(self.step, PathStep::Root)
     }
 
-    /// A member of the object at this place: `.name`.
+    /// Returns a member of the object at this place: `.name`.
     pub fn member(&'a self, name: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
@@ -83,7 +83,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// An entry of the list at this place: `[3]`.
+    /// Returns an entry of the list at this place: `[3]`.
     pub fn item(&'a self, index: usize) -> Path<'a> {
         Path {
             parent: Some(self),
@@ -91,7 +91,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// An entry of the map at this place: `[app]`.
+    /// Returns an entry of the map at this place: `[app]`.
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
@@ -99,7 +99,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// An error at this place.
+    /// Returns an error at this place.
     pub fn error(&self, problem: impl Into<String>) -> DecodeError {
         DecodeError {
             path: FieldPath(self.to_string()),
@@ -107,7 +107,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// An error at this place: the value is not what was expected.
+    /// Returns an error at this place: the value is not what was expected.
     pub fn mismatch(&self, expected: &str, found: JsonValue<'_>) -> DecodeError {
         let found = describe(&found.to_value());
         self.error(format!("expected {expected}, found {found}"))
@@ -131,7 +131,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A JSON value in words: `the number 3`, `the string "three"`, `a list`. Long strings are
+/// Returns a JSON value in words: `the number 3`, `the string "three"`, `a list`. Long strings are
 /// shortened.
 pub fn describe(value: &Value) -> String {
     const SHOWN_CHARS_MAX: usize = 64;
@@ -165,7 +165,7 @@ pub struct Members<'t, 'p> {
 }
 
 impl<'t, 'p> Members<'t, 'p> {
-    /// The members of `value`, which is at `path`. Null has none.
+    /// Creates the members of `value`, which is at `path`. Null has none.
     ///
     /// # Errors
     /// When it is not an object.
@@ -338,7 +338,7 @@ impl<'t, 'p> Members<'t, 'p> {
         }
     }
 
-    /// The members that were not taken, without nulls, sorted by name.
+    /// Returns the members that were not taken, without nulls, sorted by name.
     pub fn left(&self) -> impl Iterator<Item = (&'t str, JsonValue<'t>)> {
         let is_taken = |place: usize| {
             let bits = self.taken.get(place / 64).copied().unwrap_or(0);
@@ -350,14 +350,14 @@ impl<'t, 'p> Members<'t, 'p> {
             .map(|(_, pair)| pair)
     }
 
-    /// The members that were not taken, without nulls, as trees.
+    /// Returns the members that were not taken, without nulls, as trees.
     pub fn left_to_map(&self) -> Map {
         let left = self.left();
         left.map(|(name, value)| (name.to_owned(), value.to_value()))
             .collect()
     }
 
-    /// The members that were not taken, without nulls, as text to carry unread.
+    /// Returns the members that were not taken, without nulls, as text to carry unread.
     pub fn rest(&self) -> Rest {
         Rest::of(|out| {
             for (name, value) in self.left() {

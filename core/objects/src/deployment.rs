@@ -111,9 +111,9 @@ impl Deployment {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The Deployment that an object is: of this type, or of none, as a server without a type for
-    /// it gives it. `None` for another kind, or one whose members have types that no server lets
-    /// through. O(1), or O(bytes) for an object without a type.
+    /// Returns the Deployment that an object is: of this type, or of none, as a server without a
+    /// type for it gives it. `None` for another kind, or one whose members have types that no
+    /// server lets through. O(1), or O(bytes) for an object without a type.
     pub fn of(object: &AnyObject) -> Option<Arc<Deployment>> {
         match object.clone().downcast() {
             Some(deployment) => Some(deployment),

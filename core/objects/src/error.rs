@@ -77,7 +77,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The text in the `Status`.
+    /// Returns the text in the `Status`.
     pub fn as_str(&self) -> &str {
         match self {
             Reason::BadRequest => "BadRequest",
@@ -94,7 +94,7 @@ impl Reason {
         }
     }
 
-    /// The reason of that text.
+    /// Creates the reason of that text.
     pub fn new(text: &str) -> Reason {
         match text {
             "BadRequest" => Reason::BadRequest,
@@ -119,7 +119,7 @@ impl fmt::Display for Reason {
 }
 
 impl ApiError {
-    /// A `Status` without details.
+    /// Returns a `Status` without details.
     pub fn status(code: u16, reason: Reason, message: impl Into<String>) -> ApiError {
         ApiError {
             code,
@@ -130,7 +130,7 @@ impl ApiError {
         }
     }
 
-    /// A failure of the transport: it is unknown whether the request took effect.
+    /// Returns a failure of the transport: it is unknown whether the request took effect.
     pub fn transport(message: impl Into<String>) -> ApiError {
         ApiError::status(0, Reason::Other(String::new()), message)
     }
@@ -164,23 +164,23 @@ impl ApiError {
         (seconds != 0).then_some(seconds)
     }
 
-    /// Whether the request may have taken effect although it failed: no answer came, the server
-    /// timed out or failed, or an earlier attempt may have succeeded.
+    /// Reports whether the request may have taken effect although it failed: no answer came, the
+    /// server timed out or failed, or an earlier attempt may have succeeded.
     pub fn outcome_is_unknown(&self) -> bool {
         self.resent || self.code == 0 || self.code == 408 || self.code >= 500
     }
 
-    /// Whether the object was not found.
+    /// Reports whether the object was not found.
     pub fn is_not_found(&self) -> bool {
         self.reason == Reason::NotFound
     }
 
-    /// Whether the object was refused as invalid.
+    /// Reports whether the object was refused as invalid.
     pub fn is_invalid(&self) -> bool {
         self.reason == Reason::Invalid
     }
 
-    /// Whether a cause of that reason is among the details.
+    /// Reports whether a cause of that reason is among the details.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.causes().iter().any(|cause| cause.reason == reason)
     }

@@ -58,7 +58,7 @@ pub enum Regarding {
 }
 
 impl Regarding {
-    /// The object's namespace; empty when there is none.
+    /// Returns the object's namespace; empty when there is none.
     pub fn namespace(&self) -> Cow<'_, str> {
         match self {
             Regarding::Object(object) => Cow::Borrowed(&object.namespace),
@@ -87,7 +87,7 @@ pub struct ObjectReference {
 }
 
 impl ObjectReference {
-    /// The reference to an object of that kind and metadata.
+    /// Creates the reference to an object of that kind and metadata.
     pub fn new(kind: Kind, metadata: &ObjectMeta) -> ObjectReference {
         ObjectReference {
             kind,

@@ -11,7 +11,7 @@ use ahash::RandomState;
 /// 0 until it is drawn.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
-/// The hasher for a new map.
+/// Returns the hasher for a new map.
 pub fn hash_state() -> RandomState {
     // Relaxed: the seed guards no other data; a map created concurrently may get either seed.
     let seed = SEED.load(Ordering::Relaxed);

@@ -21,14 +21,14 @@ pub enum Hostname {
 }
 
 impl Hostname {
-    /// The form of a host name in a pod with this metadata.
+    /// Creates the form of a host name in a pod with this metadata.
     pub(super) fn new(hostname: &str, meta: &ObjectMeta) -> Hostname {
         let all = [Hostname::Name, Hostname::Prefix];
         let is_it = |form: &Hostname| !hostname.is_empty() && form.of(meta) == Some(hostname);
         all.into_iter().find(is_it).unwrap_or_default()
     }
 
-    /// The host name, unless the spec has it.
+    /// Returns the host name, unless the spec has it.
     pub(super) fn of(self, meta: &ObjectMeta) -> Option<&str> {
         match self {
             Hostname::OfSpec => None,

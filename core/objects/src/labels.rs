@@ -28,7 +28,7 @@ impl Labels {
     /// The absent map.
     pub const ABSENT: Labels = Labels(None);
 
-    /// A map with these pairs. Of equal keys the last one stays.
+    /// Returns a map with these pairs. Of equal keys the last one stays.
     pub fn from_pairs<K: Into<Str>, V: Into<Str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
         let map: std::collections::BTreeMap<Str, Str> = pairs
             .into_iter()
@@ -68,7 +68,7 @@ impl Labels {
         Ok(Labels(Some(Arc::new(pairs))))
     }
 
-    /// The JSON object; null when absent.
+    /// Returns the JSON object; null when absent.
     pub fn to_json(&self) -> Value {
         if self.is_absent() {
             return Value::Null;
@@ -81,7 +81,7 @@ impl Labels {
         )
     }
 
-    /// A map of pairs that mostly come sorted, each key once.
+    /// Returns a map of pairs that mostly come sorted, each key once.
     pub(crate) fn from_sorted(mut pairs: Vec<(Str, Str)>) -> Labels {
         if !pairs.is_sorted_by(|(a, _), (b, _)| a < b) {
             pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -89,36 +89,36 @@ impl Labels {
         Labels(Some(Arc::new(pairs.into())))
     }
 
-    /// Whether the map is absent, as opposed to empty.
+    /// Reports whether the map is absent, as opposed to empty.
     pub fn is_absent(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether there is no pair in it.
+    /// Reports whether there is no pair in it.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of pairs.
+    /// Returns the number of pairs.
     #[inline]
     pub fn len(&self) -> usize {
         self.pairs().len()
     }
 
-    /// Whether the pairs have an allocation of their own, because there are too many to store next
-    /// to the reference count.
+    /// Reports whether the pairs have an allocation of their own, because there are too many to
+    /// store next to the reference count.
     pub fn spilled(&self) -> bool {
         self.0.as_ref().is_some_and(|pairs| pairs.spilled())
     }
 
-    /// The pairs, sorted by key.
+    /// Returns the pairs, sorted by key.
     #[inline]
     pub fn pairs(&self) -> &[(Str, Str)] {
         self.0.as_ref().map_or(&[], |pairs| pairs)
     }
 
-    /// The value of a key. O(log n).
+    /// Returns the value of a key. O(log n).
     pub fn get(&self, key: &str) -> Option<&Str> {
         let pairs = self.pairs();
         // Keys begin alike, and lengths differ: to look for an equal one costs less than to order.
@@ -129,7 +129,7 @@ impl Labels {
         Some(&pairs[at?].1)
     }
 
-    /// Whether both are the same allocation (or both absent).
+    /// Reports whether both are the same allocation (or both absent).
     pub fn is_same(&self, other: &Labels) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -138,14 +138,14 @@ impl Labels {
         }
     }
 
-    /// Whether this allocation has another holder.
+    /// Reports whether this allocation has another holder.
     pub(crate) fn is_shared(&self) -> bool {
         self.0
             .as_ref()
             .is_some_and(|pairs| Arc::strong_count(pairs) > 1)
     }
 
-    /// Whether every pair of `other` is in this map too.
+    /// Reports whether every pair of `other` is in this map too.
     #[inline]
     pub fn contains_all(&self, other: &Labels) -> bool {
         self.is_same(other)

@@ -52,7 +52,7 @@ impl OptionalSeconds {
         OptionalSeconds(seconds)
     }
 
-    /// The number; `None` when absent.
+    /// Returns the number; `None` when absent.
     pub const fn get(self) -> Option<i64> {
         if self.0 == i64::MIN {
             None
@@ -88,24 +88,24 @@ impl ObjectMeta {
         }
     }
 
-    /// The controller reference: the first owner reference whose `controller` is true.
+    /// Returns the controller reference: the first owner reference whose `controller` is true.
     #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
         self.owner_references.controller()
     }
 
-    /// Whether deletion has begun.
+    /// Reports whether deletion has begun.
     pub fn is_deleting(&self) -> bool {
         !self.deletion_timestamp.is_unset()
     }
 
-    /// The finalizers, none when absent.
+    /// Returns the finalizers, none when absent.
     #[inline]
     pub fn finalizers(&self) -> &[Str] {
         self.finalizers.as_ref().map_or(&[], |names| names)
     }
 
-    /// Whether a finalizer of that name is there.
+    /// Reports whether a finalizer of that name is there.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers().iter().any(|held| **held == *name)
     }

@@ -64,13 +64,13 @@ pub trait Resource: Object + Clone {
 pub type AnyObject = Arc<dyn Object>;
 
 impl dyn Object {
-    /// The object itself, if it is of that type.
+    /// Returns the object itself, if it is of that type.
     pub fn downcast<T: Object>(self: Arc<Self>) -> Option<Arc<T>> {
         let any: Arc<dyn Any + Send + Sync> = self;
         any.downcast().ok()
     }
 
-    /// A reference to the object itself, if it is of that type.
+    /// Returns a reference to the object itself, if it is of that type.
     pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
         let any: &dyn Any = self;
         any.downcast_ref()

@@ -40,7 +40,7 @@ enum Repr {
 const _: () = assert!(size_of::<OwnerReferences>() == 16);
 
 impl OwnerReferences {
-    /// The empty list.
+    /// Creates the empty list.
     pub const fn new() -> OwnerReferences {
         OwnerReferences(Repr::Few(None))
     }
@@ -83,7 +83,7 @@ impl OwnerReferences {
         *self = OwnerReferences::new();
     }
 
-    /// The first owner whose `controller` is true.
+    /// Returns the first owner whose `controller` is true.
     #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
         // Every event of a pod calls this, so the case of one owner has no loop.
@@ -94,7 +94,7 @@ impl OwnerReferences {
         }
     }
 
-    /// Whether the list has an allocation of its own.
+    /// Reports whether the list has an allocation of its own.
     pub fn spilled(&self) -> bool {
         matches!(self.0, Repr::Many(_))
     }

@@ -30,7 +30,7 @@ pub enum OwnerPatch {
 }
 
 impl OwnerPatch {
-    /// The body of the strategic-merge `PATCH`.
+    /// Returns the body of the strategic-merge `PATCH`.
     pub fn body(&self) -> Value {
         let (uid, reference) = match self {
             OwnerPatch::Adopt { owner, uid } => (uid, owner.to_json()),
@@ -81,7 +81,7 @@ pub struct EventSource {
 }
 
 impl EventPatch {
-    /// The patch's JSON: `count`, `lastTimestamp`, `message`.
+    /// Returns the patch's JSON: `count`, `lastTimestamp`, `message`.
     pub fn body(&self) -> Value {
         json!({
             "count": self.count,
@@ -90,8 +90,8 @@ impl EventPatch {
         })
     }
 
-    /// The whole event, to be created if the patch was answered with 404 because the server has
-    /// dropped the event. Name, count and first time stay.
+    /// Returns the whole event, to be created if the patch was answered with 404 because the server
+    /// has dropped the event. Name, count and first time stay.
     pub fn to_event(&self) -> Event {
         let EventSource {
             regarding,
@@ -127,7 +127,7 @@ pub enum Propagation {
 }
 
 impl Propagation {
-    /// The value in `propagationPolicy`.
+    /// Returns the value in `propagationPolicy`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Propagation::Orphan => "Orphan",

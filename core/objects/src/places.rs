@@ -28,7 +28,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T: Clone + Eq + Hash> Places<T> {
-    /// The place of the first entry that is equal.
+    /// Returns the place of the first entry that is equal.
     pub fn position(&self, entry: &T) -> Option<usize> {
         match self.all.len() <= FEW {
             true => self.all.iter().position(|other| other == entry),
@@ -36,7 +36,7 @@ impl<T: Clone + Eq + Hash> Places<T> {
         }
     }
 
-    /// Whether an entry is equal.
+    /// Reports whether an entry is equal.
     pub fn contains(&self, entry: &T) -> bool {
         self.position(entry).is_some()
     }
@@ -59,7 +59,7 @@ impl<T: Clone + Eq + Hash> Places<T> {
         &self.all
     }
 
-    /// Whether nothing was pushed.
+    /// Reports whether nothing was pushed.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

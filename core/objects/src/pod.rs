@@ -99,7 +99,7 @@ pub enum RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// The policy with this text; `None` for a text that Kubernetes doesn't define.
+    /// Creates the policy with this text; `None` for a text that Kubernetes doesn't define.
     pub fn new(text: &str) -> Option<RestartPolicy> {
         match text {
             "Always" => Some(RestartPolicy::Always),
@@ -184,7 +184,7 @@ pub enum PodPhase {
 }
 
 impl PodPhase {
-    /// Whether the pod has ended for good: `Succeeded` or `Failed`.
+    /// Reports whether the pod has ended for good: `Succeeded` or `Failed`.
     pub fn is_terminal(self) -> bool {
         matches!(self, PodPhase::Succeeded | PodPhase::Failed)
     }
@@ -197,17 +197,17 @@ impl Pod {
         self.metadata.strip_for_cache();
     }
 
-    /// Whether the pod counts as a replica: neither ended nor being deleted.
+    /// Reports whether the pod counts as a replica: neither ended nor being deleted.
     pub fn is_active(&self) -> bool {
         !self.status.phase.is_terminal() && !self.metadata.is_deleting()
     }
 
-    /// Whether the pod is on its way out but has not ended: deletion begun, phase not terminal.
+    /// Reports whether the pod is on its way out but has not ended: deletion begun, phase not terminal.
     pub fn is_terminating(&self) -> bool {
         !self.status.phase.is_terminal() && self.metadata.is_deleting()
     }
 
-    /// Whether the pod is ready, whatever its phase.
+    /// Reports whether the pod is ready, whatever its phase.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.ready_condition()

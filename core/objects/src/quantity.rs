@@ -43,33 +43,33 @@ impl Quantity {
         }
     }
 
-    /// The amount rounded up to a whole number.
+    /// Returns the amount rounded up to a whole number.
     pub const fn ceil(self) -> i128 {
         self.nanos.div_euclid(NANO) + (self.nanos.rem_euclid(NANO) != 0) as i128
     }
 
-    /// The amount in thousandths, rounded up.
+    /// Returns the amount in thousandths, rounded up.
     pub const fn ceil_milli(self) -> i128 {
         const MILLI: i128 = NANO / 1000;
         self.nanos.div_euclid(MILLI) + (self.nanos.rem_euclid(MILLI) != 0) as i128
     }
 
-    /// Whether it is a whole number.
+    /// Reports whether it is a whole number.
     pub const fn is_whole(self) -> bool {
         self.nanos.rem_euclid(NANO) == 0
     }
 
-    /// Whether it is below zero.
+    /// Reports whether it is below zero.
     pub const fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// Whether it is zero.
+    /// Reports whether it is zero.
     pub const fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// The sum of two amounts, saturating.
+    /// Returns the sum of two amounts, saturating.
     #[must_use]
     pub const fn plus(self, other: Quantity) -> Quantity {
         Quantity {
@@ -79,7 +79,7 @@ impl Quantity {
 }
 
 impl Quantity {
-    /// The difference of two amounts, saturating.
+    /// Returns the difference of two amounts, saturating.
     #[must_use]
     pub const fn minus(self, other: Quantity) -> Quantity {
         Quantity {
@@ -92,7 +92,7 @@ impl Quantity {
         self.nanos.div_euclid(other.nanos)
     }
 
-    /// The nearest number.
+    /// Returns the nearest number.
     pub fn to_f64(self) -> f64 {
         self.nanos as f64 / NANO as f64
     }
@@ -111,8 +111,8 @@ impl FromStr for Quantity {
     }
 }
 
-/// A quantity in the form that servers give it: no fraction, no exponent that can be had smaller, of the
-/// kind of suffix that it had; `None` for an invalid text.
+/// Returns a quantity in the form that servers give it: no fraction, no exponent that can be had
+/// smaller, of the kind of suffix that it had; `None` for an invalid text.
 ///
 /// Source: `CanonicalizeBytes` of apimachinery's `resource.Quantity`.
 pub fn canonical_quantity(text: &str) -> Option<String> {
@@ -127,8 +127,8 @@ pub fn milli_quantity(text: &str) -> Option<String> {
     Some(spelled(up, text))
 }
 
-/// A quick test whether a quantity is in its [canonical](canonical_quantity) form; of the forms that are usual
-/// it knows each.
+/// Returns a quick test whether a quantity is in its [canonical](canonical_quantity) form; of the
+/// forms that are usual it knows each.
 pub fn is_canonical_quantity(text: &str) -> bool {
     const DIGITS_MAX: usize = 18;
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -143,7 +143,7 @@ pub fn is_canonical_quantity(text: &str) -> bool {
     }
 }
 
-/// An amount in the kind of suffix that `text` has.
+/// Returns an amount in the kind of suffix that `text` has.
 fn spelled(nanos: i128, text: &str) -> String {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     let units = nanos.div_euclid(NANO) + i128::from(nanos.rem_euclid(NANO) != 0);

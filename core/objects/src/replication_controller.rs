@@ -58,8 +58,8 @@ impl ReplicationController {
         }
     }
 
-    /// The reverse conversion: what is written when the controller writes `replica_set`. An empty
-    /// template stays a template; `terminatingReplicas` is dropped.
+    /// Returns the reverse conversion: what is written when the controller writes `replica_set`. An
+    /// empty template stays a template; `terminatingReplicas` is dropped.
     ///
     /// # Errors
     /// When the selector has expressions, which [`Self::to_replica_set`] never makes.
@@ -95,7 +95,7 @@ impl ReplicationController {
     }
 }
 
-/// The template with `securityContext` filled in and both service-account members equal.
+/// Returns the template with `securityContext` filled in and both service-account members equal.
 fn converted(template: &Arc<PodTemplate>) -> Arc<PodTemplate> {
     if template.spec.is_converted {
         return template.clone();

@@ -35,7 +35,7 @@ impl Shape {
     /// An object with any members.
     pub const ANY_OBJECT: Shape = Shape::Object(&[]);
 
-    /// Whether every table within is sorted by name, as it must be.
+    /// Reports whether every table within is sorted by name, as it must be.
     pub fn is_sorted(&self) -> bool {
         match self {
             Shape::MapOf(each) | Shape::List(each) => each.is_sorted(),

@@ -19,7 +19,7 @@ impl Namespace {
     /// The finalizer in the spec that the namespace controller removes from an empty namespace.
     pub const KUBERNETES: &str = "kubernetes";
 
-    /// The finalizers in the spec, in order. They keep the namespace until it is empty.
+    /// Returns the finalizers in the spec, in order. They keep the namespace until it is empty.
     pub fn finalizers(&self) -> Vec<&str> {
         let spec = self.fields.get("spec");
         let finalizers = spec.and_then(|spec| spec.get("finalizers"));

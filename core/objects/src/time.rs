@@ -14,17 +14,17 @@ impl Time {
     /// The unset time stamp (JSON null or absent).
     pub const UNSET: Time = Time(i64::MIN);
 
-    /// The instant `seconds` after the Unix epoch.
+    /// Returns the instant `seconds` after the Unix epoch.
     pub const fn from_unix_seconds(seconds: i64) -> Time {
         Time(seconds)
     }
 
-    /// The second that a wall-clock reading in nanoseconds since the Unix epoch falls in.
+    /// Returns the second that a wall-clock reading in nanoseconds since the Unix epoch falls in.
     pub const fn from_unix_nanos(nanos: i64) -> Time {
         Time(nanos.div_euclid(1_000_000_000))
     }
 
-    /// Whether no time is set.
+    /// Reports whether no time is set.
     pub const fn is_unset(self) -> bool {
         self.0 == i64::MIN
     }
@@ -52,8 +52,8 @@ impl PackedTime {
     /// The seconds that fit: 4.4 million years in both directions. The smallest value means unset.
     const SECONDS: std::ops::RangeInclusive<i64> = -(1 << 47)..=(1 << 47) - 1;
 
-    /// The packed time. A time beyond 4.4 million years, which no text can express, becomes the
-    /// nearest that fits.
+    /// Creates the packed time. A time beyond 4.4 million years, which no text can express, becomes
+    /// the nearest that fits.
     pub const fn new(time: Time) -> PackedTime {
         let (low, high) = (*Self::SECONDS.start(), *Self::SECONDS.end());
         let seconds = if time.is_unset() {
@@ -72,7 +72,7 @@ impl PackedTime {
         ])
     }
 
-    /// The unpacked time.
+    /// Returns the unpacked time.
     pub const fn get(self) -> Time {
         let [low, middle, high] = self.0;
         // Two steps: the sign is in the highest part.
@@ -104,7 +104,7 @@ impl Default for Time {
 }
 
 impl Time {
-    /// Whether this time is written as exactly that text. The text must be of the same time.
+    /// Reports whether this time is written as exactly that text. The text must be of the same time.
     pub fn is_written(self, text: &str) -> bool {
         // Without a fraction and an offset, a time has exactly one text.
         text.len() == "2026-01-02T03:04:05Z".len() && text.ends_with('Z')
@@ -157,7 +157,7 @@ impl TimeError {
     }
 }
 
-/// A text as Go's `time` quotes it: byte by byte where it is not ASCII.
+/// Returns a text as Go's `time` quotes it: byte by byte where it is not ASCII.
 fn go_time_quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -188,7 +188,7 @@ impl fmt::Display for Time {
 }
 
 impl Time {
-    /// The time that a text of that second means.
+    /// Returns the time that a text of that second means.
     fn of_readable(seconds: i64) -> Time {
         match seconds {
             GO_ZERO_SECONDS => Time::UNSET,
@@ -333,7 +333,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A number of two digits; of one where that is allowed.
+    /// Returns a number of two digits; of one where that is allowed.
     fn number(&mut self, part: &'static str, is_fixed: bool) -> Result<i64, TimeError> {
         let (number, digits) = match (self.digit(0), self.digit(1)) {
             (Some(tens), Some(ones)) => (tens * 10 + ones, 2),
@@ -433,7 +433,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The wall clock cut to API resolution.
+    /// Returns the wall clock cut to API resolution.
     #[inline]
     pub const fn wall(self) -> Time {
         Time::from_unix_nanos(self.wall_ns)

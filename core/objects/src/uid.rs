@@ -27,7 +27,7 @@ const DASHES: [usize; 4] = [8, 13, 18, 23];
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl Uid {
-    /// The UID with this text.
+    /// Creates the UID with this text.
     pub fn new(text: &str) -> Uid {
         match parse_uuid(text.as_bytes()).map(u128::from_be_bytes) {
             Some(bits) => Uid::from_u128(bits),
@@ -35,7 +35,7 @@ impl Uid {
         }
     }
 
-    /// The UID whose canonical UUID form has these bits. The caller sets version and variant.
+    /// Returns the UID whose canonical UUID form has these bits. The caller sets version and variant.
     pub fn from_u128(bits: u128) -> Uid {
         match NonZeroU64::new(bits as u64) {
             Some(low) => Uid(Repr::Uuid {
@@ -46,7 +46,7 @@ impl Uid {
         }
     }
 
-    /// The bits of a canonical UUID, which order as the texts do; `None` for any other text.
+    /// Returns the bits of a canonical UUID, which order as the texts do; `None` for any other text.
     #[inline]
     pub fn as_u128(&self) -> Option<u128> {
         match &self.0 {
@@ -55,7 +55,7 @@ impl Uid {
         }
     }
 
-    /// Whether the text is empty, which it is until the API server sets the UID.
+    /// Reports whether the text is empty, which it is until the API server sets the UID.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }

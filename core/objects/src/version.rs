@@ -19,7 +19,7 @@ pub enum ResourceVersion {
 }
 
 impl ResourceVersion {
-    /// The version with this text.
+    /// Creates the version with this text.
     pub fn new(text: &str) -> ResourceVersion {
         if text.is_empty() {
             return ResourceVersion::Unset;
@@ -31,12 +31,12 @@ impl ResourceVersion {
         }
     }
 
-    /// Whether it is the empty string.
+    /// Reports whether it is the empty string.
     pub fn is_unset(&self) -> bool {
         matches!(self, ResourceVersion::Unset)
     }
 
-    /// The number, if the version is a number of 64 bits.
+    /// Returns the number, if the version is a number of 64 bits.
     pub fn number(&self) -> Option<u64> {
         match self {
             ResourceVersion::Number(number) => Some(*number),

@@ -43,7 +43,7 @@ impl<T: ?Sized> Clone for WatchEvent<T> {
 }
 
 impl<T: Object> WatchEvent<T> {
-    /// The event with its object's type erased.
+    /// Returns the event with its object's type erased.
     pub fn erased(self) -> WatchEvent<dyn Object> {
         match self {
             WatchEvent::Added(object) => WatchEvent::Added(object),

@@ -9,10 +9,10 @@ use crate::client::{ApiError, OwnerPatch};
 
 /// What an owner may own: an object, or one with values derived from it.
 pub trait Owned {
-    /// The kind of the object.
+    /// Returns the kind of the object.
     fn kind(&self) -> Kind;
 
-    /// The metadata of the object.
+    /// Returns the metadata of the object.
     fn metadata(&self) -> &ObjectMeta;
 }
 
@@ -39,8 +39,8 @@ pub enum ClaimDecision {
     Adopt,
 }
 
-/// The table of the claim rules: by controller reference, selector match, and whether owner or
-/// object are being deleted.
+/// Returns the table of the claim rules: by controller reference, selector match, and whether owner
+/// or object are being deleted.
 pub fn claim_decision(
     owner: &ObjectMeta,
     meta: &ObjectMeta,
@@ -85,8 +85,8 @@ pub enum ClaimStep<T = Pod> {
 }
 
 impl<T: Owned> Claim<T> {
-    /// A claim of these objects, in their order, for the owner with this metadata. `reference` is
-    /// the controller reference of its objects.
+    /// Creates a claim of these objects, in their order, for the owner with this metadata.
+    /// `reference` is the controller reference of its objects.
     pub fn new(
         owner: &ObjectMeta,
         reference: Arc<OwnerReference>,
@@ -187,7 +187,7 @@ impl<T: Owned> Claim<T> {
         self.next += 1;
     }
 
-    /// The claimed objects, in list order.
+    /// Returns the claimed objects, in list order.
     pub fn claimed(&self) -> &[Arc<T>] {
         &self.claimed
     }
@@ -208,8 +208,8 @@ impl<T: Owned> Claim<T> {
     }
 }
 
-/// Whether an owner may adopt, by the answer of a live read of it: it must have the same UID, and must not be on its way
-/// out. `owner` is the controller reference of what it owns.
+/// Reports whether an owner may adopt, by the answer of a live read of it: it must have the same
+/// UID, and must not be on its way out. `owner` is the controller reference of what it owns.
 ///
 /// # Errors
 /// Why it must not adopt.

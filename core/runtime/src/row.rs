@@ -66,13 +66,13 @@ impl ControllerRow {
         populates: false,
     };
 
-    /// The kinds besides pods that it lists and watches: its own, then those that it reads.
+    /// Returns the kinds besides pods that it lists and watches: its own, then those that it reads.
     pub fn watched(&self) -> impl Iterator<Item = Kind> {
         let own = self.kind.filter(|kind| *kind != Kind::POD);
         own.into_iter().chain(self.reads.iter().copied())
     }
 
-    /// Whether the row names that request. Kinds that it watches may be listed, too.
+    /// Reports whether the row names that request. Kinds that it watches may be listed, too.
     pub fn may_send(&self, verb: &str, kind: Kind, subresource: &str) -> bool {
         let is_list = verb == "list" && subresource.is_empty();
         let named = self.writes.iter().any(|write| {
@@ -83,7 +83,7 @@ impl ControllerRow {
         named || is_list && (kind == Kind::POD || self.watched().any(|watched| watched == kind))
     }
 
-    /// Whether that is its name or its older name.
+    /// Reports whether that is its name or its older name.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias == name
     }
@@ -101,7 +101,7 @@ pub enum Pods {
 }
 
 impl Pods {
-    /// Whether a change is of one of these pods.
+    /// Reports whether a change is of one of these pods.
     #[inline]
     pub fn include(self, change: &PodChange) -> bool {
         match self {
@@ -203,7 +203,7 @@ pub enum NumberForm {
 }
 
 impl NumberFlag {
-    /// The number among numbers that are set by the names of their flags.
+    /// Returns the number among numbers that are set by the names of their flags.
     pub fn of(&self, set: &BTreeMap<&'static str, i64>) -> i64 {
         set.get(self.flag).copied().unwrap_or(self.default)
     }
@@ -221,7 +221,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that is on by default.
+    /// Returns a gate that is on by default.
     pub const fn on(name: &'static str) -> Gate {
         Gate {
             name,
@@ -230,7 +230,7 @@ impl Gate {
         }
     }
 
-    /// A gate that is off by default.
+    /// Returns a gate that is off by default.
     pub const fn off(name: &'static str) -> Gate {
         Gate {
             default: false,
@@ -238,7 +238,7 @@ impl Gate {
         }
     }
 
-    /// Whether it is on among gates that are set by their names.
+    /// Reports whether it is on among gates that are set by their names.
     pub fn is_on(&self, set: &BTreeMap<String, bool>) -> bool {
         set.get(self.name).copied().unwrap_or(self.default)
     }

@@ -22,7 +22,7 @@ pub struct SlowStart {
 }
 
 impl SlowStart {
-    /// A run of `count` calls. With an initial batch of 0 no call is ever made.
+    /// Creates a run of `count` calls. With an initial batch of 0 no call is ever made.
     pub fn new(count: usize, initial_batch: usize) -> Self {
         SlowStart {
             remaining: count,
@@ -31,7 +31,7 @@ impl SlowStart {
         }
     }
 
-    /// The number of calls to make now, all at once; `None` when the run is over.
+    /// Returns the number of calls to make now, all at once; `None` when the run is over.
     ///
     /// # Panics
     /// Results of the last batch are missing.

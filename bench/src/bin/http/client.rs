@@ -145,7 +145,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// The rate, and the CPU for each request.
+    /// Returns the rate, and the CPU for each request.
     pub(crate) fn text(&self, server: &Server) -> String {
         let requests = self.requests as f64;
         let micros = |cpu: Duration| thousands(cpu.as_secs_f64() * 1e6 / requests);

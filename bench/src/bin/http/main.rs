@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the server's memory was flat.
+/// Reports whether the server's memory was flat.
 fn soaked(arguments: &Arguments) -> anyhow::Result<bool> {
     let loadgen = match &arguments.loadgen {
         Some(loadgen) => loadgen.clone(),

@@ -240,7 +240,7 @@ fn memory(server: &Server) -> String {
     }
 }
 
-/// The median of some rounds, by CPU.
+/// Returns the median of some rounds, by CPU.
 async fn rounds(
     server: &Server,
     requests: u64,
@@ -285,7 +285,7 @@ impl Pods {
 
 const NAME: &str = "web-7d4b9c6f5-";
 
-/// A pod, its name or what one is drawn from in the member `named`.
+/// Returns a pod, its name or what one is drawn from in the member `named`.
 fn pod(bytes: usize, named: &str) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {named: NAME,
         "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"},
@@ -314,7 +314,7 @@ fn patch(path: String, number: u64) -> Asked {
     }
 }
 
-/// The names of the first thousand pods.
+/// Returns the names of the first thousand pods.
 async fn names(server: &Server) -> anyhow::Result<Vec<String>> {
     let mut connection = Connection::open(server).await?;
     let list = connection

@@ -152,7 +152,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A real kube-apiserver with etcd. It may not yet listen.
+    /// Returns a real kube-apiserver with etcd. It may not yet listen.
     pub(crate) fn real(programs: &Programs<'_>) -> anyhow::Result<Server> {
         let folder = tempfile::TempDir::new_in(programs.folder)?.keep();
         let (clients, peers, address) = (free_address()?, free_address()?, free_address()?);
@@ -234,7 +234,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// The content of a file that a program is about to write.
+/// Returns the content of a file that a program is about to write.
 fn when_written(path: &Path) -> anyhow::Result<String> {
     for _ in 0..2000 {
         match fs::read_to_string(path) {

@@ -384,7 +384,7 @@ fn patch(path: &str, body: &Value) -> Asked {
     }
 }
 
-/// A definition whose schema has a member of that number.
+/// Returns a definition whose schema has a member of that number.
 fn definition(number: u64) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer"}, format!("m{number}"): {"type": "string"}}}}});

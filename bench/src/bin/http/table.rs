@@ -15,7 +15,7 @@ pub(crate) struct Row {
     pub(crate) target: &'static str,
 }
 
-/// The document; `where_from` tells the machine, the commit and the time.
+/// Returns the document; `where_from` tells the machine, the commit and the time.
 pub(crate) fn render(rows: &[Row], where_from: &str) -> String {
     let mut text = format!(
         "# The API server over HTTP\n\n\

@@ -27,8 +27,8 @@ impl Deployment {
         object
     }
 
-    /// The Deployment in an object without a type; `None` for one of another kind, or with a member of a wrong
-    /// type. O(bytes).
+    /// Returns the Deployment in an object without a type; `None` for one of another kind, or with
+    /// a member of a wrong type. O(bytes).
     pub fn of_untyped(object: &dyn Object) -> Option<Deployment> {
         let untyped = object.downcast_ref::<DynamicObject>()?;
         if untyped.kind() != Kind::DEPLOYMENT {

@@ -53,7 +53,7 @@ impl ObjectMeta {
         Ok(meta)
     }
 
-    /// The JSON object, with unset members left out.
+    /// Returns the JSON object, with unset members left out.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -106,7 +106,7 @@ impl OwnerReference {
         })
     }
 
-    /// The JSON object; the four identifying members are always written.
+    /// Returns the JSON object; the four identifying members are always written.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }

@@ -138,13 +138,13 @@ pub(crate) mod testing {
     use crate::json::Tape;
     use crate::{PodSpec, Resource, TokenVolume};
 
-    /// A pod spec, and the name of the pod's own volume taken out of it.
+    /// Returns a pod spec, and the name of the pod's own volume taken out of it.
     pub(crate) fn read_spec(spec: &Value) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
         let read = ReadSpec::read(Tape::of(spec).root(), &Path::ROOT, None)?;
         Ok((PodSpec::clone(&read.spec), read.token_volume))
     }
 
-    /// The value without nulls, empty lists, empty objects and empty strings, at every depth.
+    /// Returns the value without nulls, empty lists, empty objects and empty strings, at every depth.
     pub(crate) fn normal(value: Value) -> Value {
         let is_empty = |value: &Value| match value {
             Value::Null => true,
@@ -186,7 +186,7 @@ pub(crate) mod testing {
         })
     }
 
-    /// The text of the error with which reading fails.
+    /// Returns the text of the error with which reading fails.
     pub(crate) fn refusal<T: Resource>(value: Value) -> String {
         T::from_json(value)
             .expect_err("must be refused")

@@ -44,7 +44,7 @@ impl PodStatus {
         PodStatus::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    /// The JSON object, with unset members left out.
+    /// Returns the JSON object, with unset members left out.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -131,14 +131,14 @@ impl PodStart {
     }
 }
 
-/// The only item; `None` if there are none or several.
+/// Returns the only item; `None` if there are none or several.
 fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
     let first = all.next()?;
     all.next().is_none().then_some(first)
 }
 
 impl PodPhase {
-    /// The phase with this text.
+    /// Creates the phase with this text.
     pub fn new(text: &str) -> PodPhase {
         match text {
             "" => PodPhase::Unset,
@@ -151,8 +151,8 @@ impl PodPhase {
         }
     }
 
-    /// The text in the API, empty when unset. `None` for [`PodPhase::Other`], whose text is in
-    /// `rest`.
+    /// Returns the text in the API, empty when unset. `None` for [`PodPhase::Other`], whose text is
+    /// in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             PodPhase::Unset => "",
@@ -167,7 +167,7 @@ impl PodPhase {
 }
 
 impl ConditionType {
-    /// The text in the API. `None` for [`ConditionType::Other`], whose text is in `rest`.
+    /// Returns the text in the API. `None` for [`ConditionType::Other`], whose text is in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             ConditionType::PodScheduled => "PodScheduled",
@@ -192,7 +192,7 @@ impl ConditionType {
 }
 
 impl ConditionStatus {
-    /// The text in the API. `None` for [`ConditionStatus::Other`], whose text is in `rest`.
+    /// Returns the text in the API. `None` for [`ConditionStatus::Other`], whose text is in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             ConditionStatus::True => "True",
@@ -311,7 +311,7 @@ impl ContainerDetails {
     }
 }
 
-/// The time in a state that is exactly `{"running": {"startedAt": …}}`.
+/// Returns the time in a state that is exactly `{"running": {"startedAt": …}}`.
 fn running_since(state: JsonValue<'_>) -> Option<Time> {
     fn member<'t>(value: JsonValue<'t>, name: &str) -> Option<JsonValue<'t>> {
         let (found, value) = only(value.pairs())?;

@@ -67,7 +67,7 @@ impl PodTemplate {
         })
     }
 
-    /// The JSON object, with empty `metadata` and `spec` left out.
+    /// Returns the JSON object, with empty `metadata` and `spec` left out.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -117,7 +117,7 @@ impl ReplicaSetStatus {
         })
     }
 
-    /// The JSON object. `replicas` is always written, other counts unless zero, and
+    /// Returns the JSON object. `replicas` is always written, other counts unless zero, and
     /// `terminatingReplicas` whenever it is set.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))

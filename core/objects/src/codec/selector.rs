@@ -31,7 +31,7 @@ impl LabelSelector {
         })
     }
 
-    /// The JSON object; `{}` when it has no requirement.
+    /// Returns the JSON object; `{}` when it has no requirement.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }

@@ -7,7 +7,7 @@ use crate::json::{JsonValue, Tape, Writer};
 use crate::{ApiError, Cause, Details, Reason};
 
 impl ApiError {
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| {
             out.put("kind", "Status");

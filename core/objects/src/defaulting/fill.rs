@@ -6,13 +6,13 @@ use serde_json::Value;
 
 /// An object whose missing members are set, or only looked for. Each rule is written once for both.
 pub trait Fill: Sized {
-    /// The string of a member; empty where it is none.
+    /// Returns the string of a member; empty where it is none.
     fn text(&self, key: &str) -> &str;
 
-    /// Whether a member is true.
+    /// Reports whether a member is true.
     fn is_true(&self, key: &str) -> bool;
 
-    /// Whether there is any member but this one.
+    /// Reports whether there is any member but this one.
     fn has_others(&self, key: &str) -> bool;
 
     /// Sets a member that is absent or has Go's zero value.

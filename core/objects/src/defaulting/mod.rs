@@ -64,7 +64,7 @@ pub fn default_template(template: &mut Arc<PodTemplate>) {
     }
 }
 
-/// The quality-of-service class of a pod with this spec: `Guaranteed`, `Burstable`, `BestEffort`.
+/// Returns the quality-of-service class of a pod with this spec: `Guaranteed`, `Burstable`, `BestEffort`.
 pub fn qos_class(spec: &PodSpec) -> &'static str {
     spec.look(None, class_of)
 }
@@ -93,7 +93,7 @@ fn class_of(spec: JsonValue<'_>) -> &'static str {
     }
 }
 
-/// The amount of CPU or memory under `list`, unless absent, unreadable or zero.
+/// Returns the amount of CPU or memory under `list`, unless absent, unreadable or zero.
 fn amount(resources: Option<JsonValue<'_>>, list: &str, resource: &str) -> Option<Quantity> {
     let value = resources?.get(list)?.get(resource)?;
     Quantity::read(value)
@@ -157,7 +157,7 @@ pub fn fill_spec(spec: &mut impl Fill) {
     spec.each("volumes", fill_volume);
 }
 
-/// The policy to pull an image: one that may change is pulled again.
+/// Returns the policy to pull an image: one that may change is pulled again.
 fn pull_policy(image: &str) -> &'static str {
     match tag(image) {
         Some("latest") => "Always",
@@ -275,7 +275,7 @@ fn fill_pod_only(spec: &mut impl Fill) {
     }
 }
 
-/// The tag of an image; `latest` when it has neither tag nor digest, `None` with a digest alone.
+/// Returns the tag of an image; `latest` when it has neither tag nor digest, `None` with a digest alone.
 fn tag(image: &str) -> Option<&str> {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),

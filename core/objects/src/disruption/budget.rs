@@ -89,7 +89,7 @@ impl Amount {
         }
     }
 
-    /// The number of pods that this is of `total`; a share is rounded up.
+    /// Returns the number of pods that this is of `total`; a share is rounded up.
     ///
     /// # Errors
     /// A text that is no percentage, which validation refuses.
@@ -116,8 +116,8 @@ impl Amount {
 }
 
 impl Budget {
-    /// The budget that an object holds. Members of wrong types, with which no object is read,
-    /// count as absent.
+    /// Returns the budget that an object holds. Members of wrong types, with which no object is
+    /// read, count as absent.
     pub fn of(object: &DynamicObject) -> Budget {
         let spec = object.fields.get("spec").unwrap_or(&Value::Null);
         let selector = match &spec["selector"] {
@@ -134,7 +134,7 @@ impl Budget {
         }
     }
 
-    /// The object to send to `/status`: with the metadata and the status alone.
+    /// Returns the object to send to `/status`: with the metadata and the status alone.
     pub fn status_update(&self) -> DynamicObject {
         let mut object = DynamicObject::new(Kind::POD_DISRUPTION_BUDGET);
         object.metadata = self.metadata.clone();
@@ -144,7 +144,7 @@ impl Budget {
         object
     }
 
-    /// The compiled selector.
+    /// Returns the compiled selector.
     ///
     /// # Errors
     /// A selector that is not valid.
@@ -152,14 +152,14 @@ impl Budget {
         Selector::compile(self.selector.as_ref())
     }
 
-    /// The reference that its events carry.
+    /// Returns the reference that its events carry.
     pub fn reference(&self) -> ObjectReference {
         ObjectReference::new(Kind::POD_DISRUPTION_BUDGET, &self.metadata)
     }
 }
 
 impl BudgetStatus {
-    /// The status in its JSON form. Members of wrong types count as absent.
+    /// Returns the status in its JSON form. Members of wrong types count as absent.
     pub fn of(value: &Value) -> BudgetStatus {
         let number = |member: &str| value[member].as_i64().unwrap_or(0);
         let disrupted = value["disruptedPods"].as_object().into_iter().flatten();
@@ -175,7 +175,7 @@ impl BudgetStatus {
         }
     }
 
-    /// The JSON form.
+    /// Returns the JSON form.
     pub fn to_json(&self) -> Value {
         let mut status = Map::new();
         if self.observed_generation != 0 {
@@ -203,7 +203,7 @@ impl BudgetStatus {
         status.into()
     }
 
-    /// The condition of type `DisruptionAllowed`.
+    /// Returns the condition of type `DisruptionAllowed`.
     pub fn condition(&self) -> Option<&Condition> {
         let mut conditions = self.conditions.iter();
         conditions.find(|condition| condition.kind == DISRUPTION_ALLOWED)

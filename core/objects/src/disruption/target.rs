@@ -48,7 +48,7 @@ pub fn stale_from_ns(pod: &Pod) -> Option<i64> {
     )
 }
 
-/// The pod with the condition that an eviction sets.
+/// Returns the pod with the condition that an eviction sets.
 pub fn evicted(pod: &Pod, now: Now) -> Pod {
     let members = [
         ("reason", "EvictionByEvictionAPI"),
@@ -57,7 +57,7 @@ pub fn evicted(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::True, &members, now)
 }
 
-/// The pod with the condition that the scheduler sets on a pod that has to go for another one.
+/// Returns the pod with the condition that the scheduler sets on a pod that has to go for another one.
 pub fn preempted(pod: &Pod, now: Now) -> Pod {
     let members = [
         ("reason", "PreemptionByScheduler"),
@@ -69,7 +69,7 @@ pub fn preempted(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::True, &members, now)
 }
 
-/// The pod with a condition that says that it is not about to be disrupted.
+/// Returns the pod with a condition that says that it is not about to be disrupted.
 pub fn spared(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::False, &[], now)
 }

@@ -42,7 +42,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The column and the first byte of the next line with text, which is not consumed.
+    /// Returns the column and the first byte of the next line with text, which is not consumed.
     fn peek_line(&self) -> Option<(usize, u8)> {
         let mut ahead = Reader { ..*self };
         let column = ahead.next_line()?;
@@ -177,7 +177,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// The following lines with more indentation than the column, unchanged.
+    /// Returns the following lines with more indentation than the column, unchanged.
     fn literal(&mut self, column: usize, ends_with_feed: bool) -> Option<Slot<'t>> {
         let (indent, _) = self.peek_line().filter(|(indent, _)| *indent > column)?;
         let mut text = String::new();
@@ -214,7 +214,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Whether the text has only ASCII characters and no white space but spaces.
+/// Reports whether the text has only ASCII characters and no white space but spaces.
 fn is_usual(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
@@ -227,14 +227,14 @@ fn text_slot(text: &str) -> Slot<'_> {
     }
 }
 
-/// The end of the name with which a line begins: a colon followed by a space or the end of the
-/// line.
+/// Returns the end of the name with which a line begins: a colon followed by a space or the end of
+/// the line.
 fn name_end(line: &str) -> Option<usize> {
     let mut colons = memchr::memchr_iter(b':', line.as_bytes());
     colons.find(|at| matches!(line.as_bytes().get(at + 1), None | Some(b' ')))
 }
 
-/// An integer in JSON's form.
+/// Returns an integer in JSON's form.
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_usual = match digits.as_bytes() {
@@ -245,8 +245,8 @@ fn integer(text: &str) -> Option<i64> {
     is_usual.then(|| text.parse().ok())?
 }
 
-/// Whether a plain scalar is certainly a text. A scalar that is a number, a boolean or null in any
-/// version of YAML is not, nor one with YAML syntax.
+/// Reports whether a plain scalar is certainly a text. A scalar that is a number, a boolean or null
+/// in any version of YAML is not, nor one with YAML syntax.
 fn is_text(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity",

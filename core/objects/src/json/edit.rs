@@ -26,7 +26,7 @@ enum Text<'a> {
 }
 
 impl Rest {
-    /// The members, to be changed. O(bytes).
+    /// Returns the members, to be changed. O(bytes).
     pub fn edit(&self) -> Members<'_> {
         let parts = self.parts();
         Members {
@@ -40,7 +40,7 @@ impl Rest {
 }
 
 impl<'a> Members<'a> {
-    /// Whether there is a member of that name, which has no character to escape.
+    /// Reports whether there is a member of that name, which has no character to escape.
     pub fn has(&self, name: &str) -> bool {
         self.all.iter().any(|(found, _)| *found == name)
     }
@@ -67,7 +67,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The changed members: in the memory of those before, if they are equal.
+    /// Returns the changed members: in the memory of those before, if they are equal.
     pub fn done(&self) -> Rest {
         self.of.or_new(|out| {
             for (name, text) in &self.all {

@@ -62,7 +62,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     fn next(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         match *bytes.get(self.at)? {
@@ -190,7 +190,7 @@ impl<'t> Reader<'t> {
         Some(Slot::Text(Cow::Owned(text)))
     }
 
-    /// The position of the first quote, backslash or control character from this position.
+    /// Returns the position of the first quote, backslash or control character from this position.
     fn special(&self, mut at: usize) -> Option<usize> {
         while let Some(bytes) = self.eight(at) {
             // The lowest set bit belongs to a match, because borrows go upwards.
@@ -250,12 +250,12 @@ const fn eight_of(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// The high bits of the bytes that are zero, and possibly of bytes above a zero one.
+/// Returns the high bits of the bytes that are zero, and possibly of bytes above a zero one.
 const fn zeros(bytes: u64) -> u64 {
     bytes.wrapping_sub(eight_of(1)) & !bytes & eight_of(0x80)
 }
 
-/// The position of the first character that JSON escapes; `None` if there is none.
+/// Returns the position of the first character that JSON escapes; `None` if there is none.
 pub(super) fn first_escaped(text: &str) -> Option<usize> {
     Reader { text, at: 0 }.special(0)
 }

@@ -31,7 +31,7 @@ impl Rest {
     /// No members.
     pub const NONE: Rest = Rest(ArcStr::new());
 
-    /// The members that `put` writes, which must be sorted by name.
+    /// Returns the members that `put` writes, which must be sorted by name.
     pub fn of(put: impl FnOnce(&mut Writer)) -> Rest {
         Rest::NONE.or_new(put)
     }
@@ -51,27 +51,27 @@ impl Rest {
         rest
     }
 
-    /// The members without the braces around them, e.g. `"a":1,"b":[]`.
+    /// Returns the members without the braces around them, e.g. `"a":1,"b":[]`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is no member.
+    /// Reports whether there is no member.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether both are the same text in memory.
+    /// Reports whether both are the same text in memory.
     pub fn is_same(&self, other: &Rest) -> bool {
         ArcStr::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether the text has another holder.
+    /// Reports whether the text has another holder.
     pub fn is_shared(&self) -> bool {
         ArcStr::strong_count(&self.0) != Some(1)
     }
 
-    /// The members. O(bytes): the text is parsed at each call.
+    /// Returns the members. O(bytes): the text is parsed at each call.
     pub fn to_map(&self) -> Map {
         if self.is_empty() {
             return Map::new();
@@ -80,7 +80,7 @@ impl Rest {
         Tape::of_written(&text).root().to_map()
     }
 
-    /// The value of a member. O(bytes): use it only on rare paths.
+    /// Returns the value of a member. O(bytes): use it only on rare paths.
     pub fn get(&self, name: &str) -> Option<Value> {
         let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
         let value = match name.bytes().all(is_plain) {
@@ -99,7 +99,7 @@ impl Rest {
         raw_part(self.as_str(), name)
     }
 
-    /// The names of the members. O(bytes).
+    /// Returns the names of the members. O(bytes).
     pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         self.parts().map(|(name, _)| {
             let plain = name.trim_matches('"');
@@ -110,7 +110,7 @@ impl Rest {
         })
     }
 
-    /// The texts of the names, in quotes, and of the values.
+    /// Returns the texts of the names, in quotes, and of the values.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
         parts(self.as_str())
     }
@@ -158,8 +158,8 @@ impl Rest {
     }
 }
 
-/// The text of a member of an object, both compact JSON; the name has no character to escape. `None` too if it is no
-/// object. O(bytes), without an allocation.
+/// Returns the text of a member of an object, both compact JSON; the name has no character to
+/// escape. `None` too if it is no object. O(bytes), without an allocation.
 pub fn raw_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     raw_part(object.strip_prefix('{')?.strip_suffix('}')?, name)
 }
@@ -174,7 +174,7 @@ fn raw_part<'a>(members: &'a str, name: &str) -> Option<&'a str> {
     Some(value)
 }
 
-/// The texts of the names of members, in quotes, and of their values.
+/// Returns the texts of the names of members, in quotes, and of their values.
 fn parts(mut left: &str) -> impl Iterator<Item = (&str, &str)> {
     std::iter::from_fn(move || {
         let colon = end_of_string(left.as_bytes())?;
@@ -185,7 +185,7 @@ fn parts(mut left: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The end of the string with which the text begins; `None` if the text ends first.
+/// Returns the end of the string with which the text begins; `None` if the text ends first.
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -220,14 +220,14 @@ const SHORT_BYTES: usize = 32;
 const QUOTES: u64 = u64::from_le_bytes([b'"'; 8]);
 const BACKSLASHES: u64 = u64::from_le_bytes([b'\\'; 8]);
 
-/// The lowest bit that is set is the highest bit of the first byte that is 0.
+/// Returns the lowest bit that is set is the highest bit of the first byte that is 0.
 fn first_zero(eight: u64) -> u64 {
     const LOW: u64 = u64::from_le_bytes([1; 8]);
     eight.wrapping_sub(LOW) & !eight & (LOW << 7)
 }
 
-/// The end of the value with which the text begins: a comma outside of brackets, or the end of the
-/// text.
+/// Returns the end of the value with which the text begins: a comma outside of brackets, or the end
+/// of the text.
 fn end_of_value(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0);
     while let Some(byte) = text.get(at) {

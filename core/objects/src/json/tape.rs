@@ -35,7 +35,7 @@ pub(super) enum Slot<'t> {
 const _: () = assert!(size_of::<Slot<'_>>() <= 24);
 
 impl Slot<'_> {
-    /// The name of a member.
+    /// Returns the name of a member.
     pub(super) fn name(&self) -> &str {
         match self {
             Slot::Plain(text) => text,
@@ -90,7 +90,7 @@ impl<'t> Tape<'t> {
         Some(Tape(slots))
     }
 
-    /// The tape of a value.
+    /// Returns the tape of a value.
     ///
     /// # Panics
     /// A list or an object in it has 2³² values or more.
@@ -98,7 +98,7 @@ impl<'t> Tape<'t> {
         Tape::deserialize(value).expect("a value has each member once")
     }
 
-    /// The value of the whole text.
+    /// Returns the value of the whole text.
     pub fn root(&self) -> JsonValue<'_> {
         JsonValue::new(&self.0)
     }
@@ -122,7 +122,7 @@ impl<'t> Fill<'_, 't> {
     }
 }
 
-/// The number of slots after that of a list or object.
+/// Returns the number of slots after that of a list or object.
 fn content<E: Error>(slots: &[Slot<'_>], at: usize) -> Result<u32, E> {
     u32::try_from(slots.len() - at - 1).map_err(|_| E::custom("too many values"))
 }

@@ -14,7 +14,7 @@ use crate::Map;
 pub struct JsonValue<'t>(&'t [Slot<'t>]);
 
 impl<'t> JsonValue<'t> {
-    /// The value that begins there.
+    /// Creates the value that begins there.
     pub(super) fn new(slots: &'t [Slot<'t>]) -> JsonValue<'t> {
         JsonValue(slots)
     }
@@ -23,7 +23,7 @@ impl<'t> JsonValue<'t> {
         &self.0[0]
     }
 
-    /// The number of slots that it fills.
+    /// Returns the number of slots that it fills.
     pub(crate) fn slots(&self) -> usize {
         1 + match self.slot() {
             Slot::List(content) | Slot::Object(content) => *content as usize,
@@ -31,27 +31,27 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Whether it is null.
+    /// Reports whether it is null.
     pub fn is_null(&self) -> bool {
         matches!(self.slot(), Slot::Null)
     }
 
-    /// Whether it is an object.
+    /// Reports whether it is an object.
     pub fn is_object(&self) -> bool {
         matches!(self.slot(), Slot::Object(_))
     }
 
-    /// Whether it is a list.
+    /// Reports whether it is a list.
     pub fn is_list(&self) -> bool {
         matches!(self.slot(), Slot::List(_))
     }
 
-    /// Whether it is a number.
+    /// Reports whether it is a number.
     pub fn is_number(&self) -> bool {
         matches!(self.slot(), Slot::Int(_) | Slot::Uint(_) | Slot::Float(_))
     }
 
-    /// The string, if it is one.
+    /// Returns the string, if it is one.
     pub fn as_str(&self) -> Option<&'t str> {
         match self.slot() {
             Slot::Plain(text) => Some(text),
@@ -60,7 +60,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// The integer, if it is one: a number without a fraction, within the range.
+    /// Returns the integer, if it is one: a number without a fraction, within the range.
     pub fn as_i64(&self) -> Option<i64> {
         match self.slot() {
             Slot::Int(number) => Some(*number),
@@ -68,7 +68,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// The boolean, if it is one.
+    /// Returns the boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self.slot() {
             Slot::Bool(flag) => Some(*flag),
@@ -76,7 +76,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// The items of a list; none for any other value.
+    /// Returns the items of a list; none for any other value.
     pub fn items(&self) -> Items<'t> {
         Items(match self.slot() {
             Slot::List(content) => &self.0[1..=*content as usize],
@@ -92,7 +92,7 @@ impl<'t> JsonValue<'t> {
         })
     }
 
-    /// The value of a member of an object. O(members).
+    /// Returns the value of a member of an object. O(members).
     pub fn get(&self, name: &str) -> Option<JsonValue<'t>> {
         let mut from_there = self
             .pairs()
@@ -101,7 +101,7 @@ impl<'t> JsonValue<'t> {
         (found == name).then_some(value)
     }
 
-    /// The value as a tree.
+    /// Returns the value as a tree.
     pub fn to_value(&self) -> Value {
         match self.slot() {
             Slot::Null => Value::Null,
@@ -116,7 +116,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// The members of an object as trees.
+    /// Returns the members of an object as trees.
     pub fn to_map(&self) -> Map {
         let mut map = Map::new();
         // Collected, they would go through a list of their own.

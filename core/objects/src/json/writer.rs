@@ -52,12 +52,12 @@ impl Writer {
         &self.0
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn into_string(self) -> String {
         self.0
     }
 
-    /// The value that was written, as a tree.
+    /// Returns the value that was written, as a tree.
     ///
     /// # Panics
     /// The text is not a whole value.
@@ -65,7 +65,7 @@ impl Writer {
         Tape::of_written(&self.0).root().to_value()
     }
 
-    /// An object of the members that are put, as a tree.
+    /// Returns an object of the members that are put, as a tree.
     pub(crate) fn object_value(put: impl FnOnce(&mut Writer)) -> Value {
         let mut out = Writer::new();
         out.object(put);
@@ -319,7 +319,7 @@ impl Writer {
     }
 }
 
-/// Whether this is a name in quotes that needs no escape.
+/// Reports whether this is a name in quotes that needs no escape.
 pub(super) fn is_quoted(quoted: &str, name: &str) -> bool {
     let inner = quoted
         .strip_prefix('"')

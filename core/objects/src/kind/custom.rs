@@ -52,8 +52,8 @@ impl CustomSchema {
         })
     }
 
-    /// A reference that keeps the schema alive. `make` builds the schema if no reference exists; it must always build
-    /// the same one.
+    /// Returns a reference that keeps the schema alive. `make` builds the schema if no reference
+    /// exists; it must always build the same one.
     pub fn hold(&self, make: impl FnOnce() -> Value) -> Arc<Value> {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
@@ -63,7 +63,7 @@ impl CustomSchema {
         })
     }
 
-    /// A reference that keeps the schema alive; `None` after the last one is gone.
+    /// Returns a reference that keeps the schema alive; `None` after the last one is gone.
     pub fn held(&self) -> Option<Arc<Value>> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         held.upgrade()

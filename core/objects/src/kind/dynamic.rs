@@ -17,7 +17,7 @@ pub struct DynamicObject {
 }
 
 impl DynamicObject {
-    /// An object of this kind without a name or members.
+    /// Creates an object of this kind without a name or members.
     pub fn new(kind: Kind) -> DynamicObject {
         DynamicObject {
             kind,

@@ -217,7 +217,7 @@ impl Rules {
 }
 
 impl ResourceType {
-    /// Whether `api_version` belongs to the group, and the tables of the shape are sorted.
+    /// Reports whether `api_version` belongs to the group, and the tables of the shape are sorted.
     pub fn is_sound(&self) -> bool {
         let version = self.api_version.strip_prefix(self.group);
         let fits = match version {
@@ -441,7 +441,7 @@ impl Kind {
         Kind::EVENT,
     ];
 
-    /// The kind that a row of a table describes.
+    /// Returns the kind that a row of a table describes.
     pub const fn of(row: &'static ResourceType) -> Kind {
         Kind(row)
     }
@@ -461,22 +461,22 @@ impl Kind {
         self.0
     }
 
-    /// The `kind` of an object's JSON, e.g. `ReplicaSet`.
+    /// Returns the `kind` of an object's JSON, e.g. `ReplicaSet`.
     pub const fn name(self) -> &'static str {
         self.0.kind
     }
 
-    /// The API group; empty for the core group.
+    /// Returns the API group; empty for the core group.
     pub const fn group(self) -> &'static str {
         self.0.group
     }
 
-    /// The `apiVersion` of an object's JSON: `apps/v1` or `v1`.
+    /// Returns the `apiVersion` of an object's JSON: `apps/v1` or `v1`.
     pub const fn api_version(self) -> &'static str {
         self.0.api_version
     }
 
-    /// Whether an `apiVersion` has this kind's group, in any version.
+    /// Reports whether an `apiVersion` has this kind's group, in any version.
     pub fn is_of_group(self, api_version: &str) -> bool {
         // The text before the slash. Searching for the slash would slow down every create.
         match api_version.strip_prefix(self.0.group) {
@@ -486,12 +486,12 @@ impl Kind {
         }
     }
 
-    /// The resource name in URLs and messages, e.g. `replicasets`.
+    /// Returns the resource name in URLs and messages, e.g. `replicasets`.
     pub const fn resource(self) -> &'static str {
         self.0.resource
     }
 
-    /// The resource with its group, as in error messages, e.g. `replicasets.apps`, `pods`.
+    /// Returns the resource with its group, as in error messages, e.g. `replicasets.apps`, `pods`.
     pub fn group_resource(self) -> Cow<'static, str> {
         match self.0.group {
             "" => self.0.resource.into(),
@@ -499,8 +499,8 @@ impl Kind {
         }
     }
 
-    /// The controller reference to an object of this kind, as its controller writes it into the
-    /// objects that it creates.
+    /// Returns the controller reference to an object of this kind, as its controller writes it into
+    /// the objects that it creates.
     pub fn controller_reference(self, owner: &ObjectMeta) -> OwnerReference {
         OwnerReference {
             api_version: self.api_version().into(),
@@ -512,7 +512,7 @@ impl Kind {
         }
     }
 
-    /// Whether objects of this kind live in a namespace.
+    /// Reports whether objects of this kind live in a namespace.
     pub const fn is_namespaced(self) -> bool {
         self.0.namespaced
     }

@@ -101,9 +101,9 @@ impl Selector {
         Selector::from_requirements(requirements)
     }
 
-    /// The selector of a plain map, as Services and ReplicationControllers have it: absent matches
-    /// nothing, empty matches everything. The syntax is not checked: such maps are compared as
-    /// they are, and a pair that no label could have just never matches.
+    /// Returns the selector of a plain map, as Services and ReplicationControllers have it: absent
+    /// matches nothing, empty matches everything. The syntax is not checked: such maps are compared
+    /// as they are, and a pair that no label could have just never matches.
     pub fn of_pairs(labels: &Labels) -> Selector {
         if labels.is_absent() {
             return Selector::nothing();
@@ -131,7 +131,7 @@ impl Selector {
         Selector::from_requirements(parse::requirements(text)?)
     }
 
-    /// The selector that matches nothing.
+    /// Returns the selector that matches nothing.
     pub fn nothing() -> Selector {
         Selector {
             requirements: None,
@@ -164,14 +164,14 @@ impl Selector {
         })
     }
 
-    /// Whether the selector was present and has no requirement: it matches everything.
+    /// Reports whether the selector was present and has no requirement: it matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements
             .as_ref()
             .is_some_and(|requirements| requirements.is_empty())
     }
 
-    /// Whether these labels satisfy every requirement. O(requirements + labels), no allocation.
+    /// Reports whether these labels satisfy every requirement. O(requirements + labels), no allocation.
     pub fn matches(&self, labels: &Labels) -> bool {
         let Some(requirements) = &self.requirements else {
             return false;
@@ -203,13 +203,13 @@ impl Selector {
         true
     }
 
-    /// The pairs that a match must carry (`matchLabels`, and `In` with a single value), sorted by
-    /// key: what an index can look up. Empty when there are none or nothing can match.
+    /// Returns the pairs that a match must carry (`matchLabels`, and `In` with a single value),
+    /// sorted by key: what an index can look up. Empty when there are none or nothing can match.
     pub fn required_pairs(&self) -> &[(Str, Str)] {
         &self.required_pairs
     }
 
-    /// The keys of the requirements, in order. A key occurs once per requirement.
+    /// Returns the keys of the requirements, in order. A key occurs once per requirement.
     pub fn keys(&self) -> impl Iterator<Item = &Str> {
         let requirements = self.requirements.iter().flat_map(|all| all.iter());
         requirements.map(|requirement| &requirement.key)
@@ -228,7 +228,7 @@ impl Requirement {
         Ok(())
     }
 
-    /// The only value that satisfies the requirement, if there is exactly one.
+    /// Returns the only value that satisfies the requirement, if there is exactly one.
     fn only_value(&self) -> Option<&Str> {
         match &self.test {
             Test::Equals(value) => Some(value),
@@ -248,7 +248,7 @@ impl Test {
         }
     }
 
-    /// Whether a label with this value, or the absence of the label, passes.
+    /// Reports whether a label with this value, or the absence of the label, passes.
     fn holds(&self, value: Option<&str>) -> bool {
         let Some(value) = value else {
             return matches!(
@@ -269,7 +269,7 @@ impl Test {
     }
 }
 
-/// The test of a requirement as written.
+/// Returns the test of a requirement as written.
 fn test_of(written: &LabelSelectorRequirement) -> Result<Test, SelectorError> {
     let values = &written.values;
     let of_values = |test: fn(Arc<[Str]>) -> Test| match values.len() {

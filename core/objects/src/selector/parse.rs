@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Requirement, SelectorError, Str, Test, sorted};
 
-/// The requirements of a selector text, in the order written. Their syntax is not checked yet.
+/// Returns the requirements of a selector text, in the order written. Their syntax is not checked yet.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut reader = Reader { text, at: 0 };
     let mut found = Vec::new();
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         Ok(Requirement { key, test })
     }
 
-    /// The value after `=`. Nothing before the next comma means the empty value.
+    /// Returns the value after `=`. Nothing before the next comma means the empty value.
     fn value(&mut self) -> Str {
         match self.peek() {
             Token::Word(word) => {
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The list of `in` and `notin`, parentheses included. An empty place means the empty value.
+    /// Returns the list of `in` and `notin`, parentheses included. An empty place means the empty value.
     fn values(&mut self) -> Result<Arc<[Str]>, SelectorError> {
         match self.next() {
             Token::Sign("(") => {}

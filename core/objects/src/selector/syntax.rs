@@ -84,8 +84,8 @@ pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
     }
 }
 
-/// Whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters, digits and
-/// inner dashes, of at most 253 bytes.
+/// Reports whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters,
+/// digits and inner dashes, of at most 253 bytes.
 pub fn is_dns_subdomain(text: &str) -> bool {
     // One pass: keys of labels are checked with every create.
     let mut before = b'.';

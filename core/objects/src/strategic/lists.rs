@@ -250,7 +250,7 @@ impl Entry {
     }
 }
 
-/// The type that all entries of both lists have.
+/// Returns the type that all entries of both lists have.
 ///
 /// # Errors
 /// They have several, are lists, or there is none.

@@ -299,7 +299,7 @@ fn directive(map: &Map) -> Result<Option<Directive>, PatchProblem> {
     }
 }
 
-/// A value as Go prints it.
+/// Returns a value as Go prints it.
 pub fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

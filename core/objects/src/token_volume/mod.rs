@@ -32,25 +32,25 @@ impl TokenVolume {
     pub(super) const CONTAINERS: [&str; 3] =
         ["containers", "initContainers", "ephemeralContainers"];
 
-    /// The volume with this name; `None` for a name of another form.
+    /// Creates the volume with this name; `None` for a name of another form.
     pub fn new(name: &str) -> Option<TokenVolume> {
         TokenVolume::with_letters(name.strip_prefix(Self::PREFIX)?)
     }
 
-    /// The volume whose name ends with these five characters; `None` for characters of another
-    /// form.
+    /// Returns the volume whose name ends with these five characters; `None` for characters of
+    /// another form.
     pub fn with_letters(letters: &str) -> Option<TokenVolume> {
         let letters: [u8; 5] = letters.as_bytes().try_into().ok()?;
         let is_usual = |letter: &u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
         letters.iter().all(is_usual).then_some(TokenVolume(letters))
     }
 
-    /// The five characters.
+    /// Returns the five characters.
     pub(super) fn letters(&self) -> &str {
         str::from_utf8(&self.0).expect("letters and digits are ASCII")
     }
 
-    /// The volume whose name can be taken out of a pod spec.
+    /// Returns the volume whose name can be taken out of a pod spec.
     pub(super) fn find(spec: JsonValue<'_>) -> Option<TokenVolume> {
         let volumes = || names_in(spec.get("volumes"));
         let mut own = volumes().filter_map(TokenVolume::new);
@@ -75,13 +75,13 @@ impl fmt::Debug for TokenVolume {
     }
 }
 
-/// The names of the items of a list.
+/// Returns the names of the items of a list.
 fn names_in(list: Option<JsonValue<'_>>) -> impl Iterator<Item = &str> {
     let items = list.into_iter().flat_map(|list| list.items());
     items.filter_map(|item| item.get("name")?.as_str())
 }
 
-/// The names of the volumes that the containers mount.
+/// Returns the names of the volumes that the containers mount.
 fn mounts(spec: JsonValue<'_>) -> impl Iterator<Item = &str> {
     let lists = TokenVolume::CONTAINERS
         .into_iter()

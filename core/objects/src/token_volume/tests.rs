@@ -10,7 +10,7 @@ use crate::PodSpec;
 use crate::codec::testing::read_spec;
 use crate::json::Tape;
 
-/// The spec without the name, and what was taken out.
+/// Returns the spec without the name, and what was taken out.
 fn taken(spec: &Value) -> (PodSpec, Option<TokenVolume>) {
     read_spec(spec).expect("a readable spec")
 }

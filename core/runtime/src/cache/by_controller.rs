@@ -1,5 +1,5 @@
-//! The owned pods by controller reference, and the orphans by namespace, in shards by the UID of
-//! the reference or by the namespace.
+//! Owned pods by controller reference, and orphans by namespace. The shard is chosen by the UID of the
+//! reference or by the namespace.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::intern::{FIXED_STATE, KeyId};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
 const SHARDS: usize = 64;
-/// The tables use the seven highest bits for tags and the lowest for buckets; the shard uses bits
-/// between them.
+/// The tables use the seven highest bits of a hash for tags and the lowest bits for buckets. The shard
+/// uses bits between them.
 const SHARD_SHIFT: u32 = 40;
 
 /// The owned pods of all owners, and the orphans of all namespaces.
@@ -24,16 +24,16 @@ pub(super) struct PodsByController(Box<[CachePadded<Mutex<Shard>>]>);
 
 #[derive(Debug)]
 struct Shard {
-    /// By the owner's UID. Namespace, kind and name are compared too.
+    /// By the owner's UID; namespace, kind and name are compared too.
     owned: HashTable<Arc<OwnedPods>>,
     orphans: HashMap<Str, Arc<OwnedPods>, RandomState>,
-    /// What workloads keep of the pods of owners, by the owners' kind.
+    /// The columns that workloads keep of their owners' pods, by the kind of the owner.
     columns: SmallVec<[(Kind, NewColumn); 2]>,
-    /// With more namespaces than this, unused ones are dropped.
+    /// Above this number of namespaces, unused ones are dropped.
     orphans_max: usize,
 }
 
-/// The number of namespaces of a shard that are kept without checking whether they are used.
+/// The number of namespaces that a shard keeps without checking whether they are in use.
 const ORPHANS_KEPT: usize = 1;
 
 impl Default for PodsByController {
@@ -57,7 +57,7 @@ impl PodsByController {
         lock(&self.0[(hash >> SHARD_SHIFT) as usize % SHARDS])
     }
 
-    /// From now on keeps these fields of each pod of an owner of this kind.
+    /// Keeps these fields of each pod of an owner of this kind from now on.
     pub(super) fn keep(&self, kind: Kind, new_column: NewColumn) {
         for shard in &self.0 {
             let mut shard = lock(shard);
@@ -71,8 +71,8 @@ impl PodsByController {
         }
     }
 
-    /// The pods with an object's controller reference or, without one, the orphans of its
-    /// namespace. Made if they don't exist.
+    /// Returns the pods with an object's controller reference or, without one, the orphans of its
+    /// namespace. Creates the list if there is none.
     pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<OwnedPods> {
         match meta.controller() {
             Some(owner) => {
@@ -83,7 +83,7 @@ impl PodsByController {
         }
     }
 
-    /// As [`PodsByController::of`], but makes none.
+    /// Like [`PodsByController::of`], but creates nothing.
     pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<OwnedPods>> {
         match meta.controller() {
             Some(owner) => self.find_owned(&meta.namespace, owner),
@@ -95,7 +95,7 @@ impl PodsByController {
         }
     }
 
-    /// The pods with this controller reference, if there is a list of them.
+    /// Returns the pods with this controller reference, if there is a list of them.
     #[inline]
     pub(super) fn find_owned(
         &self,
@@ -106,13 +106,13 @@ impl PodsByController {
         self.shard(hash).find_owned(hash, namespace, owner)
     }
 
-    /// The orphans of a namespace; an empty list if there are none.
+    /// Returns the orphans of a namespace; an empty list if there are none.
     pub(super) fn orphans(&self, namespace: &Str) -> Arc<OwnedPods> {
         self.shard(FIXED_STATE.hash_one(namespace))
             .orphans(namespace)
     }
 
-    /// Attaches a cached owner to the pods with its controller reference, and returns them.
+    /// Attaches a cached owner to the pods with its controller reference. Returns these pods.
     pub(super) fn attach(
         &self,
         namespace: &Str,
@@ -127,11 +127,11 @@ impl PodsByController {
         owned_pods
     }
 
-    /// Drops an owner's list if it has neither pods nor a cached owner. A pod that was about to be
-    /// added finds the list closed and asks for a new one.
+    /// Drops an owner's list if it has neither pods nor a cached owner. A thread that was about to add
+    /// a pod finds the list closed and asks for a new one.
     ///
-    /// Called after the last pod left and after the owner was detached. The later of the two calls
-    /// sees the effect of the other, because both have held the list's lock in between.
+    /// Called after the last pod has left and after the owner has been detached. The later of the two
+    /// calls sees the effect of the other, because both have held the list's lock in between.
     pub(super) fn drop_if_unused(&self, owned_pods: &Arc<OwnedPods>) {
         let Some(owner) = owned_pods.owner_id() else {
             return;
@@ -150,14 +150,14 @@ impl PodsByController {
 }
 
 impl Shard {
-    /// Amortised O(1): namespaces come and go. Unused ones are looked for when there are twice as
-    /// many as were in use the last time.
+    /// Returns the orphans of a namespace. Amortized O(1): namespaces come and go, and unused ones are
+    /// dropped whenever there are twice as many namespaces as were in use at the last check.
     fn orphans(&mut self, namespace: &Str) -> Arc<OwnedPods> {
         if let Some(owned_pods) = self.orphans.get(namespace) {
             return owned_pods.clone();
         }
         if self.orphans.len() >= self.orphans_max {
-            // Every user got it from here, under this lock, and its pods hold it too.
+            // Every user got the list from here, under this lock, and its pods hold a reference too.
             self.orphans
                 .retain(|_, owned_pods| Arc::strong_count(owned_pods) > 1);
             self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);
@@ -182,7 +182,7 @@ impl Shard {
                 FIXED_STATE.hash_one(
                     &owned_pods
                         .owner_id()
-                        .expect("orphans have a map of their own")
+                        .expect("orphans have their own map")
                         .uid,
                 )
             });

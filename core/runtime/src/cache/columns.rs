@@ -1,22 +1,22 @@
-//! What a workload keeps of each pod of its owners, beside what the cache keeps of every pod: one
-//! column for each set of owned pods, chosen by the kind of the owner.
+//! The fields that a workload keeps of each pod of its owners, in addition to those that the cache
+//! keeps of every pod. Each set of owned pods has one column, chosen by the kind of the owner.
 
 use std::any::Any;
 use std::fmt::Debug;
 
 use podstorm_objects::Pod;
 
-/// The values that a workload keeps of each pod of its owners, dense and apart from the pod itself.
-/// They are computed once for each version of the pod and read by syncs that look at many pods.
+/// The values that a workload keeps of each pod of its owners, stored densely and apart from the pod.
+/// They are computed once per version of the pod and read by syncs that visit many pods.
 pub trait PodFields: Debug + Send + Sync + 'static {
-    /// The fields of a pod. `node` is the dense number of its node's name, 0 without a node.
+    /// Computes the fields of a pod. `node` is the dense number of its node's name, or 0 without a node.
     fn of(pod: &Pod, node: u32) -> Self;
 
-    /// The fields of the next version of the pod with these fields.
+    /// Computes the fields of the pod's next version from these.
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self;
 }
 
-/// The fields of the pods of one owner, whatever they are: item `i` is of the pod at position `i`.
+/// The fields of one owner's pods, whatever their type. Item `i` belongs to the pod at position `i`.
 pub(super) trait Column: Any + Debug + Send + Sync {
     fn reserve(&mut self, count: usize);
     fn push(&mut self, pod: &Pod, node: u32);
@@ -24,7 +24,7 @@ pub(super) trait Column: Any + Debug + Send + Sync {
     fn swap_remove(&mut self, position: usize);
 }
 
-/// Makes an empty column.
+/// Creates an empty column.
 pub(super) type NewColumn = fn() -> Box<dyn Column>;
 
 impl<F: PodFields> Column for Vec<F> {
@@ -47,8 +47,8 @@ impl<F: PodFields> Column for Vec<F> {
     }
 }
 
-/// Reserves memory for one more item, with less to spare than a vector: there is one list for each
-/// owner, and half of a 64-byte item for each pod is more than the pod's other entries.
+/// Reserves memory for one more item, with less spare capacity than a vector. Each owner has its own
+/// list, and half a 64-byte item of spare per pod would exceed the pod's other entries.
 pub(super) fn reserve_one<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
         items.reserve_exact((items.len() / 4).max(4));

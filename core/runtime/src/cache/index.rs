@@ -1,9 +1,9 @@
 //! Pods by name, in shards with one lock each, so that threads that apply events of different pods
-//! seldom wait for each other.
+//! rarely wait for each other.
 //!
-//! The shard is a hash of the namespace and the name without its last few characters. So the pods
-//! that one controller has named are in one shard, and a thread that applies the events of one
-//! controller's pods finds the shard's lock and tables in its own cache.
+//! A hash of the namespace and of the name without its last few characters selects the shard. All pods
+//! that one controller has named are therefore in one shard, and a thread that applies the events of
+//! that controller's pods finds the shard's lock and table in its CPU cache.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::owned_pods::OwnedPods;
 use crate::intern::FIXED_STATE;
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
-/// The number of shards: four times the threads of a large controller, so that two threads seldom
-/// need the same one.
+/// The number of shards: four times the threads of a large controller, so that two threads rarely
+/// need the same shard.
 pub(super) const SHARDS: usize = 64;
 
 /// The highest bits of a hash select the shard.
 const SHARD_SHIFT: u32 = u64::BITS - SHARDS.ilog2();
 
-/// How many characters at the end of a name are ignored for the shard: a dash and the five
+/// The number of characters at the end of a name that the shard ignores: a dash and the five
 /// characters that the API server generates for a controller's pod.
 const SUFFIX: usize = 6;
 
-/// The hash of a pod's name: its shard, and its hash in the shard's table.
+/// The hash of a pod's name: its shard, and its hash within the shard's table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameHash {
     pub(super) shard: u32,
@@ -51,8 +51,8 @@ impl NameHash {
     }
 }
 
-/// The 64 bits that a table needs, from the 32 that are stored. The bits are spread, because the
-/// table uses the highest for tags and the lowest for buckets.
+/// Returns the 64 bits that a table needs, from the 32 that are stored. Spreads the bits, because
+/// the table uses the highest for tags and the lowest for buckets.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -80,7 +80,7 @@ pub(super) struct PodSlot {
     pub(super) owned_pods: Arc<OwnedPods>,
     /// The pod's handle among its owner's pods.
     pub(super) handle: u32,
-    /// The hash of the name, so that growing the table reads no names.
+    /// The hash of the name, stored so that growing the table reads no names.
     pub(super) hash: u32,
 }
 
@@ -106,7 +106,7 @@ impl Index {
         lock(&self.0[shard as usize])
     }
 
-    /// The shards in order. Each is locked while it is visited.
+    /// Returns the shards in order. Each is locked while it is visited.
     pub(super) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
         self.0.iter().map(|shard| lock(shard))
     }
@@ -127,7 +127,7 @@ impl Shard {
         self.by_name.find(spread(hash), is_it).copied()
     }
 
-    /// Fills an empty shard with pods that have different names.
+    /// Fills an empty shard with pods of different names.
     pub(super) fn fill(&mut self, filled: Vec<PodSlot>) {
         assert!(self.by_name.is_empty());
         let Shard {
@@ -138,7 +138,7 @@ impl Shard {
         free.clear();
         *slots = filled.into_iter().map(Some).collect();
         by_name.reserve(slots.len(), |_| 0);
-        for number in 0..u32::try_from(slots.len()).expect("fewer pods than 32 bits count") {
+        for number in 0..u32::try_from(slots.len()).expect("the number of pods fits into 32 bits") {
             let hash_of = |&number: &u32| spread(hash_of(slots, number));
             by_name.insert_unique(hash_of(&number), number, hash_of);
         }
@@ -154,7 +154,7 @@ impl Shard {
             }
             None => {
                 self.slots.push(Some(slot));
-                u32::try_from(self.slots.len() - 1).expect("fewer pods than 32 bits count")
+                u32::try_from(self.slots.len() - 1).expect("the number of pods fits into 32 bits")
             }
         };
         let Shard { by_name, slots, .. } = self;
@@ -163,14 +163,14 @@ impl Shard {
         });
     }
 
-    /// Removes a pod. The number comes from `find`.
+    /// Removes a pod by the number that `find` returned.
     pub(super) fn remove(&mut self, number: u32) -> PodSlot {
         let slot = self.slots[number as usize]
             .take()
-            .expect("found slots are taken");
+            .expect("a found slot holds a pod");
         self.by_name
             .find_entry(spread(slot.hash), |&at| at == number)
-            .expect("a taken slot is indexed")
+            .expect("the index has every slot that holds a pod")
             .remove();
         self.free.push(number);
         if self.by_name.is_empty() && self.slots.len() > KEPT {
@@ -183,16 +183,16 @@ impl Shard {
     pub(super) fn slot(&self, number: u32) -> &PodSlot {
         self.slots[number as usize]
             .as_ref()
-            .expect("indexed slots are taken")
+            .expect("an indexed slot holds a pod")
     }
 
     pub(super) fn slot_mut(&mut self, number: u32) -> &mut PodSlot {
         self.slots[number as usize]
             .as_mut()
-            .expect("indexed slots are taken")
+            .expect("an indexed slot holds a pod")
     }
 
-    /// The pods, in no particular order.
+    /// Returns the pods, in no particular order.
     pub(super) fn slots(&self) -> impl Iterator<Item = &PodSlot> {
         self.slots.iter().flatten()
     }
@@ -201,7 +201,7 @@ impl Shard {
 fn hash_of(slots: &[Option<PodSlot>], number: u32) -> u32 {
     slots[number as usize]
         .as_ref()
-        .expect("indexed slots are taken")
+        .expect("an indexed slot holds a pod")
         .hash
 }
 

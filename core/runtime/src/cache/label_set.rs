@@ -1,4 +1,4 @@
-//! The owned pods with the same labels: their running totals, and the changes to them.
+//! The owned pods with equal labels: their running totals, and the changes of the totals.
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -6,7 +6,7 @@ use podstorm_objects::{Labels, Pod, Time, hash_state};
 
 use super::ready_times::ReadyTimes;
 
-/// The totals in which a pod counts.
+/// The part of a pod's state that the totals count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodState {
     pub(super) active: bool,
@@ -25,7 +25,7 @@ impl PodState {
     }
 }
 
-/// Counts of pods.
+/// Counts of pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Active pods.
@@ -57,7 +57,7 @@ impl Totals {
     }
 }
 
-/// The pods of an owner with the same labels.
+/// The pods of an owner with equal labels.
 #[derive(Debug)]
 pub struct LabelSet {
     /// The labels.
@@ -66,11 +66,11 @@ pub struct LabelSet {
     pub pods: u32,
     /// The totals of these pods.
     pub totals: Totals,
-    /// The ready times of its active pods, once they were requested.
+    /// The ready times of the active pods; present once they have been requested.
     pub(super) ready_times: Option<Box<ReadyTimes>>,
 }
 
-/// When an active ready pod became ready.
+/// Returns when an active ready pod became ready.
 pub(super) fn ready_since(pod: &Pod, state: PodState) -> Option<Time> {
     (state.active && state.ready).then(|| pod.ready_time())
 }
@@ -96,7 +96,7 @@ impl LabelSet {
     }
 }
 
-/// The numbers of label sets by their labels. Labels are long: the hash of each is kept.
+/// The numbers of label sets by their labels. Stores the hash of each, because labels are long.
 #[derive(Debug)]
 pub(super) struct ByLabels {
     numbers: HashTable<(u64, u32)>,
@@ -117,13 +117,13 @@ impl ByLabels {
         self.hasher.hash_one(labels)
     }
 
-    /// The number of the set with this hash that is the one.
+    /// Returns the number with this hash for which `is_it` is true.
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let is_it = |(known, number): &(u64, u32)| *known == hash && is_it(*number);
         self.numbers.find(hash, is_it).map(|(_, number)| *number)
     }
 
-    /// Adds a set that is not there, by the hash of its labels.
+    /// Adds a set that is not in the map, by the hash of its labels.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
         let entry = (hash, number);
         self.numbers.insert_unique(hash, entry, |(hash, _)| *hash);
@@ -138,17 +138,17 @@ impl ByLabels {
     }
 }
 
-/// How a change of an owner's pods changed its label sets.
+/// The effect of a change of an owner's pods on its label sets.
 #[derive(Debug, Default)]
 pub(crate) struct LabelSetChange {
     /// Labels that no pod of the owner had before.
     pub(crate) added: Option<Labels>,
-    /// Labels that no pod of the owner has any more.
+    /// Labels that no pod of the owner has any longer.
     pub(crate) removed: Option<Labels>,
 }
 
 impl LabelSetChange {
-    /// Whether no label set was added or removed.
+    /// Reports whether no label set was added or removed.
     pub(crate) fn is_none(&self) -> bool {
         self.added.is_none() && self.removed.is_none()
     }

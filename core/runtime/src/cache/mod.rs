@@ -1,25 +1,25 @@
-//! The informer cache of pods: by owner, with running totals, by name, and by labels.
+//! The informer cache of pods: by owner with running totals, by name, and by labels.
 //!
-//! A delta goes in ([`PodCache::apply`]) and a change comes out. The handlers of a workload turn
-//! the change into observations and keys. The store is changed before the change is returned, so a
-//! reader that acts on a change finds the store at least as new.
+//! [`PodCache::apply`] takes a delta and returns a change. The handlers of a workload turn the change
+//! into observations and keys. The store is updated before the change is returned, so a reader that
+//! acts on a change finds the store at least as new.
 //!
 //! Locks, in the order in which they may be held together:
-//! 1. A shard of `PodCache::index`: pods by name. Appliers take one shard each; other threads look a
-//!    pod up in it.
-//! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken alone for a look-up, and
-//!    before the next lock to drop an entry that has neither pods nor an owner. A dropped entry is
-//!    closed, so a thread that was about to add a pod to it looks up again.
+//! 1. A shard of `PodCache::index`: pods by name. Threads that apply events take one shard each;
+//!    other threads look up a pod in it.
+//! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken by itself for a look-up,
+//!    and before the next lock to drop an entry that has neither pods nor an owner. A dropped entry
+//!    is closed, so a thread that was about to add a pod to it repeats the look-up.
 //! 3. `OwnedPods::members`: the pods of one owner. Taken only by that owner's events and syncs.
 //! 4. `PodCache::namespaces`: which owners have pods with which label sets. Taken when a label set
 //!    is added to an owner or removed from it, and by a scale-down that ranks by co-location.
 //!
 //! No lock is held across a call into another module of the crate, except for pure functions.
 //!
-//! Several threads may apply events at once, those of one pod in their order
-//! ([`PodCache::apply_out_of_order`]). Threads that deal with pods of different controllers share no
-//! cache line, except by chance. One of them advances the version when all are done. Outside of its
-//! owned pods a pod is named by a handle, which stays when other pods move.
+//! Several threads may apply events concurrently if the events of each pod stay in order
+//! ([`PodCache::apply_out_of_order`]). Threads that handle pods of different controllers share no
+//! cache line, except by chance. When all threads are done, one of them advances the version. Outside
+//! its owned pods, a pod is named by a handle, which does not change when other pods move.
 
 mod by_controller;
 mod columns;
@@ -46,17 +46,17 @@ pub use pods::{PodCache, PodChange};
 pub use selector_index::SelectorIndex;
 pub use version::StoreVersion;
 
-/// What a watch says happened to an object.
+/// An object event of a watch.
 #[derive(Debug)]
 pub enum Delta<T: ?Sized> {
-    /// It was added or modified. The cache knows which.
+    /// The object was added or modified. The cache knows which.
     Applied(Arc<T>),
-    /// It is gone. This is its last state.
+    /// The object was deleted. This is its last state.
     Deleted(Arc<T>),
 }
 
 impl<T: ?Sized> Delta<T> {
-    /// The same of the object that `read` makes of its own; `None` if it makes none.
+    /// Replaces the object by what `read` returns for it; `None` if `read` returns `None`.
     pub fn filter_map<U: ?Sized>(
         self,
         read: impl FnOnce(Arc<T>) -> Option<Arc<U>>,

@@ -1,5 +1,6 @@
-//! Which owners of a namespace have pods with which labels. A scale-down uses it to find the pods
-//! that a sibling's selector matches, of any owner, without walking over the namespace.
+//! The label sets of each namespace and the owners that have pods with them. A scale-down uses them to
+//! find the pods of any owner that a sibling's selector matches, without visiting every pod of the
+//! namespace.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use smallvec::SmallVec;
 use super::label_set::LabelSetChange;
 use super::owned_pods::OwnedPods;
 
-/// Per namespace, the owned pods by label set.
+/// The owned pods by label set, for each namespace.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     by_name: HashMap<Str, LabelSets, RandomState>,
@@ -28,20 +29,20 @@ struct LabelSets {
     free: Vec<u32>,
     by_labels: HashTable<u32>,
     hasher: RandomState,
-    /// The label sets by each pair in them, once a second selector was asked for. The pods of an indexed Job have a set
-    /// each, and are asked for when the Job is over, if at all.
+    /// The label sets by each of their pairs. Built when a second selector is looked up: the pods of an
+    /// indexed Job have one label set each, and are looked up at most once, when the Job is over.
     by_pair: Option<PairIndex>,
-    /// Whether a selector was asked for.
+    /// Whether a selector has been looked up.
     is_asked: bool,
 }
 
-/// Label sets by each pair in them. Numbers, unlike labels, are hashed at once.
+/// Label sets by each of their pairs. Holds numbers, which hash faster than labels.
 type PairIndex = HashMap<(Str, Str), HashTable<u32>, RandomState>;
 
 #[derive(Debug)]
 struct LabelSet {
     labels: Labels,
-    /// The hash of the labels, which are long.
+    /// The hash of the labels, stored because labels are long.
     hash: u64,
     holders: Holders,
 }
@@ -75,10 +76,10 @@ impl Namespaces {
         }
     }
 
-    /// Fills `found` with the label sets that any of the selectors matches, each with owned pods
+    /// Fills `found` with the label sets that any of the selectors matches, each with the owned pods
     /// that have it. A pair of labels and owned pods occurs once, in no particular order.
     ///
-    /// O(label sets that share the rarest pair that the selector requires), for each selector; O(label sets) at the first
+    /// For each selector, O(label sets that have its rarest required pair). O(label sets) at the first
     /// two calls for a namespace.
     pub(crate) fn matching(
         &mut self,
@@ -205,7 +206,7 @@ impl LabelSets {
         });
         let mut rarest: Option<&HashTable<u32>> = None;
         for pair in pairs {
-            // A pair without a label set has no match.
+            // A pair that no label set has matches nothing.
             let Some(sets) = by_pair.get(pair) else {
                 return;
             };
@@ -221,10 +222,10 @@ impl LabelSets {
 }
 
 fn number_of(place: usize) -> u32 {
-    u32::try_from(place).expect("fewer label sets than 32 bits count")
+    u32::try_from(place).expect("the number of label sets fits into 32 bits")
 }
 
-/// Notes a label set under each of its pairs.
+/// Records a label set under each of its pairs.
 fn index_pairs(by_pair: &mut PairIndex, labels: &Labels, number: u32) {
     for pair in labels.pairs() {
         let sets = by_pair.entry(pair.clone()).or_default();
@@ -232,7 +233,7 @@ fn index_pairs(by_pair: &mut PairIndex, labels: &Labels, number: u32) {
     }
 }
 
-/// The hash of the number of a label set, of which neighbours differ in all bits.
+/// Hashes the number of a label set, so that neighboring numbers differ in all bits.
 fn hash_of(number: &u32) -> u64 {
     u64::from(*number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

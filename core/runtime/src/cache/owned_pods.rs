@@ -1,5 +1,5 @@
 //! The pods that one owner controls, or the orphans of one namespace, with running totals by label
-//! set, so that a sync with nothing to do looks at no pod.
+//! set. A sync with nothing to do visits no pod.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub struct OwnedPods {
     namespace: Str,
     /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
     owner_id: Option<OwnerId>,
-    /// The key of the cached owner to which the reference resolves; `NO_OWNER` if there is none.
+    /// The key of the cached owner that the reference resolves to; `NO_OWNER` if there is none.
     /// Written by the owners' informer, read by the pods' handlers.
     owner_key: AtomicU32,
-    /// The number of pods, readable without the lock. Written under it.
+    /// The number of pods, readable without the lock. Written while holding it.
     pod_count: AtomicUsize,
     members: Mutex<Members>,
 }
@@ -44,7 +44,7 @@ impl OwnerId {
         }
     }
 
-    /// Whether both references have the same identity.
+    /// Reports whether both references have the same identity.
     pub(crate) fn is_same(a: &OwnerReference, b: &OwnerReference) -> bool {
         a.uid == b.uid && a.name == b.name && a.kind == b.kind
     }
@@ -54,38 +54,38 @@ impl OwnerId {
     }
 }
 
-/// No cached owner. This is the end of the key space, which no key reaches.
+/// Marks a reference without a cached owner. The end of the key space, which no key reaches.
 const NO_OWNER: u32 = u32::MAX;
 
 /// A locked view of the owned pods.
 pub type MembersGuard<'a> = MutexGuard<'a, Members>;
 
-/// One of the owned pods: the values that syncs read, dense and apart from the pod itself.
+/// One of the owned pods: the values that syncs read, stored densely and apart from the pod.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Index into the owner's label sets.
+    /// The index into the owner's label sets.
     pub label_set: u32,
     /// The pod's handle: `positions[handle]` is its position.
     handle: u32,
-    /// Dense number of the pod's node; 0 if it is not bound.
+    /// The dense number of the pod's node; 0 if the pod is not bound.
     pub node: u32,
     state: PodState,
 }
 
 impl Member {
-    /// Whether the pod counts as a replica.
+    /// Reports whether the pod counts as a replica.
     #[inline]
     pub fn is_active(&self) -> bool {
         self.state.active
     }
 
-    /// Whether the pod is terminating.
+    /// Reports whether the pod is terminating.
     #[inline]
     pub fn is_terminating(&self) -> bool {
         self.state.terminating
     }
 
-    /// Whether the pod's `Ready` condition is true.
+    /// Reports whether the pod's `Ready` condition is true.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.state.ready
@@ -95,19 +95,19 @@ impl Member {
 /// The owned pods. `pods[i]`, `members[i]` and item `i` of the column belong to one pod, and
 /// `positions[members[i].handle]` is `i`.
 ///
-/// Other modules refer to a pod by its handle. The handle stays the same when other pods come and
-/// go, so no other structure changes when a pod moves to another position.
+/// Other modules refer to a pod by its handle. The handle does not change when other pods come and
+/// go, so a pod that moves to another position changes no other structure.
 #[derive(Debug)]
 pub struct Members {
     pods: Vec<Arc<Pod>>,
     members: Vec<Member>,
-    /// What a workload keeps of the pods of owners of this kind.
+    /// The fields that a workload keeps of the pods of owners of this kind.
     column: Option<Box<dyn Column>>,
-    /// By handle: the position or, if the handle is free, the next free handle.
+    /// By handle: the pod's position or, if the handle is free, the next free handle.
     positions: Vec<u32>,
     /// The first free handle; `NO_HANDLE` if none is free.
     free_handle: u32,
-    /// Whether these owned pods were dropped: no pod is added any more.
+    /// Whether this list was dropped. No pod is added to a closed list.
     is_closed: bool,
     /// Nearly always a single label set.
     label_sets: SmallVec<[LabelSet; 1]>,
@@ -116,10 +116,10 @@ pub struct Members {
     free_label_sets: Vec<u32>,
 }
 
-/// The end of the list of free handles.
+/// Marks the end of the list of free handles.
 const NO_HANDLE: u32 = u32::MAX;
 
-/// Up to this number of label sets are searched one by one.
+/// Up to this many label sets are searched one by one.
 const SEARCHED_SETS: usize = 8;
 
 impl OwnedPods {
@@ -137,21 +137,21 @@ impl OwnedPods {
         }
     }
 
-    /// The number of pods.
+    /// Returns the number of pods.
     #[inline]
     pub fn pod_count(&self) -> usize {
-        // Acquire: pairs with the Release of `set_pod_count`. A caller that was woken by a new pod
-        // finds it counted.
+        // Acquire: pairs with the Release in `set_pod_count`. A caller that a new pod has woken finds
+        // it counted.
         self.pod_count.load(Ordering::Acquire)
     }
 
-    /// Publishes the number of pods to readers without the lock.
+    /// Publishes the number of pods to readers that don't hold the lock.
     pub(crate) fn set_pod_count(&self, count: usize) {
         // Release: pairs with the Acquire of `pod_count`.
         self.pod_count.store(count, Ordering::Release);
     }
 
-    /// The namespace of its pods.
+    /// Returns the namespace of the pods.
     #[inline]
     pub fn namespace(&self) -> &Str {
         &self.namespace
@@ -161,22 +161,22 @@ impl OwnedPods {
         self.owner_id.as_ref()
     }
 
-    /// Whether these are the orphans of a namespace.
+    /// Reports whether these are the orphans of a namespace.
     #[inline]
     pub fn is_orphans(&self) -> bool {
         self.owner_id.is_none()
     }
 
-    /// The kind of the owner; `None` for orphans.
+    /// Returns the kind of the owner; `None` for orphans.
     #[inline]
     pub fn owner_kind(&self) -> Option<&str> {
         self.owner_id.as_ref().map(|owner_id| &*owner_id.kind)
     }
 
-    /// The key of the cached owner to which the pods' controller reference resolves.
+    /// Returns the key of the cached owner to which the pods' controller reference resolves.
     #[inline]
     pub fn owner_key(&self) -> Option<KeyId> {
-        // Acquire: pairs with the Release of `set_owner_key`. The owner is stored before.
+        // Acquire: pairs with the Release in `set_owner_key`. The owner is stored before.
         match self.owner_key.load(Ordering::Acquire) {
             NO_OWNER => None,
             key => Some(KeyId::from_index(key as usize)),
@@ -185,13 +185,13 @@ impl OwnedPods {
 
     pub(crate) fn set_owner_key(&self, owner_key: Option<KeyId>) {
         let key = owner_key.map_or(NO_OWNER, |key| {
-            u32::try_from(key.index()).expect("keys are numbered in 32 bits")
+            u32::try_from(key.index()).expect("keys are below 2^32")
         });
         // Release: pairs with the Acquire of `owner_id`.
         self.owner_key.store(key, Ordering::Release);
     }
 
-    /// Its pods, locked.
+    /// Locks the pods.
     #[inline]
     pub fn lock(&self) -> MembersGuard<'_> {
         lock(&self.members)
@@ -213,7 +213,7 @@ impl Members {
         }
     }
 
-    /// From now on keeps these fields of each pod, and those of the pods that are there.
+    /// Keeps these fields of each pod from now on, including the pods that are already here.
     pub(super) fn keep(&mut self, new_column: NewColumn) {
         let mut column = new_column();
         for (pod, member) in self.iter() {
@@ -222,77 +222,77 @@ impl Members {
         self.column = Some(column);
     }
 
-    /// The number of pods.
+    /// Returns the number of pods.
     #[inline]
     pub fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether there is no pod.
+    /// Reports whether there is no pod.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
 
-    /// The pod at a position.
+    /// Returns the pod at a position.
     ///
     /// # Panics
-    /// There is no pod at this position.
+    /// Panics if there is no pod at this position.
     #[inline]
     pub fn pod(&self, position: usize) -> &Arc<Pod> {
         &self.pods[position]
     }
 
-    /// The pods with their members, by position.
+    /// Returns the pods with their members, by position.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member)> {
         self.pods.iter().zip(&self.members)
     }
 
-    /// The members, by position.
+    /// Returns the members, by position.
     #[inline]
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// What a workload [keeps](super::PodCache::keep) of the pods, by position.
+    /// Returns the fields that a workload [keeps](super::PodCache::keep) of the pods, by position.
     ///
     /// # Panics
-    /// No workload keeps such fields of the pods of owners of this kind.
+    /// Panics if no workload keeps these fields for owners of this kind.
     #[inline]
     pub fn fields<F: PodFields>(&self) -> &[F] {
         let column = self.column.as_deref().map(|column| column as &dyn Any);
         let column = column.and_then(|column| column.downcast_ref::<Vec<F>>());
-        column.expect("a workload keeps these fields of the owner's pods")
+        column.expect("a workload keeps these fields for owners of this kind")
     }
 
-    /// The pods with the fields that a workload keeps of them, which it may complete: what it writes there is gone with
-    /// the next version of the pod, unless [`PodFields::next`] takes it over.
+    /// Returns the pods with the fields that a workload keeps of them. The workload may complete the
+    /// fields. The pod's next version discards what was written unless [`PodFields::next`] copies it.
     ///
     /// # Panics
-    /// No workload keeps such fields of the pods of owners of this kind.
+    /// Panics if no workload keeps these fields for owners of this kind.
     pub fn iter_fields_mut<F: PodFields>(&mut self) -> impl Iterator<Item = (&Arc<Pod>, &mut F)> {
         let column = self.column.as_deref_mut();
         let column = column.map(|column| column as &mut dyn Any);
         let column = column.and_then(|column| column.downcast_mut::<Vec<F>>());
-        let fields = column.expect("a workload keeps these fields of the owner's pods");
+        let fields = column.expect("a workload keeps these fields for owners of this kind");
         self.pods.iter().zip(fields)
     }
 
-    /// Running totals by labels. Label sets without pods are free.
+    /// Returns the running totals by labels. Label sets without pods are free.
     #[inline]
     pub fn label_sets(&self) -> &[LabelSet] {
         &self.label_sets
     }
 
-    /// Closes the list if it has no pods: no pod can be added any more. Returns whether it is
-    /// closed now.
+    /// Closes the list if it has no pods, so that none can be added. Returns whether the list is now
+    /// closed.
     pub(crate) fn close_if_empty(&mut self) -> bool {
         self.is_closed |= self.pods.is_empty();
         self.is_closed
     }
 
-    /// Whether the list was dropped.
+    /// Reports whether the list was dropped.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -307,7 +307,7 @@ impl Members {
         self.positions.reserve_exact(count);
     }
 
-    /// The number of the node of a pod.
+    /// Returns the number of a pod's node.
     pub(crate) fn node_of(&self, handle: u32) -> u32 {
         self.members[self.positions[handle as usize] as usize].node
     }
@@ -316,7 +316,7 @@ impl Members {
     pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
         let state = PodState::of(&pod);
         let (label_set, added) = self.enter_label_set(&pod, state);
-        let position = u32::try_from(self.pods.len()).expect("fewer pods than 32 bits count");
+        let position = u32::try_from(self.pods.len()).expect("the number of pods fits into 32 bits");
         let handle = self.take_handle(position);
         reserve_one(&mut self.members);
         self.members.push(Member {
@@ -347,7 +347,7 @@ impl Members {
         }
         reserve_one(&mut self.positions);
         self.positions.push(position);
-        u32::try_from(self.positions.len() - 1).expect("fewer pods than 32 bits count")
+        u32::try_from(self.positions.len() - 1).expect("the number of pods fits into 32 bits")
     }
 
     /// Replaces a pod in place.
@@ -380,7 +380,7 @@ impl Members {
         change
     }
 
-    /// Removes a pod. The last pod takes its position.
+    /// Removes a pod. The last pod moves to its position.
     pub(crate) fn remove(&mut self, handle: u32) -> LabelSetChange {
         let position = std::mem::replace(&mut self.positions[handle as usize], self.free_handle);
         self.free_handle = handle;
@@ -399,13 +399,13 @@ impl Members {
         }
     }
 
-    /// The index of the label set of exactly these labels.
+    /// Returns the index of the label set with exactly these labels.
     #[inline]
     pub fn label_set_of(&self, labels: &Labels) -> Option<u32> {
         self.look_up(labels).0
     }
 
-    /// The same, and the hash of the labels, if it was needed.
+    /// As [`label_set_of`](Self::label_set_of), and returns the hash of the labels if it was computed.
     #[inline]
     fn look_up(&self, labels: &Labels) -> (Option<u32>, Option<u64>) {
         let first = self.label_sets.first();
@@ -426,8 +426,8 @@ impl Members {
         found.map(|(index, _)| index)
     }
 
-    /// Adds a new label set to the map by labels, by the hash that was looked for. Makes the map with all others as soon as
-    /// there are many.
+    /// Adds a new label set to the map by labels, with the hash that the look-up computed. Creates the
+    /// map, with all other label sets, once there are many.
     fn index_label_set(&mut self, index: u32, hash: Option<u64>) {
         if let Some((by_labels, hash)) = self.by_labels.as_mut().zip(hash) {
             by_labels.insert(hash, index);
@@ -459,7 +459,7 @@ impl Members {
                     free
                 } else {
                     self.label_sets.push(fresh);
-                    u32::try_from(self.label_sets.len() - 1).expect("fewer label sets than pods")
+                    u32::try_from(self.label_sets.len() - 1).expect("there are no more label sets than pods")
                 };
                 self.index_label_set(index, hash);
                 (index, Some(labels.clone()))
@@ -486,11 +486,11 @@ impl Members {
         Some(labels)
     }
 
-    /// Of the active ready pods of a label set, the number that became ready at `cutoff` or before.
-    /// Appends to `later` the later seconds in which pods became ready, in order, with their number
+    /// Returns how many active ready pods of a label set became ready at `cutoff` or before. Appends
+    /// the seconds after `cutoff` in which pods became ready to `later`, in order, each with its number
     /// of pods.
     ///
-    /// O(pods) at the first call and when the cutoff goes back, else O(seconds after the cutoff).
+    /// O(pods) at the first call and when the cutoff goes back, otherwise O(seconds after the cutoff).
     #[inline]
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];
@@ -502,13 +502,13 @@ impl Members {
             let times = ready_times(&self.pods, &self.members, label_set);
             set.ready_times = Some(Box::new(ReadyTimes::new(cutoff, times)));
         }
-        let ready_times = set.ready_times.as_ref().expect("it was kept or made");
+        let ready_times = set.ready_times.as_ref().expect("the ready times were kept or rebuilt");
         later.extend(ready_times.later());
         ready_times.ready_by_cutoff(set.totals.ready)
     }
 
-    /// Recounts every label set. Returns whether the running totals are right and every handle
-    /// leads to its pod. O(pods).
+    /// Recounts every label set. Returns whether the running totals are right and every handle leads
+    /// to its pod. O(pods).
     pub fn totals_are_exact(&self) -> bool {
         let mut handles = (0u32..).zip(self.members.iter().map(|member| member.handle));
         if !handles.all(|(position, handle)| self.positions[handle as usize] == position) {
@@ -533,7 +533,7 @@ impl Members {
     }
 }
 
-/// When the active ready pods of a label set became ready. O(pods).
+/// Returns when the active ready pods of a label set became ready. O(pods).
 fn ready_times(
     pods: &[Arc<Pod>],
     members: &[Member],
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn label_sets_are_found_before_and_after_there_are_many() {
+    fn label_sets_are_found_whether_few_or_many() {
         let mut members = Members::new(None);
         for n in 0..20 {
             assert!(members.insert(labelled(n), 0).1.added.is_some());
@@ -574,12 +574,12 @@ mod tests {
         assert_eq!(members.len(), 0);
         assert!((0..20).all(|n| members.label_set_of(&labels(n)).is_none()));
         assert_eq!(members.insert(labelled(3), 0).1.added, Some(labels(3)));
-        assert_eq!(members.label_sets.len(), 20, "a free one is used again");
+        assert_eq!(members.label_sets.len(), 20, "a free label set is reused");
         assert!(members.totals_are_exact());
     }
 
     #[test]
-    fn a_free_handle_is_used_again_and_only_the_empty_close() {
+    fn a_free_handle_is_reused_and_only_empty_lists_close() {
         let mut members = Members::new(None);
         let [a, b] = [1, 2].map(|n| members.insert(labelled(n), 0).0);
         assert!(members.remove(a).removed.is_some());

@@ -1,4 +1,4 @@
-//! The pod store: pods by name, each with its owned pods, and the changes that deltas make.
+//! The pod store: pods by name, each with its owned pods, and the changes that deltas cause.
 
 use std::sync::Arc;
 
@@ -16,37 +16,37 @@ use super::{Delta, PodFields, StoreVersion};
 use crate::intern::{KeyId, StrTable};
 use crate::primitives::{CachePadded, Mutex, lock};
 
-/// The cached pods of all namespaces. One or several informers apply deltas, those of one pod in
-/// their order; workers read owned pods.
+/// The cached pods of all namespaces. One or several informers apply deltas, those of each pod in
+/// order; workers read owned pods.
 #[derive(Debug)]
 pub struct PodCache {
     pub(super) index: Index,
     pub(super) by_controller: PodsByController,
     pub(super) namespaces: Mutex<Namespaces>,
     pub(super) nodes: StrTable,
-    /// Alone in its cache line: every sync reads it, and threads that apply events must not slow
-    /// each other down by it.
+    /// In its own cache line: every sync reads it, and threads that apply events must not slow each
+    /// other down through it.
     version: CachePadded<StoreVersion>,
 }
 
-/// The change that a delta made.
+/// The change that a delta caused.
 #[derive(Clone, Debug)]
 pub struct PodChange {
-    /// The pod as the store had it; `None` if it was not known.
+    /// The pod as the store had it; `None` if the store did not have it.
     pub old: Option<Arc<Pod>>,
-    /// The pod now or, if `deleted`, in its last state.
+    /// The pod now or, if `deleted`, its last state.
     pub new: Arc<Pod>,
-    /// Whether the pod is gone.
+    /// Whether the pod was deleted.
     pub deleted: bool,
-    /// The owned pods of the old pod's controller; `None` if the pod was not known.
+    /// The owned pods of the old pod's controller; `None` if the store did not have the pod.
     pub old_owned_pods: Option<Arc<OwnedPods>>,
     /// The owned pods of the new pod's controller; `None` if there are none.
     pub new_owned_pods: Option<Arc<OwnedPods>>,
 }
 
 impl PodChange {
-    /// Whether the change concerns a workload with owners of this kind: the pod belongs or belonged
-    /// to such an owner, or it is or was an orphan that can be adopted.
+    /// Reports whether the change concerns a workload with owners of this kind: the pod belongs or
+    /// belonged to such an owner, or it is or was an orphan that can be adopted.
     #[inline]
     pub fn concerns(&self, owners: Kind) -> bool {
         let is_theirs = |owned_pods: &Option<Arc<OwnedPods>>| {
@@ -69,13 +69,13 @@ impl Default for PodCache {
 }
 
 impl PodCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new() -> PodCache {
         let nodes = StrTable::new();
         let unbound = nodes.intern("");
         assert_eq!(
             unbound, 0,
-            "the first number is that of pods without a node"
+            "the empty name gets number 0"
         );
         PodCache {
             index: Index::default(),
@@ -86,31 +86,31 @@ impl PodCache {
         }
     }
 
-    /// From now on keeps these fields of each pod of an owner of this kind, in place of what was kept
-    /// of them; see [`Members::fields`]. O(1) before the first pod is cached, then O(owners), and
-    /// O(pods) of those owners.
+    /// Keeps these fields of each pod of an owner of this kind from now on, and replaces the fields
+    /// kept so far; see [`Members::fields`]. O(1) before the first pod is cached, then O(owners) plus
+    /// O(pods) of these owners.
     pub fn keep<F: PodFields>(&self, owner_kind: Kind) {
         self.by_controller
             .keep(owner_kind, || Box::new(Vec::<F>::new()));
     }
 
-    /// The number of cached pods. Locks the shards one after the other.
+    /// Returns the number of cached pods. Locks the shards one after the other.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether no pod is cached.
+    /// Reports whether no pod is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The version that the store has reached.
+    /// Returns the version that the store has reached.
     #[inline]
     pub fn version(&self) -> &StoreVersion {
         &self.version
     }
 
-    /// The pod with this name.
+    /// Returns the pod with this name.
     #[inline]
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let name_hash = NameHash::of(namespace, name);
@@ -119,7 +119,7 @@ impl PodCache {
         Some(shard.slot(slot).pod.clone())
     }
 
-    /// Whether there is a pod with this name.
+    /// Reports whether there is a pod with this name.
     #[inline]
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
         let name_hash = NameHash::of(namespace, name);
@@ -127,16 +127,16 @@ impl PodCache {
         shard.find(name_hash.hash, namespace, name).is_some()
     }
 
-    /// Calls `each` with every cached pod, in no particular order. Locks the shards one after the other, each
-    /// while its pods are visited. O(pods).
+    /// Calls `each` with every cached pod, in no particular order. Locks the shards one after the other,
+    /// each while its pods are visited. O(pods).
     pub fn for_each(&self, mut each: impl FnMut(&Arc<Pod>)) {
         for shard in self.index.iter() {
             shard.slots().for_each(|slot| each(&slot.pod));
         }
     }
 
-    /// Applies a watch event, returns what it changed, and advances the store's version to that of
-    /// the event. Amortised O(1).
+    /// Applies a watch event, advances the store's version to that of the event, and returns the
+    /// change. Amortized O(1).
     #[inline]
     pub fn apply(&self, delta: Delta<Pod>) -> PodChange {
         let change = self.apply_out_of_order(delta);
@@ -144,9 +144,9 @@ impl PodCache {
         change
     }
 
-    /// Applies a watch event and leaves the store's version as it is: for several threads that
-    /// apply the events of different pods, those of one pod in their order. When all events up to a
-    /// version are applied, one thread sets the version by [`PodCache::bookmark`].
+    /// Applies a watch event without advancing the store's version. Several threads may apply the
+    /// events of different pods, those of each pod in order. When all events up to a version are
+    /// applied, one thread sets the version with [`PodCache::bookmark`].
     ///
     /// Threads that apply events of different controllers' pods share no lock, except by chance.
     #[inline]
@@ -157,13 +157,13 @@ impl PodCache {
         }
     }
 
-    /// The pods with this controller reference in a namespace; `None` if there are none.
+    /// Returns the pods with this controller reference in a namespace; `None` if there are none.
     #[inline]
     pub fn owned_by(&self, namespace: &Str, owner: &OwnerReference) -> Option<Arc<OwnedPods>> {
         self.by_controller.find_owned(namespace, owner)
     }
 
-    /// The periodic resync: an update of every pod to itself. Handlers ignore it.
+    /// Performs the periodic resync: an update of every pod to itself. Handlers ignore it.
     pub fn resync(&self) -> Vec<PodChange> {
         let unchanged = |slot: &PodSlot| PodChange {
             old: Some(slot.pod.clone()),
@@ -184,8 +184,8 @@ impl PodCache {
         self.version.set(version);
     }
 
-    /// Applies a tombstone: the pod with this name leaves the store. The handlers get `last_known`,
-    /// which may be older than the pod in the store.
+    /// Applies a tombstone: removes the pod with this name. The handlers get `last_known`, which may
+    /// be older than the pod in the store.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
@@ -204,7 +204,7 @@ impl PodCache {
         })
     }
 
-    /// Attaches a cached owner to the pods that refer to it, and returns them.
+    /// Attaches a cached owner to the pods that refer to it. Returns these pods.
     #[inline]
     pub fn attach_owner(
         &self,
@@ -222,18 +222,18 @@ impl PodCache {
         self.by_controller.drop_if_unused(owned_pods);
     }
 
-    /// The orphans of a namespace; an empty list if there are none.
+    /// Returns the orphans of a namespace; an empty list if there are none.
     #[inline]
     pub fn orphans(&self, namespace: &Str) -> Arc<OwnedPods> {
         self.by_controller.orphans(namespace)
     }
 
-    /// The dense number of a node's name. The empty name has 0.
+    /// Returns the dense number of a node's name. The empty name has number 0.
     pub fn node_number(&self, node: &str) -> u32 {
         self.nodes.intern(node)
     }
 
-    /// Fills `found` with the label sets that one of the selectors matches, with their owned pods.
+    /// Fills `found` with the label sets that any of the selectors matches, with their owned pods.
     pub fn matching_label_sets(
         &self,
         selectors: &[NamespacedSelector],
@@ -242,10 +242,11 @@ impl PodCache {
         lock(&self.namespaces).matching(selectors, found);
     }
 
-    /// Calls `found` for each pod that one of the selectors matches, in no order, under the lock of the pod's owner.
-    /// `label_sets` is memory to use. O(pods of the owners that have such a pod); the orphans of a namespace count as the
-    /// pods of one owner. Each owner is read once, under one lock. Allocates only where an owner's pods have several label
-    /// sets, as those of an indexed Job.
+    /// Calls `found` for each pod that any of the selectors matches, in no particular order, while
+    /// holding the lock of the pod's owner. `label_sets` is scratch memory. O(pods of the owners that
+    /// have such a pod); the orphans of a namespace count as one owner's pods. Each owner is read once,
+    /// under one lock. Allocates only if an owner's pods have several label sets, like those of an
+    /// indexed Job.
     pub fn for_each_matching(
         &self,
         selectors: &[NamespacedSelector],
@@ -253,8 +254,8 @@ impl PodCache {
         mut found: impl FnMut(&Arc<Pod>, &Member),
     ) {
         self.matching_label_sets(selectors, label_sets);
-        // The owners with several label sets that were read. One look for each set would be quadratic, and would find a
-        // pod twice whose labels change in between.
+        // The owners with several label sets that have been read. Visiting an owner once per label
+        // set would be quadratic, and would find a pod twice if its labels change in between.
         let mut seen = HashSet::with_hasher(hash_state());
         for (labels, owned_pods) in label_sets.drain(..) {
             let address = Arc::as_ptr(&owned_pods).addr();
@@ -262,7 +263,7 @@ impl PodCache {
                 continue;
             }
             let members = owned_pods.lock();
-            // Label sets are never fewer again: an owner with one has one entry here.
+            // The number of label sets never shrinks: an owner with one has one entry here.
             if members.label_sets().len() == 1 {
                 if members.label_set_of(&labels).is_some() {
                     members.iter().for_each(|(pod, member)| found(pod, member));
@@ -379,7 +380,7 @@ impl PodCache {
         loop {
             let owned_pods = self.by_controller.of(&pod.metadata);
             let mut members = owned_pods.lock();
-            // Dropped as unused since the look-up. The next look-up makes new ones.
+            // Dropped as unused since the look-up. The next look-up creates a new list.
             if members.is_closed() {
                 continue;
             }
@@ -400,14 +401,14 @@ impl PodCache {
         }
     }
 
-    /// Publishes a change in the number of owned pods.
+    /// Publishes a change of the number of owned pods.
     fn settle(&self, owned_pods: &Arc<OwnedPods>, members: &Members, change: LabelSetChange) {
         owned_pods.set_pod_count(members.len());
         self.note(owned_pods, change);
     }
 
-    /// Records label sets that were added or removed. The owned pods are locked, so the namespaces
-    /// get their changes in order.
+    /// Records label sets that were added or removed. The owned pods are locked, so `namespaces` gets
+    /// an owner's changes in order.
     pub(super) fn note(&self, owned_pods: &Arc<OwnedPods>, change: LabelSetChange) {
         if !change.is_none() {
             lock(&self.namespaces).note(owned_pods, change);
@@ -420,7 +421,7 @@ impl PodCache {
     }
 }
 
-/// Whether both have the same controller: the same kind, name and UID.
+/// Reports whether both objects have the same controller: the same kind, name and UID.
 pub(super) fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
     match (a.controller(), b.controller()) {
         (None, None) => true,

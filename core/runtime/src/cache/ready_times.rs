@@ -1,26 +1,26 @@
-//! The ready times of one label set's pods after a cutoff. They answer the question of
-//! `minReadySeconds`. They are updated as pods change, so that a sync need not look at each pod.
+//! The ready times of one label set's pods after a cutoff, which answer the question of
+//! `minReadySeconds`. They are updated as pods change, so a sync does not visit each pod.
 
 use std::collections::VecDeque;
 
 use podstorm_objects::Time;
 
 /// The number of ready pods by the second in which they became ready, for seconds after the cutoff.
-/// Nothing is stored for earlier seconds, and that is nearly all pods.
+/// Earlier seconds, in which nearly all pods became ready, are not stored.
 ///
 /// Callers move the cutoff forward with the clock. So there are at most as many entries as
-/// `minReadySeconds` has seconds, except for times in the future. The memory is kept for reuse.
+/// `minReadySeconds` has seconds, apart from times in the future. The memory is kept for reuse.
 #[derive(Debug)]
 pub(super) struct ReadyTimes {
     cutoff: Time,
-    /// Seconds in order, each once, with the number of pods; no second is at the cutoff or before.
+    /// Distinct seconds in order, all after the cutoff, each with its number of pods.
     later: VecDeque<(Time, u32)>,
-    /// The number of ready pods without a ready time. They never become available.
+    /// The number of ready pods without a ready time. These never become available.
     unset: u32,
 }
 
 impl ReadyTimes {
-    /// The ready times of pods that became ready at these times.
+    /// Creates the ready times of pods that became ready at these times.
     pub(super) fn new(cutoff: Time, times: impl Iterator<Item = Time>) -> ReadyTimes {
         let mut ready_times = ReadyTimes {
             cutoff,
@@ -43,12 +43,12 @@ impl ReadyTimes {
         }
     }
 
-    /// Removes a pod that was ready since this time.
+    /// Removes a pod that has been ready since this time.
     pub(super) fn leave(&mut self, time: Time) {
         if time.is_unset() {
             self.unset -= 1;
         } else if time > self.cutoff {
-            let at = self.place(time).expect("what leaves has entered");
+            let at = self.place(time).expect("a pod that leaves has entered before");
             self.later[at].1 -= 1;
             if self.later[at].1 == 0 {
                 self.later.remove(at);
@@ -57,7 +57,7 @@ impl ReadyTimes {
     }
 
     /// Moves the cutoff forward. Returns false if it would have to go back, because the earlier
-    /// entries are gone.
+    /// entries no longer exist.
     #[inline]
     pub(super) fn advance(&mut self, cutoff: Time) -> bool {
         if cutoff < self.cutoff {
@@ -70,19 +70,20 @@ impl ReadyTimes {
         true
     }
 
-    /// How many of `ready` ready pods became ready at the cutoff or before.
+    /// Returns how many of `ready` ready pods became ready at the cutoff or before.
     #[inline]
     pub(super) fn ready_by_cutoff(&self, ready: u32) -> u32 {
         ready - self.unset - self.later.iter().map(|(_, pods)| pods).sum::<u32>()
     }
 
-    /// The seconds after the cutoff, in order, with the number of pods that became ready in each.
+    /// Returns the seconds after the cutoff, in order, each with the number of pods that became ready
+    /// in it.
     #[inline]
     pub(super) fn later(&self) -> impl Iterator<Item = (Time, u32)> {
         self.later.iter().copied()
     }
 
-    /// Whether the counts are those of pods that became ready at these times.
+    /// Reports whether the counts are those of pods that became ready at these times.
     pub(super) fn is_exact(&self, ready_times: impl Iterator<Item = Time> + Clone) -> bool {
         let unset = ready_times.clone().filter(|time| time.is_unset());
         let later = ready_times.filter(|time| *time > self.cutoff);
@@ -96,7 +97,7 @@ impl ReadyTimes {
                     .sum::<usize>()
     }
 
-    /// The index of the second, or where to insert it.
+    /// Returns the index of the second, or where to insert it.
     fn place(&self, time: Time) -> Result<usize, usize> {
         self.later.binary_search_by_key(&time, |(time, _)| *time)
     }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_as_a_list_of_all_times_does() {
+    fn counts_agree_with_a_list_of_all_times() {
         let mut rng = 1u64;
         let mut draw = |below: u64| {
             rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,5 +1,5 @@
-//! Which owners could adopt a pod with given labels: a look-up by a label pair that the selector
-//! requires, instead of a walk over every owner of the namespace.
+//! The owners that could adopt a pod with given labels. The index looks them up by a label pair that
+//! the selector requires, instead of visiting every owner of the namespace.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -17,14 +17,14 @@ pub struct SelectorIndex {
 
 #[derive(Debug)]
 struct NamespaceSelectors {
-    /// A table, as its look-up is compiled for each place that looks up: every label of every
-    /// orphan asks it.
+    /// A raw table, because its look-up is inlined at each call: every label of every orphan is looked
+    /// up here.
     by_pair: HashTable<Filed>,
-    /// Owners whose selector requires no pair: candidates for every pod.
+    /// Owners whose selector requires no pair. They are candidates for every pod.
     others: Vec<KeyId>,
 }
 
-/// A pair of label and value, and the owners that are found by it.
+/// A pair of label and value, and the owners filed under it.
 #[derive(Debug)]
 struct Filed {
     pair: (Str, Str),
@@ -35,7 +35,7 @@ struct Filed {
 #[inline(always)]
 #[expect(
     clippy::manual_hash_one,
-    reason = "`hash_one` is one function for all who call it, and is called"
+    reason = "`hash_one` is not inlined"
 )]
 fn hash_of(pair: &(Str, Str)) -> u64 {
     let mut hasher = FIXED_STATE.build_hasher();
@@ -62,8 +62,8 @@ impl Default for SelectorIndex {
 }
 
 impl SelectorIndex {
-    /// Adds an owner under one of the pairs that its selector requires: the pair with the fewest
-    /// other owners. A label that all owners have in common would find all of them.
+    /// Files an owner under one of the pairs that its selector requires: the pair with the fewest
+    /// other owners. A label that all owners share would return all of them.
     pub fn insert(&mut self, namespace: &Str, selector: &Selector, key: KeyId) {
         let selectors = self
             .by_namespace
@@ -88,7 +88,7 @@ impl SelectorIndex {
         }
     }
 
-    /// Removes what `insert` with the same arguments added.
+    /// Removes what `insert` added for the same arguments.
     pub fn remove(&mut self, namespace: &Str, selector: &Selector, key: KeyId) {
         let Some(selectors) = self.by_namespace.get_mut(namespace) else {
             return;
@@ -96,7 +96,7 @@ impl SelectorIndex {
         if selector.required_pairs().is_empty() {
             selectors.others.retain(|held| *held != key);
         }
-        // It is under one of these pairs.
+        // The owner is filed under one of these pairs.
         for pair in selector.required_pairs() {
             let is_it = |filed: &Filed| filed.pair == *pair;
             let Ok(mut entry) = selectors.by_pair.find_entry(hash_of(pair), is_it) else {

@@ -1,4 +1,4 @@
-//! The pod cache against a naive model: one map of pods, searched.
+//! The pod cache compared with a naive model: one map of pods that is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use super::{Delta, NamespacedSelector, PodCache, PodFields};
 use crate::intern::KeyId;
 
-/// What a step does to one pod: sets its owner, its labels, whether it has ended and whether it is
-/// being deleted. `None` removes it.
+/// A step on one pod: its owner, its labels, whether it has ended, and whether it is being deleted.
+/// `None` removes the pod.
 type Shape = Option<(u8, u8, bool, bool)>;
 
 fn owner(number: u8) -> Arc<OwnerReference> {
@@ -56,8 +56,8 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
     pod
 }
 
-/// What a test keeps of each pod of a ReplicaSet: its version, and how often it was updated since it
-/// was kept.
+/// What a test keeps of each pod of a ReplicaSet: its version, and how often it was updated since
+/// then.
 #[derive(Debug)]
 struct Kept {
     version: ResourceVersion,
@@ -84,13 +84,12 @@ impl PodFields for Kept {
 /// Active pods by namespace, owner and labels.
 type Counts = BTreeMap<(String, Option<String>, String), u32>;
 
-/// Counts by a selector that matches everything, or by selectors of single label sets.
-///
-/// It also checks the pods that have been ready since the cutoff.
+/// Returns the counts by a selector that matches everything, or by selectors of single label sets.
+/// Also checks the pods that have been ready since the cutoff.
 fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
     let compiled = selectors
         .iter()
-        .map(|text| Selector::parse(text).expect("it is valid"));
+        .map(|text| Selector::parse(text).expect("the selector is valid"));
     let selectors: Vec<NamespacedSelector> = compiled
         .map(Arc::new)
         .flat_map(|selector| ["a", "b"].map(|name| (Str::from(name), selector.clone())))
@@ -112,7 +111,7 @@ fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
         }
         let index = members
             .label_set_of(&labels)
-            .expect("the index names sets that exist");
+            .expect("the index refers to existing label sets");
         let totals = members.label_sets()[index as usize].totals;
         let ready: Vec<Time> = members
             .iter()
@@ -129,7 +128,7 @@ fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
         let told = members.ready_by(index, cutoff, &mut later);
         assert_eq!(told as usize, settled);
         assert_eq!(later.first().map(|(time, _)| *time), first);
-        let value = labels.get("set").expect("every pod has it").to_string();
+        let value = labels.get("set").expect("every pod has the label").to_string();
         let namespace = owned_pods.namespace().to_string();
         let name = owned_pods.owner_id().map(|owner| owner.name.to_string());
         assert!(
@@ -144,7 +143,7 @@ fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
 }
 
 #[test]
-fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
+fn a_change_concerns_its_owners_kind_an_orphans_every_kind() {
     let cache = PodCache::new();
     let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
     cache.attach_owner(&"a".into(), &owner(1), KeyId::default());
@@ -163,9 +162,9 @@ fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
     }
 }
 
-/// Owners with one label set, few and many of them, and orphans; the selectors overlap.
+/// Owners with one, few and many label sets, and orphans. The selectors overlap.
 #[test]
-fn each_matching_pod_is_found_once_however_many_label_sets_its_owner_has() {
+fn matching_pods_are_found_once_for_any_number_of_label_sets() {
     let cache = PodCache::new();
     let mut expected = BTreeSet::new();
     for name in 0..200 {
@@ -183,7 +182,7 @@ fn each_matching_pod_is_found_once_however_many_label_sets_its_owner_has() {
     }
     let texts = (0..100).map(|set| format!("set={set}"));
     let texts = texts.chain(["set in (7, 8, 150)".to_owned()]);
-    let selectors = texts.map(|text| Arc::new(Selector::parse(&text).expect("it is valid")));
+    let selectors = texts.map(|text| Arc::new(Selector::parse(&text).expect("the selector is valid")));
     let of_both = selectors.flat_map(|it| ["a", "b"].map(|name| (name.into(), it.clone())));
     let selectors: Vec<NamespacedSelector> = of_both.collect();
     let mut found = Vec::new();
@@ -196,7 +195,7 @@ fn each_matching_pod_is_found_once_however_many_label_sets_its_owner_has() {
 }
 
 #[test]
-fn fields_are_kept_of_the_pods_of_one_kind_of_owner() {
+fn fields_are_kept_only_for_pods_of_one_kind_of_owner() {
     let cache = PodCache::new();
     let put = |version, kind: Kind| {
         let mut pod = pod(1, version, (0, 0, false, false));
@@ -209,7 +208,7 @@ fn fields_are_kept_of_the_pods_of_one_kind_of_owner() {
             .owner_references
             .push(Arc::new(kind.controller_reference(&meta)));
         let change = cache.apply(Delta::Applied(Arc::new(pod)));
-        change.new_owned_pods.expect("it has an owner")
+        change.new_owned_pods.expect("the pod has an owner")
     };
     let before = put(1, Kind::REPLICA_SET);
     let other = put(2, Kind::REPLICATION_CONTROLLER);
@@ -217,18 +216,18 @@ fn fields_are_kept_of_the_pods_of_one_kind_of_owner() {
     assert_eq!(
         before.lock().fields::<Kept>().len(),
         1,
-        "as if from the start"
+        "as if kept from the start"
     );
     assert_eq!(put(3, Kind::REPLICA_SET).lock().fields::<Kept>().len(), 1);
     let kept = std::panic::catch_unwind(|| other.lock().fields::<Kept>().len());
-    assert!(kept.is_err(), "nothing is kept of pods of another kind");
+    assert!(kept.is_err(), "nothing is kept for owners of another kind");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn the_cache_counts_as_a_plain_map_does(
+    fn the_cache_counts_like_a_plain_map(
         steps in prop::collection::vec(
             (0u8..10, prop::option::of((0u8..4, 0u8..3, any::<bool>(), any::<bool>()))),
             1..80,
@@ -259,7 +258,7 @@ proptest! {
             let mut expected = Counts::new();
             for pod in plain.values().filter(|pod| pod.is_active()) {
                 let owner = pod.metadata.controller().map(|owner| owner.name.to_string());
-                let set = pod.metadata.labels.get("set").expect("every pod has it").to_string();
+                let set = pod.metadata.labels.get("set").expect("every pod has the label").to_string();
                 *expected.entry((pod.metadata.namespace.to_string(), owner, set)).or_default() += 1;
             }
             // The cutoff goes forward with the versions, and sometimes back.
@@ -271,7 +270,7 @@ proptest! {
     }
 }
 
-/// The versions of one pod, drawn from a seed.
+/// Returns the versions of one pod, drawn from a seed.
 fn life(name: u8, seed: u64) -> Vec<Delta<Pod>> {
     let mut state = seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut draw = |below: u64| {
@@ -292,7 +291,7 @@ fn life(name: u8, seed: u64) -> Vec<Delta<Pod>> {
 }
 
 #[test]
-fn threads_that_apply_different_pods_leave_what_one_leaves() {
+fn several_threads_leave_the_same_state_as_one() {
     const THREADS: u8 = 4;
     for seed in 0..8 {
         let lives: Vec<Vec<Delta<Pod>>> = (0..40).map(|name| life(name, seed)).collect();
@@ -319,7 +318,7 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
                     for version in 0..own[0].len() {
                         for life in &own {
                             let change = shared.apply_out_of_order(life[version].clone());
-                            // Owned pods are made and dropped while threads apply events.
+                            // Owned pods are created and dropped while threads apply events.
                             if let Some(owned_pods) = change.new_owned_pods {
                                 assert!(owned_pods.lock().totals_are_exact());
                             }
@@ -335,13 +334,13 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
             let meta = &change.new.metadata;
             let held = shared
                 .get(&meta.namespace, &meta.name)
-                .expect("both hold it");
-            assert!(Arc::ptr_eq(&held, &change.new), "the last version is held");
-            let owned_pods = shared.by_controller.find(meta).expect("it has a pod");
+                .expect("both caches have the pod");
+            assert!(Arc::ptr_eq(&held, &change.new), "the cache has the last version");
+            let owned_pods = shared.by_controller.find(meta).expect("the owner has a pod");
             let members = owned_pods.lock();
             assert!(members.iter().any(|(pod, _)| Arc::ptr_eq(pod, &held)));
         }
-        // Owned pods without pods are dropped.
+        // Lists without pods are dropped.
         for change in single.resync() {
             shared.apply(Delta::Deleted(change.new));
         }

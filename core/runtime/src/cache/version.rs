@@ -1,4 +1,4 @@
-//! How far a store has come: the resource version of the last change that it applied.
+//! The version that a store has reached: the resource version of the last change that it applied.
 
 use podstorm_objects::ResourceVersion;
 
@@ -9,9 +9,9 @@ use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
 pub struct StoreVersion {
     /// The version if it is a number; 0 if it is in `text`.
     number: AtomicU64,
-    /// The version if it is unset or not a number of 64 bits.
+    /// The version if it is unset or does not fit into 64 bits.
     text: Mutex<ResourceVersion>,
-    /// How often the store went back to an older list.
+    /// How often the store has gone back to an older list.
     rewinds: AtomicU64,
 }
 
@@ -24,17 +24,17 @@ impl StoreVersion {
             None => {
                 let mut text = lock(&self.text);
                 *text = version.clone();
-                // Release: pairs with the Acquire below, so that 0 is seen with its text; under the
-                // lock, so that no text is seen before its 0.
+                // Release: pairs with the Acquire in `get`, so that a reader of 0 sees its text. Under the
+                // lock, so that no reader sees the text before the 0.
                 self.number.store(0, Ordering::Release);
             }
         }
     }
 
-    /// Must be called before the objects of a list are put into the store. If the list is older
-    /// than the store, or can't be compared with it, the version goes back before any object
-    /// changes. So a thread that reads [`rewinds`](Self::rewinds), then a version, then objects,
-    /// and then finds `rewinds` unchanged, has seen objects of that version or later.
+    /// Call this before putting the objects of a list into the store. If the list is older than the
+    /// store, or can't be compared with it, the version goes back before any object changes. A thread
+    /// that reads [`rewinds`](Self::rewinds), then a version, then objects, and then finds `rewinds`
+    /// unchanged has therefore seen objects of that version or later.
     pub fn before_list(&self, list: &ResourceVersion) {
         let reached = self.get();
         let follows = match (reached.number(), list.number()) {
@@ -44,18 +44,19 @@ impl StoreVersion {
         if !follows {
             self.set(list);
             // Release: a thread that sees the new count finds the older version. The locks of the
-            // objects order the count before what the objects show.
+            // objects order the count before any object of the list.
             self.rewinds.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// How often the store went back to an older list; see [`before_list`](Self::before_list).
+    /// Returns how often the store has gone back to an older list; see
+    /// [`before_list`](Self::before_list).
     pub fn rewinds(&self) -> u64 {
         // Acquire: pairs with the Release above.
         self.rewinds.load(Ordering::Acquire)
     }
 
-    /// The version reached; unset before the first change.
+    /// Returns the version reached; unset before the first change.
     pub fn get(&self) -> ResourceVersion {
         // Acquire: pairs with the Release above.
         match self.number.load(Ordering::Acquire) {
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_is_not_as_new_takes_the_version_back_at_once() {
+    fn an_older_list_takes_the_version_back_before_its_objects() {
         let version = StoreVersion::default();
         for (list, rewinds, before) in [
             ("5", 0, ""),
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_texts_are_read_back() {
+    fn numbers_and_texts_read_back_as_written() {
         let version = StoreVersion::default();
         assert!(version.get().is_unset());
         for text in ["17", "x9", "", "99999999999999999999999"] {

@@ -19,7 +19,7 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// The text in the event.
+    /// Returns the text in the event.
     pub const fn as_str(self) -> &'static str {
         match self {
             EventType::Normal => "Normal",
@@ -40,7 +40,7 @@ pub enum EventMessage {
 }
 
 impl EventMessage {
-    /// The text as prefix and rest.
+    /// Returns the text as prefix and rest.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             EventMessage::CreatedPod(name) => ("Created pod: ", name),
@@ -72,21 +72,21 @@ pub struct EventIntent {
 }
 
 impl EventIntent {
-    /// A pod was created.
+    /// Returns a pod was created.
     #[inline]
     pub fn created_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::CreatedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulCreate", message)
     }
 
-    /// A pod's deletion was accepted.
+    /// Returns a pod's deletion was accepted.
     #[inline]
     pub fn deleted_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::DeletedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulDelete", message)
     }
 
-    /// A pod could not be created: `Error creating: <error>`.
+    /// Returns a pod could not be created: `Error creating: <error>`.
     pub fn failed_create(
         regarding: &Arc<ObjectReference>,
         error: &dyn fmt::Display,
@@ -95,7 +95,7 @@ impl EventIntent {
         EventIntent::new(regarding, EventType::Warning, "FailedCreate", message)
     }
 
-    /// A pod could not be deleted: `Error deleting: <error>`.
+    /// Returns a pod could not be deleted: `Error deleting: <error>`.
     pub fn failed_delete(
         regarding: &Arc<ObjectReference>,
         error: &dyn fmt::Display,

@@ -27,7 +27,7 @@ struct LruSlot<V> {
 }
 
 impl<V> Lru<V> {
-    /// An empty map.
+    /// Creates an empty map.
     ///
     /// # Panics
     /// When `capacity` is 0 or does not fit 32 bits.
@@ -42,8 +42,8 @@ impl<V> Lru<V> {
         }
     }
 
-    /// The value of `key`, which becomes the most recently used. `make` makes it if there is none.
-    /// O(1).
+    /// Returns the value of `key`, which becomes the most recently used. `make` makes it if there
+    /// is none. O(1).
     pub(super) fn touch(&mut self, key: u128, make: impl FnOnce() -> V) -> &mut V {
         let slots = &self.slots;
         let found = self
@@ -113,7 +113,7 @@ impl<V> Lru<V> {
     }
 }
 
-/// The table's hash of a key: one half of the key, which is a hash itself.
+/// Returns the table's hash of a key: one half of the key, which is a hash itself.
 fn hash(key: u128) -> u64 {
     (key >> 64) as u64
 }

@@ -201,7 +201,7 @@ impl Patch {
     /// The member of a strategic merge patch that removes finalizers.
     pub const REMOVED_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
 
-    /// The body of a strategic merge patch; `None` for a patch of another type.
+    /// Returns the body of a strategic merge patch; `None` for a patch of another type.
     pub fn strategic(&self) -> Option<Cow<'_, Map>> {
         match self {
             Patch::Strategic(body) => Some(Cow::Borrowed(body)),
@@ -267,7 +267,7 @@ pub struct DiscoveredKind {
 }
 
 impl DiscoveredKind {
-    /// Whether the server takes requests with that verb for the kind.
+    /// Reports whether the server takes requests with that verb for the kind.
     pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }

@@ -1,8 +1,8 @@
 //! Fences: versions that the caches must reach in addition to a key's own writes.
 //!
-//! A version for all keys enters by [`raise`](Fences::raise). A key whose version could not be read
-//! yet enters by [`want`](Fences::want). [`check`](Fences::check) compares the caches with the
-//! raised versions.
+//! [`raise`](Fences::raise) sets a version for all keys. [`want`](Fences::want) records a key whose
+//! version could not be read yet. [`check`](Fences::check) compares the caches with the raised
+//! versions.
 
 use std::cmp::Ordering::Greater;
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use smallvec::SmallVec;
 use super::{Stale, place_of};
 use crate::primitives::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, lock};
 
-/// A set of a few kinds, pods first.
+/// A set of a few kinds, with pods first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(SmallVec<[Kind; 2]>);
 
 impl Kinds {
-    /// Whether there is none.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -36,7 +36,7 @@ impl Kinds {
         self.0.retain(|known| *known != kind);
     }
 
-    /// The kinds in order.
+    /// Returns the kinds in order.
     pub fn iter(&self) -> impl Iterator<Item = Kind> {
         self.0.iter().copied()
     }
@@ -58,24 +58,24 @@ impl FromIterator<Kind> for Kinds {
 
 /// The versions that a controller must see in addition to its own writes, by key `K`.
 ///
-/// All methods cost O(1), except those for keys that want a version: a lock, and O(log of their
-/// number).
+/// All methods cost O(1), except those on keys that want a version. They take a lock and cost
+/// O(log of the number of such keys).
 #[derive(Debug)]
 pub struct Fences<K, const N: usize = 2> {
     kinds: [Kind; N],
-    /// The versions that the caches must reach for every key, by kind: those read at the start, and
-    /// those at which pods were counted since. They only grow.
+    /// The versions that the caches must reach for every key, by kind: those read at startup, and
+    /// those at which pods have been counted since. They only grow.
     floors: CachePadded<[AtomicU64; N]>,
-    /// Whether the versions of the start were read; 0 means no.
+    /// Whether the startup versions have been read; 0 means no.
     started: AtomicU64,
     /// Keys whose next sync begins by reading versions, because the last sync could not read them.
     wanted: Mutex<BTreeMap<K, Kinds>>,
-    /// The number of these keys. It is mostly 0, and then the lock is not taken.
+    /// The length of `wanted`. Usually 0, and then the lock is not taken.
     wanted_count: AtomicUsize,
 }
 
 impl<K: Copy + Ord, const N: usize> Fences<K, N> {
-    /// Fences for these kinds: nothing raised, nothing wanted, not started.
+    /// Creates fences for these kinds: nothing raised, nothing wanted, not started.
     pub fn new(kinds: [Kind; N]) -> Self {
         Fences {
             kinds,
@@ -86,27 +86,27 @@ impl<K: Copy + Ord, const N: usize> Fences<K, N> {
         }
     }
 
-    /// All tracked kinds.
+    /// Returns all tracked kinds.
     pub fn kinds(&self) -> Kinds {
         self.kinds.into_iter().collect()
     }
 
-    /// Whether the versions of the start were read and raised.
+    /// Reports whether the startup versions have been read and raised.
     pub fn is_started(&self) -> bool {
-        // Acquire: a thread that sees it sees the floors that were raised before.
+        // Acquire: a thread that sees the flag also sees the floors that were raised before it.
         self.started.load(Ordering::Acquire) != 0
     }
 
-    /// Marks the versions of the start as raised.
+    /// Marks the startup versions as raised.
     pub fn start(&self) {
         // Release: see `is_started`.
         self.started.store(1, Ordering::Release);
     }
 
-    /// The kinds whose version must be read before the key's next sync.
+    /// Returns the kinds whose version must be read before the key's next sync.
     pub fn wanted(&self, key: &K) -> Kinds {
-        // Acquire: pairs with the Release below. A key's own entry was made by its last sync, which
-        // the queue orders before this one.
+        // Acquire: pairs with the Release below. The key's own entry was written by its last sync,
+        // which the queue orders before this one.
         if self.wanted_count.load(Ordering::Acquire) == 0 {
             return Kinds::default();
         }
@@ -132,17 +132,17 @@ impl<K: Copy + Ord, const N: usize> Fences<K, N> {
         }
     }
 
-    /// Raises the version that the caches must reach before pods are counted. A version that is not
-    /// a number changes nothing.
+    /// Raises the version that the caches must reach before pods are counted. Does nothing if the
+    /// version is not a number.
     ///
     /// # Panics
-    /// The kind is not tracked.
+    /// Panics if the kind is not tracked.
     pub fn raise(&self, kind: Kind, version: &ResourceVersion) {
         raise_floor(&self.floors[place_of(kind, &self.kinds)], version);
     }
 
-    /// Raises the fences to these versions of the caches, in the order of the kinds: the caches
-    /// must not be older when pods are counted next.
+    /// Raises the fences to these cache versions, in the order of the kinds. The caches must be at
+    /// least this new the next time that pods are counted.
     pub fn raise_all(&self, stores: &[ResourceVersion; N]) {
         for (floor, store) in self.floors.iter().zip(stores) {
             raise_floor(floor, store);
@@ -153,7 +153,7 @@ impl<K: Copy + Ord, const N: usize> Fences<K, N> {
     /// be compared passes; a cache without a version does not.
     ///
     /// # Errors
-    /// The first kind whose cache is behind.
+    /// Returns the first kind whose cache is behind.
     pub fn check(&self, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
         for (place, store) in stores.iter().enumerate() {
             // Relaxed: see `raise`.
@@ -176,7 +176,7 @@ fn raise_floor(floor: &AtomicU64, version: &ResourceVersion) {
     let Some(number) = version.number() else {
         return;
     };
-    // Relaxed, both: a sync that must see it is ordered after it by the queue or by `started`.
+    // Relaxed, both: the queue or `started` orders this before any sync that must see it.
     if floor.load(Ordering::Relaxed) < number {
         floor.fetch_max(number, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Keeps the syncs of one controller from acting on old caches: the records of its own writes, the
-//! fences, and the counts of what both have cost. The controller decides what a stopped sync does.
+//! Keeps the syncs of one controller from acting on stale caches: the records of its own writes, the
+//! fences, and counters of what both have cost. The controller decides what to do about a stale sync.
 //!
 //! ```text
 //! unread? ─yes─▶ ReadVersion ─▶ read_first ─▶ check ─▶ the sync ─▶ outcome of a write unknown?
@@ -15,40 +15,40 @@ use crate::cache::StoreVersion;
 use crate::client::{Answer, ApiError, Request};
 use crate::metrics::{self, Counter, Family, Series, Value};
 
-/// Which rules hold for a controller.
+/// The consistency rules of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardRules {
-    /// A key waits until the caches have its recorded writes. Upstream: a feature gate of each
+    /// A key waits until the caches have its recorded writes. Upstream: one feature gate per
     /// controller, `StaleControllerConsistency…`.
     pub keeps_records: bool,
-    /// Every write is recorded, and caches that went back behind what they have shown are waited
-    /// for. Implies `keeps_records`.
+    /// Every write is recorded, and a cache that went back to an older version must catch up with
+    /// what it has already shown. Implies `keeps_records`.
     pub every_write: bool,
-    /// After a write of unknown outcome a key waits for a version that is read then.
+    /// After a write with an unknown outcome, a key waits for a version that is read after the write.
     pub fence_unknown_outcomes: bool,
-    /// No key is synced before the caches have the versions that are read at the start.
+    /// No key is synced before the caches have reached the versions that are read at startup.
     pub fence_at_start: bool,
 }
 
-/// The rules of a controller over caches of `N` kinds, of which the first counts most, and what they
-/// remember by key `K`.
+/// The rules of a controller over caches of `N` kinds, and the state that they need by key `K`. The
+/// first kind counts the skips that concern no single kind.
 #[derive(Debug)]
 pub struct Guard<K, const N: usize = 2> {
     /// The rules.
     pub rules: GuardRules,
     kinds: [Kind; N],
-    /// The controller's writes, which it adds.
+    /// The controller's writes. The controller adds them.
     pub records: ConsistencyStore<K, N>,
     fences: Fences<K, N>,
-    /// Syncs put off because the cache of a kind was behind, in the order of the kinds.
+    /// Syncs postponed because a cache was behind, in the order of the kinds.
     pub stale_sync_skips: [Counter; N],
     /// Reads of versions that the caches must reach.
     pub fence_reads: Counter,
-    /// Keys with open expectations although the caches showed all that had been done.
+    /// Keys that still had open expectations when the caches showed all writes.
     pub expectations_settled: Counter,
 }
 
-/// What a check has found in the caches.
+/// The state of the caches at a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked<const N: usize = 2> {
     /// The versions that the caches had reached.
@@ -58,7 +58,7 @@ pub struct Checked<const N: usize = 2> {
 }
 
 impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
-    /// A guard that remembers nothing yet, over caches of these kinds.
+    /// Creates an empty guard over caches of these kinds.
     pub fn new(rules: GuardRules, kinds: [Kind; N]) -> Self {
         Guard {
             rules: GuardRules {
@@ -74,19 +74,20 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         }
     }
 
-    /// Whether the caches have the recorded writes of the key; as
-    /// [`ConsistencyStore::ensure_ready`]. The whole check of upstream.
+    /// Checks whether the caches have the recorded writes of the key, as
+    /// [`ConsistencyStore::ensure_ready`] does. This is upstream's whole check.
     ///
     /// # Errors
-    /// The first kind whose cache is behind, which is counted.
+    /// Returns the first kind whose cache is behind, and counts the skip.
     #[inline]
     pub fn check_records(&self, key: &K, versions: &[ResourceVersion; N]) -> Result<(), Stale> {
         let ready = self.records.ensure_ready(key, versions);
         ready.inspect_err(|stale| self.count_skip(stale.kind))
     }
 
-    /// The kinds whose versions must be read before the key's sync counts anything: all before the
-    /// first sync, those of an unknown outcome after it. Then [`read_first`](Self::read_first).
+    /// Returns the kinds whose versions must be read before the key's sync counts anything: all kinds
+    /// before the first sync, later those of writes with an unknown outcome. Pass the answers to
+    /// [`read_first`](Self::read_first).
     pub fn unread(&self, key: &K) -> Kinds {
         match self.rules.fence_at_start && !self.fences.is_started() {
             true => self.fences.kinds(),
@@ -94,21 +95,22 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         }
     }
 
-    /// The requests that read the versions of these kinds.
+    /// Returns the requests that read the versions of these kinds.
     pub fn reads(&self, kinds: &Kinds) -> impl Iterator<Item = Request> {
         self.fence_reads.increment();
         kinds.iter().map(|kind| Request::ReadVersion { kind })
     }
 
-    /// Handles the answers to [`reads`](Self::reads) at the beginning of a sync, of the owner with
-    /// this UID if the cache has one. If another worker was first at the start, the caches must
-    /// still reach what this sync has read.
+    /// Handles the answers to [`reads`](Self::reads) at the beginning of a sync. `uid` belongs to the
+    /// owner, if the cache has it. If another worker finished the startup reads first, the caches must
+    /// still reach the versions that this sync has read.
     ///
     /// # Errors
-    /// A version could not be read; the next sync of the key reads all again.
+    /// Returns the error of a failed read. The next sync of the key reads all versions again.
     ///
     /// # Panics
-    /// A request is of another kind or has no answer; as in [`read_last`](Self::read_last).
+    /// Panics if a request is not a read of a version or has no answer, as
+    /// [`read_last`](Self::read_last) does.
     pub fn read_first(
         &self,
         key: K,
@@ -138,28 +140,28 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         Ok(())
     }
 
-    /// Whether the caches have everything that a sync of the key must see: the fences, what they have
-    /// shown before, and the recorded writes. To be called before anything is read from them, and
-    /// followed by [`is_behind`](Self::is_behind).
+    /// Checks whether the caches have everything that a sync of the key must see: the fences, all that
+    /// the caches have shown before, and the recorded writes. Call it before reading from the caches,
+    /// and call [`is_behind`](Self::is_behind) afterwards.
     ///
     /// # Errors
-    /// The first kind whose cache is behind, which is counted.
+    /// Returns the first kind whose cache is behind, and counts the skip.
     pub fn check(&self, key: &K, stores: [&StoreVersion; N]) -> Result<Checked<N>, Stale> {
         // Read before the versions.
         let rewinds = rewinds(stores);
-        // Read before any object: the caches then hold everything up to these versions.
+        // Read before any object, so the caches hold everything up to these versions.
         let versions = stores.map(StoreVersion::get);
         let reached = self.fences.check(&versions);
         reached.inspect_err(|stale| self.count_skip(stale.kind))?;
-        // A list from a server that lags may take a cache back behind this version, and the record
-        // is dropped once it has been seen.
+        // A list from a lagging server may take a cache back behind this version, and the record is
+        // dropped once its write has been seen.
         self.fences.raise_all(&versions);
         self.check_records(key, &versions)?;
         Ok(Checked { versions, rewinds })
     }
 
-    /// Whether a cache has gone back to an older list since the check, so that what was read may be
-    /// older than the versions that were checked. Counted as a skip of the first kind.
+    /// Reports whether a cache has gone back to an older list since the check. What the sync has read
+    /// may then be older than the checked versions. Counts as a skip of the first kind.
     pub fn is_behind(&self, checked: &Checked<N>, stores: [&StoreVersion; N]) -> bool {
         let is_behind = rewinds(stores) != checked.rewinds;
         if is_behind {
@@ -168,14 +170,14 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         is_behind
     }
 
-    /// Handles the answers to [`reads`](Self::reads) at the end of a sync: the next one waits for the
-    /// versions. What could not be read is read at its beginning.
+    /// Handles the answers to [`reads`](Self::reads) at the end of a sync. The next sync waits for
+    /// these versions, and begins by reading those that could not be read.
     ///
     /// # Errors
-    /// A version could not be read.
+    /// Returns the error of a failed read.
     ///
     /// # Panics
-    /// A request is of another kind or has no answer.
+    /// Panics if a request is not a read of a version or has no answer.
     pub fn read_last(
         &self,
         key: K,
@@ -193,13 +195,14 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         Err(error)
     }
 
-    /// Forgets which versions the key wants. Its records are dropped by
-    /// [`ConsistencyStore::clear`], which can spare those of a successor.
+    /// Forgets which versions the key wants. The records stay: [`ConsistencyStore::clear`] drops them,
+    /// and can spare the records of a successor.
     pub fn forget_fences(&self, key: &K) {
         self.fences.forget(key);
     }
 
-    /// What it has counted, as metrics with their values now. `skips` is the name of the first, which each of upstream's
+    /// Returns the guard's counters as metrics. `skips` is the name of the skip counter, which differs
+    /// between upstream's controllers. The last kind is that of the controller's own objects.
     /// controllers has of its own; the last kind is that of the controller's objects.
     pub fn families(&self, skips: &'static str) -> Vec<Family> {
         let series = |(kind, counter): (&Kind, &Counter)| Series {
@@ -219,12 +222,12 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         for (name, help, counter) in [
             (
                 "podstorm_fences_total",
-                "Reads of a version that the caches must come to before pods are counted.",
+                "Reads of a version that the caches must reach before pods are counted.",
                 &self.fence_reads,
             ),
             (
                 "podstorm_expectations_settled_total",
-                "Keys of which something was still expected when the caches showed all writes.",
+                "Keys that still had open expectations when the caches showed all writes.",
                 &self.expectations_settled,
             ),
         ] {
@@ -249,7 +252,7 @@ fn rewinds<const N: usize>(stores: [&StoreVersion; N]) -> u64 {
     stores.iter().map(|store| store.rewinds()).sum()
 }
 
-/// Calls `read` with every version that was read. Returns the kinds without a version, with an
+/// Calls `read` with every version that was read. Returns the kinds whose read failed, with an
 /// error.
 fn take_versions(
     requests: &[Request],
@@ -268,7 +271,7 @@ fn take_versions(
                 unread.insert(kind);
                 first_error.get_or_insert(error);
             }
-            other => panic!("a read of a version can't be answered by {other:?}"),
+            other => panic!("{other:?} does not answer a read of a version"),
         }
     }
     first_error.map(|error| (unread, error))

@@ -21,7 +21,7 @@ fn guard() -> Guard<u32, 3> {
     Guard::new(HARDENED, KINDS)
 }
 
-/// Caches at these versions.
+/// Returns caches at these versions.
 fn at(versions: [u64; 3]) -> Stores {
     versions.map(|version| {
         let store = StoreVersion::default();
@@ -35,7 +35,7 @@ fn check(guard: &Guard<u32, 3>, key: u32, stores: &Stores) -> Result<(), Kind> {
     checked.map(drop).map_err(|stale: Stale| stale.kind)
 }
 
-/// The requests for what is unread, answered with the next version or, for one kind, an error.
+/// Answers the requests for unread versions with the next version or, for one kind, an error.
 fn read(unread: impl Iterator<Item = Request>, fails: Option<Kind>) -> Reads {
     let requests: Vec<Request> = unread.collect();
     let answer = |request: &Request| match *request {
@@ -50,7 +50,7 @@ fn read(unread: impl Iterator<Item = Request>, fails: Option<Kind>) -> Reads {
 
 type Reads = (Vec<Request>, Vec<Option<Answer>>);
 
-/// Begins the first sync of a controller: reads all versions, which are 7.
+/// Begins the first sync of a controller: reads all versions, which are all 7.
 fn start(guard: &Guard<u32, 3>) {
     let (requests, mut answers) = read(guard.reads(&guard.unread(&0)), None);
     assert_eq!(requests.len(), 3);
@@ -59,7 +59,7 @@ fn start(guard: &Guard<u32, 3>) {
 }
 
 #[test]
-fn no_key_is_synced_before_the_versions_of_the_start() {
+fn no_key_is_synced_before_the_startup_versions() {
     let guard = guard();
     let (requests, mut answers) = read(guard.reads(&guard.unread(&0)), Some(Kind::REPLICA_SET));
     let begun = guard.read_first(0, None, &requests, &mut answers);
@@ -84,13 +84,13 @@ fn no_key_is_synced_before_the_versions_of_the_start() {
         "some_controller_stale_sync_skips_total{group=\"apps\",resource=\"replicasets\"} 0",
         "podstorm_fences_total{kind=\"Deployment\"} 2",
     ] {
-        assert!(text.lines().any(|it| it == line), "no {line} in\n{text}");
+        assert!(text.lines().any(|it| it == line), "missing {line} in\n{text}");
     }
     assert!(!text.contains("settled"), "hidden while it is zero");
 }
 
 #[test]
-fn a_key_waits_for_its_own_writes_and_no_other_key_does() {
+fn a_key_waits_only_for_its_own_writes() {
     for rules in [
         HARDENED,
         GuardRules {
@@ -106,12 +106,12 @@ fn a_key_waits_for_its_own_writes_and_no_other_key_does() {
         assert_eq!(check(&guard, 1, &at([9, 8, 9])), Err(Kind::REPLICA_SET));
         assert_eq!(check(&guard, 2, &at([9, 8, 9])), Ok(()));
         assert_eq!(check(&guard, 1, &at([9, 9, 9])), Ok(()));
-        assert_eq!(guard.records.record(&1), None, "seen once is seen");
+        assert_eq!(guard.records.record(&1), None, "a write is awaited only once");
     }
 }
 
 #[test]
-fn a_write_of_unknown_outcome_is_waited_for_by_its_key() {
+fn a_key_waits_for_its_write_of_unknown_outcome() {
     let (guard, uid) = (guard(), Uid::new("a"));
     start(&guard);
     assert_eq!(check(&guard, 1, &at([7, 7, 7])), Ok(()));
@@ -119,7 +119,7 @@ fn a_write_of_unknown_outcome_is_waited_for_by_its_key() {
     let (requests, mut answers) = read(pods(), Some(Kind::POD));
     let ended = guard.read_last(1, &uid, &requests, &mut answers);
     assert!(ended.is_err());
-    // It could not be read, so it is read before the next sync of that key.
+    // The read failed, so the version is read before the next sync of that key.
     assert!(guard.unread(&2).is_empty());
     let unread: Vec<Kind> = guard.unread(&1).iter().collect();
     assert_eq!(unread, [Kind::POD]);
@@ -129,11 +129,11 @@ fn a_write_of_unknown_outcome_is_waited_for_by_its_key() {
     assert_eq!(check(&guard, 2, &at([7, 7, 7])), Ok(()));
     assert_eq!(check(&guard, 1, &at([7, 7, 7])), Err(Kind::POD));
     assert_eq!(check(&guard, 1, &at([8, 7, 7])), Ok(()));
-    // A version that was read at the end is waited for as well.
+    // A version that is read at the end is awaited as well.
     let answers = &mut [Some(Answer::Version(9.into()))];
     guard.read_last(1, &uid, &requests, answers).unwrap();
     assert_eq!(check(&guard, 1, &at([8, 7, 7])), Err(Kind::POD));
-    // The key gets another name while a version could not be read.
+    // The key is reused for another name while a version could not be read.
     let answers = &mut [Some(Answer::Failed(ApiError::transport("no route")))];
     assert!(guard.read_last(1, &uid, &requests, answers).is_err());
     guard.forget_fences(&1);
@@ -143,7 +143,7 @@ fn a_write_of_unknown_outcome_is_waited_for_by_its_key() {
 }
 
 #[test]
-fn a_cache_that_goes_back_is_noticed_before_and_after() {
+fn a_cache_that_goes_back_is_noticed_before_and_after_a_sync() {
     let guard = Guard::<u32, 3>::new(HARDENED, KINDS);
     start(&guard);
     let stores = at([9, 7, 7]);
@@ -155,7 +155,7 @@ fn a_cache_that_goes_back_is_noticed_before_and_after() {
     assert_eq!(
         check(&guard, 1, &stores),
         Err(Kind::POD),
-        "behind what it has shown"
+        "older than it has been"
     );
     assert_eq!(guard.stale_sync_skips[0].value(), 2);
 }

@@ -1,10 +1,10 @@
 //! The read-your-writes check: an owner is synced again only once the caches have caught up with
 //! the writes of its last sync.
 //!
-//! Data enters by [`wrote_at`](ConsistencyStore::wrote_at), with the version that each write
-//! returned. [`ensure_ready`](ConsistencyStore::ensure_ready) compares it with the versions that
-//! the caches have reached. Owners are in shards with one short lock each. No lock is held across a
-//! call out of this module, and two are never held at once.
+//! [`wrote_at`](ConsistencyStore::wrote_at) records the version that a write returned.
+//! [`ensure_ready`](ConsistencyStore::ensure_ready) compares it with the versions that the caches
+//! have reached. Owners are spread over shards with one short lock each. No lock is held across a
+//! call out of this module, and no two locks are held together.
 
 mod fences;
 mod guard;
@@ -22,12 +22,12 @@ use podstorm_objects::{Kind, ResourceVersion, Uid};
 
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
-/// 64 locks for at most a few dozen workers: two owners rarely share one.
+/// 64 locks for at most a few dozen workers, so two owners rarely share one.
 const SHARDS: usize = 64;
 
-/// The writes for each owner, by owner key `K` (a dense key id in the controller), with at most one
-/// record per owner. Writes of `N` kinds are recorded separately: in the controller, of pods and of
-/// the owners themselves.
+/// The writes of each owner's last sync, by owner key `K` (a dense key id in the controllers). An
+/// owner has at most one record. Writes of `N` kinds are recorded separately: of pods and of the
+/// owners themselves in most controllers.
 ///
 /// Every method takes one shard lock and costs O(N).
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct ConsistencyStore<K, const N: usize = 2> {
     hasher: ahash::RandomState,
 }
 
-/// Looked up with the hash that has selected the shard.
+/// Searched with the hash that selected the shard.
 type Records<K, const N: usize> = HashTable<(K, Record<N>)>;
 
 type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
@@ -45,14 +45,14 @@ type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
 /// The recorded writes for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<const N: usize = 2> {
-    /// The UID of the owner for which the writes were made.
+    /// The UID of the owner that the writes were for.
     pub uid: Uid,
     /// The newest version written, in the order of the store's kinds; `None` if nothing was
     /// written.
     pub written: [Option<ResourceVersion>; N],
 }
 
-/// The error of a cache that has not seen a write yet. Its text is upstream's.
+/// The error for a cache that has not seen a write yet. The text is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "read version: {store} is not as new as written version: {wrote} for group resource {}",
@@ -68,9 +68,9 @@ pub struct Stale {
 }
 
 impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
-    /// An empty store for writes of these kinds.
+    /// Creates an empty store for writes of these kinds.
     pub fn new(kinds: [Kind; N]) -> Self {
-        // Fixed seeds: no order is visible, but runs are repeatable down to their allocations.
+        // Fixed seeds: the order is never visible, but runs are repeatable down to their allocations.
         let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
         let shard = || CachePadded::new(Mutex::new(Records::new()));
         ConsistencyStore {
@@ -81,11 +81,11 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     }
 
     /// Records that a write of an object of this kind, for the owner with this UID, returned
-    /// `version`. A record for another UID is replaced. Of two comparable versions the newer is
-    /// kept. A version that can't be compared with the recorded one replaces it.
+    /// `version`. Replaces a record for another UID. Of two comparable versions the newer is kept; a
+    /// version that can't be compared with the recorded one replaces it.
     ///
     /// # Panics
-    /// The kind is not one of the store's.
+    /// Panics if the store does not track the kind.
     pub fn wrote_at(&self, owner: K, uid: &Uid, kind: Kind, version: &ResourceVersion) {
         let place = place_of(kind, &self.kinds);
         let hash = self.hash(&owner);
@@ -107,8 +107,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// The same for several writes at once, in any order. Of numeric versions only the newest is
-    /// recorded.
+    /// Records several writes, in any order. Of numeric versions only the newest is recorded.
     #[inline]
     pub fn wrote_all<'a>(
         &self,
@@ -144,12 +143,12 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
 
     /// Checks whether the caches have seen all writes for the owner. `stores` has the versions that
     /// the caches have reached, in the order of the store's kinds. Success drops the record. A
-    /// version in `stores` that is unset, or can't be compared with the written one, counts as
-    /// having seen it.
+    /// version in `stores` that is unset, or can't be compared with the written one, counts as new
+    /// enough.
     ///
     /// # Errors
-    /// The first kind whose cache is behind. The record is kept, and the caller should try again
-    /// later.
+    /// Returns the first kind whose cache is behind. The record is kept, and the caller should try
+    /// again later.
     pub fn ensure_ready(&self, owner: &K, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
         let hash = self.hash(owner);
         let mut records = self.records(hash);
@@ -171,7 +170,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         Ok(())
     }
 
-    /// A copy of the owner's record.
+    /// Returns a copy of the owner's record.
     pub fn record(&self, owner: &K) -> Option<Record<N>> {
         let hash = self.hash(owner);
         let records = self.records(hash);
@@ -179,12 +178,12 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         known.map(|(_, record)| record.clone())
     }
 
-    /// The number of owners with a record. Takes every lock, one after the other.
+    /// Returns the number of owners with a record. Takes all locks, one after the other.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    /// Whether no owner has a record.
+    /// Reports whether no owner has a record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -193,15 +192,15 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         self.hasher.hash_one(owner)
     }
 
-    /// The records of the shard for this hash.
+    /// Returns the records of the shard that this hash selects.
     fn records(&self, hash: u64) -> MutexGuard<'_, Records<K, N>> {
-        // The middle bits: a shard's table uses the lowest for the bucket and the highest for the
+        // The middle bits: a shard's table uses the lowest bits for the bucket and the highest for the
         // tag.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 
-/// The index of a kind among the tracked kinds.
+/// Returns the index of a kind among the tracked kinds.
 #[inline]
 fn place_of<const N: usize>(kind: Kind, kinds: &[Kind; N]) -> usize {
     let place = kinds.iter().position(|known| *known == kind);

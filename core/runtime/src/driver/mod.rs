@@ -40,7 +40,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The step of a sync with these requests; finished if there are none.
+    /// Returns the step of a sync with these requests; finished if there are none.
     pub fn of(requests: &[Request]) -> Step {
         if requests.is_empty() {
             Step::Finished
@@ -58,8 +58,8 @@ pub trait SyncState: Default + Send {
     /// indices until it is over; new ones follow them.
     const GOES_ON_AT_EACH_ANSWER: bool = false;
 
-    /// The requests to carry out concurrently, the answered ones of a sync that goes on at each
-    /// answer included.
+    /// Returns the requests to carry out concurrently, the answered ones of a sync that goes on at
+    /// each answer included.
     fn requests(&self) -> &[Request];
 
     /// Sets the answer of a request, in any order.
@@ -68,7 +68,7 @@ pub trait SyncState: Default + Send {
     /// There is no request with this index, or it has been answered.
     fn answer(&mut self, index: usize, answer: Answer);
 
-    /// The Events to write. The driver takes them.
+    /// Returns the Events to write. The driver takes them.
     fn events(&mut self) -> &mut Vec<EventIntent>;
 
     /// How the sync ended, in one or two words for statistics: `ok`, `create failed`. Meaningless
@@ -90,7 +90,7 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The state of a sync.
     type Sync: SyncState;
 
-    /// The name of what this key of its queue `queue` stands for.
+    /// Returns the name of what this key of its queue `queue` stands for.
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
 
     /// Its queues of keys to sync, at least one, always the same. Each has keys, workers and a timer of
@@ -203,7 +203,7 @@ impl<S: SyncState> Driver<S> {
         self.is_answered |= S::GOES_ON_AT_EACH_ANSWER;
     }
 
-    /// Whether the sync waits for another answer; if not, the caller resumes it.
+    /// Reports whether the sync waits for another answer; if not, the caller resumes it.
     #[inline]
     fn must_wait(&mut self) -> bool {
         match S::GOES_ON_AT_EACH_ANSWER {

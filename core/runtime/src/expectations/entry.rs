@@ -53,7 +53,7 @@ impl<P> Default for Entry<P> {
 }
 
 impl<P> Entry<P> {
-    /// Whether there are counters.
+    /// Reports whether there are counters.
     #[inline]
     fn is_present(&self) -> bool {
         // Relaxed: a thread that must see the counters learns of them by the answer to a request
@@ -61,7 +61,7 @@ impl<P> Entry<P> {
         self.timestamp_ns.load(Ordering::Relaxed) != ABSENT
     }
 
-    /// The number of pods in the current set.
+    /// Returns the number of pods in the current set.
     #[inline]
     fn waiting(&self, live: Live) -> i64 {
         self.sets.get().map_or(0, |sets| sets.waiting(live))
@@ -96,8 +96,8 @@ impl<P> Entry<P> {
         self.add.store(count, Ordering::Release);
     }
 
-    /// The number of pods in a leftover set. An empty set is marked, so that it is not searched
-    /// again.
+    /// Returns the number of pods in a leftover set. An empty set is marked, so that it is not
+    /// searched again.
     #[cold]
     fn left_over(&self, live: Live) -> i64 {
         let left = self.waiting(live);
@@ -150,8 +150,8 @@ impl<P> Entry<P> {
         timestamp_ns == ABSENT || now_ns.saturating_sub(timestamp_ns) > EXPECTATIONS_TIMEOUT_NS
     }
 
-    /// Whether no deletion is still to be seen. While the set is read, pods are removed and none is
-    /// added, so every pod that is found was there at the start.
+    /// Reports whether no deletion is still to be seen. While the set is read, pods are removed and
+    /// none is added, so every pod that is found was there at the start.
     #[inline]
     fn deletions_seen(&self) -> bool {
         let live = Live::load(&self.live);

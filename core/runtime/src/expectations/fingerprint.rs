@@ -22,7 +22,7 @@ pub struct Fingerprint {
 ///
 /// A borrowed form must have the same fingerprint as the value.
 pub trait PodKey {
-    /// The fingerprint of this name. O(length of the name); allocates nothing.
+    /// Returns the fingerprint of this name. O(length of the name); allocates nothing.
     fn fingerprint(&self) -> Fingerprint;
 }
 

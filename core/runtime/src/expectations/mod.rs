@@ -133,7 +133,7 @@ impl<E: Entries> ExpectationStore<E>
 where
     E::Pod: PodKey + Clone,
 {
-    /// An empty store: every key is satisfied.
+    /// Creates an empty store: every key is satisfied.
     pub fn new() -> Self {
         ExpectationStore {
             entries: E::default(),
@@ -202,8 +202,8 @@ where
             .unwrap_or(false)
     }
 
-    /// Whether the key may be acted upon: it has no counters, both are at or below zero, or they
-    /// are more than five minutes old.
+    /// Reports whether the key may be acted upon: it has no counters, both are at or below zero, or
+    /// they are more than five minutes old.
     ///
     /// Always inlined: every sync calls it once, from one of two places.
     #[inline(always)]
@@ -218,13 +218,13 @@ where
         self.entries.forget(key);
     }
 
-    /// The counters, if the key has any. They are read one after the other.
+    /// Returns the counters, if the key has any. They are read one after the other.
     pub fn counts(&self, key: E::Key<'_>) -> Option<Counts> {
         self.entries.find(key, Entry::counts).flatten()
     }
 
-    /// The pods whose deletion is awaited, in no particular order. `None` if no set is stored, as
-    /// opposed to an empty set.
+    /// Returns the pods whose deletion is awaited, in no particular order. `None` if no set is
+    /// stored, as opposed to an empty set.
     pub fn pending_deletions(&self, key: E::Key<'_>) -> Option<Vec<E::Pod>> {
         self.entries.find(key, Entry::pending_deletions).flatten()
     }

@@ -67,13 +67,13 @@ impl Live {
         self.0 as u32 != 0
     }
 
-    /// Whether the set has a table.
+    /// Reports whether the set has a table.
     #[inline]
     pub(super) fn has_table(self) -> bool {
         self.0 as u32 >= Live::FIRST_SIZE as u32
     }
 
-    /// The index of the table's size; `None` if there is no table.
+    /// Returns the index of the table's size; `None` if there is no table.
     #[inline]
     fn size(self) -> Option<usize> {
         (self.0 as u32 as usize).checked_sub(Live::FIRST_SIZE as usize)
@@ -211,14 +211,14 @@ struct Bucket {
 struct EpochChanged;
 
 impl Table<'_> {
-    /// The bucket where the search for a fingerprint begins.
+    /// Returns the bucket where the search for a fingerprint begins.
     #[inline]
     fn first_bucket(self, fingerprint: Fingerprint) -> usize {
         // The upper half times the number of buckets is below 2^63.
         ((fingerprint.spread >> 32) as usize * self.buckets.len()) >> 32
     }
 
-    /// The bucket of a fingerprint. While the table is being rewritten the answer may be wrong.
+    /// Returns the bucket of a fingerprint. While the table is being rewritten the answer may be wrong.
     #[inline]
     fn find(self, fingerprint: Fingerprint) -> Option<usize> {
         let mut at = self.first_bucket(fingerprint);
@@ -312,7 +312,7 @@ impl Table<'_> {
         });
     }
 
-    /// The bits of the words.
+    /// Returns the bits of the words.
     #[inline]
     fn bits(self, epoch: u64) -> impl Iterator<Item = u32> {
         self.words.iter().map(move |word| {
@@ -341,7 +341,7 @@ impl<P> PodSet<P> {
         self.tables[(live.0 >> BITS & 1) as usize].get(size)
     }
 
-    /// The number of awaited pods. O(buckets of that set).
+    /// Returns the number of awaited pods. O(buckets of that set).
     #[inline]
     pub(super) fn waiting(&self, live: Live) -> i64 {
         let table = self.table(live);
@@ -353,7 +353,7 @@ impl<P> PodSet<P> {
         })
     }
 
-    /// Whether any pod is awaited; cheaper than counting them.
+    /// Reports whether any pod is awaited; cheaper than counting them.
     #[inline]
     pub(super) fn is_waiting(&self, live: Live) -> bool {
         let table = self.table(live);
@@ -416,7 +416,7 @@ impl<P: PodKey + Clone> PodSet<P> {
         publish(next.0);
     }
 
-    /// The awaited pods.
+    /// Returns the awaited pods.
     pub(super) fn pending(&self, word: &AtomicU64) -> Option<Vec<P>> {
         let names = lock(&self.names);
         let live = Live::load(word);

@@ -22,7 +22,7 @@ use crate::store::{Cached, Change, Keyed, Store};
 
 /// A form of which an informer keeps a store.
 pub trait Informed: Cached<Context: Send + Sync> + Send + Sync + 'static {
-    /// The object that the form is derived from; `None` for an object of another kind.
+    /// Returns the object that the form is derived from; `None` for an object of another kind.
     fn read(object: AnyObject) -> Option<Arc<Self::Object>>;
 }
 
@@ -53,7 +53,7 @@ pub trait Handler<T: Cached>: Send + Sync {
 
 /// The informer of one kind, whatever the form in which its store keeps objects.
 pub trait AnyInformer: Any + Debug + Send + Sync {
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> Kind;
 
     /// An object was added, changed or deleted. An object of another kind is left out.
@@ -65,7 +65,7 @@ pub trait AnyInformer: Any + Debug + Send + Sync {
     /// No object of the kind changed up to this version.
     fn bookmark(&self, version: &ResourceVersion);
 
-    /// The version that its store has come to.
+    /// Returns the version that its store has come to.
     fn version(&self) -> ResourceVersion;
 
     /// The periodic resync (upstream: every 12 to 24 hours): passes an update of every object to
@@ -199,7 +199,7 @@ pub struct Informers {
 }
 
 impl Informers {
-    /// The informers of no kind yet, beside this cache of pods.
+    /// Creates the informers of no kind yet, beside this cache of pods.
     pub fn new(pods: Arc<PodCache>) -> Informers {
         Informers {
             pods,
@@ -207,12 +207,12 @@ impl Informers {
         }
     }
 
-    /// The cache of pods.
+    /// Returns the cache of pods.
     pub fn pods(&self) -> &Arc<PodCache> {
         &self.pods
     }
 
-    /// The store of a kind in this form. The first call makes it, attached to `context`.
+    /// Returns the store of a kind in this form. The first call makes it, attached to `context`.
     ///
     /// A kind may be read in several forms. Each has a store with keys of its own, and costs memory and
     /// time of its own. The stores get a change in the order in which they were made, each with its
@@ -255,7 +255,7 @@ impl Informers {
         informer.handlers.push(handler);
     }
 
-    /// The informer of a kind, for the program that lists and watches it.
+    /// Returns the informer of a kind, for the program that lists and watches it.
     ///
     /// # Panics
     /// No workload reads the kind.
@@ -268,7 +268,7 @@ impl Informers {
         }
     }
 
-    /// The informers of the forms of a kind.
+    /// Returns the informers of the forms of a kind.
     fn of(&self, kind: Kind) -> impl Iterator<Item = &Arc<dyn AnyInformer>> {
         self.forms.iter().filter(move |form| form.kind() == kind)
     }

@@ -32,13 +32,13 @@ const NO_PANIC: &str = "no thread panics while it holds this lock";
 const NAMESPACES_KEPT: usize = 64;
 
 impl KeyTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
         KeyTable::default()
     }
 
-    /// The id of a name; a new name gets a new id. Takes the lock for reading; for a new name also
-    /// for writing, and only then allocates.
+    /// Returns the id of a name; a new name gets a new id. Takes the lock for reading; for a new
+    /// name also for writing, and only then allocates.
     ///
     /// # Panics
     /// There are 2^32 names already.
@@ -55,7 +55,7 @@ impl KeyTable {
         id
     }
 
-    /// The id of a name, if it has one. Takes the lock for reading; allocates nothing.
+    /// Returns the id of a name, if it has one. Takes the lock for reading; allocates nothing.
     pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
         self.index.read().expect(NO_PANIC).find(namespace, name)
     }
@@ -76,7 +76,7 @@ impl KeyTable {
         true
     }
 
-    /// The name with this id; shares its texts. Takes the lock of the id.
+    /// Returns the name with this id; shares its texts. Takes the lock of the id.
     ///
     /// # Panics
     /// The id is not of this table.
@@ -86,12 +86,12 @@ impl KeyTable {
             .expect("the id is of this table")
     }
 
-    /// The number of ids. All smaller ids are in use.
+    /// Returns the number of ids. All smaller ids are in use.
     pub fn len(&self) -> usize {
         self.index.read().expect(NO_PANIC).by_name.len()
     }
 
-    /// Whether there is no name yet.
+    /// Reports whether there is no name yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -125,8 +125,8 @@ impl KeyIndex {
         }
     }
 
-    /// The shared copy of a namespace. Amortised O(1): unused ones are looked for when there are
-    /// twice as many as were in use the last time.
+    /// Returns the shared copy of a namespace. Amortised O(1): unused ones are looked for when
+    /// there are twice as many as were in use the last time.
     fn share(&mut self, namespace: &str) -> Str {
         let hash = FIXED_STATE.hash_one(namespace);
         if let Some(known) = self.namespaces.find(hash, |known| **known == *namespace) {

@@ -37,10 +37,10 @@ pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
 ///
 /// `from_index(key.index())` is `key`, and indices are below 2^32.
 pub trait DenseKey: Copy + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static {
-    /// The key's index in arrays.
+    /// Returns the key's index in arrays.
     fn index(self) -> usize;
 
-    /// The key with this index.
+    /// Returns the key with this index.
     ///
     /// # Panics
     /// The index does not fit in 32 bits.
@@ -64,7 +64,7 @@ impl DenseKey for u32 {
 pub struct KeyId(pub u32);
 
 impl KeyId {
-    /// The id's index in arrays.
+    /// Returns the id's index in arrays.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -110,8 +110,8 @@ pub struct AppendTable<T> {
     chunks: [OnceLock<Box<[T]>>; TABLE_CHUNKS],
 }
 
-/// The chunk of an index, and the offset in it. Chunk `c` has the indices `FIRST * (2^c - 1)` to
-/// `FIRST * (2^(c+1) - 1)`, so after adding `FIRST` the highest bit is the chunk.
+/// Returns the chunk of an index, and the offset in it. Chunk `c` has the indices `FIRST * (2^c -
+/// 1)` to `FIRST * (2^(c+1) - 1)`, so after adding `FIRST` the highest bit is the chunk.
 #[inline]
 fn place(index: usize) -> (usize, usize) {
     let shifted = index + TABLE_FIRST_CHUNK;
@@ -120,21 +120,21 @@ fn place(index: usize) -> (usize, usize) {
 }
 
 impl<T: Default> AppendTable<T> {
-    /// An empty table; allocates nothing.
+    /// Creates an empty table; allocates nothing.
     pub fn new() -> Self {
         AppendTable {
             chunks: std::array::from_fn(|_| OnceLock::new()),
         }
     }
 
-    /// The entry, if its chunk exists.
+    /// Returns the entry, if its chunk exists.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         let (chunk, offset) = place(index);
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
-    /// The entry. Allocates its chunk if needed.
+    /// Returns the entry. Allocates its chunk if needed.
     ///
     /// # Panics
     /// The index does not fit in 32 bits.
@@ -204,7 +204,7 @@ impl Default for StrTable {
 }
 
 impl StrTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
         StrTable {
             texts: AppendTable::new(),
@@ -213,8 +213,8 @@ impl StrTable {
         }
     }
 
-    /// The id of a text; a new text gets a new id. Takes a lock for reading; for a new text also
-    /// for writing, and only then allocates.
+    /// Returns the id of a text; a new text gets a new id. Takes a lock for reading; for a new text
+    /// also for writing, and only then allocates.
     ///
     /// # Panics
     /// There are 2^32 texts already.
@@ -246,7 +246,7 @@ impl StrTable {
         id
     }
 
-    /// The id of a text, if it has one. Takes a lock for reading; allocates nothing.
+    /// Returns the id of a text, if it has one. Takes a lock for reading; allocates nothing.
     pub fn find(&self, text: &str) -> Option<u32> {
         let hash = FIXED_STATE.hash_one(text);
         self.shard(hash)
@@ -261,7 +261,7 @@ impl StrTable {
         &self.index[(hash >> 40) as usize % TEXT_SHARDS]
     }
 
-    /// The text with this id, shared. Takes no lock.
+    /// Returns the text with this id, shared. Takes no lock.
     ///
     /// # Panics
     /// The id is not of this table.
@@ -269,7 +269,7 @@ impl StrTable {
         self.text_ref(id).clone()
     }
 
-    /// The text with this id, by reference. Takes no lock.
+    /// Returns the text with this id, by reference. Takes no lock.
     ///
     /// # Panics
     /// The id is not of this table.
@@ -280,13 +280,13 @@ impl StrTable {
             .expect("the id is of this table")
     }
 
-    /// The number of texts. All smaller ids are in use.
+    /// Returns the number of texts. All smaller ids are in use.
     pub fn len(&self) -> usize {
         // Relaxed: a statistic that orders nothing.
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// Whether there is no text yet.
+    /// Reports whether there is no text yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -39,7 +39,7 @@ struct OneSeries<T, const N: usize> {
 }
 
 impl<T: Metric, const N: usize> Labelled<T, N> {
-    /// A metric without series. `new` makes the value of each.
+    /// Creates a metric without series. `new` makes the value of each.
     pub fn new(
         name: &'static str,
         help: &'static str,
@@ -55,7 +55,7 @@ impl<T: Metric, const N: usize> Labelled<T, N> {
         }
     }
 
-    /// The series with these values of the labels. Allocates when the series is new. O(series).
+    /// Returns the series with these values of the labels. Allocates when the series is new. O(series).
     pub fn of(&self, values: [Cow<'static, str>; N]) -> &T {
         let add = |values: &[Cow<'static, str>; N]| {
             Box::new(OneSeries {

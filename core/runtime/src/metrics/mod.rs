@@ -33,7 +33,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The number now.
+    /// Returns the number now.
     pub fn value(&self) -> u64 {
         // Relaxed: as above.
         self.0.load(Ordering::Relaxed)
@@ -51,7 +51,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram with these upper bounds, which are inclusive and ascending.
+    /// Creates an empty histogram with these upper bounds, which are inclusive and ascending.
     pub fn new(bounds: &'static [f64]) -> Self {
         debug_assert!(bounds.is_sorted());
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
@@ -105,7 +105,7 @@ impl Histogram {
         self.counts[bucket].fetch_add(observations, Ordering::Relaxed);
     }
 
-    /// The current counts, read one after the other.
+    /// Returns the current counts, read one after the other.
     pub fn snapshot(&self) -> HistogramSnapshot {
         // Relaxed, both: as in `observe`.
         HistogramSnapshot {
@@ -132,7 +132,7 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// The number of observations.
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -143,7 +143,7 @@ pub trait Metric {
     /// The type of the metric.
     const KIND: Kind;
 
-    /// The value now.
+    /// Returns the value now.
     fn read(&self) -> Value;
 }
 
@@ -188,7 +188,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The type's name in the text exposition.
+    /// Returns the type's name in the text exposition.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -232,7 +232,7 @@ impl Value {
 }
 
 impl Family {
-    /// A family of one series.
+    /// Returns a family of one series.
     pub fn single(
         name: &'static str,
         help: &'static str,
@@ -273,7 +273,7 @@ impl Family {
     }
 }
 
-/// The families by name, each name once: series of equal labels become one, their values added.
+/// Returns the families by name, each name once: series of equal labels become one, their values added.
 pub fn merged(families: impl IntoIterator<Item = Family>) -> Vec<Family> {
     let mut all: BTreeMap<&'static str, Family> = BTreeMap::new();
     for family in families {
@@ -316,8 +316,8 @@ fn label_text(labels: &[(&'static str, Str)], bound: Option<f64>) -> String {
     }
 }
 
-/// The buckets with their inclusive bounds and what lies in them and below, the last without bound.
-/// Upstream computes each bound from the one before: so the fourth of the queue's is
+/// Returns the buckets with their inclusive bounds and what lies in them and below, the last
+/// without bound. Upstream computes each bound from the one before: so the fourth of the queue's is
 /// 9.999999999999999e-06, and a query for a bucket by its name finds it under this one.
 fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     let bounds = &histogram.bounds;
@@ -337,8 +337,8 @@ fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     buckets
 }
 
-/// A number as Go writes it in this format: shortest, and with an exponent of two digits where it is
-/// very small or very large.
+/// Returns a number as Go writes it in this format: shortest, and with an exponent of two digits
+/// where it is very small or very large.
 fn float(value: f64) -> String {
     if value == f64::INFINITY {
         return "+Inf".to_owned();

@@ -42,7 +42,7 @@ impl Dependent for OwnedPod<'_> {
 }
 
 impl<'a> OwnedPod<'a> {
-    /// The states before and after a change.
+    /// Returns the states before and after a change.
     #[inline]
     pub fn states(change: &'a PodChange) -> (Option<Self>, Self) {
         let (old, new) = (&change.old_owned_pods, &change.new_owned_pods);
@@ -67,7 +67,7 @@ pub trait OwnedHandlers {
     /// Whether an object that is being deleted counts as gone: so for pods, which end gracefully.
     const ENDS_GRACEFULLY: bool;
 
-    /// The key of the cached owner that the object's controller reference means.
+    /// Returns the key of the cached owner that the object's controller reference means.
     fn owner(&self, object: Self::Dependent<'_>) -> Option<KeyId>;
 
     /// Wakes the owners that could adopt the object.

@@ -76,7 +76,7 @@ fn taken<G>(tried: TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> Lo
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// An unlocked one.
+    /// Creates an unlocked one.
     pub const fn new(value: T) -> Self {
         Mutex(std::sync::Mutex::new(value))
     }
@@ -111,7 +111,7 @@ impl<T> Mutex<T> {
 pub struct RwLock<T>(std::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// An unlocked one.
+    /// Creates an unlocked one.
     pub const fn new(value: T) -> Self {
         RwLock(std::sync::RwLock::new(value))
     }
@@ -141,7 +141,7 @@ macro_rules! counted_atomic {
         pub struct $name(std::sync::atomic::$name);
 
         impl $name {
-            /// An atomic with this value.
+            /// Creates an atomic with this value.
             pub const fn new(value: $value) -> Self {
                 $name(std::sync::atomic::$name::new(value))
             }

@@ -13,7 +13,7 @@ pub struct OnceLock<T> {
 }
 
 impl<T> OnceLock<T> {
-    /// An empty one.
+    /// Creates an empty one.
     pub fn new() -> Self {
         OnceLock {
             value: std::sync::OnceLock::new(),

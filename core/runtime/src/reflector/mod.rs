@@ -186,7 +186,7 @@ enum CycleStep {
 }
 
 impl<T: Object + ?Sized> Reflector<T> {
-    /// A reflector that has seen nothing.
+    /// Creates a reflector that has seen nothing.
     pub fn new(options: ReflectorOptions) -> Self {
         Reflector {
             options,
@@ -198,7 +198,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// The version last seen.
+    /// Returns the version last seen.
     pub fn last_version(&self) -> &ResourceVersion {
         &self.last
     }
@@ -489,7 +489,7 @@ fn key<T: Object + ?Sized>(object: &T) -> (&str, &str) {
     (&metadata.namespace, &metadata.name)
 }
 
-/// Whether a refused request can be made again later.
+/// Reports whether a refused request can be made again later.
 fn is_retriable(error: &ApiError) -> bool {
     is_too_many_requests(error) || (error.code == 0 && error.message.contains("connection refused"))
 }
@@ -507,7 +507,7 @@ fn is_expired(error: &ApiError) -> bool {
     error.code == 410 || error.reason == Reason::Expired
 }
 
-/// The server has not reached the version yet: a cause says so, or the text of a 504.
+/// Returns the server has not reached the version yet: a cause says so, or the text of a 504.
 fn is_too_large(error: &ApiError) -> bool {
     error.has_cause("ResourceVersionTooLarge")
         || (error.reason == Reason::Timeout && error.message.contains("Too large resource version"))

@@ -25,7 +25,7 @@ impl Harness {
         }
     }
 
-    /// A harness that has listed, and is about to watch from version 10.
+    /// Returns a harness that has listed, and is about to watch from version 10.
     fn listed() -> Harness {
         let mut harness = Harness::new(false);
         assert_eq!(harness.next(), list("0"));
@@ -34,14 +34,14 @@ impl Harness {
         harness
     }
 
-    /// A harness in the watch loop, from version 10, just opened.
+    /// Returns a harness in the watch loop, from version 10, just opened.
     fn watching() -> Harness {
         let mut harness = Harness::listed();
         harness.opened();
         harness
     }
 
-    /// A harness whose stream of the initial state has just opened.
+    /// Returns a harness whose stream of the initial state has just opened.
     fn streaming() -> Harness {
         let mut harness = Harness::new(true);
         assert_eq!(harness.next(), stream(""));

@@ -31,7 +31,7 @@ impl Default for Indexes {
     }
 }
 
-/// Whether the indexes would say the same of both.
+/// Reports whether the indexes would say the same of both.
 pub(super) fn are_same<T: Cached>(a: Option<&T>, b: Option<&T>) -> bool {
     let (Some(a), Some(b)) = (a, b) else {
         return a.is_none() && b.is_none();

@@ -39,8 +39,8 @@ pub trait Cached: Sized {
     /// Whether objects without a controller are found by their namespace: [`Store::orphans`].
     const ORPHANS: bool = false;
 
-    /// The form of an object with this key. `old` is the form that it replaces, and may be that of
-    /// another object of the same name; what has not changed is shared with it.
+    /// Returns the form of an object with this key. `old` is the form that it replaces, and may be
+    /// that of another object of the same name; what has not changed is shared with it.
     fn derive(
         object: Arc<Self::Object>,
         key: KeyId,
@@ -48,10 +48,10 @@ pub trait Cached: Sized {
         context: &Self::Context,
     ) -> Self;
 
-    /// The object.
+    /// Returns the object.
     fn object(&self) -> &Arc<Self::Object>;
 
-    /// The selector by which [`Store::matching`] finds the object, if it has one that compiles.
+    /// Returns the selector by which [`Store::matching`] finds the object, if it has one that compiles.
     fn selector(&self) -> Option<&Arc<Selector>> {
         None
     }
@@ -79,7 +79,7 @@ impl<T: Object + ?Sized> Cached for Arc<T> {
 /// What is kept elsewhere by the keys of a store. The store gives keys of objects that are gone to
 /// other names later.
 pub trait Keyed {
-    /// Whether no work on this key waits or is under way.
+    /// Reports whether no work on this key waits or is under way.
     fn is_idle(&self, key: KeyId) -> bool;
 
     /// The key gets another name: forget everything that is kept by it.
@@ -143,7 +143,7 @@ pub struct Change<T: Cached> {
 }
 
 impl<T: Cached> Store<T> {
-    /// An empty store, whose forms are attached to `context`.
+    /// Creates an empty store, whose forms are attached to `context`.
     pub fn new(context: T::Context) -> Store<T> {
         Store {
             context,
@@ -238,7 +238,7 @@ impl<T: Cached> Store<T> {
         changes
     }
 
-    /// The periodic resync: an update of every object to itself, in key order.
+    /// Returns the periodic resync: an update of every object to itself, in key order.
     pub fn resync(&self) -> Vec<Change<T>> {
         let unchanged = |(key, form): (KeyId, Arc<T>)| Change {
             key,
@@ -254,22 +254,22 @@ impl<T: Cached> Store<T> {
         self.version.set(version);
     }
 
-    /// The version that the store has reached.
+    /// Returns the version that the store has reached.
     pub fn version(&self) -> &StoreVersion {
         &self.version
     }
 
-    /// The key of a name; a new name gets a new key.
+    /// Returns the key of a name; a new name gets a new key.
     pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
         self.keys.intern(namespace, name)
     }
 
-    /// The key of a name, if it has one.
+    /// Returns the key of a name, if it has one.
     pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
         self.keys.find(namespace, name)
     }
 
-    /// The name of a key.
+    /// Returns the name of a key.
     ///
     /// # Panics
     /// The key is of another store.
@@ -277,17 +277,17 @@ impl<T: Cached> Store<T> {
         self.keys.key(key)
     }
 
-    /// The object of this key, if it is cached. Takes only the lock of this key.
+    /// Returns the object of this key, if it is cached. Takes only the lock of this key.
     pub fn get(&self, key: KeyId) -> Option<Arc<T>> {
         lock(self.slots.get(key.index())?).clone()
     }
 
-    /// The object of a name, if it is cached.
+    /// Returns the object of a name, if it is cached.
     pub fn get_named(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
         self.get(self.find(namespace, name)?)
     }
 
-    /// The object that an owner reference of this kind means: of that name, and that UID.
+    /// Returns the object that an owner reference of this kind means: of that name, and that UID.
     pub fn resolve(&self, namespace: &str, owner: &OwnerReference) -> Option<(KeyId, Arc<T>)> {
         let key = self.find(namespace, &owner.name)?;
         let found = self.get(key)?;
@@ -304,9 +304,9 @@ impl<T: Cached> Store<T> {
         self.with_objects(self.keys()).collect()
     }
 
-    /// The objects of a namespace whose selector is valid, not empty, and matches the labels, in
-    /// name order. Nothing matches an object without labels. O(labels + candidates). Allocates only
-    /// for more than four objects.
+    /// Returns the objects of a namespace whose selector is valid, not empty, and matches the
+    /// labels, in name order. Nothing matches an object without labels. O(labels + candidates).
+    /// Allocates only for more than four objects.
     pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[(KeyId, Arc<T>); 4]> {
         let mut found = SmallVec::new();
         if labels.is_empty() {
@@ -331,8 +331,8 @@ impl<T: Cached> Store<T> {
         found
     }
 
-    /// The objects whose controller has that UID, in key order. Allocates only for more than 32.
-    /// Needs [`Cached::BY_CONTROLLER`].
+    /// Returns the objects whose controller has that UID, in key order. Allocates only for more
+    /// than 32. Needs [`Cached::BY_CONTROLLER`].
     pub fn owned(&self, controller: &Uid) -> impl Iterator<Item = (KeyId, Arc<T>)> {
         debug_assert!(T::BY_CONTROLLER, "the kind keeps this index");
         let indexes = self.lock_indexes();
@@ -340,7 +340,7 @@ impl<T: Cached> Store<T> {
         self.with_objects(keys.map_or(Keys::new(), |keys| Keys::from_slice(keys)))
     }
 
-    /// The objects of a namespace without a controller, in key order. Needs [`Cached::ORPHANS`].
+    /// Returns the objects of a namespace without a controller, in key order. Needs [`Cached::ORPHANS`].
     pub fn orphans(&self, namespace: &str) -> impl Iterator<Item = (KeyId, Arc<T>)> {
         debug_assert!(T::ORPHANS, "the kind keeps this index");
         let indexes = self.lock_indexes();
@@ -356,8 +356,8 @@ impl<T: Cached> Store<T> {
         keys.filter_map(|key| Some((key, self.get(key)?)))
     }
 
-    /// The key of an object that comes. A new name gets a key whose object has long been gone, if
-    /// there is one.
+    /// Returns the key of an object that comes. A new name gets a key whose object has long been
+    /// gone, if there is one.
     fn key_of(&self, meta: &ObjectMeta, keyed: &impl Keyed, now: Now) -> KeyId {
         let (namespace, name) = (&*meta.namespace, &*meta.name);
         if let Some(known) = self.find(namespace, name) {

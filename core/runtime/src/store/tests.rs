@@ -76,7 +76,7 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// A ReplicaSet of that owner, if any, that selects pods with `app` of that value, if any.
+/// Returns a ReplicaSet of that owner, if any, that selects pods with `app` of that value, if any.
 fn set(name: &str, owner: Option<&str>, app: Option<&str>, version: u64) -> Arc<ReplicaSet> {
     let mut set = ReplicaSet::default();
     set.metadata.namespace = "ns".into();

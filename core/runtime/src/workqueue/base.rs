@@ -1,4 +1,4 @@
-//! The de-duplicating queue: a state machine per key over one first-in-first-out order.
+//! The deduplicating queue: a state machine per key over one first-in, first-out order.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,23 +10,23 @@ use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
 use crate::primitives::{Ordering, back_off, between_seq_cst};
 
-/// What [`WorkQueue::try_take`] found.
+/// The result of [`WorkQueue::try_take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take<K> {
     /// A key to work on. Call [`WorkQueue::done`] afterwards.
     Key(K),
     /// No key is waiting.
     Empty,
-    /// No key is waiting and none will come.
+    /// No key is waiting, and none will come.
     ShutDown,
 }
 
-/// A queue in which each key waits at most once and is worked on by at most one worker at a time. A
-/// key that is added while it is worked on waits again once it is done.
+/// A queue in which each key waits at most once and is processed by at most one worker at a time. A
+/// key that is added while a worker processes it waits again once that worker is done.
 ///
-/// All methods may be called by any thread. Adding, taking and finishing cost O(1), take no lock
-/// except to wake a parked worker, and allocate nothing once there have been as many keys as are in
-/// use. Upstream: `k8s.io/client-go/util/workqueue/queue.go`.
+/// All methods may be called from any thread. Adding, taking and finishing cost O(1) and take no
+/// lock except to wake a parked worker. They allocate only while the number of keys grows.
+/// Upstream: `k8s.io/client-go/util/workqueue/queue.go`.
 pub struct WorkQueue<K> {
     slots: AppendTable<Slot>,
     fifo: Fifo,
@@ -36,12 +36,12 @@ pub struct WorkQueue<K> {
 }
 
 impl<K: DenseKey> WorkQueue<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         WorkQueue::with_capacity(0)
     }
 
-    /// An empty queue with capacity for the keys with indices below `keys`.
+    /// Creates an empty queue with capacity for the keys with indices below `keys`.
     pub fn with_capacity(keys: usize) -> Self {
         let slots = AppendTable::<Slot>::new();
         for index in (0..keys)
@@ -59,9 +59,9 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Adds a key. Returns whether this had an effect: false if the key waits already, if it will
-    /// wait again once it is done, or if the queue is shut down. (An add that races with the
-    /// shut-down may have an effect although no worker is left to see it.)
+    /// Adds a key. Returns whether the add had an effect: `false` if the key already waits, will wait
+    /// again once it is done, or if the queue is shut down. (An add that races with the shutdown may
+    /// have an effect although no worker is left to see it.)
     ///
     /// Everything that the caller did before is visible to the worker that takes the key next.
     #[inline]
@@ -89,7 +89,7 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Takes the key that has waited longest, if any.
+    /// Takes the key that has waited longest, if there is one.
     #[inline]
     pub fn try_take(&self, now_ns: i64) -> Take<K> {
         match self.try_take_with_wait(now_ns) {
@@ -99,8 +99,8 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// As [`try_take`](Self::try_take), also returns for how long the key has waited, in
-    /// nanoseconds: the value that `workqueue_queue_duration_seconds` counts, without its buckets.
+    /// Like [`try_take`](Self::try_take), and also returns how long the key has waited, in
+    /// nanoseconds. This is the value that `workqueue_queue_duration_seconds` counts in buckets.
     #[inline]
     pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         match self.fifo.pop() {
@@ -110,8 +110,8 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Takes the key that has waited longest. Parks the thread while none is waiting. `None` when
-    /// the queue is shut down and empty. `clock` is read once, when there is a key.
+    /// Takes the key that has waited longest. Parks the thread while no key is waiting. Returns `None`
+    /// once the queue is shut down and empty. `clock` is read once, when there is a key.
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         let index = self.fifo.pop_or_park()?;
         Some(self.taken(index, clock()).0)
@@ -128,7 +128,7 @@ impl<K: DenseKey> WorkQueue<K> {
         (key, waited_ns)
     }
 
-    /// Ends the work on a key that was taken. Does nothing for a key that was not taken.
+    /// Ends the work on a taken key. Does nothing for a key that was not taken.
     #[inline]
     pub fn done(&self, key: K, now_ns: i64) {
         let Some(slot) = self.slots.get(key.index()) else {
@@ -160,58 +160,59 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Whether the key neither waits nor is worked on now.
+    /// Reports whether the key is neither waiting nor taken.
     pub fn is_idle(&self, key: K) -> bool {
         let slot = self.slots.get(key.index());
         slot.is_none_or(|slot| slot.word().state() == KeyState::Idle)
     }
 
-    /// The number of keys that can be taken now, without those being worked on.
+    /// Returns the number of waiting keys. Taken keys don't count.
     pub fn len(&self) -> usize {
         self.fifo.len()
     }
 
-    /// Whether no key can be taken now.
+    /// Reports whether no key is waiting.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Shuts the queue down: adds are ignored from now on, waiting keys are still returned, and
-    /// then [`Take::ShutDown`] is. Cancels a drain. Wakes all threads.
+    /// Shuts the queue down: later adds are ignored, waiting keys are still returned, and then
+    /// [`Take::ShutDown`]. Cancels a drain. Wakes all threads.
     pub fn shut_down(&self) {
         self.fifo.shut_down();
     }
 
-    /// As [`shut_down`](Self::shut_down), then parks the thread until no key is being worked on, or
-    /// until `shut_down` is called. Keys may still be waiting then.
+    /// Like [`shut_down`](Self::shut_down), then parks the thread until no key is taken or until
+    /// `shut_down` is called. Keys may still be waiting then.
     pub fn shut_down_with_drain(&self) {
         self.start_drain();
         self.fifo.wait_for_drain(|| self.drain_complete());
     }
 
-    /// The first half of [`shut_down_with_drain`](Self::shut_down_with_drain), which does not park.
+    /// Starts a drain without waiting for it: [`shut_down_with_drain`](Self::shut_down_with_drain)
+    /// without the parking.
     pub fn start_drain(&self) {
         self.fifo.start_drain();
     }
 
-    /// Whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return now; false if the
-    /// queue is not shut down. O(keys).
+    /// Reports whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return immediately;
+    /// `false` if the queue is not shut down. O(keys).
     pub fn drain_complete(&self) -> bool {
         let control = self.fifo.control();
         control.is_shutting() && (!control.is_draining() || self.nothing_is_running())
     }
 
-    /// Whether the queue is shut down.
+    /// Reports whether the queue is shut down.
     #[inline]
     pub fn shutting_down(&self) -> bool {
         self.fifo.control().is_shutting()
     }
 
-    /// Whether at one moment no key was being worked on.
+    /// Reports whether there was a moment at which no key was taken.
     ///
-    /// One pass over the keys could miss a key that is taken behind the pass while another is
-    /// finished before it. So this makes two passes: if no key was taken between them and none was
-    /// running in either, none was running in between.
+    /// A single pass over the keys could miss a key that is taken after the pass has visited it, while
+    /// a key that the pass has not reached yet is finished. So this makes two passes. If neither found a
+    /// running key and no key was taken between them, nothing was running between them.
     fn nothing_is_running(&self) -> bool {
         let running =
             |slot: &Slot| matches!(slot.word().state(), KeyState::Running | KeyState::Dirty);
@@ -228,8 +229,8 @@ impl<K: DenseKey> WorkQueue<K> {
                 if running(slot) {
                     return false;
                 }
-                // Relaxed: the count is stored before the word says that the key is done, and the
-                // word was acquired.
+                // Relaxed: the count is stored before the word marks the key as done, and the word was
+                // acquired.
                 after += u64::from(slot.takes.load(Ordering::Relaxed));
             }
             if before == after {
@@ -238,7 +239,7 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// The metrics now. O(keys); for a scrape, not for a hot path.
+    /// Returns the current metrics. O(keys): for a scrape, not for a hot path.
     pub fn stats(&self, now_ns: i64) -> QueueStats {
         let mut stats = QueueStats::of(&self.overflow);
         for (_, slot) in self.slots.iter() {
@@ -250,7 +251,7 @@ impl<K: DenseKey> WorkQueue<K> {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "dense keys fit in 32 bits")]
+#[expect(clippy::cast_possible_truncation, reason = "dense keys fit into 32 bits")]
 fn ring_index<K: DenseKey>(key: K) -> u32 {
     key.index() as u32
 }

@@ -1,20 +1,20 @@
-//! Keys to be added later: a heap by due time that knows the position of each key.
+//! Delayed keys: a heap by due time that tracks the position of each key.
 
-/// Children per node. With four the heap is half as deep as with two, and they share a cache line
-/// or two.
+/// Children per node. With four, the heap is half as deep as with two, and the children of a node
+/// share one or two cache lines.
 const ARITY: usize = 4;
 
-/// `positions` of a key that is not in the heap.
+/// The entry in `positions` of a key that is not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
 /// A min-heap by due time with at most one entry per key. Keys are dense indices. Of equal due
-/// times the one inserted first comes out first.
+/// times, the one inserted first comes out first.
 #[derive(Debug, Default)]
 pub(super) struct DelayHeap {
     entries: Vec<Entry>,
-    /// Index in `entries`, by key.
+    /// The index in `entries`, by key.
     positions: Vec<u32>,
-    /// Number of entries inserted so far.
+    /// The number of entries inserted so far.
     inserted: u64,
 }
 
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The sort key: due time, then age. One number, which is compared without a branch.
+    /// Returns the sort key: due time, then insertion order. One number compares without a branch.
     #[inline]
     fn order(self) -> i128 {
         (i128::from(self.due_ns) << 64) | i128::from(self.sequence)
@@ -34,24 +34,24 @@ impl Entry {
 }
 
 impl DelayHeap {
-    /// The number of keys.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The earliest due time.
+    /// Returns the earliest due time.
     pub(super) fn next_due_ns(&self) -> Option<i64> {
         self.entries.first().map(|entry| entry.due_ns)
     }
 
-    /// When a key is due, if it is in the heap.
+    /// Returns the due time of a key that is in the heap.
     pub(super) fn due_ns(&self, key: u32) -> Option<i64> {
         let position = *self.positions.get(key as usize)?;
         (position != NOWHERE).then(|| self.entries[position as usize].due_ns)
     }
 
-    /// Inserts a key. If it is in the heap already, the earlier due time stays. O(log n), O(1) on
-    /// average for random times.
+    /// Inserts a key. If the key is already in the heap, the earlier due time stays. O(log n), and
+    /// O(1) on average for random times.
     pub(super) fn insert(&mut self, key: u32, due_ns: i64) {
         let index = key as usize;
         if index >= self.positions.len() {
@@ -77,14 +77,14 @@ impl DelayHeap {
         }
     }
 
-    /// Removes the key that is due first, if it is due by now.
+    /// Removes and returns the key that is due first, if it is due by now.
     pub(super) fn pop_due(&mut self, now_ns: i64) -> Option<u32> {
         let first = *self.entries.first()?;
         if first.due_ns > now_ns {
             return None;
         }
         self.positions[first.key as usize] = NOWHERE;
-        let last = self.entries.pop().expect("there is a first one");
+        let last = self.entries.pop().expect("the heap is not empty");
         if !self.entries.is_empty() {
             self.sift_down(last);
         }
@@ -101,7 +101,7 @@ impl DelayHeap {
     #[inline]
     fn put(&mut self, at: usize, entry: Entry) {
         self.entries[at] = entry;
-        // Below 2^32 entries: one per key.
+        // Fewer than 2^32 entries: one per key.
         #[expect(
             clippy::cast_possible_truncation,
             reason = "at most one entry per 32-bit key"
@@ -110,7 +110,7 @@ impl DelayHeap {
         self.positions[entry.key as usize] = position;
     }
 
-    /// Moves an entry from the hole at `at` up to its place.
+    /// Moves an entry from the hole at `at` up to its position.
     #[inline]
     fn sift_up(&mut self, mut at: usize, entry: Entry) {
         while at > 0 {
@@ -124,7 +124,7 @@ impl DelayHeap {
         self.put(at, entry);
     }
 
-    /// Moves an entry from the hole at the root down to its place.
+    /// Moves an entry from the hole at the root down to its position.
     fn sift_down(&mut self, entry: Entry) {
         let mut at = 0;
         loop {
@@ -157,9 +157,9 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
-        /// Of two times of one key the earlier stays; keys of equal times come out as they went in.
+        /// Of two due times of one key the earlier stays. Keys with equal times come out in insertion order.
         #[test]
-        fn keys_come_out_in_the_order_of_their_times(
+        fn keys_come_out_in_order_of_their_due_times(
             inserts in prop::collection::vec((0..40u32, 0..100i64), 0..120),
             now_ns in 0..100i64,
         ) {

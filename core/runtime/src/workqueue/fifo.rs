@@ -10,9 +10,9 @@ use crate::primitives::{
     lock,
 };
 
-/// The control word. All threads read it and it rarely changes, so each core keeps a copy. From the
-/// lowest bit: parked threads (16 bits), the two flags, the newest ring, which is pushed to (5
-/// bits), and the oldest ring that may hold keys (5 bits).
+/// The control word. All threads read it and it rarely changes, so each core keeps a cached copy.
+/// From the lowest bit: parked threads (16 bits), the two flags, the newest ring, which pushes go to
+/// (5 bits), and the oldest ring that may hold keys (5 bits).
 #[derive(Clone, Copy)]
 pub(super) struct Control(u64);
 
@@ -48,22 +48,23 @@ impl Control {
     }
 }
 
-/// What a pop found.
+/// The result of a pop.
 pub(super) enum Popped {
     Key(u32),
-    /// Nothing, and the control word from before the pop.
+    /// No key, and the control word as it was before the pop.
     Nothing(Control),
 }
 
 #[derive(Debug)]
 pub(super) struct Fifo {
     control: CachePadded<AtomicU64>,
-    /// Ring `g` has capacity for `first_capacity << g` keys. Made under `growth`, never freed.
+    /// Ring `g` has capacity for `first_capacity << g` keys. Created under `growth`, never freed.
     rings: [OnceLock<Ring>; QUEUE_GENERATIONS],
     first_capacity: usize,
-    /// Held to add a ring and to retire the oldest. Never held while taking `park`.
+    /// Held while adding a ring and while retiring the oldest. Never held while taking `park`.
     growth: Mutex<()>,
-    /// Held from the announcement to park until parked, and to wake. May take `growth`.
+    /// Held by a parking thread from its announcement until it is parked, and by a thread that wakes
+    /// others. Its holder may take `growth`.
     park: Mutex<()>,
     /// Notified when a key was pushed or the queue is shutting down.
     pushed: Condvar,
@@ -72,7 +73,7 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
-    /// A queue with capacity for this many keys without growing.
+    /// Creates a queue with capacity for this many keys without growing.
     pub(super) fn new(capacity: usize) -> Self {
         let first_capacity = capacity.next_power_of_two().max(QUEUE_FIRST_CAPACITY);
         let fifo = Fifo {
@@ -90,8 +91,8 @@ impl Fifo {
 
     #[inline]
     pub(super) fn control(&self) -> Control {
-        // SeqCst: pairs with `start_drain` for `done` (see README.md, "To drain"); a plain load on
-        // x86. Its Acquire part makes the ring visible that the word names.
+        // SeqCst: pairs with `start_drain` for `done` (see README.md, "Draining"); a plain load on
+        // x86. The Acquire part makes the rings visible that the word names.
         Control(self.control.load(Ordering::SeqCst))
     }
 
@@ -102,8 +103,8 @@ impl Fifo {
             .expect("the control word names rings that exist")
     }
 
-    /// Appends a key that is in no ring. `control` was read a moment ago. Wakes a parked thread, if
-    /// any.
+    /// Appends a key that is in no ring. `control` was read earlier by this thread. Wakes a parked
+    /// thread if there is one.
     #[inline]
     pub(super) fn push(&self, mut control: Control, key: u32) {
         if key as usize >> control.newest() >= self.first_capacity {
@@ -119,9 +120,10 @@ impl Fifo {
         }
     }
 
-    /// The control word after this thread's change of a ring. A thread that changes the control
-    /// word and then looks at the ring has a fence in between too ([`Self::fence_before_ring`]). So
-    /// either that thread sees the key, or this one sees the new control word.
+    /// Returns the control word after this thread has changed a ring. A thread that changes the
+    /// control word and then reads a ring also has a fence in between
+    /// ([`Self::fence_before_ring`]). So either that thread sees the key, or this one sees the new
+    /// control word.
     #[inline]
     fn control_after_ring(&self) -> Control {
         // SeqCst: the single order of all fences decides which thread sees the other.
@@ -130,8 +132,8 @@ impl Fifo {
         Control(self.control.load(Ordering::Relaxed))
     }
 
-    /// Must be called between a change of the control word, made or read by this thread, and a look
-    /// at a ring that must not miss the keys of threads that have not seen the change.
+    /// Separates a change of the control word, made or read by this thread, from a read of a ring. The
+    /// read must not miss the keys of threads that have not seen the change.
     #[inline]
     fn fence_before_ring() {
         // SeqCst: as in `control_after_ring`.
@@ -148,22 +150,22 @@ impl Fifo {
         }
     }
 
-    /// As `pop`, after the oldest ring was empty.
+    /// Pops a key after the oldest ring turned out to be empty.
     #[cold]
     fn pop_slow(&self, mut control: Control) -> Popped {
         loop {
             let oldest = control.oldest();
             if oldest < control.newest() {
-                // If this finds nothing, a late key can only come from a push that has not seen yet
-                // that the ring was replaced. That push will check under the lock.
+                // If this finds nothing, a late key can only come from a push that has not yet seen that
+                // the ring was replaced. That push will check under the lock.
                 let _growth = lock(&self.growth);
                 Self::fence_before_ring();
                 if let Some(key) = self.ring(oldest).pop() {
                     return Popped::Key(key);
                 }
                 if self.control().oldest() == oldest {
-                    // Release: a thread that reads the new oldest ring finds the old one as this
-                    // thread did.
+                    // Release: a thread that reads the new oldest ring finds the old one in the state that
+                    // this thread found.
                     self.control.fetch_add(1 << OLDEST_SHIFT, Ordering::Release);
                 }
             } else {
@@ -179,7 +181,7 @@ impl Fifo {
         }
     }
 
-    /// Makes rings until one has capacity for the key. Returns the control word that names it.
+    /// Adds rings until one has capacity for the key. Returns the control word that names it.
     #[cold]
     fn grow_for(&self, key: u32) -> Control {
         let _growth = lock(&self.growth);
@@ -195,9 +197,9 @@ impl Fifo {
         }
     }
 
-    /// Called by a push to a ring that was replaced meanwhile. If that ring is retired already, its
-    /// keys are moved to the newest ring: they come from pushes that have not returned yet, so they
-    /// may be last. If it is not retired, the keys are in the right place.
+    /// Called by a push to a ring that was replaced in the meantime. If that ring is already retired,
+    /// its keys are moved to the newest ring. These keys come from pushes that have not returned yet, so
+    /// they may go last. If the ring is not retired, its keys are in the right place.
     #[cold]
     fn move_late_keys(&self, generation: usize) {
         let mut parked = 0;
@@ -208,7 +210,7 @@ impl Fifo {
                 return;
             }
             while let Some(key) = self.ring(generation).pop() {
-                // This ring cannot be replaced under the lock.
+                // This ring cannot be replaced while the lock is held.
                 self.ring(control.newest()).push(key);
                 parked += u64::from(self.control_after_ring().parked() > 0);
             }
@@ -224,7 +226,7 @@ impl Fifo {
         self.pushed.notify_one();
     }
 
-    /// Takes the oldest key. Parks while there is none. `None` when shut down and empty.
+    /// Takes the oldest key. Parks while there is none. Returns `None` once shut down and empty.
     pub(super) fn pop_or_park(&self) -> Option<u32> {
         match self.pop() {
             Popped::Key(key) => return Some(key),
@@ -232,8 +234,8 @@ impl Fifo {
             Popped::Nothing(_) => {}
         }
         let mut park = lock(&self.park);
-        // Relaxed: ordered by the fence. A push either sees this thread and waits for the lock, or
-        // the look below sees the push.
+        // Relaxed: ordered by the fence. Either a push sees this thread and waits for the lock, or
+        // the second pop below sees the push.
         self.control.fetch_add(PARKED_ONE, Ordering::Relaxed);
         Self::fence_before_ring();
         let found = loop {
@@ -243,12 +245,12 @@ impl Fifo {
                 Popped::Nothing(_) => park = wait(&self.pushed, park),
             }
         };
-        // Relaxed: a push that still sees this thread wakes another thread or none.
+        // Relaxed: a push that still counts this thread wakes another thread or none.
         self.control.fetch_sub(PARKED_ONE, Ordering::Relaxed);
         found
     }
 
-    /// The number of keys in the rings.
+    /// Returns the number of keys in the rings.
     pub(super) fn len(&self) -> usize {
         let control = self.control();
         (control.oldest()..=control.newest())
@@ -264,8 +266,8 @@ impl Fifo {
     }
 
     pub(super) fn start_drain(&self) {
-        // SeqCst: either a later `done` sees the flag, or the look at the keys after this sees that
-        // `done`'s key released.
+        // SeqCst: either a later `done` sees the flag, or the check of the keys that follows this
+        // store sees that `done` has finished its key.
         self.control.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
         between_seq_cst();
         self.wake_all();
@@ -277,15 +279,14 @@ impl Fifo {
         self.done.notify_all();
     }
 
-    /// Wakes the threads that wait for the drain to check again.
+    /// Wakes the threads that wait for the drain, so that they check again.
     #[cold]
     pub(super) fn wake_drain(&self) {
         let _park = lock(&self.park);
         self.done.notify_all();
     }
 
-    /// Parks until `complete` returns true. It is called again after each `wake_drain` and
-    /// `shut_down`.
+    /// Parks until `complete` returns true. Calls it again after each `wake_drain` and `shut_down`.
     pub(super) fn wait_for_drain(&self, complete: impl Fn() -> bool) {
         let mut park = lock(&self.park);
         while !complete() {
@@ -297,5 +298,5 @@ impl Fifo {
 fn wait<'a>(condition: &Condvar, guard: MutexGuard<'a, ()>) -> MutexGuard<'a, ()> {
     condition
         .wait(guard)
-        .expect("no thread panics while it holds this lock")
+        .expect("no thread panics while holding this lock")
 }

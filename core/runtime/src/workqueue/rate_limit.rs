@@ -29,7 +29,7 @@ struct Failures {
 }
 
 impl<K: DenseKey> ExponentialLimiter<K> {
-    /// A limiter with this first and this longest delay.
+    /// Creates a limiter with this first and this longest delay.
     pub fn new(base_ns: i64, max_ns: i64) -> Self {
         ExponentialLimiter {
             failures: AppendTable::new(),
@@ -60,7 +60,7 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
     }
 
-    /// The delay after this many earlier failures.
+    /// Returns the delay after this many earlier failures.
     #[inline]
     fn delay_ns(&self, failures: u32) -> i64 {
         // Exact: upstream multiplies doubles, where a power of two only changes the exponent. A
@@ -83,7 +83,7 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         }
     }
 
-    /// The failures of a key since it was last forgotten.
+    /// Returns the failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.failures.get(key.index()).map_or(0, |failures| {
@@ -121,7 +121,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket of `burst` tokens that refills with `per_second`, which must be above 0.
+    /// Creates a full bucket of `burst` tokens that refills with `per_second`, which must be above 0.
     pub fn new(per_second: f64, burst: u32) -> Self {
         debug_assert!(per_second > 0.0);
         let burst = f64::from(burst);
@@ -180,12 +180,12 @@ pub struct ControllerLimiter<K> {
 }
 
 impl<K: DenseKey> ControllerLimiter<K> {
-    /// A limiter with upstream's values.
+    /// Creates a limiter with upstream's values.
     pub fn new() -> Self {
         ControllerLimiter::with(ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS))
     }
 
-    /// A limiter with another exponential delay.
+    /// Creates a limiter with another exponential delay.
     fn with(exponential: ExponentialLimiter<K>) -> Self {
         let bucket = TokenBucket::new(RETRY_QPS, RETRY_BURST);
         ControllerLimiter {
@@ -219,7 +219,7 @@ impl<K: DenseKey> ControllerLimiter<K> {
         self.exponential.forget(key);
     }
 
-    /// The failures of a key since it was last forgotten.
+    /// Returns the failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.exponential.num_requeues(key)
@@ -248,7 +248,7 @@ pub enum Limiter<K> {
 }
 
 impl<K: DenseKey> Limiter<K> {
-    /// A limiter with this delay.
+    /// Creates a limiter with this delay.
     pub fn new(delay: RetryDelay) -> Self {
         match delay {
             RetryDelay::Exponential {
@@ -292,7 +292,7 @@ impl<K: DenseKey> Limiter<K> {
         }
     }
 
-    /// The failures of a key since it was last forgotten.
+    /// Returns the failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.exponential()

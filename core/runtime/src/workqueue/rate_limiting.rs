@@ -59,7 +59,7 @@ impl Delays {
 }
 
 impl<K: DenseKey> RateLimitingQueue<K> {
-    /// An empty queue without a name, otherwise as most of upstream's; see [`QueueRow::new`].
+    /// Creates an empty queue without a name, otherwise as most of upstream's; see [`QueueRow::new`].
     pub fn new() -> Self {
         RateLimitingQueue::with_capacity(0)
     }
@@ -69,7 +69,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         RateLimitingQueue::build(QueueRow::new(""), keys)
     }
 
-    /// An empty queue with this row.
+    /// Creates an empty queue with this row.
     pub fn of(row: QueueRow) -> Self {
         RateLimitingQueue::build(row, 0)
     }
@@ -245,28 +245,28 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
-    /// The failures of a key since it was last forgotten.
+    /// Returns the failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.limiter.num_requeues(key)
     }
 
-    /// Whether the key neither waits nor is worked on now; it may be delayed.
+    /// Reports whether the key neither waits nor is worked on now; it may be delayed.
     pub fn is_idle(&self, key: K) -> bool {
         self.queue.is_idle(key)
     }
 
-    /// The number of keys that can be taken now.
+    /// Returns the number of keys that can be taken now.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether no key can be taken now.
+    /// Reports whether no key can be taken now.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// The number of keys with a delayed add. Takes a lock for a moment if there are any.
+    /// Returns the number of keys with a delayed add. Takes a lock for a moment if there are any.
     pub fn delayed(&self) -> usize {
         match self.next_due_ns.load(Ordering::Relaxed) {
             NEVER => 0,
@@ -289,25 +289,25 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.start_drain();
     }
 
-    /// Whether the drain is over; see [`WorkQueue::drain_complete`].
+    /// Reports whether the drain is over; see [`WorkQueue::drain_complete`].
     pub fn drain_complete(&self) -> bool {
         self.queue.drain_complete()
     }
 
-    /// Whether the queue is shut down.
+    /// Reports whether the queue is shut down.
     #[inline]
     pub fn shutting_down(&self) -> bool {
         self.queue.shutting_down()
     }
 
-    /// The metrics now. O(keys); for a scrape, not for a hot path.
+    /// Returns the metrics now. O(keys); for a scrape, not for a hot path.
     pub fn stats(&self, now_ns: i64) -> QueueStats {
         let mut stats = self.queue.stats(now_ns);
         stats.retries_total = lock(&self.delays).retries;
         stats
     }
 
-    /// The current metrics under their upstream names, labelled with the queue's name. O(keys).
+    /// Returns the current metrics under their upstream names, labelled with the queue's name. O(keys).
     pub fn families(&self, now_ns: i64) -> Vec<Family> {
         self.stats(now_ns).families(&Str::from(self.row.name))
     }

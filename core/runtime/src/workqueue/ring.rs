@@ -1,7 +1,7 @@
-//! A bounded ring of keys. A push is one addition and one store, a pop one load and one exchange.
+//! A bounded ring of keys. A push is one addition and one store; a pop is one load and one exchange.
 //!
-//! It relies on what the queue guarantees: a key is in the ring at most once and its index is below
-//! the capacity, so no push finds the ring full.
+//! The ring relies on two guarantees of the queue: a key is in the ring at most once, and its index
+//! is below the capacity. So no push finds the ring full.
 
 use crate::primitives::{AtomicU64, CachePadded, Ordering, back_off, wait_for_another};
 
@@ -11,15 +11,15 @@ pub(super) struct Ring {
     head: CachePadded<AtomicU64>,
     /// The position of the next push.
     tail: CachePadded<AtomicU64>,
-    /// The lap in the upper half, counted from 1, and the key in the lower: one word, so that a pop
-    /// reads both at once and has nothing to give back.
+    /// The lap, counted from 1, in the upper half of each word and the key in the lower half. A pop
+    /// reads both in one load, so it never has to put a key back.
     cells: Box<[AtomicU64]>,
 }
 
 const LAP_SHIFT: u32 = u32::BITS;
 
 impl Ring {
-    /// A ring for this many keys, a power of two.
+    /// Creates a ring for this many keys, a power of two.
     pub(super) fn new(capacity: usize) -> Self {
         debug_assert!(capacity.is_power_of_two());
         Ring {
@@ -34,8 +34,8 @@ impl Ring {
         &self.cells[position as usize & (self.cells.len() - 1)]
     }
 
-    /// What the cell holds above its key once it was pushed to at this position. The lap before had
-    /// another, whatever the capacity.
+    /// Returns what the cell at this position holds above its key after the push to it. The previous
+    /// lap's value differs, whatever the capacity.
     #[inline]
     fn lap(&self, position: u64) -> u64 {
         ((position >> self.cells.len().trailing_zeros()) + 1) << LAP_SHIFT
@@ -44,8 +44,8 @@ impl Ring {
     /// Appends a key that is not in the ring.
     #[inline]
     pub(super) fn push(&self, key: u32) {
-        // Relaxed: the cell publishes the key. The pop that made room for it happened before: the
-        // key's own word was exchanged since.
+        // Relaxed: the cell publishes the key. The pop that freed the cell happened before, because the
+        // key's own word has been exchanged since.
         let position = self.tail.fetch_add(1, Ordering::Relaxed);
         // Release: a pop of this key reads what happened before the push.
         self.cell(position)
@@ -57,12 +57,12 @@ impl Ring {
     pub(super) fn pop(&self) -> Option<u32> {
         let mut attempts = 0;
         loop {
-            // Relaxed: an old head is found out by the exchange, or by the tail.
+            // Relaxed: the exchange or the tail detects an outdated head.
             let head = self.head.load(Ordering::Relaxed);
             // Acquire: pairs with the push's Release.
             let cell = self.cell(head).load(Ordering::Acquire);
             if (cell ^ self.lap(head)) >> LAP_SHIFT == 0 {
-                // Relaxed, both: the key was read already, and its word orders what follows.
+                // Relaxed, both: the key was read already, and its own word orders what follows.
                 let won = self.head.compare_exchange(
                     head,
                     head + 1,
@@ -75,18 +75,18 @@ impl Ring {
                 back_off();
                 continue;
             }
-            // Relaxed: who must not miss a push has a fence before.
+            // Relaxed: a caller that must not miss a push has a fence before this.
             if self.tail.load(Ordering::Relaxed) == head {
                 return None;
             }
-            // A push has its position and is about to store its key.
+            // A push has claimed this position and is about to store its key.
             wait_for_another(&mut attempts);
         }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
-        // Relaxed, both: it may be out of date when it returns.
+        // Relaxed, both: the count may be outdated when it returns.
         let tail = self.tail.load(Ordering::Relaxed);
         tail.saturating_sub(self.head.load(Ordering::Relaxed)) as usize
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_largest_keys_and_laps_stay_apart() {
         let ring = Ring::new(2);
-        // Two positions before the laps' half of a word is full.
+        // Two positions before the lap's half of a word is full.
         let position = (1 << 33) - 4;
         ring.head.store(position, Ordering::Relaxed);
         ring.tail.store(position, Ordering::Relaxed);

@@ -1,28 +1,28 @@
-//! What distinguishes one queue from another, and how a sync gives its key back.
+//! The differences between queues, and the ways in which a sync ends.
 
 use crate::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS};
 
 /// The row of a queue: its name, the delays after failures, and its workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueRow {
-    /// The label `name` of its metrics.
+    /// The value of the label `name` in the queue's metrics.
     pub name: &'static str,
-    /// How long a failed key waits.
+    /// The delay of a failed key.
     pub delay: RetryDelay,
-    /// How often in a row a failed key is retried. After one more failure the key waits for the
-    /// next event, and its failures are forgotten. `None`: always.
+    /// How many times in a row a failed key is retried. After one more failure the key waits for the
+    /// next event, and its failures are forgotten. `None`: without limit.
     pub retries_max: Option<u32>,
-    /// The longest delay after a failure, ns. With a bound a failure neither moves nor counts while
-    /// a retry is due, and [`End::RetryAfterProgress`] and [`End::Postpone`] have their meanings.
-    /// `None` is upstream: no bound, and both are [`End::Retry`].
+    /// The longest delay after a failure, in ns. With this bound, a failure neither moves nor counts
+    /// while a retry is pending, and [`End::RetryAfterProgress`] and [`End::Postpone`] have an effect
+    /// of their own. `None` is upstream's behaviour: no bound, and both equal [`End::Retry`].
     pub retry_max_ns: Option<i64>,
-    /// How many syncs of its keys run at once.
+    /// How many of the queue's keys are synced concurrently.
     pub workers: Workers,
 }
 
 impl QueueRow {
-    /// The row of most of upstream's queues: [`RetryDelay::CONTROLLER`], no bounds, and as many
-    /// workers as the controller's flag says.
+    /// Returns the row of most upstream queues: [`RetryDelay::CONTROLLER`], no bounds, and as many
+    /// workers as the controller's flag sets.
     pub const fn new(name: &'static str) -> QueueRow {
         QueueRow {
             name,
@@ -34,19 +34,19 @@ impl QueueRow {
     }
 }
 
-/// How long a key waits after a failure.
+/// The delay of a key after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDelay {
     /// A delay that doubles with each failure of the key.
     Exponential {
-        /// The delay after the first failure, ns.
+        /// The delay after the first failure, in ns.
         base_ns: i64,
-        /// The longest delay, ns.
+        /// The longest delay, in ns.
         max_ns: i64,
-        /// Whether all keys share a bucket of 10 failures per second with a burst of 100.
+        /// Whether all keys share a token bucket of 10 failures per second with a burst of 100.
         bucket: bool,
     },
-    /// Always so many ns. Failures are not counted.
+    /// A constant delay in ns. Failures are not counted.
     Fixed(i64),
 }
 
@@ -61,34 +61,34 @@ impl RetryDelay {
     };
 }
 
-/// How many workers a queue has.
+/// The number of workers of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
-    /// As many as the controller's flag `--concurrent-…-syncs` says.
+    /// The number in the controller's flag `--concurrent-…-syncs`.
     Flag,
-    /// So many, at least 1.
+    /// A fixed number, at least 1.
     Number(usize),
 }
 
-/// How a sync ends, for its key. Upstream's worker says the same by calls of its queue.
+/// The end of a sync, for its key. Upstream's worker expresses it by calls to its queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
     /// The failures of the key are forgotten. Upstream: `Forget`.
     #[default]
     Forget,
-    /// The sync failed: the key is retried after the delay of its queue. Upstream: `AddRateLimited`.
+    /// The sync failed. The key is retried after the delay of its queue. Upstream: `AddRateLimited`.
     Retry,
-    /// The sync failed and has changed something, so that this counts as a first failure where
-    /// retries are bounded.
+    /// The sync failed but has changed something. Where retries are bounded, this counts as a first
+    /// failure.
     RetryAfterProgress,
-    /// The sync waits for its caches and has sent no request. Where retries are bounded it takes no
-    /// token from the bucket and is retried after
-    /// [`HARDENED_STALE_RETRY_MAX_NS`](crate::limits::HARDENED_STALE_RETRY_MAX_NS) at most.
+    /// The sync waits for its caches and has sent no request. Where retries are bounded, it takes no
+    /// token from the bucket and is retried after at most
+    /// [`HARDENED_STALE_RETRY_MAX_NS`](crate::limits::HARDENED_STALE_RETRY_MAX_NS).
     Postpone,
-    /// Neither: the failures of the key stay. Upstream: only `Done`, as after a CronJob's sync
-    /// without a next time.
+    /// The key is not added again and keeps its failures. Upstream: only `Done`, for example after the
+    /// sync of a CronJob without a next run.
     Leave,
-    /// The failures of the key are forgotten, and the key is added again after so many ns, at once
-    /// if 0 or less. Upstream: `Forget` and `AddAfter`.
+    /// The failures of the key are forgotten, and the key is added again after this many ns;
+    /// immediately if 0 or less. Upstream: `Forget` and `AddAfter`.
     After(i64),
 }

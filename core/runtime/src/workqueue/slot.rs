@@ -1,4 +1,4 @@
-//! The queue's data per key: its state in one word, and its share of the metrics.
+//! The queue's data per key: the key's state in one word, and its share of the metrics.
 
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::primitives::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ pub(super) const BUCKETS: usize = QUEUE_DURATION_BOUNDS_NS.len() + 1;
 pub(super) enum KeyState {
     /// Neither queued nor taken.
     Idle,
-    /// In a ring, or about to be.
+    /// In a ring, or about to be pushed to one.
     Queued,
     /// Taken and not done.
     Running,
@@ -18,13 +18,13 @@ pub(super) enum KeyState {
     Dirty,
 }
 
-/// A state and, for a queued or dirty key, the time it was added: in one word, so that they change
-/// together.
+/// A state and, for a queued or dirty key, the time when it was added. Both are in one word, so they
+/// change together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
 
 impl Word {
-    /// The time has 62 bits, which is 73 years in both directions.
+    /// Packs a state and a time. The time has 62 bits, which is 73 years in both directions.
     #[inline]
     pub(super) fn new(state: KeyState, added_ns: i64) -> Self {
         Word((added_ns as u64) << 2 | state as u64)
@@ -46,8 +46,8 @@ impl Word {
     }
 }
 
-/// One key, in one cache line: the line that moves when another thread takes a key than the one
-/// that added it. Only `word` is contended. The thread that has taken the key writes the rest, so
+/// One key, in one cache line. The line moves between cores when one thread adds the key and another
+/// takes it. Only `word` is contended: the thread that has taken the key writes the other fields, so
 /// plain loads and stores suffice, and two threads never count in the same place.
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ pub(super) struct Slot {
     pub(super) queued_ns: AtomicU64,
     /// Sum of the times from taking to done, in nanoseconds.
     pub(super) worked_ns: AtomicU64,
-    /// How often the key was taken. Counted after the word says so and before it says otherwise.
+    /// How often the key was taken. Incremented while the word marks the key as taken.
     pub(super) takes: AtomicU32,
     pub(super) queued: Buckets,
     pub(super) worked: Buckets,
@@ -68,7 +68,7 @@ pub(super) struct Slot {
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// The number of durations per bucket, up to 255. More are moved to the queue's [`Overflow`].
+/// The number of durations per bucket, up to 255. Larger counts move to the queue's [`Overflow`].
 pub(super) type Buckets = [AtomicU8; BUCKETS];
 
 /// The counts that overflowed the buckets of a queue's keys.
@@ -81,32 +81,32 @@ pub(super) struct Overflow {
 impl Slot {
     #[inline]
     pub(super) fn word(&self) -> Word {
-        // SeqCst: pairs with `start_drain`; see README.md, "To drain". A plain load on x86.
+        // SeqCst: pairs with `start_drain`; see README.md, "Draining". A plain load on x86.
         Word(self.word.load(Ordering::SeqCst))
     }
 
-    /// Replaces `seen` by `next`, even if they are the same: an add that changes nothing must still
-    /// be visible to the thread that takes the key. False if another thread has changed it.
+    /// Replaces `seen` by `next`, even if they are equal: an add that changes nothing must still be
+    /// visible to the thread that takes the key. Returns `false` if another thread has changed the word.
     #[inline]
     pub(super) fn exchange(&self, seen: Word, next: Word) -> bool {
-        // SeqCst: everything before an add is visible to the thread that takes the key, and
-        // everything before `done` to the thread that takes it next; and as in `word`.
+        // SeqCst: everything before an add is visible to the thread that takes the key, and everything
+        // before `done` to the thread that takes it next. Also as in `word`.
         self.word
             .compare_exchange(seen.0, next.0, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
-    /// Marks a popped key as taken. No other thread changes it meanwhile, but adds touch it.
-    /// Returns for how long it was queued, in nanoseconds.
+    /// Marks a popped key as taken. Meanwhile no other thread changes the state, but adds may write the
+    /// word. Returns how long the key was queued, in nanoseconds.
     #[inline]
     pub(super) fn take(&self, now_ns: i64, overflow: &Overflow) -> u64 {
-        // Acquire: makes the time of adding visible; it cannot change while the key is queued.
+        // Acquire: makes the time of the add visible, which cannot change while the key is queued.
         let added = Word(self.word.load(Ordering::Acquire));
         debug_assert_eq!(added.state(), KeyState::Queued);
         // Relaxed: published by the swap.
         self.started_ns.store(now_ns, Ordering::Relaxed);
-        // SeqCst: a swap and not a store, so that everything before adds without an effect is
-        // visible from here on; and as in `word`.
+        // SeqCst: a swap, not a store, so that everything before adds without an effect is visible
+        // from here on. Also as in `word`.
         self.word
             .swap(Word::new(KeyState::Running, 0).0, Ordering::SeqCst);
         // Relaxed, both: as in `bump`.
@@ -119,7 +119,7 @@ impl Slot {
     /// Counts the duration of the work that ends now, on a key that this thread has taken.
     #[inline]
     pub(super) fn count_work(&self, now_ns: i64, overflow: &Overflow) {
-        // Relaxed: stored by the thread that took the key, which is this one or has synchronised
+        // Relaxed: stored by the thread that took the key, which is this one or has synchronized
         // with it.
         let started_ns = self.started_ns.load(Ordering::Relaxed);
         let duration_ns = now_ns.saturating_sub(started_ns);
@@ -149,20 +149,21 @@ fn observe(
 
 #[cold]
 fn add_overflow(to: &AtomicU64) {
-    // Release: a thread that reads this finds the bucket emptied, and counts nothing twice.
+    // Release: a thread that reads this count sees the bucket emptied, so it counts nothing
+    // twice.
     to.fetch_add(1 << u8::BITS, Ordering::Release);
 }
 
 #[inline]
 fn bump(counter: &AtomicU64, by: u64) {
-    // Relaxed, both: one writer at a time, and readers only want statistics.
+    // Relaxed, both: one writer at a time, and readers only need statistics.
     counter.store(
         counter.load(Ordering::Relaxed).wrapping_add(by),
         Ordering::Relaxed,
     );
 }
 
-/// 10^i, but 0 for i = 0 so that 0 has a logarithm too.
+/// 10^i, except 0 for i = 0, so that a duration of 0 has a logarithm too.
 const POWERS: [u64; 20] = {
     let mut powers = [1; 20];
     let mut i = 1;
@@ -174,8 +175,9 @@ const POWERS: [u64; 20] = {
     powers
 };
 
-/// The first bucket whose inclusive bound 10^(i+1) is not below the duration. Without branches: the
-/// decimal logarithm of the duration minus one, from the binary one (1233 / 2^12 is log10 of 2).
+/// Returns the first bucket whose inclusive bound 10^(i+1) is at least the duration. Branch-free: the
+/// decimal logarithm of the duration minus one, computed from the binary one (1233 / 2^12 is log10
+/// of 2).
 #[inline]
 fn bucket(duration_ns: u64) -> usize {
     let below = duration_ns.saturating_sub(1);
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_those_of_the_bounds() {
+    fn durations_fall_into_the_buckets_of_their_bounds() {
         let plain = |ns: u64| {
             let bound = QUEUE_DURATION_BOUNDS_NS
                 .iter()

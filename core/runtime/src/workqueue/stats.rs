@@ -10,19 +10,19 @@ use crate::primitives::{AtomicU64, Ordering, fence};
 /// The metrics of a queue at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueStats {
-    /// Waiting keys, also those that were added while being worked on.
+    /// Waiting keys, including those that were added while a worker has them.
     pub depth: u64,
     /// Adds that had an effect.
     pub adds_total: u64,
-    /// Seconds from an effective add to the taking.
+    /// Seconds from an effective add until the key is taken.
     pub queue_duration: HistogramSnapshot,
-    /// Seconds from taking to done.
+    /// Seconds from the take until the key is done.
     pub work_duration: HistogramSnapshot,
     /// Sum of the ages of all work in progress, in seconds.
     pub unfinished_work_seconds: f64,
     /// Age of the oldest work in progress, in seconds.
     pub longest_running_processor_seconds: f64,
-    /// Accepted delayed adds, also rate-limited ones and those with a delay of 0.
+    /// Accepted delayed adds, including rate-limited ones and those with a delay of 0.
     pub retries_total: u64,
 }
 
@@ -53,7 +53,8 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// The highest values returned so far, for counters whose parts are read one after the other. A
-/// count that moves between two parts is missing for a moment, and a counter must not go back.
+/// count that is being moved from one part to the other is briefly missing, and a counter must not
+/// go back.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
     adds: AtomicU64,
@@ -62,7 +63,7 @@ pub(super) struct Reported {
 }
 
 impl QueueStats {
-    /// Begins with the overflow of all keys.
+    /// Starts with the overflow of all keys.
     pub(super) fn of(overflow: &Overflow) -> QueueStats {
         let mut stats = QueueStats::default();
         let both = [
@@ -82,8 +83,8 @@ impl QueueStats {
     pub(super) fn count(&mut self, slot: &Slot, now_ns: i64) {
         gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
         gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
-        // Acquire: the word is read after the counts. So a key that is taken meanwhile is missing
-        // for now, and is not counted both as waiting and as taken.
+        // Acquire: the word is read after the counts. A key that is taken in the meantime is missing
+        // for now, but is not counted both as waiting and as taken.
         fence(Ordering::Acquire);
         let state = slot.word().state();
         self.depth += u64::from(matches!(state, KeyState::Queued | KeyState::Dirty));
@@ -97,9 +98,9 @@ impl QueueStats {
         }
     }
 
-    /// Must be called when all keys are counted.
+    /// Completes the sums. Call it after all keys are counted.
     pub(super) fn conclude(&mut self, reported: &Reported) {
-        // Each add still waits, or was taken and its time in the queue counted.
+        // Each effective add is still waiting, or was taken and its time in the queue counted.
         self.adds_total = self.depth + self.queue_duration.counts.iter().sum::<u64>();
         // Relaxed: a statistic.
         let keep = |now: &mut u64, most: &AtomicU64| {
@@ -113,7 +114,7 @@ impl QueueStats {
         }
     }
 
-    /// All metrics under their upstream names, labelled with the queue's name.
+    /// Returns all metrics under their upstream names, labelled with the queue's name.
     pub fn families(&self, name: &Str) -> Vec<Family> {
         let family = |metric, help, kind, value| {
             Family::single(metric, help, kind, vec![("name", name.clone())], value)
@@ -130,7 +131,7 @@ impl QueueStats {
         vec![
             number(
                 "workqueue_depth",
-                "Keys that wait.",
+                "Waiting keys.",
                 Kind::Gauge,
                 self.depth as f64,
             ),
@@ -142,12 +143,12 @@ impl QueueStats {
             ),
             histogram(
                 "workqueue_queue_duration_seconds",
-                "Seconds from adding to taking.",
+                "Seconds from an add until the key is taken.",
                 &self.queue_duration,
             ),
             histogram(
                 "workqueue_work_duration_seconds",
-                "Seconds from taking to done.",
+                "Seconds from the take until the key is done.",
                 &self.work_duration,
             ),
             number(

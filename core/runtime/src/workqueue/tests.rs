@@ -35,12 +35,12 @@ fn the_order_survives_growing() {
 }
 
 #[test]
-fn a_bounded_retry_is_neither_moved_nor_counted_by_failures_before_it() {
+fn failures_before_a_bounded_retry_neither_move_it_nor_count() {
     let queue = Queue::new();
     let ms = MILLISECOND_NS;
     let fail = |now_ns| queue.retry_within(3, SECOND_NS, false, now_ns);
     assert_eq!(fail(0), 5 * ms);
-    // Events that wake the key meanwhile don't make it wait longer.
+    // Events that wake the key in the meantime don't make it wait longer.
     assert_eq!([fail(ms), fail(4 * ms)], [4 * ms, ms]);
     assert_eq!(queue.num_requeues(3), 1);
     assert_eq!(queue.fire_due(5 * ms), 1);
@@ -59,13 +59,13 @@ fn a_bounded_retry_is_neither_moved_nor_counted_by_failures_before_it() {
 }
 
 #[test]
-fn a_later_add_for_another_reason_is_no_retry() {
+fn a_later_add_for_another_reason_is_not_a_retry() {
     let queue = Queue::new();
     let fail = |now_ns| queue.retry_within(0, SECOND_NS, true, now_ns);
     queue.add_after(0, 3_600 * SECOND_NS, 0);
     assert_eq!(fail(0), 5 * MILLISECOND_NS);
     assert_eq!(queue.next_due(), Some(5 * MILLISECOND_NS));
-    // An earlier add that has fired already serves for this retry, but not for the next.
+    // An earlier add that has fired already serves as this retry, but not as the next one.
     queue.add_after(0, MILLISECOND_NS, 0);
     assert_eq!(queue.fire_due(MILLISECOND_NS), 1);
     assert_eq!(fail(MILLISECOND_NS), 10 * MILLISECOND_NS);
@@ -73,7 +73,7 @@ fn a_later_add_for_another_reason_is_no_retry() {
 }
 
 #[test]
-fn after_a_success_a_failure_is_a_first_one_though_a_retry_is_to_come() {
+fn a_failure_after_a_success_is_a_first_one_despite_a_retry() {
     let queue = Queue::of(QueueRow {
         retry_max_ns: Some(SECOND_NS),
         ..QueueRow::new("bounded")
@@ -90,7 +90,7 @@ fn after_a_success_a_failure_is_a_first_one_though_a_retry_is_to_come() {
     queue.forget(99);
 }
 
-/// Adds the key, takes it, and gives it back with this end; returns in how many ns it comes again.
+/// Adds the key, takes it, and gives it back with this end. Returns in how many ns it comes back.
 fn ends(queue: &Queue, end: End, now_ns: i64) -> Option<i64> {
     queue.fire_due(now_ns);
     queue.add(0, now_ns);
@@ -100,7 +100,7 @@ fn ends(queue: &Queue, end: End, now_ns: i64) -> Option<i64> {
     queue.next_due().map(|due_ns| due_ns - now_ns)
 }
 
-/// A row with these delays, whose keys are retried twice in a row.
+/// Returns a row with this delay, whose keys are retried twice in a row.
 fn twice(delay: RetryDelay) -> QueueRow {
     QueueRow {
         delay,
@@ -110,14 +110,14 @@ fn twice(delay: RetryDelay) -> QueueRow {
 }
 
 #[test]
-fn a_key_is_given_back_as_its_sync_ends() {
+fn the_end_of_a_sync_decides_when_its_key_returns() {
     let queue = Queue::new();
     let (s, ms) = (SECOND_NS, MILLISECOND_NS);
     for (number, end, again, failures) in [
         (1, End::Retry, Some(5 * ms), 1),
         (2, End::Postpone, Some(10 * ms), 2),
         (3, End::RetryAfterProgress, Some(20 * ms), 3),
-        // The failures stay, also over other syncs.
+        // The failures stay across other syncs.
         (4, End::Leave, None, 3),
         (5, End::Retry, Some(40 * ms), 4),
         (6, End::After(7), Some(7), 0),
@@ -127,7 +127,7 @@ fn a_key_is_given_back_as_its_sync_ends() {
         assert_eq!(ends(&queue, end, number * s), again, "{number}");
         assert_eq!(queue.num_requeues(0), failures, "{number}");
     }
-    // A look that is due is queued before the key is done, so the key comes once more.
+    // A delayed add that is due is queued before the key is done, so the key comes once more.
     queue.add(0, 9 * s);
     assert_eq!(queue.try_take(9 * s), Take::Key(0));
     queue.finish(0, End::After(0), 9 * s);
@@ -135,7 +135,7 @@ fn a_key_is_given_back_as_its_sync_ends() {
 }
 
 #[test]
-fn delays_after_failures_are_those_of_the_row() {
+fn the_row_sets_the_delays_after_failures() {
     let exponential = RetryDelay::Exponential {
         base_ns: SECOND_NS,
         max_ns: 3 * SECOND_NS,
@@ -151,10 +151,10 @@ fn delays_after_failures_are_those_of_the_row() {
         let after = |number: i64| ends(&queue, End::Retry, number * 60 * SECOND_NS);
         let found = [1, 2, 3].map(after);
         assert_eq!(found, delays.map(|ms| ms.map(|ms| ms * MILLISECOND_NS)));
-        // After the last retry the next failure is a first one.
+        // After the last retry, the next failure counts as a first one.
         assert_eq!(after(4), found[0], "{row:?}");
     }
-    // Without a bucket a thousand keys wait no longer than one.
+    // Without a bucket, a thousand keys wait no longer than one.
     let queue = Queue::of(twice(exponential));
     let longest = (0..1_000).map(|key| queue.add_rate_limited(key, 0)).max();
     assert_eq!(longest, Some(SECOND_NS));
@@ -163,7 +163,7 @@ fn delays_after_failures_are_those_of_the_row() {
 }
 
 #[test]
-fn bounded_retries_know_progress_and_waiting_caches() {
+fn bounded_retries_distinguish_progress_and_stale_caches() {
     let queue = Queue::of(QueueRow {
         retry_max_ns: Some(30 * SECOND_NS),
         ..QueueRow::new("bounded")
@@ -193,7 +193,7 @@ fn bounded_retries_know_progress_and_waiting_caches() {
 fn a_key_counts_more_than_its_buckets_hold() {
     let queue = Queue::new();
     for cycle in 1..=1_000_u64 {
-        // One key uses two buckets in turn, the other uses one of them.
+        // One key alternates between two buckets; the other uses one of them.
         for key in [3, 4] {
             queue.add(key, 0);
             let waited_ns = if key == 3 && cycle % 4 == 0 { 50 } else { 5 };
@@ -210,18 +210,18 @@ fn a_key_counts_more_than_its_buckets_hold() {
 }
 
 #[test]
-fn a_key_is_taken_with_how_long_it_has_waited() {
+fn a_take_returns_how_long_the_key_has_waited() {
     let queue = Queue::new();
     queue.add(1, 100);
     queue.add(1, 900);
     assert_eq!(queue.try_take_with_wait(1_234), Take::Key((1, 1_134)));
     queue.add(1, 2_000);
     queue.done(1, 11_000);
-    // Counted from its first add while it ran.
+    // Counted from the key's first add while it ran.
     assert_eq!(queue.try_take_with_wait(11_007), Take::Key((1, 9_007)));
     queue.done(1, 11_007);
     queue.add(1, 12_000);
-    // Clocks of two threads may differ.
+    // The clocks of two threads may differ.
     assert_eq!(queue.try_take_with_wait(11_999), Take::Key((1, 0)));
     assert_eq!(queue.try_take_with_wait(12_000), Take::Empty);
     queue.shut_down();
@@ -282,7 +282,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Keys far apart make the queue grow, four times at most: the metrics of all slots are summed at every step.
+    // Keys far apart make the queue grow, four times at most: every step sums the metrics of all slots.
     let key = || (0..6u32).prop_map(|n| n * n * 30);
     prop_oneof![
         8 => key().prop_map(Op::Add),
@@ -343,7 +343,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..Default::default() })]
     #[test]
-    fn the_queue_does_as_the_plain_sets(ops in prop::collection::vec(op(), 0..120)) {
+    fn the_queue_agrees_with_plain_sets(ops in prop::collection::vec(op(), 0..120)) {
         let (queue, mut model, mut now) = (Queue::new(), Model::default(), 0i64);
         for (step, op) in ops.iter().enumerate() {
             match op {
@@ -393,8 +393,8 @@ proptest! {
     }
 }
 
-/// Adding threads and parking workers race while the queue grows: no key runs twice at once, no add
-/// is lost, all threads end.
+/// Threads that add and workers that park race while the queue grows. No key runs twice
+/// concurrently, no add is lost, and all threads end.
 #[test]
 fn racing_threads_lose_no_add_and_run_no_key_twice() {
     const KEYS: u32 = 8_000;
@@ -429,8 +429,8 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
                 while let Some(key) = queue.take(&|| 0) {
                     let at = key as usize;
                     let before = running[at].swap(1, Ordering::Relaxed);
-                    assert_eq!(before, 0, "key {key} runs twice");
-                    // What was written before the key was taken must be visible now.
+                    assert_eq!(before, 0, "key {key} runs twice concurrently");
+                    // What was written before the add must be visible now.
                     served[at].store(asked[at].load(Ordering::Relaxed), Ordering::Relaxed);
                     takes.fetch_add(1, Ordering::Relaxed);
                     running[at].store(0, Ordering::Relaxed);
@@ -468,9 +468,9 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
     assert_eq!(stats.work_duration.count(), stats.adds_total);
 }
 
-/// One key goes back and forth between two parking threads: a lost wake-up would hang the test.
+/// One key moves back and forth between two parking threads. A lost wake-up would hang the test.
 #[test]
-fn no_wake_up_is_lost() {
+fn no_wakeup_is_lost() {
     let (there, back) = (WorkQueue::<u32>::new(), WorkQueue::<u32>::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {

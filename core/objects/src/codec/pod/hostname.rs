@@ -40,7 +40,7 @@ impl Pod {
         Ok(())
     }
 
-    /// The members of the spec but for `nodeName`, as trees. O(bytes).
+    /// Returns the members of the spec but for `nodeName`, as trees. O(bytes).
     pub fn spec_map(&self) -> Map {
         let mut members = self.spec.to_map(self.token_volume);
         if let Some(hostname) = self.own_hostname() {
@@ -58,7 +58,7 @@ impl Pod {
         look(Tape::of(&members).root())
     }
 
-    /// Whether the specs of two pods are equal.
+    /// Reports whether the specs of two pods are equal.
     pub fn has_spec_of(&self, other: &Pod) -> bool {
         if self.node_name != other.node_name {
             return false;
@@ -88,7 +88,7 @@ impl Pod {
 }
 
 impl PodSpec {
-    /// Whether the member `hostname` is here.
+    /// Reports whether the member `hostname` is here.
     pub fn has_hostname(&self) -> bool {
         self.has_hostname
     }

@@ -63,7 +63,7 @@ pub(super) struct ReadSpec {
 }
 
 impl ReadSpec {
-    /// The spec of a pod with this metadata; without, of a template.
+    /// Returns the spec of a pod with this metadata; without, of a template.
     pub(super) fn read(
         value: JsonValue<'_>,
         path: &Path<'_>,
@@ -117,7 +117,7 @@ impl PodSpec {
         size_of::<PodSpec>() + self.members.as_str().len()
     }
 
-    /// A pod spec with these members, which must be members that pods share.
+    /// Returns a pod spec with these members, which must be members that pods share.
     ///
     /// # Errors
     /// A member of a wrong type; `nodeName` or the name of a [`TokenVolume`], because those are
@@ -131,8 +131,8 @@ impl PodSpec {
         PodSpec::of_members(tape.root(), None)
     }
 
-    /// A spec with changed members. The members come from [`to_map`](PodSpec::to_map) of this spec,
-    /// called without a volume name, so the placeholders stand where the names were taken out.
+    /// Returns a spec with changed members. The members come from [`to_map`](PodSpec::to_map) of this spec, called
+    /// without a volume name, so the placeholders stand where the names were taken out.
     ///
     /// # Errors
     /// A member of a wrong type; `nodeName`.
@@ -142,7 +142,7 @@ impl PodSpec {
         PodSpec::of_members(Tape::of(&members).root(), name)
     }
 
-    /// A pod spec with these members, and the volume whose name was taken out of them, if there is one.
+    /// Returns a pod spec with these members, and the volume whose name was taken out of them, if there is one.
     ///
     /// # Errors
     /// A member of a wrong type; `nodeName`.
@@ -176,18 +176,18 @@ impl PodSpec {
         look(Tape::of_written(&text).root())
     }
 
-    /// The members as trees. Cost as [`look`](PodSpec::look).
+    /// Returns the members as trees. Cost as [`look`](PodSpec::look).
     pub fn to_map(&self, token_volume: Option<TokenVolume>) -> Map {
         self.look(token_volume, |members| members.to_map())
     }
 
-    /// The value of a member. O(bytes): use it only on rare paths.
+    /// Returns the value of a member. O(bytes): use it only on rare paths.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.members.get(name)
     }
 
-    /// The claims that the `volumes` of a pod of that name need, in their order. A spec without claims is searched
-    /// for two words; any other is parsed.
+    /// Returns the claims that the `volumes` of a pod of that name need, in their order. A spec
+    /// without claims is searched for two words; any other is parsed.
     pub fn claims(&self, pod: &str) -> Vec<PodClaim> {
         let text = self.members.as_str();
         if !["\"persistentVolumeClaim\"", "\"ephemeral\""]
@@ -231,16 +231,16 @@ impl PodSpec {
         give(&text[done..]);
     }
 
-    /// The text of the members, without braces. The name of the pod's service-account volume is put
-    /// back in each of its places. O(bytes).
+    /// Returns the text of the members, without braces. The name of the pod's service-account
+    /// volume is put back in each of its places. O(bytes).
     pub fn text_with(&self, token_volume: Option<TokenVolume>) -> String {
         let mut full = String::with_capacity(self.members.as_str().len() + 4 * self.stars.len());
         self.pieces(token_volume, |piece| full.push_str(piece));
         full
     }
 
-    /// The spec of the members that were not taken. Their types have been checked. The volume name
-    /// `name` is taken out.
+    /// Returns the spec of the members that were not taken. Their types have been checked. The
+    /// volume name `name` is taken out.
     fn read(mut members: Members<'_, '_>, name: Option<&str>) -> PodSpec {
         let mut stars = SmallVec::new();
         let text = Rest::of(|out| {
@@ -297,7 +297,7 @@ impl PodSpec {
     }
 }
 
-/// Whether a list has such an item.
+/// Reports whether a list has such an item.
 fn any(list: Option<JsonValue<'_>>, is_one: fn(JsonValue<'_>) -> bool) -> bool {
     list.is_some_and(|list| list.items().any(is_one))
 }
@@ -314,7 +314,7 @@ fn takes_host_port(container: JsonValue<'_>) -> bool {
     any(container.get("ports"), is_taken)
 }
 
-/// Whether an affinity says more than what is preferred.
+/// Reports whether an affinity says more than what is preferred.
 fn has_required_terms(affinity: JsonValue<'_>) -> bool {
     let required = |kind| {
         affinity
@@ -331,7 +331,7 @@ fn must_hold(constraint: JsonValue<'_>) -> bool {
     !is_text(constraint, "whenUnsatisfiable", "ScheduleAnyway")
 }
 
-/// Whether a toleration is of a taint that every pod tolerates.
+/// Reports whether a toleration is of a taint that every pod tolerates.
 fn is_usual_toleration(toleration: JsonValue<'_>) -> bool {
     let is_usual = |key: &str| is_text(toleration, "key", key);
     is_text(toleration, "effect", "NoExecute") && TOLERATED_TAINTS.into_iter().any(is_usual)

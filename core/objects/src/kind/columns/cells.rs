@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Now, Time};
 
-/// A text, or `<none>`.
+/// Returns a text, or `<none>`.
 pub fn or_none(value: Option<&Value>) -> Value {
     match value {
         Some(Value::String(text)) if !text.is_empty() => text.clone().into(),
@@ -14,7 +14,7 @@ pub fn or_none(value: Option<&Value>) -> Value {
     }
 }
 
-/// The text at a JSON pointer; empty where there is none.
+/// Returns the text at a JSON pointer; empty where there is none.
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object
         .pointer(pointer)
@@ -22,18 +22,18 @@ pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or("")
 }
 
-/// The whole number at a JSON pointer; 0 where there is none.
+/// Returns the whole number at a JSON pointer; 0 where there is none.
 pub fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The items of the list at a JSON pointer.
+/// Returns the items of the list at a JSON pointer.
 pub fn items<'v>(object: &'v Value, pointer: &str) -> impl DoubleEndedIterator<Item = &'v Value> {
     let list = object.pointer(pointer).and_then(Value::as_array);
     list.into_iter().flatten()
 }
 
-/// The time since a timestamp, in the short form; `<unknown>` without one.
+/// Returns the time since a timestamp, in the short form; `<unknown>` without one.
 pub fn since(at: &Value, now: Now) -> String {
     let at = at.as_str().and_then(|text| text.parse::<Time>().ok());
     match at.and_then(|at| at.unix_nanos()) {
@@ -42,7 +42,7 @@ pub fn since(at: &Value, now: Now) -> String {
     }
 }
 
-/// A duration of so many seconds in the short form: `5s`, `3m10s`, `2d4h`, `3y20d`.
+/// Returns a duration of so many seconds in the short form: `5s`, `3m10s`, `2d4h`, `3y20d`.
 ///
 /// Source: `duration.HumanDuration` of apimachinery.
 pub fn duration(seconds: i64) -> String {
@@ -73,14 +73,14 @@ pub fn duration(seconds: i64) -> String {
     }
 }
 
-/// The containers of a pod template by name or image, with commas.
+/// Returns the containers of a pod template by name or image, with commas.
 pub fn containers(object: &Value, member: &str) -> Value {
     let all = items(object, "/spec/template/spec/containers");
     let texts: Vec<&str> = all.filter_map(|one| one[member].as_str()).collect();
     texts.join(",").into()
 }
 
-/// A map of labels as `kubectl -l` takes it.
+/// Returns a map of labels as `kubectl -l` takes it.
 pub fn pairs(map: &Value) -> Value {
     let pairs = map.as_object().into_iter().flatten();
     let texts: Vec<String> = pairs
@@ -92,7 +92,7 @@ pub fn pairs(map: &Value) -> Value {
     }
 }
 
-/// A label selector as `kubectl -l` takes it.
+/// Returns a label selector as `kubectl -l` takes it.
 pub fn selector(selector: &Value) -> Value {
     let mut text = String::new();
     if let Value::String(labels) = pairs(&selector["matchLabels"])

@@ -55,12 +55,12 @@ impl JsonPath {
         Ok(JsonPath { text, steps })
     }
 
-    /// The path as it was given.
+    /// Returns the path as it was given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The members on the way, where the path names nothing else.
+    /// Returns the members on the way, where the path names nothing else.
     pub fn members(&self) -> Option<Vec<&str>> {
         let names = self.steps.iter().map(|step| match step {
             Step::Member(name) => Some(name.as_str()),
@@ -69,7 +69,7 @@ impl JsonPath {
         names.collect()
     }
 
-    /// The values there, in order.
+    /// Returns the values there, in order.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         let from = vec![object];
         self.steps.iter().fold(from, |found, step| {
@@ -107,7 +107,7 @@ impl Step {
     }
 }
 
-/// A name up to the next `.` or `[`, and what follows; `\` takes the meaning from a character.
+/// Returns a name up to the next `.` or `[`, and what follows; `\` takes the meaning from a character.
 fn member(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut characters = text.char_indices();

@@ -74,7 +74,7 @@ impl Column {
     /// The columns of kinds that have none of their own.
     pub const USUAL: &'static [Column] = &[Column::NAME, CREATED];
 
-    /// A column of every table.
+    /// Creates a column of every table.
     pub const fn new(name: &'static str, description: &'static str, cell: Cell) -> Column {
         let kind = match cell {
             Cell::Number(_) => "integer",
@@ -131,7 +131,7 @@ impl Cell {
     }
 }
 
-/// A value in a column of a custom kind; null where it is of another type.
+/// Returns a value in a column of a custom kind; null where it is of another type.
 ///
 /// Source: `cellForJSONValue` of Kubernetes' `apiextensions-apiserver`.
 fn custom(value: &Value, kind: &str, now: Now) -> Value {

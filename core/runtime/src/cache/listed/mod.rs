@@ -1,9 +1,9 @@
-//! Replaces the whole store by a list. A list into an empty cache, as at every start, is taken in
-//! bulk: the pods of one controller are added to their owner together, and the handlers get a run
+//! Replaces the whole store with a list. A list into an empty cache, as at every start, is loaded in
+//! bulk: the pods of one controller are added to their owner together, and the handlers get runs
 //! of pods instead of one change per pod.
 //!
-//! With the feature `rayon` the work is split over the threads of the caller's pool. The result
-//! does not depend on their number: the positions of an owner's pods follow the list.
+//! With the feature `rayon`, the caller's thread pool shares the work. The result does not depend on
+//! the number of threads: the positions of an owner's pods follow the order of the list.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,22 +23,21 @@ use crate::intern::FIXED_STATE;
 use crate::limits::PARALLEL_LIST_MIN;
 use crate::primitives::{AtomicU32, Mutex, Ordering, lock};
 
-/// What a list changed. To be handled in this order: first the changes, then the runs. One of the
-/// two is empty.
+/// The effects of a list. Handle the changes first, then the runs. One of the two is empty.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// Pods missing from the list, as deleted, in name order; then the listed pods.
+    /// The pods missing from the list, as deleted, in name order; then the listed pods.
     pub changes: Vec<PodChange>,
     /// All pods of the list, in its order, if the cache was empty before.
     pub runs: Vec<PodRun>,
 }
 
-/// Consecutive pods of a list with the same controller that the cache did not know before.
+/// Consecutive pods of a list that have one controller and are new to the cache.
 #[derive(Debug)]
 pub struct PodRun {
     /// The pods of that controller.
     pub owned_pods: Arc<OwnedPods>,
-    /// How many of them are not being deleted.
+    /// The number of pods that are not being deleted.
     pub not_deleting: u32,
     /// The pods that must be handled one by one: orphans, and pods that are being deleted.
     pub others: Vec<Arc<Pod>>,
@@ -48,35 +47,35 @@ pub struct PodRun {
 #[derive(Debug)]
 struct ListSegment {
     pods: Range<usize>,
-    /// How many of them are being deleted.
+    /// The number of pods that are being deleted.
     deleting: u32,
-    /// The number of its owner.
+    /// The number of the segment's owner.
     owned_pods: u32,
 }
 
-/// What the first pass finds out about one chunk of the list.
+/// What the first pass over one chunk of the list finds.
 #[derive(Debug, Default)]
 struct Chunk {
     name_hashes: Vec<NameHash>,
     segments: Vec<ListSegment>,
-    /// Whether its names are strictly ascending.
+    /// Whether the names are strictly ascending.
     is_sorted: bool,
 }
 
 /// The owned pods of one owner, and the segments of the list to add to them, in order.
 type OwnerSegments = (Arc<OwnedPods>, SmallVec<[u32; 1]>);
 
-/// How many pods a chunk has. It does not depend on the number of threads, because segments end
-/// with their chunk.
+/// The number of pods in a chunk. Independent of the number of threads, because segments end with
+/// their chunk.
 const CHUNK_LEN: usize = 4096;
 
 impl PodCache {
-    /// Replaces the whole store by a list. Pods missing from the list come first, as deleted in the
-    /// state last cached (tombstones), in name order; then the items in list order. Must not be
-    /// called while other threads apply events.
+    /// Replaces the whole store with a list. Pods missing from the list come first, as deleted in their
+    /// last cached state (tombstones), in name order; then the items in list order. Must not be called
+    /// while other threads apply events.
     ///
-    /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name, as
-    /// servers send it.
+    /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name, which
+    /// is how servers send it.
     pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Listed {
         self.version().before_list(version);
         let chunks = if self.is_empty() {
@@ -114,7 +113,7 @@ impl PodCache {
         changes
     }
 
-    /// Puts a sorted list into the empty cache.
+    /// Loads a sorted list into the empty cache.
     fn fill(&self, items: Vec<Arc<Pod>>, chunks: Vec<Chunk>) -> Vec<PodRun> {
         let mut name_hashes = Vec::with_capacity(items.len());
         let mut segments = Vec::new();
@@ -150,7 +149,7 @@ impl PodCache {
         runs
     }
 
-    /// Finds the owned pods for each segment.
+    /// Finds the owned pods of each segment.
     fn assign(&self, items: &[Arc<Pod>], segments: &mut [ListSegment]) -> Vec<OwnerSegments> {
         let mut all_owned: Vec<OwnerSegments> = Vec::new();
         let mut numbers: HashTable<u32> = HashTable::new();
@@ -164,7 +163,7 @@ impl PodCache {
                 all_owned[*number as usize].1.push(at);
                 continue;
             }
-            segment.owned_pods = u32::try_from(all_owned.len()).expect("fewer owners than pods");
+            segment.owned_pods = u32::try_from(all_owned.len()).expect("there are no more owners than pods");
             all_owned.push((owned_pods, smallvec![at]));
             let fresh = &all_owned[segment.owned_pods as usize].0;
             numbers.insert_unique(hash(fresh), segment.owned_pods, |number| {
@@ -174,8 +173,8 @@ impl PodCache {
         all_owned
     }
 
-    /// Adds the pods of some segments to their owner, and returns its owned pods: new ones, if the
-    /// old ones were dropped as unused meanwhile.
+    /// Adds the pods of some segments to their owner. Returns the owner's pods: a new list if the old
+    /// one was dropped as unused in the meantime.
     fn insert_all(
         &self,
         (owned_pods, owner_segments): &OwnerSegments,
@@ -219,7 +218,7 @@ impl PodCache {
     }
 }
 
-/// Reads a list in chunks; `None` if it is not sorted.
+/// Reads a list in chunks. Returns `None` if it is not sorted.
 fn read_chunks(items: &[Arc<Pod>]) -> Option<Vec<Chunk>> {
     let starts: Vec<usize> = (0..items.len()).step_by(CHUNK_LEN).collect();
     let chunks = map_all(items.len(), &starts, |&start| {
@@ -270,7 +269,7 @@ fn read_chunk(items: &[Arc<Pod>], range: Range<usize>) -> Chunk {
 fn run_of(segment: &ListSegment, all_owned: &[Arc<OwnedPods>], items: &[Arc<Pod>]) -> PodRun {
     let owned_pods = &all_owned[segment.owned_pods as usize];
     let pods = &items[segment.pods.clone()];
-    let all = u32::try_from(pods.len()).expect("fewer pods than 32 bits count");
+    let all = u32::try_from(pods.len()).expect("the number of pods fits into 32 bits");
     let (not_deleting, others) = if owned_pods.is_orphans() {
         (0, pods.to_vec())
     } else if segment.deleting > 0 {
@@ -290,7 +289,8 @@ fn name_of(pod: &Pod) -> (&str, &str) {
     (&pod.metadata.namespace, &pod.metadata.name)
 }
 
-/// The results of `work` on every item, in order. Runs on the caller's pool if there are many pods.
+/// Returns the results of `work` on every item, in order. Runs on the caller's pool if there are
+/// many items.
 fn map_all<T: Sync, R: Send>(
     pods: usize,
     items: &[T],

@@ -1,4 +1,4 @@
-//! Tests of lists taken in bulk.
+//! Tests of bulk loading.
 
 use super::*;
 use podstorm_objects::{OwnerReference, Time, Uid};
@@ -23,7 +23,7 @@ fn pod(name: &str, owner: Option<u128>, deleting: bool) -> Arc<Pod> {
     Arc::new(pod)
 }
 
-/// Enough pods for several chunks and threads, of alternating owners. Some are orphans, some
+/// Returns pods of alternating owners, enough for several chunks and threads. Some are orphans, some
 /// are being deleted.
 fn many() -> Vec<Arc<Pod>> {
     let pod = |n: usize| {
@@ -38,7 +38,7 @@ fn many() -> Vec<Arc<Pod>> {
 }
 
 #[test]
-fn a_list_in_bulk_leaves_what_its_pods_one_by_one_leave() {
+fn a_bulk_load_equals_applying_the_pods_one_by_one() {
     let items = many();
     let (bulk, single) = (PodCache::new(), PodCache::new());
     let listed = bulk.replace(items.clone(), &9.into());
@@ -74,7 +74,7 @@ fn a_list_in_bulk_leaves_what_its_pods_one_by_one_leave() {
 }
 
 #[test]
-fn runs_tell_living_pods_from_those_to_be_looked_at() {
+fn runs_separate_live_pods_from_pods_to_handle_one_by_one() {
     let cache = PodCache::new();
     let items = vec![
         pod("a", None, false),
@@ -95,7 +95,7 @@ fn runs_tell_living_pods_from_those_to_be_looked_at() {
 }
 
 #[test]
-fn a_list_that_is_not_sorted_or_names_a_pod_twice_is_taken_one_by_one() {
+fn an_unsorted_list_or_a_repeated_pod_is_applied_one_by_one() {
     for names in [["b", "a"], ["a", "a"]] {
         let cache = PodCache::new();
         let listed = cache.replace(names.map(|name| pod(name, None, false)).to_vec(), &9.into());

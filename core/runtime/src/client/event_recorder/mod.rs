@@ -106,7 +106,7 @@ struct Bucket {
 }
 
 impl EventRecorder {
-    /// A recorder for the events of `component`, e.g. `replicaset-controller`.
+    /// Creates a recorder for the events of `component`, e.g. `replicaset-controller`.
     pub fn new(component: &'static str) -> EventRecorder {
         EventRecorder {
             component,
@@ -309,7 +309,7 @@ impl EventRecorder {
         hash
     }
 
-    /// The key of an event in the log.
+    /// Returns the key of an event in the log.
     fn event_key(&self, aggregate_key: u128, message_key: u128, field_path: &str) -> u128 {
         match field_path {
             "" => self.hash((aggregate_key, message_key)),
@@ -317,8 +317,8 @@ impl EventRecorder {
         }
     }
 
-    /// A hash wide enough to identify its input: with 4096 entries, a run of 10^12 intents has a
-    /// collision with a probability below 10^-22.
+    /// Returns a hash wide enough to identify its input: with 4096 entries, a run of 10^12 intents
+    /// has a collision with a probability below 10^-22.
     fn hash(&self, what: impl Hash) -> u128 {
         let [low, high] = &self.hashes;
         u128::from(high.hash_one(&what)) << 64 | u128::from(low.hash_one(&what))

@@ -62,7 +62,7 @@ pub enum SinkStep<'a> {
 }
 
 impl EventSink {
-    /// The empty sink of `component`, e.g. `replicaset-controller`.
+    /// Creates the empty sink of `component`, e.g. `replicaset-controller`.
     pub fn new(component: &'static str) -> EventSink {
         EventSink {
             recorder: EventRecorder::new(component),
@@ -92,7 +92,7 @@ impl EventSink {
         has_capacity
     }
 
-    /// The number of intents dropped because the queue was full.
+    /// Returns the number of intents dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

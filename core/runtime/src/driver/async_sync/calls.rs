@@ -62,19 +62,19 @@ pub struct Started {
 }
 
 impl Started {
-    /// The error of the call that failed first, in the order of the answers.
+    /// Returns the error of the call that failed first, in the order of the answers.
     pub fn first_error(&self) -> Option<&ApiError> {
         failure(self.answers.get(self.first_failed?)?)
     }
 
-    /// The errors of all calls that failed, by the number of the call.
+    /// Returns the errors of all calls that failed, by the number of the call.
     pub fn errors(&self) -> impl Iterator<Item = (usize, &ApiError)> {
         let numbered = self.answers.iter().enumerate();
         numbered.filter_map(|(at, answer)| failure(answer).map(|error| (at, error)))
     }
 }
 
-/// The error of a failed create.
+/// Returns the error of a failed create.
 fn failure(answer: &Answer) -> Option<&ApiError> {
     match answer {
         Answer::Failed(error) if !error.has_cause("NamespaceTerminating") => Some(error),
@@ -91,7 +91,7 @@ impl Calls {
         })))
     }
 
-    /// The time: when the sync began, or when it last went on after an answer.
+    /// Returns the time: when the sync began, or when it last went on after an answer.
     pub fn now(&self) -> Now {
         lock(&self.0).now
     }
@@ -151,7 +151,7 @@ impl Calls {
         lock(&self.0).events.push(event);
     }
 
-    /// The answers of a batch, each with how many answers came before it.
+    /// Returns the answers of a batch, each with how many answers came before it.
     async fn answers(&self, requests: impl IntoIterator<Item = Request>) -> Vec<(Answer, usize)> {
         // Unlocked between requests: what makes them may look at the time.
         let tickets = requests.into_iter().map(|request| self.ask(request));

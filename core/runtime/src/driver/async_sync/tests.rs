@@ -78,7 +78,7 @@ fn a_request_has_one_answer() {
     sync.answer(0, version());
 }
 
-/// A read of that name; its answer has the name in its text.
+/// Returns a read of that name; its answer has the name in its text.
 fn read(name: impl ToString) -> Request {
     Request::Get {
         kind: Kind::POD,
@@ -125,7 +125,7 @@ impl Run {
         run
     }
 
-    /// The names of all requests so far.
+    /// Returns the names of all requests so far.
     fn asked(&self) -> Vec<&str> {
         self.sync.requests().iter().map(name).collect()
     }
@@ -417,8 +417,8 @@ fn steps<'a>(
     })
 }
 
-/// The plain model: which requests of a tree wait for answers once those named are answered, in the
-/// order of the tree. None: the tree is done.
+/// Returns the plain model: which requests of a tree wait for answers once those named are
+/// answered, in the order of the tree. None: the tree is done.
 fn open(tree: &Tree, path: &str, answered: &[String]) -> Vec<String> {
     let child = |at: usize, tree| open(tree, &format!("{path}.{at}"), answered);
     let is_open = |name: &String| !answered.contains(name);

@@ -11,7 +11,7 @@ use super::{Calls, SyncFailure};
 use crate::client::{Answer, EventIntent, EventMessage, EventType, Patch, Request};
 
 impl SyncFailure {
-    /// A failure that a retry may mend.
+    /// Creates a failure that a retry may mend.
     pub fn new(label: &'static str, message: impl Into<String>) -> SyncFailure {
         SyncFailure {
             label,

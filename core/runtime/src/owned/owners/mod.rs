@@ -39,7 +39,7 @@ impl<T: Informed> Debug for Owners<T> {
 }
 
 impl<T: Informed<Context: Default>> Owners<T> {
-    /// The owners of a kind, over its informer: every change of one adds its key to the queue.
+    /// Creates the owners of a kind, over its informer: every change of one adds its key to the queue.
     pub fn new(kind: Kind, queue: QueueRow, informers: &mut Informers) -> Arc<Owners<T>> {
         let owners = Arc::new(Owners {
             kind,
@@ -52,7 +52,7 @@ impl<T: Informed<Context: Default>> Owners<T> {
         owners
     }
 
-    /// The store of another kind that they own; every change of an owned object adds the key of its owner.
+    /// Returns the store of another kind that they own; every change of an owned object adds the key of its owner.
     pub fn owning<D>(self: &Arc<Self>, kind: Kind, informers: &mut Informers) -> Arc<Store<D>>
     where
         D: Informed<Context: Default>,
@@ -64,12 +64,12 @@ impl<T: Informed<Context: Default>> Owners<T> {
 }
 
 impl<T: Informed> Owners<T> {
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<Store<T>> {
         &self.store
     }
 
-    /// The queue of their keys.
+    /// Returns the queue of their keys.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.queue
     }
@@ -80,8 +80,8 @@ impl<T: Informed> Owners<T> {
         self.dependent_changed(old, new, change.deleted, now);
     }
 
-    /// Whether the cache shows all pods that were created and deleted for the owner. A sync asks before it
-    /// [reads them](Owners::active_pods).
+    /// Reports whether the cache shows all pods that were created and deleted for the owner. A sync
+    /// asks before it [reads them](Owners::active_pods).
     pub fn is_settled(&self, key: KeyId, now: Now) -> bool {
         self.expectations.satisfied(key, now.mono_ns)
     }
@@ -167,7 +167,7 @@ impl<T: Informed> Owners<T> {
         }
     }
 
-    /// The key of the cached owner that a controller reference means.
+    /// Returns the key of the cached owner that a controller reference means.
     fn owner_of(&self, object: &ObjectMeta) -> Option<KeyId> {
         let reference = object.controller()?;
         let is_ours = *reference.kind == *self.kind.name();

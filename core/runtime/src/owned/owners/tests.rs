@@ -40,7 +40,7 @@ impl Site {
         self.owners.pod_changed(&change, NOW);
     }
 
-    /// The key that waits in the queue, if one does.
+    /// Returns the key that waits in the queue, if one does.
     fn woken(&self) -> Option<KeyId> {
         let Take::Key(key) = self.owners.queue().try_take(NOW.mono_ns) else {
             return None;
@@ -49,7 +49,7 @@ impl Site {
         Some(key)
     }
 
-    /// A sync that does this; each of its requests is answered so. The message of its failure.
+    /// Returns a sync that does this; each of its requests is answered so. The message of its failure.
     fn sync<F>(
         &self,
         key: KeyId,
