@@ -1,5 +1,6 @@
-//! Which objects an owner keeps, releases or adopts, one patch at a time, with at most one live read
-//! of the owner before the first adoption. ReplicaSets claim pods, Deployments ReplicaSets.
+//! Claiming objects: an owner keeps, releases or adopts objects, one patch at a time, with at most one
+//! live read of the owner before the first adoption. ReplicaSets claim pods, Deployments claim
+//! ReplicaSets.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use podstorm_objects::{Kind, Object, ObjectMeta, OwnerReference, Pod, Str};
 
 use crate::client::{ApiError, OwnerPatch};
 
-/// What an owner may own: an object, or one with values derived from it.
+/// An object that can be owned, or a value with data derived from one.
 pub trait Owned {
     /// Returns the kind of the object.
     fn kind(&self) -> Kind;
@@ -26,21 +27,21 @@ impl<T: Object + ?Sized> Owned for T {
     }
 }
 
-/// What to do with one object.
+/// The decision about one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimDecision {
-    /// Another owner's, or one that must not be changed.
+    /// Leave it: it belongs to another owner or must not be changed.
     Ignore,
-    /// An own one that matches: claimed without a write.
+    /// Keep it: it is owned and matches. Claimed without a write.
     Keep,
-    /// An own one that no longer matches: remove the reference.
+    /// Remove the reference: it is owned but no longer matches.
     Release,
-    /// An orphan that matches: add the reference.
+    /// Add the reference: it is an orphan that matches.
     Adopt,
 }
 
-/// Returns the table of the claim rules: by controller reference, selector match, and whether owner
-/// or object are being deleted.
+/// Returns the decision of the claim rules, by controller reference, selector match, and whether the
+/// owner or the object is being deleted.
 pub fn claim_decision(
     owner: &ObjectMeta,
     meta: &ObjectMeta,
@@ -59,7 +60,7 @@ pub fn claim_decision(
     }
 }
 
-/// The sequence of patches (and the one read) that claims a list of objects.
+/// The sequence of patches, and at most one read, that claims a list of objects.
 #[derive(Debug)]
 pub struct Claim<T = Pod> {
     namespace: Str,
@@ -67,26 +68,26 @@ pub struct Claim<T = Pod> {
     owner: Arc<OwnerReference>,
     objects: Vec<(Arc<T>, ClaimDecision)>,
     next: usize,
-    /// The result of the live read, once it was made.
+    /// The result of the live read, once it has been made.
     may_adopt: Option<Result<(), String>>,
     claimed: Vec<Arc<T>>,
     errors: Vec<String>,
 }
 
-/// What the claim needs next.
+/// The next step of a claim.
 #[derive(Clone, Debug)]
 pub enum ClaimStep<T = Pod> {
-    /// Read the owner from the server, then [`Claim::owner_read`].
+    /// Read the owner from the server, then call [`Claim::owner_read`].
     ReadOwner,
-    /// Patch this object, then [`Claim::patched`].
+    /// Patch this object, then call [`Claim::patched`].
     Patch(Arc<T>, OwnerPatch),
     /// All objects are decided.
     Finished,
 }
 
 impl<T: Owned> Claim<T> {
-    /// Creates a claim of these objects, in their order, for the owner with this metadata.
-    /// `reference` is the controller reference of its objects.
+    /// Creates a claim of these objects, in this order, by the owner with this metadata.
+    /// `reference` is the controller reference of the owner's objects.
     pub fn new(
         owner: &ObjectMeta,
         reference: Arc<OwnerReference>,
@@ -112,7 +113,7 @@ impl<T: Owned> Claim<T> {
         }
     }
 
-    /// The same with its requests in the order of names. Where none is needed the order stays as it is.
+    /// Sorts the objects by name if one of them needs a request. Otherwise the order stays as it is.
     pub fn by_name(mut self) -> Claim<T> {
         let is_patch = |decision| matches!(decision, ClaimDecision::Adopt | ClaimDecision::Release);
         if self.objects.iter().any(|(_, decision)| is_patch(*decision)) {
@@ -162,7 +163,7 @@ impl<T: Owned> Claim<T> {
         ClaimStep::Finished
     }
 
-    /// The answer of the live read. Adoption needs the same UID and no deletion in progress.
+    /// Takes the answer of the live read. Adoption needs the same UID and no deletion in progress.
     pub fn owner_read(&mut self, answer: Result<&ObjectMeta, &ApiError>) {
         self.may_adopt = Some(may_adopt(&self.namespace, &self.owner, answer));
     }
@@ -172,8 +173,9 @@ impl<T: Owned> Claim<T> {
         self.may_adopt = Some(outcome);
     }
 
-    /// The answer of the patch. "Not found" means that the object is gone: no error, and it is
-    /// not claimed. A release that is refused as invalid was done by another client.
+    /// Takes the answer of the patch. After "not found" the object no longer exists: this is not an
+    /// error, and the object is not claimed. A release that is refused as invalid was already made by
+    /// another client.
     pub fn patched(&mut self, answer: Result<(), &ApiError>) {
         let (object, decision) = &self.objects[self.next];
         let adopting = *decision == ClaimDecision::Adopt;
@@ -192,27 +194,27 @@ impl<T: Owned> Claim<T> {
         &self.claimed
     }
 
-    /// As [`Claim::claimed`], when nothing else is asked any more.
+    /// Returns the claimed objects and ends the claim. Call it when no request is left.
     pub fn into_claimed(self) -> Vec<Arc<T>> {
         self.claimed
     }
 
-    /// One text per object with an error.
+    /// Returns one text for each object whose request failed.
     pub fn errors(&self) -> &[String] {
         &self.errors
     }
 
-    /// All errors as one text, as [`aggregate`] words them. `None` if there are none.
+    /// Returns all errors as one text, in the format of [`aggregate`]. `None` if there are none.
     pub fn error(&self) -> Option<String> {
         aggregate(&self.errors)
     }
 }
 
-/// Reports whether an owner may adopt, by the answer of a live read of it: it must have the same
-/// UID, and must not be on its way out. `owner` is the controller reference of what it owns.
+/// Checks whether an owner may adopt objects, by the answer of a live read of it. It must have the
+/// same UID and must not be terminating. `owner` is the controller reference of its objects.
 ///
 /// # Errors
-/// Why it must not adopt.
+/// Returns the reason why it must not adopt.
 pub fn may_adopt(
     namespace: &str,
     owner: &OwnerReference,
@@ -236,8 +238,8 @@ pub fn may_adopt(
     }
 }
 
-/// Several errors as one text, worded like apimachinery's aggregate: a single error as it is, several without repetitions
-/// in brackets. `None` if there are none.
+/// Combines errors into one text in the format of apimachinery's aggregate: a single error as it is,
+/// several in brackets without repetitions. `None` if there are none.
 pub fn aggregate(errors: &[String]) -> Option<String> {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {

@@ -1,6 +1,6 @@
-//! Events about owners: the intents of a sync, and the API calls that they lead to.
+//! Events about owners: the intents of a sync, and the API calls that result from them.
 //!
-//! An [`EventIntent`] goes to the recorder (`event_recorder.rs`). The recorder returns an
+//! An [`EventIntent`] goes to the recorder (`event_recorder.rs`), which returns an
 //! [`EventWrite`](podstorm_objects::EventWrite) or nothing.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use podstorm_objects::ObjectReference;
 
-/// `type` of an event.
+/// The `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// Success.
@@ -28,7 +28,7 @@ impl EventType {
     }
 }
 
-/// The message of an event. Its text is made only when needed.
+/// The message of an event. Its text is built only when needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventMessage {
     /// `Created pod: <name>`.
@@ -61,32 +61,32 @@ impl fmt::Display for EventMessage {
 /// An event that a sync wants to record about its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventIntent {
-    /// What the event is about.
+    /// The object that the event is about.
     pub regarding: Arc<ObjectReference>,
     /// `Normal` or `Warning`.
     pub kind: EventType,
-    /// A word for programs.
+    /// A single word for programs.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: EventMessage,
 }
 
 impl EventIntent {
-    /// Returns a pod was created.
+    /// Returns the event of a created pod.
     #[inline]
     pub fn created_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::CreatedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulCreate", message)
     }
 
-    /// Returns a pod's deletion was accepted.
+    /// Returns the event of a pod whose deletion was accepted.
     #[inline]
     pub fn deleted_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::DeletedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulDelete", message)
     }
 
-    /// Returns a pod could not be created: `Error creating: <error>`.
+    /// Returns the event of a pod that could not be created: `Error creating: <error>`.
     pub fn failed_create(
         regarding: &Arc<ObjectReference>,
         error: &dyn fmt::Display,
@@ -95,7 +95,7 @@ impl EventIntent {
         EventIntent::new(regarding, EventType::Warning, "FailedCreate", message)
     }
 
-    /// Returns a pod could not be deleted: `Error deleting: <error>`.
+    /// Returns the event of a pod that could not be deleted: `Error deleting: <error>`.
     pub fn failed_delete(
         regarding: &Arc<ObjectReference>,
         error: &dyn fmt::Display,

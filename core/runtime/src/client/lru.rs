@@ -1,14 +1,14 @@
-//! A bounded map that drops the least recently used entry, for keys that are hashes already.
+//! A bounded map that drops the least recently used entry, for keys that are already hashes.
 //!
 //! Entries are in a slab and linked in order of use; a table finds the slot of a key. Once the map
 //! is full, slots are reused in place, so a full map allocates nothing.
 
 use hashbrown::HashTable;
 
-/// The end of the list.
+/// Marks the end of the list.
 const NONE: u32 = u32::MAX;
 
-/// At most `capacity` values by 128-bit hashes. Adding one more drops the least recently used.
+/// Up to `capacity` values by 128-bit hash. Adding one more drops the least recently used.
 #[derive(Debug)]
 pub(super) struct Lru<V> {
     capacity: usize,
@@ -30,7 +30,7 @@ impl<V> Lru<V> {
     /// Creates an empty map.
     ///
     /// # Panics
-    /// When `capacity` is 0 or does not fit 32 bits.
+    /// Panics if `capacity` is 0 or does not fit into 32 bits.
     pub(super) fn new(capacity: usize) -> Self {
         assert!(capacity > 0 && u32::try_from(capacity).is_ok_and(|n| n < NONE));
         Lru {
@@ -42,8 +42,8 @@ impl<V> Lru<V> {
         }
     }
 
-    /// Returns the value of `key`, which becomes the most recently used. `make` makes it if there
-    /// is none. O(1).
+    /// Returns the value of `key`, which becomes the most recently used. If there is none, `make`
+    /// creates it. O(1).
     pub(super) fn touch(&mut self, key: u128, make: impl FnOnce() -> V) -> &mut V {
         let slots = &self.slots;
         let found = self
@@ -62,8 +62,7 @@ impl<V> Lru<V> {
         &mut self.slots[at as usize].value
     }
 
-    /// Puts a new key into a slot; if the map is full, into the oldest one's. The slot is not
-    /// linked yet.
+    /// Puts a new key into a slot: the oldest key's if the map is full. The slot is not linked yet.
     fn place(&mut self, key: u128, value: V) -> u32 {
         let slot = LruSlot {
             key,
@@ -73,13 +72,13 @@ impl<V> Lru<V> {
         };
         let at = if self.slots.len() < self.capacity {
             self.slots.push(slot);
-            u32::try_from(self.slots.len() - 1).expect("the capacity fits 32 bits")
+            u32::try_from(self.slots.len() - 1).expect("the capacity fits into 32 bits")
         } else {
             let at = self.oldest;
             let old = self.slots[at as usize].key;
             self.unlink(at);
             let entry = self.table.find_entry(hash(old), |&other| other == at);
-            entry.expect("every slot is in the table").remove();
+            entry.expect("the table has every slot").remove();
             self.slots[at as usize] = slot;
             at
         };
@@ -113,7 +112,7 @@ impl<V> Lru<V> {
     }
 }
 
-/// Returns the table's hash of a key: one half of the key, which is a hash itself.
+/// Returns the table's hash of a key: half of the key, which is already a hash.
 fn hash(key: u128) -> u64 {
     (key >> 64) as u64
 }

@@ -1,5 +1,5 @@
 //! The API calls that a sync can request, and their answers: the API's verbs, and typed forms of
-//! those that are asked for most.
+//! the most frequent ones.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::ApiError;
 pub enum Request {
     /// `POST` of a pod. All creates of a burst share one pod.
     CreatePod {
-        /// The namespace in the request path; the pod has none.
+        /// The namespace in the request path. The pod has none.
         namespace: Str,
         /// `generateName`, labels, annotations, finalizers, one owner reference, the spec.
         pod: Arc<Pod>,
@@ -37,31 +37,31 @@ pub enum Request {
     },
     /// Strategic-merge `PATCH` of an object's owner references.
     PatchOwners {
-        /// Its kind.
+        /// The object's kind.
         kind: Kind,
-        /// Its namespace.
+        /// The object's namespace.
         namespace: Str,
-        /// Its name.
+        /// The object's name.
         name: CompactString,
-        /// What to change.
+        /// The change.
         patch: OwnerPatch,
     },
     /// A consistent read of an object: the one being synced, or any other.
     Get {
-        /// Its kind.
+        /// The object's kind.
         kind: Kind,
-        /// Its namespace.
+        /// The object's namespace.
         namespace: Str,
-        /// Its name.
+        /// The object's name.
         name: CompactString,
     },
     /// A consistent read of all objects of a collection, in one page.
     List {
-        /// Their kind.
+        /// The kind of the objects.
         kind: Kind,
-        /// Their namespace; empty for all.
+        /// The namespace of the objects; empty for all namespaces.
         namespace: Str,
-        /// Which of them.
+        /// The selection of objects.
         selection: Selection,
     },
     /// `POST` of an object other than a pod, with its name and namespace.
@@ -69,7 +69,7 @@ pub enum Request {
         /// The object.
         object: AnyObject,
     },
-    /// `PUT` of an object but for its status, at the version that it carries.
+    /// `PUT` of an object except for its status, at the version that it carries.
     Put {
         /// The object.
         object: AnyObject,
@@ -81,45 +81,45 @@ pub enum Request {
     },
     /// `PATCH` of an object.
     Patch {
-        /// Its kind.
+        /// The object's kind.
         kind: Kind,
-        /// Its namespace.
+        /// The object's namespace.
         namespace: Str,
-        /// Its name.
+        /// The object's name.
         name: CompactString,
-        /// What to change.
+        /// The change.
         patch: Box<Patch>,
-        /// Whether it patches `/status`.
+        /// Whether the request patches `/status`.
         of_status: bool,
     },
     /// `GET` of an object's `/scale`.
     GetScale {
-        /// Its kind.
+        /// The object's kind.
         kind: Kind,
-        /// Its namespace.
+        /// The object's namespace.
         namespace: Str,
-        /// Its name.
+        /// The object's name.
         name: CompactString,
     },
-    /// `GET` of the `/scale` of the object that an owner reference names. The transport finds the resource of
-    /// the reference's kind. The answer is 404 only for an object that does not exist; a kind that is not
-    /// served, or has no scale, has another error.
+    /// `GET` of the `/scale` of the object that an owner reference names. The transport finds the
+    /// resource for the reference's kind. Only a missing object is answered with 404. A kind that is
+    /// not served, or has no scale, is answered with another error.
     GetOwnerScale {
         /// The owner's namespace.
         namespace: Str,
         /// The reference.
         owner: Arc<OwnerReference>,
     },
-    /// `PUT` of an object's `/scale`: sets the number of replicas that is wanted.
+    /// `PUT` of an object's `/scale`: sets the desired number of replicas.
     PutScale {
-        /// Its kind.
+        /// The object's kind.
         kind: Kind,
-        /// Its namespace.
+        /// The object's namespace.
         namespace: Str,
-        /// Its name.
+        /// The object's name.
         name: CompactString,
-        /// The scale as read, with another `replicas`. UID and version are preconditions, unless
-        /// they are empty.
+        /// The scale as read, with another `replicas`. UID and version are preconditions unless they
+        /// are empty.
         scale: Box<Scale>,
     },
     /// `PUT` of a namespace's `/finalize`: sets the finalizers of its spec.
@@ -129,22 +129,22 @@ pub enum Request {
     },
     /// `DELETE` of an object by name.
     Delete {
-        /// Its kind.
+        /// The object's kind.
         kind: Kind,
-        /// Its namespace.
+        /// The object's namespace.
         namespace: Str,
-        /// Its name.
+        /// The object's name.
         name: CompactString,
         /// The options; `None` sends empty ones.
         options: Option<Box<DeleteOptions>>,
     },
     /// `DELETE` of the objects of a collection, one after the other.
     DeleteCollection {
-        /// Their kind.
+        /// The kind of the objects.
         kind: Kind,
-        /// Their namespace; empty for all.
+        /// The namespace of the objects; empty for all namespaces.
         namespace: Str,
-        /// Which of them.
+        /// The selection of objects.
         selection: Selection,
         /// The options of each deletion; `None` sends empty ones.
         options: Option<Box<DeleteOptions>>,
@@ -152,10 +152,10 @@ pub enum Request {
     /// A consistent read of the version that a resource has reached, without its objects: `GET
     /// ?limit=1` of the whole resource without a `resourceVersion`.
     ReadVersion {
-        /// The kind of its objects.
+        /// The kind of the resource's objects.
         kind: Kind,
     },
-    /// Discovery of all kinds that the server serves: `GET` of `/api` and of `/apis`.
+    /// Discovery of all kinds that the server serves: `GET` of `/api` and `/apis`.
     Discover,
     /// `GET` of a path whose answer is not an object of a [`Kind`], e.g. of the metrics API.
     Raw {
@@ -164,7 +164,7 @@ pub enum Request {
     },
 }
 
-/// Which objects of a collection a request is about. The default is all of its namespace.
+/// The objects of a collection that a request applies to. By default all objects in the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// `labelSelector`; empty for any labels. The text of
@@ -174,13 +174,13 @@ pub struct Selection {
     pub fields: CompactString,
 }
 
-/// The body of a `PATCH`, by its type.
+/// The body of a `PATCH`, by type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Patch {
     /// `application/strategic-merge-patch+json`.
     Strategic(Map),
-    /// The strategic merge patch that removes this finalizer: [`Patch::strategic`] has its body. A client in the
-    /// server's process carries it out without one.
+    /// The strategic merge patch that removes this finalizer. [`Patch::strategic`] returns its body. A
+    /// client in the server's process needs no body to carry it out.
     RemoveFinalizer(&'static str),
     /// `application/merge-patch+json`: RFC 7386.
     Merge(Map),
@@ -192,7 +192,7 @@ pub enum Patch {
         object: Map,
         /// `fieldManager`.
         manager: CompactString,
-        /// Whether it takes over fields of other managers.
+        /// Whether to take over fields of other managers.
         force: bool,
     },
 }
@@ -231,16 +231,16 @@ pub enum Answer {
     },
     /// The scale as read or written.
     Scale(Box<Scale>),
-    /// The deletion was accepted, with the version of its commit if the server returned it.
+    /// The deletion was accepted. The version of its commit, if the server returned it.
     Deleted(Option<ResourceVersion>),
     /// The version that a resource has reached. A cache that has reached it shows every write that
     /// was committed before the read.
     Version(ResourceVersion),
     /// The kinds that the server serves.
     Discovered(Box<Discovery>),
-    /// What is at a [path](Request::Raw).
+    /// The content of a [path](Request::Raw).
     Raw(Value),
-    /// Anything but success.
+    /// The request failed.
     Failed(ApiError),
 }
 
@@ -251,7 +251,7 @@ pub enum Answer {
 pub struct Discovery {
     /// Each kind, in the version that the server prefers.
     pub kinds: Vec<DiscoveredKind>,
-    /// The groups whose discovery failed; their kinds are missing above.
+    /// The groups whose discovery failed. Their kinds are missing in `kinds`.
     pub failed: Option<FailedGroups>,
     /// The error of a group version that is malformed, e.g. `a/b/c`.
     pub malformed: Option<String>,
@@ -262,12 +262,12 @@ pub struct Discovery {
 pub struct DiscoveredKind {
     /// The kind.
     pub kind: Kind,
-    /// The verbs of its objects, e.g. `delete` and `deletecollection`.
+    /// The verbs that its objects support, e.g. `delete` and `deletecollection`.
     pub verbs: Vec<CompactString>,
 }
 
 impl DiscoveredKind {
-    /// Reports whether the server takes requests with that verb for the kind.
+    /// Reports whether the server serves requests with this verb for the kind.
     pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
@@ -276,11 +276,11 @@ impl DiscoveredKind {
 /// The groups whose discovery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedGroups {
-    /// How many they are.
+    /// The number of groups.
     pub count: usize,
-    /// The error, which names them.
+    /// The error, which names the groups.
     pub message: String,
 }
 
-// Batches hold hundreds: a sync's memory and the time to move an answer depend on them.
+// A batch holds hundreds: the memory of a sync and the time to move an answer depend on these.
 const _: () = assert!(size_of::<Request>() <= 80 && size_of::<Answer>() <= 64);

@@ -1,17 +1,17 @@
 //! The loop that drives syncs, without I/O: begin, requests, answers, resume, end.
 //!
 //! A [`Workload`] decides which requests to make, a [`Transport`] carries them out, and a
-//! [`Driver`] connects the two. A transport may answer at once, as an embedded server or a script
-//! does, or later, as a network client does. In the second case its owner passes the answer to
+//! [`Driver`] connects the two. A transport may answer immediately, like an embedded server or a
+//! script, or later, like a network client. In the second case its owner passes the answer to
 //! [`Driver::answer`] and calls [`Driver::poll`].
 //!
 //! ```text
-//! queue ─key─▶ begin ─requests─▶ Transport::send ─┬─ answer at once ─────────┐
+//! queue ─key─▶ begin ─requests─▶ Transport::send ─┬─ immediate answer ───────┐
 //!                ▲                                └─ none: Driver::answer ───┤
 //!                └───────────────── resume ◀── every request is answered ◀───┘
 //! ```
 //!
-//! A sync of several sequences side by side is resumed at each answer instead: see
+//! A sync of several sequences side by side is resumed after each answer instead: see
 //! [`SyncState::GOES_ON_AT_EACH_ANSWER`].
 
 mod async_sync;
@@ -28,19 +28,19 @@ use crate::workqueue::{End, RateLimitingQueue, Take};
 
 pub use async_sync::{AsyncSync, Calls, Started, SyncFailure, join_all, run_steps, unless_gone};
 
-/// What a sync needs next.
+/// The next step of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// Carry out those of [`SyncState::requests`] that are new, concurrently, pass each
+    /// Carry out the new requests in [`SyncState::requests`] concurrently, pass each answer to
     /// [`SyncState::answer`], then call [`Workload::resume`].
     Requests,
-    /// The sync is over.
+    /// The sync has ended.
     Finished,
 }
 
 impl Step {
-    /// Returns the step of a sync with these requests; finished if there are none.
+    /// Returns the step of a sync with these requests: finished if there are none.
     pub fn of(requests: &[Request]) -> Step {
         if requests.is_empty() {
             Step::Finished
@@ -50,85 +50,86 @@ impl Step {
     }
 }
 
-/// A sync in progress, as a driver sees it. Made once and reused, with its scratch memory, for
+/// A sync in progress, as a driver sees it. Created once and reused, with its scratch memory, for
 /// every key.
 pub trait SyncState: Default + Send {
-    /// Whether the sync is resumed at each answer instead of after the last one of its batch, so
-    /// that sequences of requests side by side don't wait for each other. Its requests keep their
-    /// indices until it is over; new ones follow them.
+    /// Whether the sync is resumed after each answer instead of after the last one of its batch, so
+    /// that sequences of requests side by side don't wait for each other. Requests keep their indices
+    /// until the sync ends; new ones follow them.
     const GOES_ON_AT_EACH_ANSWER: bool = false;
 
-    /// Returns the requests to carry out concurrently, the answered ones of a sync that goes on at
-    /// each answer included.
+    /// Returns the requests to carry out concurrently. Includes the answered ones if the sync is
+    /// resumed after each answer.
     fn requests(&self) -> &[Request];
 
     /// Sets the answer of a request, in any order.
     ///
     /// # Panics
-    /// There is no request with this index, or it has been answered.
+    /// Panics if there is no request with this index or it already has an answer.
     fn answer(&mut self, index: usize, answer: Answer);
 
-    /// Returns the Events to write. The driver takes them.
+    /// Returns the Events to write. The driver takes them out.
     fn events(&mut self) -> &mut Vec<EventIntent>;
 
-    /// How the sync ended, in one or two words for statistics: `ok`, `create failed`. Meaningless
-    /// before the end.
+    /// Returns how the sync ended, in one or two words for statistics: `ok`, `create failed`.
+    /// Meaningless before the end.
     fn outcome_label(&self) -> &'static str;
 
-    /// How the sync ended, for its key. Meaningless before the end.
+    /// Returns how the sync ended, for its key. Meaningless before the end.
     fn end(&self) -> End;
 }
 
-/// A controller of one kind of workload: its keys, and the requests of a sync. No
-/// I/O, no clock. All input comes in by these methods, and by the handlers that the workload adds to
-/// the [`Informers`](crate::informer::Informers) of its controller manager; on any thread.
+/// A controller of one kind of workload: its keys, and the requests of a sync. It does no I/O and has
+/// no clock. All input enters through these methods, and through the handlers that the workload adds
+/// to the [`Informers`](crate::informer::Informers) of its controller manager, on any thread.
 ///
 /// Several workloads share one cache of pods, which the program that runs them fills. Each workload
 /// gets the changes of the [pods of its row](crate::row::ControllerRow::pods), after the cache has
-/// them.
+/// applied them.
 pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The state of a sync.
     type Sync: SyncState;
 
-    /// Returns the name of what this key of its queue `queue` stands for.
+    /// Returns the name of the object behind a key of the queue `queue`.
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
 
-    /// Its queues of keys to sync, at least one, always the same. Each has keys, workers and a timer of
-    /// its own; other methods name a queue by its place here. The first is that of its objects.
+    /// Returns the queues of keys to sync: at least one, and always the same. Each queue has its own
+    /// keys, workers and timer; other methods name a queue by its index here. The first is the queue
+    /// of the workload's objects.
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
-    /// A pod changed. The cache has the change already.
+    /// Handles a change of a pod. The cache already has the change.
     fn pod_changed(&self, change: &PodChange, now: Now) {
         let _ = (change, now);
     }
 
-    /// The cache was replaced by a list of pods, with these changes.
+    /// Handles a list of pods that has replaced the cache, with its changes.
     fn pods_listed(&self, listed: &Listed, now: Now) {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
     }
 
-    /// Begins the sync of a key that was taken from its queue `queue`.
+    /// Begins the sync of a key that was taken from the queue `queue`.
     fn begin(&self, queue: usize, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
 
-    /// Its own metrics as they are now; its queues have theirs.
+    /// Returns the workload's own metrics at this moment. Its queues have separate metrics.
     fn families(&self) -> Vec<Family> {
         Vec::new()
     }
 
-    /// Continues the sync after every request of the batch has an answer; after an answer if its
-    /// state [says so](SyncState::GOES_ON_AT_EACH_ANSWER).
+    /// Resumes the sync once every request of the batch has an answer, or after each answer if
+    /// [`SyncState::GOES_ON_AT_EACH_ANSWER`] is set.
     ///
     /// # Panics
-    /// A request of a batch has no answer, or the sync is over.
+    /// Panics if a request of a batch has no answer or the sync has ended.
     fn resume(&self, sync: &mut Self::Sync, now: Now) -> Step;
 }
 
-/// Carries requests out.
+/// Carries out requests.
 pub trait Transport {
-    /// Sends the request with this index in [`SyncState::requests`]. `None`: the answer comes later,
-    /// by [`Driver::answer`].
+    /// Sends the request with this index in [`SyncState::requests`]. Returns `None` if the answer comes
+    /// later, by [`Driver::answer`].
     fn send(&mut self, index: usize, request: &Request, now: Now) -> Option<Answer>;
 }
 
@@ -139,35 +140,35 @@ impl<F: FnMut(&Request, Now) -> Answer> Transport for F {
     }
 }
 
-/// How far a sync has come.
+/// The progress of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
     /// The sync waits for answers.
     Waiting,
-    /// The sync is over. Its state says how it ended; [`Driver::finish`] gives its key back.
+    /// The sync has ended. Its state has the outcome; [`Driver::finish`] gives its key back.
     Finished,
 }
 
-/// One worker: drives one sync at a time.
+/// One worker, which drives one sync at a time.
 #[derive(Debug, Default)]
 pub struct Driver<S> {
     /// The sync.
     pub sync: S,
     /// The number of requests without an answer.
     waiting: usize,
-    /// Of a sync that goes on at each answer: the number of requests that were sent, and whether
-    /// one was answered since the sync last went on.
+    /// For a sync that is resumed after each answer: the number of requests that were sent, and
+    /// whether one was answered since the sync was last resumed.
     sent: usize,
     is_answered: bool,
-    /// The place of the queue from which its key was taken.
+    /// The index of the queue that the key was taken from.
     queue: usize,
     key: KeyId,
 }
 
 impl<S: SyncState> Driver<S> {
     /// Begins the sync of a key that was taken from the workload's queue `queue`, and drives it until
-    /// it waits for answers or is over.
+    /// it waits for answers or ends.
     #[inline]
     pub fn begin<W: Workload<Sync = S>>(
         &mut self,
@@ -187,23 +188,23 @@ impl<S: SyncState> Driver<S> {
         self.drive(workload, step, transport, now)
     }
 
-    /// Gives the key of a sync that is over back to its queue, as the sync has ended.
+    /// Gives the key of an ended sync back to its queue, with the end of the sync.
     #[inline]
     pub fn finish<W: Workload<Sync = S>>(&self, workload: &W, now: Now) {
         workload.queues()[self.queue].finish(self.key, self.sync.end(), now.mono_ns);
     }
 
-    /// Sets the answer of a request that was sent.
+    /// Sets the answer of a sent request.
     ///
     /// # Panics
-    /// The request has been answered.
+    /// Panics if the request already has an answer.
     pub fn answer(&mut self, index: usize, answer: Answer) {
         self.sync.answer(index, answer);
         self.waiting -= 1;
         self.is_answered |= S::GOES_ON_AT_EACH_ANSWER;
     }
 
-    /// Reports whether the sync waits for another answer; if not, the caller resumes it.
+    /// Reports whether the sync must wait for another answer. If not, the caller resumes it.
     #[inline]
     fn must_wait(&mut self) -> bool {
         match S::GOES_ON_AT_EACH_ANSWER {
@@ -212,8 +213,8 @@ impl<S: SyncState> Driver<S> {
         }
     }
 
-    /// Continues the sync if every request has an answer; if any has got one since, where the sync
-    /// goes on at each.
+    /// Resumes the sync if every request has an answer or, for a sync that is resumed after each
+    /// answer, if a new answer has arrived.
     pub fn poll<W: Workload<Sync = S>>(
         &mut self,
         workload: &W,
@@ -259,12 +260,12 @@ impl<S: SyncState> Driver<S> {
     }
 }
 
-/// Syncs every waiting key of every queue to its end, over a transport that answers at once. Keys of
-/// an earlier queue come first. `ended` is called after each sync, before its key goes back to its
+/// Syncs every waiting key of every queue to its end, over a transport that answers immediately. Keys
+/// of an earlier queue come first. Calls `ended` after each sync, before the key goes back to its
 /// queue. Returns the number of syncs.
 ///
 /// # Panics
-/// The transport does not answer a request at once.
+/// Panics if the transport does not answer a request immediately.
 pub fn sync_all<W: Workload>(
     workload: &W,
     driver: &mut Driver<W::Sync>,
@@ -285,7 +286,7 @@ pub fn sync_all<W: Workload>(
         assert_eq!(
             progress,
             Progress::Finished,
-            "the transport answers at once"
+            "the transport answers immediately"
         );
         ended(&mut driver.sync);
         driver.finish(workload, now);

@@ -1,10 +1,10 @@
-//! Tests of the driver, with a workload that asks for two batches.
+//! Tests of the driver, with a workload that requests two batches.
 
 use podstorm_objects::{ApiError, Kind, Pod};
 
 use super::*;
 
-/// Asks for two batches of two requests.
+/// Requests two batches of two requests each.
 #[derive(Debug)]
 struct Twice(RateLimitingQueue<KeyId>);
 
@@ -39,7 +39,7 @@ impl SyncState for State {
     }
 }
 
-/// What no test here uses of a workload of keys without objects.
+/// The methods of a workload without objects that no test here uses.
 macro_rules! of_no_objects {
     () => {
         fn name(&self, _: usize, _: KeyId) -> ObjectKey {
@@ -88,7 +88,7 @@ fn answer() -> Answer {
 }
 
 #[test]
-fn a_transport_that_answers_at_once_brings_a_sync_to_its_end() {
+fn an_immediate_transport_drives_a_sync_to_its_end() {
     let (workload, now) = (Twice(RateLimitingQueue::new()), Now::default());
     workload.0.add(KeyId::default(), 0);
     let mut sent = 0;
@@ -104,7 +104,7 @@ fn a_transport_that_answers_at_once_brings_a_sync_to_its_end() {
 }
 
 #[test]
-fn answers_that_come_later_are_waited_for() {
+fn a_sync_waits_for_answers_that_come_later() {
     struct Slow(Vec<usize>);
     impl Transport for Slow {
         fn send(&mut self, index: usize, _: &Request, _: Now) -> Option<Answer> {
@@ -124,7 +124,7 @@ fn answers_that_come_later_are_waited_for() {
     assert_eq!(slow.0, [0, 1, 0, 1]);
 }
 
-/// Asks for two sequences of requests side by side.
+/// Requests two sequences side by side.
 #[derive(Debug)]
 struct SideBySide(RateLimitingQueue<KeyId>);
 
@@ -156,7 +156,7 @@ impl Workload for SideBySide {
     }
 }
 
-/// Notes what it sends, and answers the requests with these indices at once.
+/// Records what it sends, and answers the requests with these indices immediately.
 struct Noting {
     at_once: Vec<usize>,
     sent: Vec<usize>,
@@ -170,7 +170,7 @@ impl Transport for Noting {
 }
 
 #[test]
-fn sequences_side_by_side_go_on_at_each_answer() {
+fn sequences_side_by_side_resume_at_each_answer() {
     let (workload, now) = (SideBySide(RateLimitingQueue::new()), Now::default());
     let key = KeyId::default();
     let mut driver = Driver::default();
@@ -179,17 +179,17 @@ fn sequences_side_by_side_go_on_at_each_answer() {
         sent: Vec::new(),
     };
     for _ in 0..2 {
-        // The first round is abandoned amid its requests.
+        // The first round is abandoned in the middle of its requests.
         transport.sent.clear();
         let begun = driver.begin(&workload, 0, key, &mut transport, now);
         assert_eq!(begun, Progress::Waiting);
-        assert_eq!(transport.sent, [0, 1, 2], "one is answered at once");
+        assert_eq!(transport.sent, [0, 1, 2], "one is answered immediately");
         let polled = driver.poll(&workload, &mut transport, now);
-        assert_eq!(polled, Progress::Waiting, "nothing is answered since");
+        assert_eq!(polled, Progress::Waiting, "nothing was answered since");
         driver.answer(2, answer());
         let polled = driver.poll(&workload, &mut transport, now);
         assert_eq!(polled, Progress::Waiting);
-        assert_eq!(transport.sent, [0, 1, 2, 3], "each is sent once");
+        assert_eq!(transport.sent, [0, 1, 2, 3], "each request is sent once");
     }
     driver.answer(3, answer());
     driver.answer(0, answer());
@@ -198,7 +198,7 @@ fn sequences_side_by_side_go_on_at_each_answer() {
 }
 
 #[test]
-fn a_batch_that_was_abandoned_does_not_hold_up_the_next_sync() {
+fn an_abandoned_batch_does_not_hold_up_the_next_sync() {
     let (workload, now) = (Twice(RateLimitingQueue::new()), Now::default());
     let mut driver = Driver::default();
     let mut transport = Noting {

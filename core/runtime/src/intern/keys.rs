@@ -1,5 +1,5 @@
-//! Ids for the names of objects. Ids are reused for other names later, so there are as many ids as
-//! names were alive at one time, not as many as ever existed.
+//! Ids for the names of objects. Ids are reused for other names later, so their number grows with the
+//! names that are alive at one time, not with all names that ever existed.
 
 use hashbrown::HashTable;
 use podstorm_objects::Str;
@@ -21,14 +21,14 @@ struct KeyIndex {
     by_name: HashTable<(ObjectKey, KeyId)>,
     /// One shared copy of each namespace.
     namespaces: HashTable<Str>,
-    /// With more namespaces than this, unused ones are dropped.
+    /// Above this number of namespaces, unused ones are dropped.
     namespaces_max: usize,
 }
 
-/// Why the lock is never poisoned.
-const NO_PANIC: &str = "no thread panics while it holds this lock";
+/// The reason why the lock is never poisoned.
+const NO_PANIC: &str = "no thread panics while holding this lock";
 
-/// The number of namespaces that are kept without checking whether they are used.
+/// The number of namespaces that are kept without checking whether they are in use.
 const NAMESPACES_KEPT: usize = 64;
 
 impl KeyTable {
@@ -37,11 +37,11 @@ impl KeyTable {
         KeyTable::default()
     }
 
-    /// Returns the id of a name; a new name gets a new id. Takes the lock for reading; for a new
-    /// name also for writing, and only then allocates.
+    /// Returns the id of a name; a new name gets a new id. Takes the lock for reading. For a new name it
+    /// also takes the lock for writing, and only then allocates.
     ///
     /// # Panics
-    /// There are 2^32 names already.
+    /// Panics if there are already 2^32 names.
     pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
         if let Some(known) = self.find(namespace, name) {
             return known;
@@ -60,12 +60,12 @@ impl KeyTable {
         self.index.read().expect(NO_PANIC).find(namespace, name)
     }
 
-    /// Gives an id to another name. Every remaining use of the id means the new name from now on,
-    /// so the caller must know that no user is left. Does nothing and returns false if the new name
-    /// has an id already.
+    /// Gives an id to another name. Every remaining use of the id then means the new name, so the
+    /// caller must know that no user is left. Does nothing and returns `false` if the new name already
+    /// has an id.
     ///
     /// # Panics
-    /// The id is not of this table.
+    /// Panics if the id does not belong to this table.
     pub fn rename(&self, id: KeyId, namespace: &str, name: &str) -> bool {
         let mut index = self.index.write().expect(NO_PANIC);
         if index.find(namespace, name).is_some() {
@@ -76,14 +76,14 @@ impl KeyTable {
         true
     }
 
-    /// Returns the name with this id; shares its texts. Takes the lock of the id.
+    /// Returns the name with this id. Shares its texts. Takes the lock of the id.
     ///
     /// # Panics
-    /// The id is not of this table.
+    /// Panics if the id does not belong to this table.
     pub fn key(&self, id: KeyId) -> ObjectKey {
         let name = self.names.get(id.index());
         name.and_then(|name| lock(name).clone())
-            .expect("the id is of this table")
+            .expect("the id belongs to this table")
     }
 
     /// Returns the number of ids. All smaller ids are in use.
@@ -91,7 +91,7 @@ impl KeyTable {
         self.index.read().expect(NO_PANIC).by_name.len()
     }
 
-    /// Reports whether there is no name yet.
+    /// Reports whether the table has no names.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -125,8 +125,8 @@ impl KeyIndex {
         }
     }
 
-    /// Returns the shared copy of a namespace. Amortised O(1): unused ones are looked for when
-    /// there are twice as many as were in use the last time.
+    /// Returns the shared copy of a namespace. Amortized O(1): unused copies are dropped whenever there
+    /// are twice as many as were in use at the last check.
     fn share(&mut self, namespace: &str) -> Str {
         let hash = FIXED_STATE.hash_one(namespace);
         if let Some(known) = self.namespaces.find(hash, |known| **known == *namespace) {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_and_name_do_not_run_together() {
+    fn namespace_and_name_are_kept_apart() {
         let table = KeyTable::new();
         assert_ne!(table.intern("ab", "c"), table.intern("a", "bc"));
         assert_eq!(table.key(table.intern("", "n1")).to_string(), "n1");
@@ -182,14 +182,14 @@ mod tests {
         assert_eq!(table.find("ns", "a"), None);
         assert_eq!(table.find("other", "c"), Some(a));
         assert_eq!(table.key(a).to_string(), "other/c");
-        assert!(!table.rename(b, "other", "c"), "it has one");
+        assert!(!table.rename(b, "other", "c"), "the name has an id");
         assert_eq!(table.find("ns", "b"), Some(b));
         let third = table.intern("ns", "a");
-        assert_eq!(third, KeyId(2), "all smaller ones are given");
+        assert_eq!(third, KeyId(2), "all smaller ids are in use");
     }
 
     #[test]
-    fn namespaces_that_nobody_uses_are_dropped() {
+    fn unused_namespaces_are_dropped() {
         let table = KeyTable::new();
         let id = table.intern("ns-0", "web");
         for n in 1..10_000 {

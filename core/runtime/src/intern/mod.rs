@@ -1,14 +1,14 @@
-//! Dense ids for names, and the table that is indexed by dense ids.
+//! Dense ids for names, and the table that dense ids index.
 //!
-//! A name enters as text ([`KeyTable`], [`StrTable`]) and becomes a `u32` counted from 0. All other
-//! modules use it as an index into an [`AppendTable`], whose readers take no lock. A text's id
-//! means that text for the life of its table. A key's id means its name until the owner of the
-//! table gives it to another name, when no user is left.
+//! [`KeyTable`] and [`StrTable`] turn a text into a `u32` counted from 0. All other modules use this
+//! id as an index into an [`AppendTable`], whose readers take no lock. The id of a text means that
+//! text for the life of its table. The id of a key means its name until the owner of the table, once
+//! no user is left, gives the id to another name.
 //!
-//! Locks: a key table has one `RwLock` for its text index and one lock for each id's name, taken in
-//! this order where a name is added or an id gets another one. A text
-//! table has one `RwLock` for each shard of its index. All are held for one look-up or one change,
-//! and never across a call out. Reading a text by its id takes none.
+//! Locks: a key table has one `RwLock` for its text index and one lock for each id's name. They are
+//! taken in this order when a name is added or an id gets another one. A text table has one `RwLock`
+//! for each shard of its index. All locks are held for a single look-up or change, and never across a
+//! call out of this module. Reading a text by its id takes no lock.
 
 mod keys;
 
@@ -24,8 +24,8 @@ use podstorm_objects::Str;
 use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
 use crate::primitives::{AtomicU32, CachePadded, OnceLock, Ordering, RwLock};
 
-/// The hasher of every look-up table here: fast, with fixed seeds so that runs are repeatable. It
-/// does not resist chosen collisions.
+/// The hasher of every table here: fast, with fixed seeds so that runs are repeatable. It does not
+/// resist chosen collisions.
 pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7344,
@@ -33,7 +33,7 @@ pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
     0x082e_fa98_ec4e_6c89,
 );
 
-/// Keys that are small integers counted from 0, so that state per key can be in arrays.
+/// Keys that are small integers counted from 0, so that arrays can hold the state of each key.
 ///
 /// `from_index(key.index())` is `key`, and indices are below 2^32.
 pub trait DenseKey: Copy + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static {
@@ -43,7 +43,7 @@ pub trait DenseKey: Copy + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static 
     /// Returns the key with this index.
     ///
     /// # Panics
-    /// The index does not fit in 32 bits.
+    /// Panics if the index does not fit into 32 bits.
     fn from_index(index: usize) -> Self;
 }
 
@@ -55,7 +55,7 @@ impl DenseKey for u32 {
 
     #[inline]
     fn from_index(index: usize) -> Self {
-        u32::try_from(index).expect("dense keys fit in 32 bits")
+        u32::try_from(index).expect("dense keys fit into 32 bits")
     }
 }
 
@@ -83,7 +83,7 @@ impl DenseKey for KeyId {
     }
 }
 
-/// Namespace and name of an object, shown as `namespace/name`.
+/// The namespace and name of an object, shown as `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The namespace; empty for cluster-scoped objects.
@@ -101,8 +101,8 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A table that only grows and whose entries never move. It has chunks of doubling length, each
-/// allocated as a whole at first use. Entries start as `T::default()`.
+/// A table that only grows and whose entries never move. It consists of chunks of doubling length.
+/// Each chunk is allocated as a whole at first use. Entries start as `T::default()`.
 ///
 /// Reading takes no lock and costs two dependent loads. Growing allocates one chunk; if several
 /// threads need it, one allocates and the others wait.
@@ -111,7 +111,7 @@ pub struct AppendTable<T> {
 }
 
 /// Returns the chunk of an index, and the offset in it. Chunk `c` has the indices `FIRST * (2^c -
-/// 1)` to `FIRST * (2^(c+1) - 1)`, so after adding `FIRST` the highest bit is the chunk.
+/// 1)` to `FIRST * (2^(c+1) - 1)`, so after adding `FIRST` the highest bit identifies the chunk.
 #[inline]
 fn place(index: usize) -> (usize, usize) {
     let shifted = index + TABLE_FIRST_CHUNK;
@@ -120,7 +120,7 @@ fn place(index: usize) -> (usize, usize) {
 }
 
 impl<T: Default> AppendTable<T> {
-    /// Creates an empty table; allocates nothing.
+    /// Creates an empty table. Allocates nothing.
     pub fn new() -> Self {
         AppendTable {
             chunks: std::array::from_fn(|_| OnceLock::new()),
@@ -137,7 +137,7 @@ impl<T: Default> AppendTable<T> {
     /// Returns the entry. Allocates its chunk if needed.
     ///
     /// # Panics
-    /// The index does not fit in 32 bits.
+    /// Panics if the index does not fit into 32 bits.
     #[inline]
     pub fn get_or_grow(&self, index: usize) -> &T {
         let (chunk, offset) = place(index);
@@ -149,7 +149,7 @@ impl<T: Default> AppendTable<T> {
         &chunk[offset]
     }
 
-    /// All entries of the allocated chunks, with their indices, in order.
+    /// Returns all entries of the allocated chunks, with their indices, in order.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.chunks.iter().enumerate().flat_map(|(chunk, entries)| {
             let first = (TABLE_FIRST_CHUNK << chunk) - TABLE_FIRST_CHUNK;
@@ -181,19 +181,19 @@ impl<T> fmt::Debug for AppendTable<T> {
     }
 }
 
-/// Shards of a text table's index: more than the threads that look up texts at the same time.
+/// Shards of a text table's index: more than the number of threads that look up texts concurrently.
 const TEXT_SHARDS: usize = 32;
 
-/// Ids for texts, in the order of first use: for names of nodes and the like.
+/// Ids for texts, in the order of first use, e.g. for names of nodes.
 ///
 /// The index is in shards, each in its own cache lines, so that threads that look up different
 /// texts don't contend for one lock.
 #[derive(Debug)]
 pub struct StrTable {
     texts: AppendTable<OnceLock<Str>>,
-    /// The number of ids given.
+    /// The number of ids in use.
     count: AtomicU32,
-    /// Ids by the hash of their text.
+    /// The ids by the hash of their text.
     index: Box<[CachePadded<RwLock<HashTable<u32>>>]>,
 }
 
@@ -213,17 +213,18 @@ impl StrTable {
         }
     }
 
-    /// Returns the id of a text; a new text gets a new id. Takes a lock for reading; for a new text
-    /// also for writing, and only then allocates.
+    /// Returns the id of a text; a new text gets a new id. Takes a lock for reading. For a new text it
+    /// also takes the lock for writing, and only then allocates.
     ///
     /// # Panics
+    /// Panics if there are already 2^32 texts.
     /// There are 2^32 texts already.
     pub fn intern(&self, text: &str) -> u32 {
         let hash = FIXED_STATE.hash_one(text);
         let shard = self.shard(hash);
         let known = shard
             .read()
-            .expect("no thread panics while it holds this lock")
+            .expect("no thread panics while holding this lock")
             .find(hash, |&id| **self.text_ref(id) == *text)
             .copied();
         if let Some(known) = known {
@@ -231,15 +232,15 @@ impl StrTable {
         }
         let mut index = shard
             .write()
-            .expect("no thread panics while it holds this lock");
+            .expect("no thread panics while holding this lock");
         if let Some(&known) = index.find(hash, |&id| **self.text_ref(id) == *text) {
             return known;
         }
-        // Relaxed: it only gives out numbers. The lock makes the text visible before its id.
+        // Relaxed: this only produces numbers. The lock makes the text visible before its id.
         let id = self.count.fetch_add(1, Ordering::Relaxed);
-        assert!(id < u32::MAX, "ids fit in 32 bits");
+        assert!(id < u32::MAX, "ids fit into 32 bits");
         let fresh = self.texts.get_or_grow(id as usize).set(text.into()).is_ok();
-        assert!(fresh, "an id is given once");
+        assert!(fresh, "an id is assigned once");
         index.insert_unique(hash, id, |&other| {
             FIXED_STATE.hash_one(&**self.text_ref(other))
         });
@@ -251,20 +252,20 @@ impl StrTable {
         let hash = FIXED_STATE.hash_one(text);
         self.shard(hash)
             .read()
-            .expect("no thread panics while it holds this lock")
+            .expect("no thread panics while holding this lock")
             .find(hash, |&id| **self.text_ref(id) == *text)
             .copied()
     }
 
     fn shard(&self, hash: u64) -> &RwLock<HashTable<u32>> {
-        // The tables use the seven highest bits for tags and the lowest for buckets.
+        // The tables use the seven highest bits for tags and the lowest bits for buckets.
         &self.index[(hash >> 40) as usize % TEXT_SHARDS]
     }
 
     /// Returns the text with this id, shared. Takes no lock.
     ///
     /// # Panics
-    /// The id is not of this table.
+    /// Panics if the id does not belong to this table.
     pub fn text(&self, id: u32) -> Str {
         self.text_ref(id).clone()
     }
@@ -272,12 +273,12 @@ impl StrTable {
     /// Returns the text with this id, by reference. Takes no lock.
     ///
     /// # Panics
-    /// The id is not of this table.
+    /// Panics if the id does not belong to this table.
     pub fn text_ref(&self, id: u32) -> &Str {
         self.texts
             .get(id as usize)
             .and_then(OnceLock::get)
-            .expect("the id is of this table")
+            .expect("the id belongs to this table")
     }
 
     /// Returns the number of texts. All smaller ids are in use.
@@ -286,7 +287,7 @@ impl StrTable {
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// Reports whether there is no text yet.
+    /// Reports whether the table has no texts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_start_as_default_and_stay_where_they_are() {
+    fn entries_start_as_default_and_never_move() {
         let table = AppendTable::<OnceLock<u32>>::new();
         assert!(table.get(0).is_none());
         let first = std::ptr::from_ref(table.get_or_grow(3));

@@ -1,8 +1,9 @@
 //! Event correlation: decides which of a controller's events are written, and how.
 //!
-//! In this order: many similar messages are combined, repeated messages are counted, and a token
-//! bucket per object drops the rest. The memory is bounded. A dropped event allocates nothing.
-//! There are no locks: one thread owns the recorder. The numbers in the names of Events are all that recorders share.
+//! The steps, in order: many similar messages are combined, repeated messages are counted, and a
+//! token bucket per object drops the rest. Memory is bounded, and a dropped event allocates nothing.
+//! There are no locks: one thread owns the recorder. Recorders share only the numbers in the names of
+//! Events.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -16,17 +17,16 @@ use crate::primitives::{AtomicI64, Ordering};
 /// The capacity of each of the three LRU maps.
 const MEMORY_ENTRIES: usize = 4096;
 
-/// From this distinct message on, the messages of an aggregate are combined.
+/// The number of distinct messages from which on the messages of an aggregate are combined.
 const COMBINE_FROM: usize = 10;
 
-/// An aggregate without messages for longer than this starts again: 10 minutes.
+/// An aggregate without messages for longer than this starts over: 10 minutes.
 const COMBINE_WINDOW_NS: i64 = 600 * 1_000_000_000;
 
-/// How many events of one type about one object may be written in a burst.
+/// The number of events of one type about one object that may be written in a burst.
 const SPAM_BURST: f64 = 25.0;
 
-/// How fast tokens come back, per second: one in 300 s, in the single precision in which upstream
-/// configures it.
+/// Tokens per second: one in 300 s, in the single precision in which upstream configures the rate.
 const SPAM_QPS: f64 = (1.0f32 / 300.0) as f64;
 
 /// The prefix of a combined event's message.
@@ -39,7 +39,7 @@ const NAME_MAX: usize = 253;
 #[derive(Debug)]
 pub struct EventRecorder {
     component: &'static str,
-    /// `source.host` and `reportingInstance`; empty for a component that is on no node.
+    /// `source.host` and `reportingInstance`; empty for a component that does not run on a node.
     host: Str,
     hashes: [ahash::RandomState; 2],
     aggregates: Lru<Aggregate>,
@@ -47,25 +47,26 @@ pub struct EventRecorder {
     spam: Lru<Bucket>,
     /// The object of the last intent and its hash; the `Arc` keeps the address from being reused.
     last_object: Option<(Arc<ObjectReference>, u128)>,
-    /// The numbers in the names of new events.
+    /// The numbers for the names of new events.
     stamps: EventStamps,
-    /// The text of the current message; kept to reuse its memory.
+    /// The text of the current message, kept to reuse its memory.
     text: String,
     /// What to store once the last write has succeeded.
     written: Option<(u128, Logged)>,
-    /// The parts that events of one kind share. There are a handful.
+    /// The parts that events of one kind share. There are only a handful of kinds.
     topics: Vec<Topic>,
 }
 
-/// The numbers in the names of Events: moments, in ns since the epoch. Two Events of one object may come from two
-/// recorders at the same moment, on virtual time above all; where the recorders share the numbers, their names differ.
+/// The numbers in the names of Events: times in ns since the epoch. Two recorders may write Events of
+/// one object at the same time, especially on virtual time. Recorders that share the numbers give
+/// different names.
 #[derive(Clone, Debug, Default)]
 pub struct EventStamps(Arc<AtomicI64>);
 
 impl EventStamps {
-    /// This moment, or the first one after the last that was given. No other call gives it.
+    /// Returns this time, or the first one after the last that was returned. No other call returns it.
     pub fn next(&self, wall_ns: i64) -> i64 {
-        // Relaxed: nothing else hangs on the number, and one addition gives each.
+        // Relaxed: nothing else depends on the number, and a single addition produces it.
         self.0
             .fetch_max(wall_ns.saturating_sub(1), Ordering::Relaxed);
         self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
@@ -83,13 +84,13 @@ struct Topic {
 /// The messages of one object, type and reason.
 #[derive(Debug)]
 struct Aggregate {
-    /// Hashes of distinct messages, at most one less than starts the combining.
+    /// Hashes of distinct messages, at most one fewer than the number that starts combining.
     messages: [u128; COMBINE_FROM - 1],
     count: usize,
     last_ns: i64,
 }
 
-/// How often an event has been observed; a count of 0 is never.
+/// The number of times that an event has been observed; never observed if the count is 0.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     count: i32,
@@ -126,7 +127,7 @@ impl EventRecorder {
         }
     }
 
-    /// The same recorder, of a component on that node.
+    /// Sets the node that the component runs on.
     #[must_use]
     pub fn on_node(self, node: &str) -> EventRecorder {
         EventRecorder {
@@ -135,26 +136,27 @@ impl EventRecorder {
         }
     }
 
-    /// The same recorder, whose events get other names than those of all that have these numbers too.
+    /// Replaces the numbers. The recorder's event names then differ from those of all recorders that
+    /// share these numbers.
     #[must_use]
     pub fn with_stamps(self, stamps: EventStamps) -> EventRecorder {
         EventRecorder { stamps, ..self }
     }
 
-    /// Takes an intent that was made now; see [`correlate`](EventRecorder::correlate).
+    /// Takes an intent recorded now; see [`correlate`](EventRecorder::correlate).
     pub fn record(&mut self, intent: EventIntent, now: Now) -> Option<EventWrite> {
         self.correlate(intent, now, now)
     }
 
-    /// Takes an intent made at `made` and returns what to write, if anything. Callers write one
-    /// event at a time and call [`written`](EventRecorder::written) when it has succeeded.
+    /// Takes an intent recorded at `made` and returns what to write, if anything. Callers write one
+    /// event at a time and call [`written`](EventRecorder::written) after each success.
     ///
-    /// O(length of the message); allocates only when something is to be written.
+    /// O(length of the message). Allocates only if something is to be written.
     pub fn correlate(&mut self, intent: EventIntent, made: Now, now: Now) -> Option<EventWrite> {
         self.correlate_part(intent, "", made, now)
     }
 
-    /// As [`correlate`](EventRecorder::correlate), about a part of the object: the same message about
+    /// Like [`correlate`](EventRecorder::correlate), for a part of the object: the same message about
     /// two parts makes two events. The caller writes the part into `involvedObject.fieldPath`.
     pub fn correlate_part(
         &mut self,
@@ -186,8 +188,7 @@ impl EventRecorder {
         Some(self.write(intent, combined, keys, logged, at))
     }
 
-    /// Must be called when the last write has succeeded, also if it was a create in place of a
-    /// patch.
+    /// Must be called after each successful write, including a create that replaced a patch.
     pub fn written(&mut self) {
         if let Some((key, logged)) = self.written.take() {
             *self.log.touch(key, || logged) = logged;
@@ -226,8 +227,8 @@ impl EventRecorder {
             true => format!("{COMBINED}{}", self.text),
             false => self.text.clone(),
         };
-        // Upstream stores a written event under its own message, also a combined one. Nothing ever
-        // looks that entry up, but it takes one of the 4096 entries.
+        // Upstream stores a written event under its own message, even if it is a combined one. That
+        // entry is never looked up, but it takes one of the 4096 entries.
         let key = self.event_key(aggregate_key, self.hash(&message), field_path);
         self.written = Some((key, logged));
         let namespace = match &*regarding.namespace {
@@ -265,7 +266,7 @@ impl EventRecorder {
             kind: kind.as_str().into(),
             reason: reason.into(),
             host: Str::clone(&self.host),
-            // As in upstream, combined events don't have these two.
+            // As upstream, combined events leave out these two.
             reporting_component: Str::clone(if combined { &none } else { &component }),
             reporting_instance: Str::clone(if combined { &none } else { &self.host }),
             component,
@@ -279,7 +280,7 @@ impl EventRecorder {
         shared
     }
 
-    /// `<object>.<hex stamp>`; a UUID where that is too long for a name.
+    /// Returns `<object>.<hex stamp>`, or a UUID if that is too long for a name.
     fn event_name(&self, object: &str, stamp: i64) -> String {
         let name = format!("{object}.{stamp:x}");
         if name.len() <= NAME_MAX {
@@ -296,7 +297,7 @@ impl EventRecorder {
         {
             return *hash;
         }
-        // Without the version: the next sync reports about the same object.
+        // Without the version: the next sync reports on the same object.
         let ObjectReference {
             kind,
             namespace,
@@ -334,7 +335,7 @@ impl Aggregate {
         }
     }
 
-    /// Adds a message. Returns whether it is to be combined with the others.
+    /// Adds a message. Returns whether it must be combined with the others.
     fn combines(&mut self, message: u128, now: Now) -> bool {
         if now.mono_ns.saturating_sub(self.last_ns) > COMBINE_WINDOW_NS {
             self.count = 0;
@@ -343,7 +344,7 @@ impl Aggregate {
         if self.messages[..self.count].contains(&message) {
             return false;
         }
-        // Upstream adds the tenth message, then drops any one; here it is always the newest.
+        // Upstream adds the tenth message, then drops an arbitrary one. Here it is always the newest.
         if self.count == COMBINE_FROM - 1 {
             return true;
         }
@@ -364,8 +365,7 @@ impl Bucket {
     /// Takes a token if there is one.
     fn accepts(&mut self, now: Now) -> bool {
         let elapsed_ns = now.mono_ns.saturating_sub(self.last_ns).max(0);
-        // Whole seconds and the rest are converted separately, as Go converts a duration to
-        // seconds.
+        // Converts whole seconds and the rest separately, as Go converts a duration to seconds.
         let seconds =
             (elapsed_ns / 1_000_000_000) as f64 + (elapsed_ns % 1_000_000_000) as f64 / 1e9;
         let tokens = (self.tokens + seconds * SPAM_QPS).min(SPAM_BURST) - 1.0;

@@ -31,7 +31,7 @@ fn recorder() -> EventRecorder {
     EventRecorder::new("replicaset-controller")
 }
 
-/// Creates and patches of recording these.
+/// Returns the numbers of creates and patches that recording these intents causes.
 fn totals(
     recorder: &mut EventRecorder,
     intents: impl Iterator<Item = EventIntent>,
@@ -50,7 +50,7 @@ fn totals(
 }
 
 #[test]
-fn a_burst_of_500_creations_writes_25_events_of_which_16_are_the_combined_one() {
+fn a_burst_of_500_creations_writes_25_events_16_combined() {
     let mut recorder = recorder();
     let mut writes = Vec::new();
     for pod in 0..500 {
@@ -86,7 +86,7 @@ fn a_burst_of_500_creations_writes_25_events_of_which_16_are_the_combined_one() 
 }
 
 #[test]
-fn the_count_goes_on_while_writes_are_dropped() {
+fn the_count_grows_while_writes_are_dropped() {
     let mut recorder = recorder();
     totals(&mut recorder, (0..500).map(|pod| created(1, pod)), now(0));
     let write = recorder.record(created(2, 500), now(301));
@@ -111,7 +111,7 @@ fn a_token_comes_back_every_300_seconds() {
 }
 
 #[test]
-fn warnings_have_a_bucket_of_their_own() {
+fn warnings_have_their_own_bucket() {
     let mut recorder = recorder();
     totals(&mut recorder, (0..40).map(|pod| created(1, pod)), now(0));
     let failed = EventIntent::failed_create(&web(1), &"quota exceeded");
@@ -139,7 +139,7 @@ fn repeated_messages_are_counted_and_never_combined() {
 }
 
 #[test]
-fn a_silent_aggregate_starts_again_after_more_than_600_seconds() {
+fn an_aggregate_starts_over_after_more_than_600_quiet_seconds() {
     for (silence, combined) in [(600, true), (601, false)] {
         let mut recorder = recorder();
         totals(&mut recorder, (0..9).map(|pod| created(1, pod)), now(0));
@@ -154,7 +154,7 @@ fn a_silent_aggregate_starts_again_after_more_than_600_seconds() {
 }
 
 #[test]
-fn other_objects_are_apart_and_other_versions_are_not() {
+fn objects_are_separate_but_versions_of_one_object_are_not() {
     let mut recorder = recorder();
     assert_eq!(
         totals(&mut recorder, (0..40).map(|n| created(n as u64, n)), now(0)),
@@ -194,7 +194,7 @@ fn an_event_has_the_fields_of_core_v1() {
 }
 
 #[test]
-fn a_patched_event_that_is_gone_is_created_with_its_count() {
+fn a_deleted_event_is_created_again_with_its_count() {
     let mut recorder = recorder();
     let deleted = || EventIntent::deleted_pod(&web(1), &"web-1".into());
     let Some(EventWrite::Create(first)) = recorder.record(deleted(), now(0)) else {
@@ -225,7 +225,7 @@ fn event_names_differ_even_when_the_clock_stands_still() {
 }
 
 #[test]
-fn a_message_about_two_parts_makes_two_events_of_a_node() {
+fn a_message_about_two_parts_makes_two_events() {
     let mut recorder = EventRecorder::new("kubelet").on_node("node-1");
     let started = || EventIntent {
         regarding: web(1),
@@ -260,7 +260,7 @@ fn a_message_about_two_parts_makes_two_events_of_a_node() {
 }
 
 #[test]
-fn recorders_that_share_their_numbers_give_no_name_twice() {
+fn recorders_that_share_numbers_never_repeat_a_name() {
     let stamps = EventStamps::default();
     let moments = [100, 100, 50, 102, 200].map(|wall_ns| stamps.next(wall_ns));
     assert_eq!(moments, [100, 101, 102, 103, 200]);
@@ -269,7 +269,7 @@ fn recorders_that_share_their_numbers_give_no_name_twice() {
         let mut recorder = recorder().with_stamps(stamps.clone());
         for pod in [1, 2] {
             let Some(EventWrite::Create(event)) = recorder.record(created(1, pod), now(0)) else {
-                panic!("it is new");
+                panic!("the name is new");
             };
             names.insert(event.metadata.name.to_string());
         }

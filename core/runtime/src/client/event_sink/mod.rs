@@ -1,5 +1,5 @@
 //! The path of events to the API: a bounded queue, the recorder, and the retries of the current
-//! write. A state machine: a driver makes the calls and knows the time.
+//! write. It is a state machine: a driver makes the calls and supplies the time.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use podstorm_objects::{Event, Now};
 
 use super::{ApiError, EventIntent, EventPatch, EventRecorder, EventStamps, EventWrite};
 
-/// The most waiting intents; further ones are dropped.
+/// The maximum number of waiting intents. Further ones are dropped.
 pub const EVENT_QUEUE_MAX: usize = 1000;
 
 /// The number of attempts per write.
 const TRIES_MAX: u32 = 12;
 
-/// The delay between two attempts: 10 s, the first time a random part of it.
+/// The delay between two attempts: 10 s. The first delay is a random part of it.
 const RETRY_NS: i64 = 10_000_000_000;
 
 /// The outgoing events of one controller.
@@ -37,22 +37,22 @@ struct Current {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// To be sent at this time, monotonic ns.
+    /// To be sent at this monotonic time, in ns.
     Due(i64),
-    /// Sent and not answered.
+    /// Sent, and not answered yet.
     Sent,
 }
 
-/// What the driver is to do.
+/// The driver's next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SinkStep<'a> {
-    /// Nothing, until an intent is pushed.
+    /// Do nothing until an intent is pushed.
     Idle,
-    /// Nothing, until the last call is answered.
+    /// Do nothing until the last call is answered.
     InFlight,
-    /// Nothing, until this time, monotonic ns.
+    /// Do nothing until this monotonic time, in ns.
     Wait {
-        /// When to call again.
+        /// The time of the next call of [`EventSink::next`].
         until_ns: i64,
     },
     /// Create this event, then report the answer.
@@ -72,7 +72,7 @@ impl EventSink {
         }
     }
 
-    /// The same sink, whose events get other names than those of all that have these numbers too.
+    /// Replaces the numbers in event names; see [`EventRecorder::with_stamps`].
     #[must_use]
     pub fn with_stamps(self, stamps: EventStamps) -> EventSink {
         EventSink {
@@ -81,7 +81,7 @@ impl EventSink {
         }
     }
 
-    /// Queues an intent. Returns false if the queue is full and the intent was dropped.
+    /// Queues an intent. Returns `false` if the queue is full and the intent was dropped.
     pub fn push(&mut self, intent: EventIntent, now: Now) -> bool {
         let has_capacity = self.queue.len() < EVENT_QUEUE_MAX;
         if has_capacity {
@@ -97,7 +97,7 @@ impl EventSink {
         self.dropped
     }
 
-    /// What to do next. A call is returned once; its answer goes to
+    /// Returns the next step. A call is returned once; report its answer by
     /// [`answered`](EventSink::answered).
     pub fn next(&mut self, now: Now) -> SinkStep<'_> {
         while self.current.is_none() {
@@ -120,15 +120,15 @@ impl EventSink {
         }
     }
 
-    /// Reports the answer to the last call. Any `Status` except success drops the event, but a
-    /// patch answered with 404 becomes a create. After a failed transport the call is tried again
-    /// later, and all other events wait for it. `random` is evenly distributed over 0..1.
+    /// Reports the answer to the last call. Any `Status` except success drops the event; only a patch
+    /// answered with 404 becomes a create. After a transport failure the call is retried later, and
+    /// all other events wait for it. `random` is uniformly distributed over 0..1.
     ///
     /// # Panics
-    /// No call is in progress.
+    /// Panics if no call is in progress.
     pub fn answered(&mut self, answer: Result<(), &ApiError>, now: Now, random: f64) {
-        let current = self.current.as_mut().expect("a call is under way");
-        assert_eq!(current.stage, Stage::Sent, "the call was handed out");
+        let current = self.current.as_mut().expect("a call is in progress");
+        assert_eq!(current.stage, Stage::Sent, "the call was returned to the driver");
         let done = match answer {
             Ok(()) => {
                 self.recorder.written();
@@ -153,7 +153,7 @@ impl Current {
         }
     }
 
-    /// Schedules another attempt from the start. Returns true if the attempts are used up.
+    /// Schedules another attempt from the start. Returns whether the attempts are used up.
     fn retry(&mut self, now: Now, random: f64) -> bool {
         self.tries += 1;
         self.replacement = None;
@@ -162,7 +162,7 @@ impl Current {
         self.tries >= TRIES_MAX
     }
 
-    /// Schedules a create in place of a patch that found no event. Returns true if the event is
+    /// Schedules a create in place of a patch that found no event. Returns whether the event is
     /// given up.
     fn replace(&mut self, error: &ApiError, now: Now) -> bool {
         match &self.write {

@@ -32,7 +32,7 @@ fn sink(pods: &[&str]) -> EventSink {
 }
 
 #[test]
-fn one_write_is_under_way_at_a_time() {
+fn one_write_is_in_progress_at_a_time() {
     let mut sink = sink(&["a", "b"]);
     assert!(matches!(sink.next(now(0)), SinkStep::Create(_)));
     assert_eq!(sink.next(now(0)), SinkStep::InFlight);
@@ -43,7 +43,7 @@ fn one_write_is_under_way_at_a_time() {
 }
 
 #[test]
-fn the_queue_drops_what_is_beyond_1000() {
+fn the_queue_drops_intents_beyond_1000() {
     let mut sink = sink(&[]);
     for n in 0..1003 {
         assert_eq!(sink.push(intent("a"), now(0)), n < 1000);
@@ -70,7 +70,7 @@ fn a_failed_transport_is_tried_12_times_10_seconds_apart() {
             at = at.plus_ns(wait_ns);
         }
     }
-    // The first event is given up; the second one is next.
+    // The first event is given up, and the second is next.
     assert!(matches!(sink.next(at), SinkStep::Create(_)));
 }
 
@@ -84,7 +84,7 @@ fn a_status_other_than_success_drops_the_event() {
 }
 
 #[test]
-fn a_patch_that_finds_nothing_becomes_a_create() {
+fn a_patch_that_finds_no_event_becomes_a_create() {
     let mut sink = sink(&["a", "a"]);
     let gone = ApiError::status(404, Reason::NotFound, "gone");
     assert!(matches!(sink.next(now(0)), SinkStep::Create(_)));
@@ -95,7 +95,7 @@ fn a_patch_that_finds_nothing_becomes_a_create() {
         panic!()
     };
     assert_eq!(event.count, 2);
-    // A 404 for the create, e.g. for its namespace, ends it.
+    // A 404 for the create, e.g. because its namespace is missing, ends the event.
     sink.answered(Err(&gone), now(0), RANDOM);
     assert_eq!(sink.next(now(0)), SinkStep::Idle);
 }

@@ -1,4 +1,4 @@
-//! The side of an [`AsyncSync`](super::AsyncSync) that its steps hold.
+//! The part of an [`AsyncSync`](super::AsyncSync) that its steps hold.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -13,13 +13,13 @@ use crate::limits::SLOW_START_INITIAL_BATCH;
 use crate::primitives::{AtomicBool, Mutex, Ordering, lock};
 use crate::slow_start::SlowStart;
 
-/// How the steps of a sync reach what is outside: the time, the API, and Events.
+/// The steps' access to the time, the API and Events.
 ///
-/// A request is made when its future is polled first. Each gets a ticket, by which its answer comes
-/// back, so futures of several requests can be open and be polled in any order. The requests of one
-/// poll of the steps go out together, in the order in which they were made. A future that is
-/// dropped takes nothing back: its request is carried out, its answer is thrown away, and the sync
-/// waits for it before it ends.
+/// A request is made when its future is first polled. Each request gets a ticket, which identifies
+/// its answer, so the futures of several requests can be open and polled in any order. The requests
+/// made in one poll of the steps are sent together, in the order in which they were made. Dropping a
+/// future does not cancel its request: the request is carried out, its answer is discarded, and the
+/// sync waits for it before it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Calls(Arc<Mutex<Exchange>>);
 
@@ -28,13 +28,13 @@ struct Exchange {
     now: Now,
     /// The requests since the last poll.
     asked: Vec<Request>,
-    /// What has become of each request, by ticket.
+    /// The state of each request, by ticket.
     replies: Vec<Reply>,
-    /// What each answer wakes where a [join](join_all) waits for it, by ticket.
+    /// The waker of the [join](join_all) that waits for each answer, by ticket.
     wakers: Vec<Option<Waker>>,
-    /// How many requests have no answer.
+    /// The number of requests without an answer.
     open: usize,
-    /// How many answers have come.
+    /// The number of answers received.
     answered: usize,
     events: Vec<EventIntent>,
 }
@@ -42,32 +42,32 @@ struct Exchange {
 #[derive(Debug)]
 enum Reply {
     Open,
-    /// The answer, and how many came before it.
+    /// The answer, and how many arrived before it.
     Here(Answer, usize),
     Taken,
 }
 
-/// What a slow start has come to.
+/// The result of a slow start.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// The answers, by the number that the request was made with.
+    /// The answers, by the number of the request.
     pub answers: Vec<Answer>,
-    /// The calls that succeeded. One that is refused because its namespace is being deleted is
-    /// among them, as upstream's controllers take it for no error.
+    /// The calls that succeeded. Includes calls refused because their namespace is being deleted,
+    /// which upstream's controllers don't treat as errors.
     pub successes: usize,
-    /// The calls that were not made, as an earlier batch had a failure.
+    /// The calls that were not made because an earlier batch had a failure.
     pub skipped: usize,
-    /// The index of the failed answer that came first.
+    /// The index of the failed answer that arrived first.
     first_failed: Option<usize>,
 }
 
 impl Started {
-    /// Returns the error of the call that failed first, in the order of the answers.
+    /// Returns the error of the call that failed first, in the order in which the answers arrived.
     pub fn first_error(&self) -> Option<&ApiError> {
         failure(self.answers.get(self.first_failed?)?)
     }
 
-    /// Returns the errors of all calls that failed, by the number of the call.
+    /// Returns the errors of all failed calls, by the number of the call.
     pub fn errors(&self) -> impl Iterator<Item = (usize, &ApiError)> {
         let numbered = self.answers.iter().enumerate();
         numbered.filter_map(|(at, answer)| failure(answer).map(|error| (at, error)))
@@ -83,7 +83,7 @@ fn failure(answer: &Answer) -> Option<&ApiError> {
 }
 
 impl Calls {
-    /// Calls at a fixed time, without a transport: for code that decides and sends no request.
+    /// Creates calls at a fixed time without a transport, for code that decides and sends no request.
     pub fn at(now: Now) -> Calls {
         Calls(Arc::new(Mutex::new(Exchange {
             now,
@@ -91,7 +91,7 @@ impl Calls {
         })))
     }
 
-    /// Returns the time: when the sync began, or when it last went on after an answer.
+    /// Returns the time at which the sync began or last resumed after an answer.
     pub fn now(&self) -> Now {
         lock(&self.0).now
     }
@@ -106,17 +106,17 @@ impl Calls {
         .await
     }
 
-    /// Makes API calls at once and waits for all answers, which it returns in the order of the
-    /// requests. O(requests) in all, however often it is polled.
+    /// Makes API calls concurrently and waits for all answers. Returns the answers in the order of the
+    /// requests. O(requests) in total, however often it is polled.
     pub async fn batch(&self, requests: impl IntoIterator<Item = Request>) -> Vec<Answer> {
         let answers = self.answers(requests).await;
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
     /// Makes `count` API calls in batches of 1, 2, 4, … up to the first batch with a failure.
-    /// `request` makes the request of each number below `count`.
+    /// `request` creates the request of each number below `count`.
     ///
-    /// Source: `slowStartBatch` of Kubernetes' `pkg/controller/replicaset`, and its twins in the
+    /// Source: `slowStartBatch` in Kubernetes' `pkg/controller/replicaset`, and its copies in the
     /// controllers of Jobs and DaemonSets.
     pub async fn slow_start(
         &self,
@@ -151,9 +151,9 @@ impl Calls {
         lock(&self.0).events.push(event);
     }
 
-    /// Returns the answers of a batch, each with how many answers came before it.
+    /// Returns the answers of a batch, each with the number of answers that arrived before it.
     async fn answers(&self, requests: impl IntoIterator<Item = Request>) -> Vec<(Answer, usize)> {
-        // Unlocked between requests: what makes them may look at the time.
+        // Unlocked between requests, because creating one may ask for the time.
         let tickets = requests.into_iter().map(|request| self.ask(request));
         let (mut first, mut count) = (0, 0);
         for ticket in tickets {
@@ -201,9 +201,9 @@ impl Calls {
         let mut exchange = lock(&self.0);
         let order = exchange.answered;
         let reply = exchange.replies.get_mut(ticket);
-        let reply = reply.unwrap_or_else(|| panic!("there is no request {ticket}"));
+        let reply = reply.unwrap_or_else(|| panic!("no request with ticket {ticket}"));
         let is_open = matches!(reply, Reply::Open);
-        assert!(is_open, "request {ticket} is answered twice");
+        assert!(is_open, "request {ticket} was answered twice");
         *reply = Reply::Here(answer, order);
         let woken = exchange.wakers.get_mut(ticket).and_then(Option::take);
         exchange.answered += 1;
@@ -214,7 +214,7 @@ impl Calls {
         }
     }
 
-    /// Moves new requests and Events out; returns whether a request has no answer.
+    /// Moves out new requests and Events. Returns whether a request has no answer.
     pub(super) fn take(&self, requests: &mut Vec<Request>, events: &mut Vec<EventIntent>) -> bool {
         let mut exchange = lock(&self.0);
         requests.append(&mut exchange.asked);
@@ -224,12 +224,12 @@ impl Calls {
 }
 
 impl Exchange {
-    /// Takes the answer of the request with that ticket, with how many came before it. If there is
-    /// none yet, its arrival wakes what polls.
+    /// Takes the answer of the request with this ticket, and the number of answers that arrived before
+    /// it. If there is no answer yet, its arrival wakes the polling task.
     fn claim(&mut self, ticket: usize, context: &Context<'_>) -> Option<(Answer, usize)> {
         let reply = &mut self.replies[ticket];
         if matches!(reply, Reply::Open) {
-            // The driver's own wakes nothing: it polls at each answer.
+            // The driver's own waker does nothing: the driver polls after each answer.
             if !context.waker().will_wake(Waker::noop()) {
                 self.wake_at(ticket, context.waker());
             }
@@ -249,10 +249,10 @@ impl Exchange {
     }
 }
 
-/// Polls all futures until each has its output; returns the outputs in the order of the futures.
-/// They are polled in that order: each once, and again when an answer that it waits for has come. One
-/// allocation for each future, and one more for each that has to wait. What is made of requests alone
-/// is a [`batch`](Calls::batch).
+/// Polls all futures until each has its output. Returns the outputs in the order of the futures.
+/// Each is polled once, in that order, and again when an answer that it waits for has arrived. One
+/// allocation for each future, and another for each future that has to wait. For requests without
+/// further steps, use a [`batch`](Calls::batch).
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let joined = futures.into_iter().map(|future| Joined::Running {
         future: Box::pin(future),
@@ -277,34 +277,34 @@ pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F:
     outputs.collect()
 }
 
-/// One of several futures side by side.
+/// One of several concurrent futures.
 enum Joined<F: Future> {
     Running {
         future: Pin<Box<F>>,
-        /// Present once it was polled.
+        /// Present once the future has been polled.
         turn: Option<Arc<Turn>>,
     },
     Done(F::Output),
 }
 
-/// Says whether a future is to be polled again.
+/// Whether a future must be polled again.
 struct Turn {
     is_due: AtomicBool,
-    /// Wakes what polls the futures. It is that of the last poll: two wakers of one task can't always be told
-    /// to be the same, so another one is no reason to poll the future.
+    /// The waker of the task that polls the futures, from the last poll. Two wakers of one task can't
+    /// always be recognized as equal, so a new waker is no reason to poll the future.
     outer: Mutex<Waker>,
 }
 
 impl Wake for Turn {
     fn wake(self: Arc<Self>) {
-        // Release, with the swap of the poll: it finds what the waker has left.
+        // Release: pairs with the swap in `poll`, which then sees the waker's effects.
         self.is_due.store(true, Ordering::Release);
         lock(&self.outer).wake_by_ref();
     }
 }
 
 impl<F: Future> Joined<F> {
-    /// Polls the future if it is its turn; returns whether it is done.
+    /// Polls the future if it is due. Returns whether it is done.
     fn poll(&mut self, outer: &Waker) -> bool {
         let Joined::Running { future, turn } = self else {
             return true;

@@ -1,6 +1,6 @@
-//! Syncs that are written as one `async fn`, for workloads whose syncs make a handful of requests:
-//! one after the other, several at once, or several sequences side by side. The driver polls the
-//! function: it is no task, has no waker and needs no runtime. One allocation for each sync.
+//! Syncs written as one `async fn`, for workloads whose syncs make a handful of requests:
+//! one after the other, several concurrently, or several sequences side by side. The driver polls the
+//! function: it is not a task and needs no async runtime. One allocation per sync.
 
 mod calls;
 mod verbs;
@@ -20,27 +20,27 @@ use crate::workqueue::End;
 pub use calls::{Calls, Started, join_all};
 pub use verbs::unless_gone;
 
-/// Why a sync failed.
+/// The reason why a sync failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyncFailure {
-    /// The step that failed, in one or two words for statistics.
+    /// The failed step, in one or two words for statistics.
     pub label: &'static str,
     /// The error's text.
     pub message: String,
-    /// Whether a retry can't help: the sync ends with [`End::Forget`], not with [`End::Retry`].
+    /// Whether a retry can't help: the sync ends with [`End::Forget`] instead of [`End::Retry`].
     pub is_final: bool,
 }
 
-/// What is left of a sync.
+/// The remaining steps of a sync.
 type Steps = Pin<Box<dyn Future<Output = Result<End, SyncFailure>> + Send>>;
 
-/// A sync in progress whose steps are an `async fn`. It goes on at each answer, and is over when
-/// its steps are and every request has its answer.
+/// A sync in progress whose steps are an `async fn`. It resumes after each answer. It ends once its
+/// steps have ended and every request has an answer.
 #[derive(Default)]
 pub struct AsyncSync {
     key: KeyId,
-    /// Present while the steps are under way.
+    /// Present while the steps are running.
     steps: Option<Steps>,
     calls: Calls,
     /// All requests of the sync, by ticket.
@@ -61,11 +61,11 @@ impl fmt::Debug for AsyncSync {
 }
 
 impl AsyncSync {
-    /// Begins the sync of a key: `steps` gets the calls and returns the steps as a future. Their value
-    /// says what becomes of the key, and so does a failure.
+    /// Begins the sync of a key: `steps` gets the calls and returns the steps as a future. The
+    /// future's output, success or failure, decides what happens to the key.
     ///
     /// # Panics
-    /// The steps wait for something else than an answer, here and in
+    /// Panics if the steps wait for anything other than an answer, here or in
     /// [`resume`](AsyncSync::resume).
     pub fn begin<F>(&mut self, key: KeyId, now: Now, steps: impl FnOnce(Calls) -> F) -> Step
     where
@@ -81,19 +81,19 @@ impl AsyncSync {
         self.go_on(now)
     }
 
-    /// Goes on after an answer, or several.
+    /// Resumes the sync after one or several answers.
     ///
     /// # Panics
-    /// The sync is over.
+    /// Panics if the sync has ended.
     pub fn resume(&mut self, now: Now) -> Step {
         assert!(
             self.steps.is_some() || !self.requests.is_empty(),
-            "a sync that is over can't be resumed"
+            "a sync that has ended can't be resumed"
         );
         self.go_on(now)
     }
 
-    /// Why the sync failed, once it is over; `None` if it didn't.
+    /// Returns why the sync failed, once it has ended; `None` if it succeeded.
     pub fn failure(&self) -> Option<&SyncFailure> {
         self.outcome.as_ref()
     }
@@ -115,16 +115,18 @@ impl AsyncSync {
         if waits {
             return Step::Requests;
         }
-        assert!(self.steps.is_none(), "a sync waits for nothing but answers");
+        assert!(self.steps.is_none(), "a sync waits only for answers");
         self.requests.clear();
         Step::Finished
     }
 }
 
-/// Runs steps to their end over a transport that answers at once, without a workload or a queue. Events are dropped.
+/// Runs steps to their end over a transport that answers immediately, without a workload or a queue.
+/// Drops the steps' Events.
 ///
 /// # Panics
-/// The transport does not answer a request at once, or the steps wait for something else.
+/// Panics if the transport does not answer a request immediately, or if the steps wait for anything
+/// other than an answer.
 pub fn run_steps<F: Future>(
     steps: impl FnOnce(Calls) -> F,
     transport: &mut impl Transport,
@@ -143,11 +145,11 @@ pub fn run_steps<F: Future>(
         calls.take(&mut requests, &mut events);
         assert!(
             answered < requests.len(),
-            "a sync waits for nothing but answers"
+            "a sync waits only for answers"
         );
         while let Some(request) = requests.get(answered) {
             let answer = transport.send(answered, request, now);
-            calls.answer(answered, answer.expect("the transport answers at once"));
+            calls.answer(answered, answer.expect("the transport answers immediately"));
             answered += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of syncs that are an `async fn`.
+//! Tests of syncs written as an `async fn`.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ fn each_request_waits_for_its_answer() {
     assert_eq!(sync.requests().len(), 1);
     sync.answer(0, version());
     assert_eq!(sync.resume(at(2)), Step::Requests);
-    assert_eq!(sync.requests().len(), 2, "the first stays where it is");
+    assert_eq!(sync.requests().len(), 2, "the first request keeps its index");
     sync.answer(1, version());
     assert_eq!(sync.resume(at(3)), Step::Finished);
     assert_eq!((sync.outcome_label(), sync.requests().len()), ("ok", 0));
@@ -54,7 +54,7 @@ fn each_request_waits_for_its_answer() {
 }
 
 #[test]
-fn a_sync_that_was_abandoned_leaves_nothing_to_the_next() {
+fn an_abandoned_sync_leaves_nothing_to_the_next() {
     let mut sync = AsyncSync::default();
     let key = KeyId::default();
     assert_eq!(sync.begin(key, at(1), two_reads), Step::Requests);
@@ -78,7 +78,7 @@ fn a_request_has_one_answer() {
     sync.answer(0, version());
 }
 
-/// Returns a read of that name; its answer has the name in its text.
+/// Returns a read of this name. The text of its answer has the name.
 fn read(name: impl ToString) -> Request {
     Request::Get {
         kind: Kind::POD,
@@ -90,7 +90,7 @@ fn read(name: impl ToString) -> Request {
 fn name(request: &Request) -> &str {
     match request {
         Request::Get { name, .. } => name,
-        other => panic!("no test asks for {other:?}"),
+        other => panic!("unexpected request {other:?}"),
     }
 }
 
@@ -101,11 +101,11 @@ fn answer_to(request: &Request) -> Answer {
 fn text(answer: Answer) -> String {
     match answer {
         Answer::Failed(error) => error.message,
-        other => panic!("no test answers {other:?}"),
+        other => panic!("unexpected answer {other:?}"),
     }
 }
 
-/// A sync under test, and what its steps have noted.
+/// A sync under test, and what its steps have recorded.
 #[derive(Default)]
 struct Run {
     sync: AsyncSync,
@@ -132,7 +132,7 @@ impl Run {
 
     fn answer(&mut self, wanted: &str) -> Step {
         let index = self.asked().iter().position(|name| *name == wanted);
-        let index = index.expect("it is asked for");
+        let index = index.expect("the request was made");
         let answer = answer_to(&self.sync.requests()[index]);
         self.sync.answer(index, answer);
         self.sync.resume(at(2))
@@ -151,14 +151,14 @@ fn sequences_side_by_side_do_not_wait_for_each_other() {
                 let answer = calls.request(read(format!("{own}{number}"))).await;
                 notes.lock().unwrap().push(text(answer));
             }
-            format!("{own} is over")
+            format!("{own} has ended")
         };
         let ends = join_all([sequence("a", 1), sequence("b", 3)]).await;
         notes.lock().unwrap().extend(ends);
         Ok(End::Forget)
     });
     assert_eq!(run.asked(), ["a0", "b0"], "one batch");
-    // The second is over before the first has its only answer.
+    // The second sequence ends before the first has its only answer.
     for (answered, asked) in [
         ("b0", &["a0", "b0", "b1"][..]),
         ("b1", &["a0", "b0", "b1", "b2"]),
@@ -173,7 +173,7 @@ fn sequences_side_by_side_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_sequence_is_polled_when_its_own_answer_has_come() {
+fn a_sequence_is_polled_when_its_own_answer_arrives() {
     let polls = Arc::new(Mutex::new([0; 3]));
     let counts = Arc::clone(&polls);
     let mut run = Run::begin(|calls, _| async move {
@@ -189,7 +189,7 @@ fn a_sequence_is_polled_when_its_own_answer_has_come() {
                 steps.as_mut().poll(context)
             })
         };
-        // One within another is woken through it.
+        // A nested join is woken through the outer one.
         let inner = async || drop(join_all([sequence(1), sequence(2)]).await);
         let outer: [Pin<Box<dyn Future<Output = ()> + Send>>; 2] =
             [Box::pin(sequence(0)), Box::pin(inner())];
@@ -204,10 +204,10 @@ fn a_sequence_is_polled_when_its_own_answer_has_come() {
 }
 
 #[test]
-fn a_batch_has_its_answers_in_the_order_of_its_requests() {
+fn a_batch_returns_its_answers_in_the_order_of_its_requests() {
     let mut run = Run::begin(|calls, notes| async move {
         assert!(calls.batch([]).await.is_empty());
-        // What makes a request may look at the time.
+        // Creating a request may ask for the time.
         let requests = (0..3).map(|number| read(calls.now().mono_ns * 10 + number));
         let answers = calls.batch(requests).await;
         notes.lock().unwrap().extend(answers.into_iter().map(text));
@@ -219,8 +219,8 @@ fn a_batch_has_its_answers_in_the_order_of_its_requests() {
     assert_eq!(run.notes(), ["10", "11", "12"]);
 }
 
-/// Runs a slow start of ten calls, of which some are refused; returns what it comes to in words,
-/// and the number of calls that were made.
+/// Runs a slow start of ten calls, some of which are refused. Returns its result in words and the
+/// number of calls made.
 fn slow_start(refuse: impl Fn(usize) -> Option<ApiError>) -> (String, usize) {
     let mut run = Run::begin(|calls, notes| async move {
         let started = calls.slow_start(10, read).await;
@@ -236,7 +236,7 @@ fn slow_start(refuse: impl Fn(usize) -> Option<ApiError>) -> (String, usize) {
     let mut answered = 0;
     while answered < run.sync.requests().len() {
         let asked = run.sync.requests().len();
-        // The last of a batch comes first.
+        // The last answer of a batch arrives first.
         for index in (answered..asked).rev() {
             let refused = refuse(index).map(Answer::Failed);
             run.sync.answer(index, refused.unwrap_or_else(version));
@@ -245,7 +245,7 @@ fn slow_start(refuse: impl Fn(usize) -> Option<ApiError>) -> (String, usize) {
             let more = run.sync.requests().len() > asked;
             assert!(
                 !more || answered == asked,
-                "the next batch follows the whole one before"
+                "a batch starts after the whole previous one"
             );
             if step == Step::Finished {
                 return (run.notes().remove(0), answered);
@@ -259,7 +259,7 @@ fn slow_start(refuse: impl Fn(usize) -> Option<ApiError>) -> (String, usize) {
 fn a_slow_start_stops_after_a_batch_with_a_failure() {
     let error = |index: usize| ApiError::transport(format!("no {index}"));
     assert_eq!(slow_start(|_| None), ("10 0 none".to_owned(), 10));
-    // 1, 2, 4: the third batch is made whole, and of two failures the first to come counts.
+    // 1, 2, 4: the third batch is made completely. Of two failures the first to arrive counts.
     let two = slow_start(|index| matches!(index, 3 | 5).then(|| error(index)));
     assert_eq!(two, ("5 3 no 5".to_owned(), 7));
     let first = slow_start(|index| (index == 0).then(|| error(index)));
@@ -274,12 +274,12 @@ fn a_slow_start_stops_after_a_batch_with_a_failure() {
     assert_eq!(
         ending,
         ("10 0 none".to_owned(), 10),
-        "no error upstream either"
+        "upstream does not treat it as an error either"
     );
 }
 
 #[test]
-fn the_answer_to_a_future_that_was_dropped_is_thrown_away_and_waited_for() {
+fn the_answer_to_a_dropped_future_is_awaited_and_discarded() {
     let mut run = Run::begin(|calls, notes| async move {
         let mut dropped = Box::pin(calls.request(read("dropped")));
         let unasked = calls.request(read("unasked"));
@@ -293,7 +293,7 @@ fn the_answer_to_a_future_that_was_dropped_is_thrown_away_and_waited_for() {
     assert_eq!(
         run.asked(),
         ["dropped", "kept"],
-        "one that was never polled asks nothing"
+        "a future that was never polled requests nothing"
     );
     assert_eq!(
         run.answer("kept"),
@@ -307,7 +307,7 @@ fn the_answer_to_a_future_that_was_dropped_is_thrown_away_and_waited_for() {
 }
 
 #[test]
-fn a_sync_that_was_abandoned_amid_several_requests_leaves_nothing_to_the_next() {
+fn a_sync_abandoned_between_requests_leaves_nothing_to_the_next() {
     let several = |calls: Calls| async move {
         let answers = join_all((0..3).map(|number| calls.request(read(number)))).await;
         assert_eq!(
@@ -353,21 +353,21 @@ fn steps_run_without_a_workload() {
 }
 
 #[test]
-#[should_panic(expected = "nothing but answers")]
-fn a_sync_that_waits_for_something_else_is_noticed() {
+#[should_panic(expected = "only for answers")]
+fn a_sync_that_waits_for_something_else_panics() {
     let mut sync = AsyncSync::default();
     let _step = sync.begin(KeyId::default(), at(1), |_| std::future::pending());
 }
 
 #[test]
-#[should_panic(expected = "over can't be resumed")]
-fn a_sync_that_is_over_stays_so() {
+#[should_panic(expected = "ended can't be resumed")]
+fn a_sync_that_has_ended_cannot_be_resumed() {
     let mut sync = AsyncSync::default();
     let _step = sync.begin(KeyId::default(), at(1), |_| async { Ok(End::Forget) });
     let _step = sync.resume(at(2));
 }
 
-/// Steps of requests with numbers.
+/// Steps made of numbered requests.
 #[derive(Clone, Debug)]
 enum Tree {
     Request,
@@ -397,7 +397,7 @@ fn steps<'a>(
         match tree {
             Tree::Request => {
                 let answer = calls.request(read(&path)).await;
-                assert_eq!(text(answer), path, "an answer of another request");
+                assert_eq!(text(answer), path, "the answer of another request");
             }
             Tree::Batch(size) => {
                 let names = || (0..*size).map(|number| format!("{path}.{number}"));
@@ -417,8 +417,8 @@ fn steps<'a>(
     })
 }
 
-/// Returns the plain model: which requests of a tree wait for answers once those named are
-/// answered, in the order of the tree. None: the tree is done.
+/// The plain model: returns which requests of a tree wait for answers once these are answered, in
+/// the order of the tree. Empty once the tree is done.
 fn open(tree: &Tree, path: &str, answered: &[String]) -> Vec<String> {
     let child = |at: usize, tree| open(tree, &format!("{path}.{at}"), answered);
     let is_open = |name: &String| !answered.contains(name);
@@ -444,7 +444,7 @@ fn open(tree: &Tree, path: &str, answered: &[String]) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn every_request_gets_its_own_answer_and_the_next_follow_at_once(
+    fn every_request_gets_its_answer_and_the_next_ones_follow(
         tree in trees(),
         order in prop::collection::vec((any::<prop::sample::Index>(), 1_usize..4), 1..200),
     ) {
@@ -464,7 +464,7 @@ proptest! {
                 open.collect::<Vec<_>>()
             };
             let mut now: Vec<String> = waiting(&sync, &answered).into_iter().map(|it| it.1).collect();
-            // What is new of this poll follows in the order of the tree.
+            // The new requests of this poll follow in the order of the tree.
             let new: Vec<&str> = sync.requests()[sent.min(sync.requests().len())..].iter().map(name).collect();
             let of_new = expected.iter().filter(|name| new.contains(&name.as_str()));
             prop_assert_eq!(of_new.collect::<Vec<_>>(), new);
@@ -478,7 +478,7 @@ proptest! {
             }
             sent = sync.requests().len();
             // One to three answers at this moment.
-            let (index, several) = order.next().expect("it goes round");
+            let (index, several) = order.next().expect("the order repeats");
             for _ in 0..several {
                 let open = waiting(&sync, &answered);
                 if open.is_empty() {

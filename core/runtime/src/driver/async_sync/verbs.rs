@@ -1,4 +1,4 @@
-//! The API's verbs as one call each, for steps that want a result and not an [`Answer`].
+//! The API's verbs as one call each, for steps that need a result instead of an [`Answer`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Calls, SyncFailure};
 use crate::client::{Answer, EventIntent, EventMessage, EventType, Patch, Request};
 
 impl SyncFailure {
-    /// Creates a failure that a retry may mend.
+    /// Creates a failure that a retry may fix.
     pub fn new(label: &'static str, message: impl Into<String>) -> SyncFailure {
         SyncFailure {
             label,
@@ -20,16 +20,16 @@ impl SyncFailure {
         }
     }
 
-    /// Makes the failure of a step of an API error: for `map_err`.
+    /// Returns a function that turns an API error into the failure of a step, for `map_err`.
     pub fn at(label: &'static str) -> impl Fn(ApiError) -> SyncFailure {
         move |error| SyncFailure::new(label, error.message)
     }
 }
 
-/// `None` where the object of the call is gone.
+/// Returns `None` if the object of the call does not exist.
 ///
 /// # Errors
-/// Any other error of the call.
+/// Returns any other error of the call.
 pub fn unless_gone<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match result {
         Err(error) if error.is_not_found() => Ok(None),
@@ -41,7 +41,7 @@ impl Calls {
     /// Makes an API call and waits for its answer.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     pub async fn send(&self, request: Request) -> Result<Answer, ApiError> {
         match self.request(request).await {
             Answer::Failed(error) => Err(error),
@@ -52,7 +52,7 @@ impl Calls {
     /// Reads an object from the server.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     pub async fn read(
         &self,
         kind: Kind,
@@ -71,10 +71,10 @@ impl Calls {
     /// Reads an object from the server as its type.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     ///
     /// # Panics
-    /// Objects of the kind are of another type.
+    /// Panics if objects of the kind are stored as another type.
     pub async fn get<T: Object>(
         &self,
         kind: Kind,
@@ -84,43 +84,43 @@ impl Calls {
         self.read(kind, namespace, name).await.map(typed)
     }
 
-    /// Creates an object; returns it as stored.
+    /// Creates an object. Returns it as stored.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     pub async fn create(&self, object: impl Object) -> Result<AnyObject, ApiError> {
         let object: AnyObject = Arc::new(object);
         self.object(Request::Create { object }).await
     }
 
-    /// Replaces an object but for its status, at the version that it carries; returns it as stored.
+    /// Replaces an object except for its status, at the version that it carries. Returns it as stored.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     ///
     /// # Panics
-    /// Objects of the kind are stored as another type.
+    /// Panics if objects of the kind are stored as another type.
     pub async fn put<T: Object>(&self, object: T) -> Result<Arc<T>, ApiError> {
         let object: AnyObject = Arc::new(object);
         self.object(Request::Put { object }).await.map(typed)
     }
 
-    /// Replaces the status of an object, at the version that the object carries; returns it as stored.
+    /// Replaces the status of an object, at the version that the object carries. Returns it as stored.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     ///
     /// # Panics
-    /// Objects of the kind are stored as another type.
+    /// Panics if objects of the kind are stored as another type.
     pub async fn put_status<T: Object>(&self, object: T) -> Result<Arc<T>, ApiError> {
         let object: AnyObject = Arc::new(object);
         self.object(Request::PutStatus { object }).await.map(typed)
     }
 
-    /// Patches an object; returns the object as stored.
+    /// Patches an object. Returns it as stored.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     pub async fn patch(
         &self,
         kind: Kind,
@@ -138,10 +138,10 @@ impl Calls {
         self.object(patch).await
     }
 
-    /// Changes the owner references of an object; returns the object as stored.
+    /// Changes the owner references of an object. Returns it as stored.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     pub async fn patch_owners(
         &self,
         kind: Kind,
@@ -157,10 +157,10 @@ impl Calls {
         self.object(patch).await
     }
 
-    /// Deletes an object by its name.
+    /// Deletes an object by name.
     ///
     /// # Errors
-    /// As the server answers.
+    /// Returns the server's error.
     pub async fn delete(
         &self,
         kind: Kind,
@@ -197,7 +197,7 @@ impl Calls {
         match self.send(request).await? {
             Answer::Object(object) => Ok(object),
             Answer::Pod(pod) => Ok(pod),
-            other => panic!("this verb can't be answered by {other:?}"),
+            other => panic!("{other:?} does not answer this verb"),
         }
     }
 }
@@ -205,5 +205,5 @@ impl Calls {
 fn typed<T: Object>(object: AnyObject) -> Arc<T> {
     let kind = object.kind();
     let read = object.downcast();
-    read.unwrap_or_else(|| panic!("a {} is read as another type", kind.name()))
+    read.unwrap_or_else(|| panic!("a {} was read as another type", kind.name()))
 }
