@@ -1,4 +1,4 @@
-//! The parts that every Kubernetes controller needs.
+//! The building blocks of a Kubernetes controller.
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 

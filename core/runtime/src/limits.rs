@@ -7,12 +7,12 @@ pub const SECOND_NS: i64 = 1_000_000_000;
 /// Nanoseconds in a minute.
 pub const MINUTE_NS: i64 = 60 * SECOND_NS;
 
-/// The age after which expectations no longer hold a key back; exactly this age still does.
+/// The age after which expectations no longer hold a key back. At exactly this age they still do.
 /// Upstream's `ExpectationsTimeout`.
 pub const EXPECTATIONS_TIMEOUT_NS: i64 = 5 * MINUTE_NS;
 
-/// Shards of the expectations with textual keys: enough that 16 threads with random keys seldom
-/// share one, few enough that walking over them costs nothing.
+/// Shards of the expectations with textual keys: enough that 16 threads with random keys rarely
+/// share one, few enough that visiting all of them costs nothing.
 pub const EXPECTATIONS_SHARDS: usize = 64;
 
 /// The most pods that one sync creates or deletes; upstream's `BurstReplicas`.
@@ -32,17 +32,17 @@ pub const BACKOFF_MAX_NS: i64 = 1_000 * SECOND_NS;
 pub const HARDENED_RETRY_MAX_NS: i64 = 30 * SECOND_NS;
 
 /// The longest delay in the hardened behaviour before a sync that only waits for its caches is
-/// tried again, ns: 5 s. Such a sync sends no request, and no event wakes the key when a cache has
+/// retried, in ns: 5 s. Such a sync sends no request, and no event wakes the key when a cache has
 /// caught up.
 pub const HARDENED_STALE_RETRY_MAX_NS: i64 = 5 * SECOND_NS;
 
 /// The longest delay, before jitter, between two attempts to list or to watch in the hardened
-/// behaviour, ns: 10 s. With the jitter and one retry of a key, a recovered cluster is less than a
-/// minute behind.
+/// behaviour, in ns: 10 s. With the jitter and one retry of a key, a recovered cluster is less than
+/// a minute behind.
 pub const HARDENED_WATCH_RETRY_MAX_NS: i64 = 10 * SECOND_NS;
 
-/// How long an API server may work on a write, ns: 30 s. A driver sends it as the request's
-/// `timeout` parameter, which kube-apiserver obeys. Without the parameter the server may take as
+/// The time that an API server may spend on a write, in ns: 30 s. A driver sends it as the request's
+/// `timeout` parameter, which kube-apiserver obeys. Without the parameter, the server may take as
 /// long as its `--request-timeout`, 60 s by default, and a create may succeed that late.
 pub const REQUEST_DEADLINE_NS: i64 = 30 * SECOND_NS;
 
@@ -52,28 +52,28 @@ pub const RETRY_QPS: f64 = 10.0;
 /// The burst of failures, over all keys, before [`RETRY_QPS`] limits them.
 pub const RETRY_BURST: u32 = 100;
 
-/// How often the processor pauses when another thread was quicker (`primitives::back_off`). A pause is
-/// 5 to 60 ns. A quarter of this is the least at which the queue loses to no plain lock where a
-/// pause takes 25 ns (`bench/results/scaling.md`); more delays single keys for nothing.
+/// The number of processor pauses after another thread was faster (`primitives::back_off`). A pause
+/// takes 5 to 60 ns. Where a pause takes 25 ns, a quarter of this number is the minimum at which the
+/// queue loses to no plain lock (`bench/results/scaling.md`). A larger number only delays single keys.
 pub const BACK_OFF_PAUSES: u32 = 256;
 
-/// How often a thread that waits for another pauses as long, before it gives its core away.
+/// How often a thread that waits for another one pauses this long before it yields its core.
 pub const WAITS_BEFORE_YIELDING: u32 = 2;
 
-/// The capacity of the work queue's first ring. One cell has 8 bytes, so 8 KiB. (Models with two
-/// or three keys must see rings replaced.)
+/// The capacity of the work queue's first ring. One cell has 8 bytes, so the ring has 8 KiB. (Models
+/// with two or three keys must see rings replaced.)
 pub const QUEUE_FIRST_CAPACITY: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
     1
 } else {
     1_024
 };
 
-/// The most rings of a work queue, each with twice the capacity of the last. The last one has a
-/// capacity of 2^10 * 2^22 = 2^32 keys, which is all keys.
+/// The maximum number of rings in a work queue, each with twice the capacity of the previous one. The
+/// last has a capacity of 2^10 * 2^22 = 2^32 keys, which is all keys.
 pub const QUEUE_GENERATIONS: usize = 23;
 
-/// Upper bounds, in nanoseconds, of the work queue's duration histograms: upstream's 10^-8 * 10^i
-/// seconds for i = 0..=9, which is 10 ns to 10 s. One more bucket counts longer durations.
+/// Upper bounds, in ns, of the work queue's duration histograms: upstream's 10^-8 * 10^i seconds
+/// for i = 0..=9, which is 10 ns to 10 s. One more bucket counts longer durations.
 pub const QUEUE_DURATION_BOUNDS_NS: [u64; 10] = [
     10,
     100,
@@ -94,7 +94,7 @@ pub const TABLE_FIRST_CHUNK: usize = if cfg!(any(feature = "loom", feature = "sh
     64
 };
 
-/// Chunks of an append-only table: 64 * (2^27 - 1) entries is more than 2^32.
+/// Chunks of an append-only table: 64 * (2^27 - 1) entries, which is more than 2^32.
 pub const TABLE_CHUNKS: usize = 27;
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
@@ -104,6 +104,6 @@ const _: () = assert!(TABLE_FIRST_CHUNK.is_power_of_two());
 const _: () = assert!(TABLE_FIRST_CHUNK * ((1 << TABLE_CHUNKS) - 1) > u32::MAX as usize);
 const _: () = assert!(EXPECTATIONS_SHARDS.is_power_of_two());
 
-/// From this many pods in a list on, a cache is filled on several threads. For fewer, waking the
+/// The number of listed pods from which on several threads fill a cache. With fewer pods, waking the
 /// threads costs more than they save.
 pub const PARALLEL_LIST_MIN: usize = 16_384;

@@ -1,6 +1,6 @@
-//! The row of a controller: all that the programs that run controllers, and their users, need to know
-//! of one. Flags, feature gates, settings, metrics and documentation follow from the rows; nothing
-//! else lists controllers.
+//! The row of a controller: everything that users, and the programs that run controllers, need to know
+//! about it. Flags, feature gates, settings, metrics and documentation are derived from the rows. There
+//! is no other list of controllers.
 
 use std::collections::BTreeMap;
 
@@ -9,45 +9,46 @@ use podstorm_objects::Kind;
 use crate::cache::PodChange;
 use crate::workqueue::QueueRow;
 
-/// What a controller is, beside its code.
+/// The description of a controller, apart from its code.
 #[derive(Debug)]
 pub struct ControllerRow {
-    /// Its name, e.g. `replicaset-controller`, as `--controllers` takes it.
+    /// The name, e.g. `replicaset-controller`, as `--controllers` accepts it.
     pub name: &'static str,
-    /// Its older name, which `--controllers` takes too.
+    /// The older name, which `--controllers` accepts too.
     pub alias: &'static str,
-    /// The component that its Events name as their source.
+    /// The component that the controller's Events name as their source.
     pub component: &'static str,
-    /// What it does, in a few words: `ReplicaSets`, `pod garbage collection`.
+    /// The purpose, in a few words: `ReplicaSets`, `pod garbage collection`.
     pub purpose: &'static str,
-    /// The kind whose objects it syncs; absent where these are of no single kind.
+    /// The kind whose objects the controller syncs; absent if it has no single kind.
     pub kind: Option<Kind>,
-    /// The kinds besides pods and its own that it lists and watches.
+    /// The kinds that the controller lists and watches besides pods and its own kind.
     pub reads: &'static [Kind],
-    /// The pods whose changes it gets.
+    /// The pods whose changes the controller gets.
     pub pods: Pods,
-    /// The requests that it may send besides those to list and watch.
+    /// The requests that the controller may send besides lists and watches.
     pub writes: &'static [Write],
-    /// Its queues; none where it is no workload.
+    /// The queues; empty if the controller is not a workload.
     pub queues: &'static [QueueRow],
-    /// The flag that says how many workers its queues have, where their rows leave that to a flag.
+    /// The flag for the number of workers, for the queues whose rows leave the number to a flag.
     pub workers: Option<WorkersFlag>,
-    /// The feature gates that change its behaviour.
+    /// The feature gates that change the controller's behaviour.
     pub gates: &'static [Gate],
     /// The numbers that users may set.
     pub numbers: &'static [NumberFlag],
-    /// The program that runs it.
+    /// The program that runs the controller.
     pub runs_in: RunsIn,
-    /// Whether only served clusters run it by default. Other programs (runs, benches, fault campaigns)
-    /// run it only if they select it by name.
+    /// Whether only served clusters run the controller by default. Other programs (runs, benches, fault
+    /// campaigns) run it only if it is selected by name.
     pub served_only: bool,
-    /// Whether it fills every namespace with objects of its own. Of served clusters only whole ones run it by
-    /// default: a server that a test embeds has no objects but those that the test creates.
+    /// Whether the controller creates its own objects in every namespace. By default it then runs only in
+    /// served clusters that are complete: a server embedded in a test has only the objects that the test
+    /// creates.
     pub populates: bool,
 }
 
 impl ControllerRow {
-    /// A workload without a name yet, with neither flags nor gates, to be changed by `..`.
+    /// A workload without a name, flags or gates, to be completed with the `..` syntax.
     pub const DEFAULT: ControllerRow = ControllerRow {
         name: "",
         alias: "",
@@ -66,13 +67,13 @@ impl ControllerRow {
         populates: false,
     };
 
-    /// Returns the kinds besides pods that it lists and watches: its own, then those that it reads.
+    /// Returns the kinds besides pods that are listed and watched: the own kind, then those in `reads`.
     pub fn watched(&self) -> impl Iterator<Item = Kind> {
         let own = self.kind.filter(|kind| *kind != Kind::POD);
         own.into_iter().chain(self.reads.iter().copied())
     }
 
-    /// Reports whether the row names that request. Kinds that it watches may be listed, too.
+    /// Reports whether the row names this request. Lists of watched kinds are allowed too.
     pub fn may_send(&self, verb: &str, kind: Kind, subresource: &str) -> bool {
         let is_list = verb == "list" && subresource.is_empty();
         let named = self.writes.iter().any(|write| {
@@ -83,7 +84,7 @@ impl ControllerRow {
         named || is_list && (kind == Kind::POD || self.watched().any(|watched| watched == kind))
     }
 
-    /// Reports whether that is its name or its older name.
+    /// Reports whether this is the controller's name or older name.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias == name
     }
@@ -101,7 +102,7 @@ pub enum Pods {
 }
 
 impl Pods {
-    /// Reports whether a change is of one of these pods.
+    /// Reports whether a change concerns one of these pods.
     #[inline]
     pub fn include(self, change: &PodChange) -> bool {
         match self {
@@ -117,17 +118,17 @@ impl Pods {
 pub enum RunsIn {
     /// A controller manager, as a client of the API.
     Manager,
-    /// As [`Manager`](RunsIn::Manager). A simulated cluster has it of its own, beside the controllers that are
-    /// tested or measured: a client without latency, limit or faults.
+    /// Like [`Manager`](RunsIn::Manager). In a simulated cluster it runs separately, next to the
+    /// controllers that are tested or measured: as a client without latency, limits or faults.
     Cluster,
-    /// The simulated API server, whose commits it is a part of.
+    /// The simulated API server, which runs it as part of its commits.
     Server,
 }
 
 /// Requests that a controller sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Of what; `None` is every kind that there is.
+    /// The kind of the objects; `None` means every kind.
     pub kind: Option<Kind>,
     /// The subresource; empty for the object itself.
     pub subresource: &'static str,
@@ -136,7 +137,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// Requests of objects themselves.
+    /// Returns requests on the objects themselves.
     pub const fn of(kind: Kind, verbs: &'static [&'static str]) -> Write {
         Write {
             kind: Some(kind),
@@ -145,7 +146,7 @@ impl Write {
         }
     }
 
-    /// Requests of objects of every kind, custom ones too.
+    /// Returns requests on objects of every kind, including custom kinds.
     pub const fn of_every_kind(verbs: &'static [&'static str]) -> Write {
         Write {
             kind: None,
@@ -154,12 +155,12 @@ impl Write {
         }
     }
 
-    /// Updates of objects' status.
+    /// Returns updates of the objects' status.
     pub const fn status(kind: Kind) -> Write {
         Write::update_of(kind, "status")
     }
 
-    /// Updates of a subresource.
+    /// Returns updates of a subresource.
     pub const fn update_of(kind: Kind, subresource: &'static str) -> Write {
         Write {
             kind: Some(kind),
@@ -172,38 +173,38 @@ impl Write {
 /// A flag for the number of a controller's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkersFlag {
-    /// Its name without hyphens in front: `concurrent-replicaset-syncs`.
+    /// The name without leading hyphens: `concurrent-replicaset-syncs`.
     pub flag: &'static str,
-    /// How many workers there are where the flag is not given.
+    /// The number of workers if the flag is not set.
     pub default: usize,
 }
 
 /// A flag for a number that changes a controller's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberFlag {
-    /// Its name without hyphens in front: `terminated-pod-gc-threshold`.
+    /// The name without leading hyphens: `terminated-pod-gc-threshold`.
     pub flag: &'static str,
-    /// The number where the flag is not given.
+    /// The number if the flag is not set.
     pub default: i64,
-    /// How users write it.
+    /// The form in which users write the number.
     pub form: NumberForm,
     /// The effect of the number, as help shows it.
     pub help: &'static str,
 }
 
-/// How users write a number, and what the number counts.
+/// The form in which users write a number, and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberForm {
-    /// As it is, negative ones too.
+    /// A plain number, which may be negative.
     Count,
-    /// A time not below 0, `5s`; the number is ns.
+    /// A non-negative time such as `5s`; the number is in ns.
     Time,
-    /// A decimal number not below 0, `0.1`; the number is millionths.
+    /// A non-negative decimal number such as `0.1`; the number is in millionths.
     Millionths,
 }
 
 impl NumberFlag {
-    /// Returns the number among numbers that are set by the names of their flags.
+    /// Returns the flag's value in `set`, which has the numbers by flag name, or the default.
     pub fn of(&self, set: &BTreeMap<&'static str, i64>) -> i64 {
         set.get(self.flag).copied().unwrap_or(self.default)
     }
@@ -212,11 +213,11 @@ impl NumberFlag {
 /// A feature gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Its name in Kubernetes.
+    /// The gate's name in Kubernetes.
     pub name: &'static str,
-    /// Whether it is on where nothing is said of it.
+    /// Whether the gate is on by default.
     pub default: bool,
-    /// The version of Kubernetes since which it can't be changed.
+    /// The Kubernetes version since which the gate can't be changed.
     pub locked_since: Option<&'static str>,
 }
 
@@ -238,7 +239,7 @@ impl Gate {
         }
     }
 
-    /// Reports whether it is on among gates that are set by their names.
+    /// Reports whether the gate is on, given the gates that `set` has by name.
     pub fn is_on(&self, set: &BTreeMap<String, bool>) -> bool {
         set.get(self.name).copied().unwrap_or(self.default)
     }
@@ -267,7 +268,7 @@ mod tests {
     };
 
     #[test]
-    fn a_row_names_its_requests_and_what_it_watches() {
+    fn a_row_names_its_requests_and_the_kinds_it_watches() {
         assert!(ROW.may_send("create", Kind::POD, ""));
         assert!(ROW.may_send("update", Kind::REPLICA_SET, "status"));
         assert!(ROW.may_send("list", Kind::DEPLOYMENT, ""));
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_set_is_as_its_row_says() {
+    fn a_number_that_is_not_set_has_the_default_of_its_row() {
         let number = NumberFlag {
             flag: "most",
             default: 7,
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_is_not_set_is_as_its_row_says() {
+    fn a_gate_that_is_not_set_has_the_default_of_its_row() {
         let set = BTreeMap::from([("A".to_owned(), false), ("B".to_owned(), true)]);
         let gates = [Gate::on("A"), Gate::off("B"), Gate::on("C"), Gate::off("D")];
         assert_eq!(

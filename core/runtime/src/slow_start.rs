@@ -1,19 +1,19 @@
 //! Slow start: many calls in batches that double while all calls succeed.
 //!
 //! A ReplicaSet whose pods are refused (quota, admission) would otherwise send hundreds of calls
-//! that all fail in the same way. Upstream: `slowStartBatch` of
+//! that all fail for the same reason. Upstream: `slowStartBatch` in
 //! `pkg/controller/replicaset/replica_set.go`.
 
 /// The batches of one run. Call [`next_batch`](SlowStart::next_batch), make that many calls, report
-/// each by [`on_result`](SlowStart::on_result), and repeat.
+/// each result by [`on_result`](SlowStart::on_result), and repeat.
 ///
-/// The first batch has the initial size, each further one twice the last, limited by what is left.
-/// After a batch with a failure there is no further one.
+/// The first batch has the initial size. Each further batch is twice as large, limited by the
+/// remaining calls. The run ends after a batch with a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlowStart {
     /// Calls in batches that have not started.
     remaining: usize,
-    /// Size of the next batch, unless fewer calls remain.
+    /// The size of the next batch, unless fewer calls remain.
     batch_size: usize,
     /// Calls of the current batch without a result.
     in_flight: usize,
@@ -22,7 +22,7 @@ pub struct SlowStart {
 }
 
 impl SlowStart {
-    /// Creates a run of `count` calls. With an initial batch of 0 no call is ever made.
+    /// Creates a run of `count` calls. With an initial batch of 0, no call is ever made.
     pub fn new(count: usize, initial_batch: usize) -> Self {
         SlowStart {
             remaining: count,
@@ -31,15 +31,15 @@ impl SlowStart {
         }
     }
 
-    /// Returns the number of calls to make now, all at once; `None` when the run is over.
+    /// Returns the number of calls to make now, concurrently; `None` when the run has ended.
     ///
     /// # Panics
-    /// Results of the last batch are missing.
+    /// Panics if results of the previous batch are missing.
     #[inline]
     pub fn next_batch(&mut self) -> Option<usize> {
         assert_eq!(
             self.in_flight, 0,
-            "a batch starts when the one before has its results"
+            "a batch starts after all results of the previous one"
         );
         if self.failures > 0 {
             return None;
@@ -57,10 +57,10 @@ impl SlowStart {
     /// Reports the result of one call.
     ///
     /// # Panics
-    /// No call is in progress.
+    /// Panics if no call is in progress.
     #[inline]
     pub fn on_result(&mut self, succeeded: bool) {
-        assert!(self.in_flight > 0, "a result belongs to a call");
+        assert!(self.in_flight > 0, "a result belongs to a call in progress");
         self.in_flight -= 1;
         if succeeded {
             self.successes += 1;
@@ -69,17 +69,17 @@ impl SlowStart {
         }
     }
 
-    /// Calls that succeeded.
+    /// Returns the number of calls that succeeded.
     pub fn successes(&self) -> usize {
         self.successes
     }
 
-    /// Calls that failed; all are in the last batch.
+    /// Returns the number of calls that failed. All are in the last batch.
     pub fn failures(&self) -> usize {
         self.failures
     }
 
-    /// Calls that were not made; final when the run is over.
+    /// Returns the number of calls that were not made. Final once the run has ended.
     pub fn skipped(&self) -> usize {
         self.remaining
     }

@@ -1,4 +1,4 @@
-//! The expectations of one key: two counters, a time stamp, and the set of pods to be deleted.
+//! The expectations of one key: two counters, a timestamp, and the set of pods to be deleted.
 
 use std::borrow::Borrow;
 
@@ -7,7 +7,7 @@ use super::pod_set::{Live, PodSet};
 use crate::limits::EXPECTATIONS_TIMEOUT_NS;
 use crate::primitives::{AtomicI64, AtomicU64, OnceLock, Ordering};
 
-/// The time stamp of an entry without counters.
+/// The timestamp of an entry without counters.
 const ABSENT: i64 = i64::MIN;
 
 /// The counters of a key at one moment.
@@ -21,10 +21,10 @@ pub struct Counts {
     pub timestamp_ns: i64,
 }
 
-/// One key's expectations, alone in their cache line.
+/// One key's expectations, in their own cache line.
 ///
 /// The number of deletions still to be seen is `del_base` plus the number of pods in the current
-/// set. So observing a deletion changes one word only: the set's.
+/// set. Observing a deletion therefore changes only one word: the set's.
 #[repr(align(64))]
 #[derive(Debug)]
 pub struct Entry<P> {
@@ -34,9 +34,9 @@ pub struct Entry<P> {
     del_base: AtomicI64,
     /// `ABSENT` if there are no counters. Replaced by the sync of the key.
     timestamp_ns: AtomicI64,
-    /// Which set is current. Written like `del_base`.
+    /// The current set. Written like `del_base`.
     live: AtomicU64,
-    /// Made at first use: most keys never delete.
+    /// Created at first use, because most keys never delete.
     sets: OnceLock<Box<PodSet<P>>>,
 }
 
@@ -67,24 +67,24 @@ impl<P> Entry<P> {
         self.sets.get().map_or(0, |sets| sets.waiting(live))
     }
 
-    /// Clears everything but the storage.
+    /// Clears everything except the storage.
     pub(super) fn clear(&self) {
         // Relaxed, all: the caller orders them. A reader that sees some of the stores early sees a
-        // satisfied key, which this key is about to be.
+        // satisfied key, which this key is about to become.
         self.timestamp_ns.store(ABSENT, Ordering::Relaxed);
         self.add.store(0, Ordering::Relaxed);
         self.del_base.store(0, Ordering::Relaxed);
         Live::clear(&self.live);
     }
 
-    /// The time stamp is stored first and the counters publish it, so a reader that sees a new
-    /// counter never compares it with an old time.
+    /// Stores the timestamp first; the counters publish it. A reader that sees a new counter never
+    /// compares it with an old time.
     #[inline]
     pub(super) fn expect_creations(&self, count: i64, now_ns: i64) {
         // Relaxed: published by the store of `add` below.
         self.timestamp_ns.store(now_ns, Ordering::Relaxed);
         let live = Live::load(&self.live);
-        // Relaxed: as above. If a pod of a leftover set is observed while these are counted, it
+        // Relaxed: as above. If a pod of a leftover set is observed while the pods are counted, it
         // lowers the zero, or the zero overwrites it.
         let left = if live.has_table() {
             self.left_over(live)
@@ -96,8 +96,8 @@ impl<P> Entry<P> {
         self.add.store(count, Ordering::Release);
     }
 
-    /// Returns the number of pods in a leftover set. An empty set is marked, so that it is not
-    /// searched again.
+    /// Returns the number of pods in a leftover set. Marks an empty set, so that it is not searched
+    /// again.
     #[cold]
     fn left_over(&self, live: Live) -> i64 {
         let left = self.waiting(live);
@@ -132,8 +132,8 @@ impl<P> Entry<P> {
     #[inline]
     pub(super) fn creations_observed(&self, count: i64) {
         if self.is_present() {
-            // Release: the sync that becomes satisfied by this sees what the handler did to the
-            // cache; pairs with the Acquire of `satisfied`.
+            // Release: the sync that this satisfies sees the handler's changes to the cache. Pairs with
+            // the Acquire of `satisfied`.
             self.add.fetch_sub(count, Ordering::Release);
         }
     }
@@ -150,8 +150,8 @@ impl<P> Entry<P> {
         timestamp_ns == ABSENT || now_ns.saturating_sub(timestamp_ns) > EXPECTATIONS_TIMEOUT_NS
     }
 
-    /// Reports whether no deletion is still to be seen. While the set is read, pods are removed and
-    /// none is added, so every pod that is found was there at the start.
+    /// Reports whether all deletions have been seen. While the set is read, pods are removed but not
+    /// added, so every pod that is found was there at the start.
     #[inline]
     fn deletions_seen(&self) -> bool {
         let live = Live::load(&self.live);
@@ -164,7 +164,8 @@ impl<P> Entry<P> {
         }
     }
 
-    /// Cold: most keys never delete, and the fast path of `satisfied` has no registers to save.
+    /// Kept out of line: most keys never delete, and the fast path of `satisfied` has no registers to
+    /// spare.
     #[cold]
     fn set_is_seen(&self, live: Live, base: i64) -> bool {
         self.sets.get().is_none_or(|sets| match base {
@@ -204,8 +205,8 @@ impl<P: PodKey + Clone> Entry<P> {
     pub(super) fn expect_deletions(&self, pods: impl IntoIterator<Item = P>, now_ns: i64) {
         let sets = self.sets.get_or_init(|| Box::new(PodSet::new()));
         sets.replace(Live::load(&self.live), pods, |live| {
-            // Relaxed, all: published by the store of `live`. A pod of the previous set cannot
-            // lower what is stored here.
+            // Relaxed, all: published by the store of `live`. A pod of the previous set cannot lower what
+            // is stored here.
             self.timestamp_ns.store(now_ns, Ordering::Relaxed);
             self.add.store(0, Ordering::Relaxed);
             self.del_base.store(0, Ordering::Relaxed);

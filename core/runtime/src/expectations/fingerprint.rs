@@ -6,10 +6,10 @@ use crate::intern::FIXED_STATE;
 
 /// 128 bits that identify a pod: two pods of one key have different fingerprints.
 ///
-/// A number is its own fingerprint, exactly. A name's fingerprint is a 64-bit hash of the whole
-/// name, and its last eight bytes unchanged. Pods that a controller made differ in their last five
-/// characters, so their fingerprints always differ. Pods named by hand with the same ending differ
-/// by the hash.
+/// The fingerprint of a number is exactly that number. The fingerprint of a name is a 64-bit hash of
+/// the whole name, plus its last eight bytes unchanged. Pods created by a controller differ in their
+/// last five characters, so their fingerprints always differ. Pods named by hand with equal endings
+/// differ by the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Evenly distributed in its upper bits.
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_different_ends_have_different_rests() {
+    fn names_with_different_endings_have_different_rests() {
         let rest = |name: &str| name.fingerprint().rest;
         assert_ne!(rest("web-7d4b9c6f5d-x7k2p"), rest("web-7d4b9c6f5d-x7k2q"));
         assert_eq!(rest("web-7d4b9c6f5d-x7k2p"), rest("api-7d4b9c6f5d-x7k2p"));

@@ -1,16 +1,16 @@
 //! Expectations: the creates and deletes that a sync has requested and its cache has not shown yet.
 //!
 //! After a sync has requested `n` creations or deletions, its key is not acted upon again until the
-//! watch has delivered as many, or until five minutes have passed. A sync calls one of the
-//! `expect_*` before its first request. Event handlers call the `*_observed`. The next sync asks
-//! [`satisfied`]. There is no timer: that the five minutes are over has an effect only when the key
-//! is synced for another reason.
+//! watch has delivered `n` of them, or until five minutes have passed. A sync calls one of the
+//! `expect_*` methods before its first request. Event handlers call the `*_observed` methods. The
+//! next sync asks [`satisfied`]. There is no timer: the end of the five minutes takes effect only
+//! when the key is synced for another reason.
 //!
 //! Deletions are counted per pod, each at most once, because several sources report them. Creations
 //! are only counted. Counters may go below zero, which counts as satisfied.
 //!
 //! Two stores share one type of entry: [`Expectations`] for dense keys and [`NamedExpectations`]
-//! for textual ones. Upstream: `pkg/controller/controller_utils.go`,
+//! for textual keys. Upstream: `pkg/controller/controller_utils.go`,
 //! `UIDTrackingControllerExpectations`. This port has a few atomic words per key instead of one
 //! mutex for all keys.
 //!
@@ -19,12 +19,11 @@
 //! * Observing a creation is one atomic subtraction. Observing a deletion is one exchange of a word
 //!   for 32 pods of the key (`pod_set.rs` describes the protocol). Neither takes a lock. Replacing
 //!   a set of pods takes the key's lock, which excludes threads that list the set.
-//! * Observations of a key may race with everything. The `expect_*`, `set`, `raise` and `lower` of
-//!   one key must not race with each other, nor with `satisfied`. A work queue guarantees this,
-//!   because it never syncs one key twice at once.
-//! * What a thread did before observing is visible to the thread that finds the key satisfied by
-//!   it. So handlers update the cache first and observe then; syncs ask first and list the pods
-//!   then.
+//! * Observations of a key may race with everything. The `expect_*`, `set`, `raise` and `lower`
+//!   methods of one key must not race with each other or with `satisfied`. A work queue guarantees
+//!   this, because it never syncs one key twice at the same time.
+//! * What a thread did before observing is visible to the thread that the observation satisfies. So
+//!   handlers update the cache first and then observe; syncs check first and then list the pods.
 //!
 //! [`satisfied`]: ExpectationStore::satisfied
 
@@ -50,7 +49,7 @@ pub type Expectations<K, P> = ExpectationStore<DenseEntries<K, P>>;
 /// Expectations by textual key; `P` names a pod.
 pub type NamedExpectations<P> = ExpectationStore<NamedEntries<P>>;
 
-/// How a store finds the entry of a key. Sealed: [`DenseEntries`] and [`NamedEntries`].
+/// Finds the entry of a key in a store. Sealed: [`DenseEntries`] and [`NamedEntries`].
 pub trait Entries: Default + sealed::Find {}
 
 mod sealed {
@@ -67,19 +66,19 @@ mod sealed {
             read: impl FnOnce(&Entry<Self::Pod>) -> R,
         ) -> Option<R>;
 
-        /// Calls `write` with the entry, which is made if needed.
+        /// Calls `write` with the entry. Creates the entry if there is none.
         fn find_or_make<R>(
             &self,
             key: Self::Key<'_>,
             write: impl FnOnce(&Entry<Self::Pod>) -> R,
         ) -> R;
 
-        /// Clears what the key expects.
+        /// Clears the expectations of the key.
         fn forget(&self, key: Self::Key<'_>);
     }
 }
 
-/// Entries in an array, one cache line each. A key's entry lives as long as the store, and with it
+/// Entries in an array, one cache line each. A key's entry lives as long as the store, and so does
 /// the memory for its largest set of deletions.
 pub struct DenseEntries<K, P> {
     table: AppendTable<Entry<P>>,
@@ -99,8 +98,8 @@ impl<K: DenseKey, P> sealed::Find for DenseEntries<K, P> {
     type Key<'a> = K;
     type Pod = P;
 
-    // Always: left to the compiler, it depends on what else is built whether `satisfied` pays for a
-    // call and six saved registers.
+    // Always inlined. If left to the compiler, the rest of the build decides whether `satisfied` pays
+    // for a call and six saved registers.
     #[inline(always)]
     fn find<R>(&self, key: K, read: impl FnOnce(&Entry<P>) -> R) -> Option<R> {
         self.table.get(key.index()).map(read)
@@ -120,9 +119,9 @@ impl<K: DenseKey, P> sealed::Find for DenseEntries<K, P> {
 
 impl<K: DenseKey, P> Entries for DenseEntries<K, P> {}
 
-/// The expectations of many keys. The module's page says which calls may race.
+/// The expectations of many keys. The module's documentation states which calls may race.
 ///
-/// All methods cost O(1) except for the number of pods they take or return. All times are
+/// All methods cost O(1), plus the number of pods that they take or return. All times are
 /// nanoseconds of one monotonic clock.
 #[derive(Default)]
 pub struct ExpectationStore<E> {
@@ -133,14 +132,14 @@ impl<E: Entries> ExpectationStore<E>
 where
     E::Pod: PodKey + Clone,
 {
-    /// Creates an empty store: every key is satisfied.
+    /// Creates an empty store, in which every key is satisfied.
     pub fn new() -> Self {
         ExpectationStore {
             entries: E::default(),
         }
     }
 
-    /// Replaces what the key expects by `count` creations and no deletion. A leftover set of pods
+    /// Replaces the key's expectations with `count` creations and no deletions. A leftover set of pods
     /// from an earlier [`expect_deletions`](Self::expect_deletions) stays and still counts.
     #[inline]
     pub fn expect_creations(&self, key: E::Key<'_>, count: i64, now_ns: i64) {
@@ -148,8 +147,8 @@ where
             .find_or_make(key, |entry| entry.expect_creations(count, now_ns));
     }
 
-    /// Replaces what the key expects by the deletion of these pods, each counted once, and no
-    /// creation. Allocates only if the set is larger than all earlier ones of the key.
+    /// Replaces the key's expectations with the deletion of these pods, each counted once, and no
+    /// creations. Allocates only if the set is larger than all earlier sets of the key.
     pub fn expect_deletions(
         &self,
         key: E::Key<'_>,
@@ -160,37 +159,37 @@ where
             .find_or_make(key, |entry| entry.expect_deletions(pods, now_ns));
     }
 
-    /// Replaces both counters and the time stamp. The set of pods stays.
+    /// Replaces both counters and the timestamp. The set of pods stays.
     pub fn set_expectations(&self, key: E::Key<'_>, add: i64, del: i64, now_ns: i64) {
         self.entries
             .find_or_make(key, |entry| entry.set(add, del, now_ns));
     }
 
-    /// Adds to both counters. Does nothing if the key has none. The time stamp stays.
+    /// Adds to both counters. Does nothing if the key has none. The timestamp stays.
     pub fn raise(&self, key: E::Key<'_>, add: i64, del: i64) {
         self.entries.find(key, |entry| entry.raise(add, del));
     }
 
-    /// Subtracts from both counters. Does nothing if the key has none. The time stamp stays.
+    /// Subtracts from both counters. Does nothing if the key has none. The timestamp stays.
     pub fn lower(&self, key: E::Key<'_>, add: i64, del: i64) {
         self.raise(key, add.wrapping_neg(), del.wrapping_neg());
     }
 
-    /// Counts one creation as seen (or as never to come). Does nothing if the key has no counters.
+    /// Counts one creation as seen or as given up. Does nothing if the key has no counters.
     #[inline]
     pub fn creation_observed(&self, key: E::Key<'_>) {
         self.creations_observed(key, 1);
     }
 
-    /// Counts `count` creations as seen (or as never to come).
+    /// Counts `count` creations as seen or as given up.
     #[inline]
     pub fn creations_observed(&self, key: E::Key<'_>, count: i64) {
         self.entries
             .find(key, |entry| entry.creations_observed(count));
     }
 
-    /// Counts the deletion of this pod as seen (or as never to come). Returns whether the key
-    /// waited for it; if not, nothing changes.
+    /// Counts the deletion of this pod as seen or as given up. Returns whether the key was waiting for
+    /// it; otherwise nothing changes.
     #[inline]
     pub fn deletion_observed<Q>(&self, key: E::Key<'_>, pod: &Q) -> bool
     where
@@ -213,7 +212,7 @@ where
             .unwrap_or(true)
     }
 
-    /// Clears counters and set.
+    /// Clears the counters and the set.
     pub fn delete(&self, key: E::Key<'_>) {
         self.entries.forget(key);
     }
@@ -223,7 +222,7 @@ where
         self.entries.find(key, Entry::counts).flatten()
     }
 
-    /// Returns the pods whose deletion is awaited, in no particular order. `None` if no set is
+    /// Returns the pods whose deletion is awaited, in no particular order. `None` means that no set is
     /// stored, as opposed to an empty set.
     pub fn pending_deletions(&self, key: E::Key<'_>) -> Option<Vec<E::Pod>> {
         self.entries.find(key, Entry::pending_deletions).flatten()

@@ -13,15 +13,15 @@ use crate::primitives::{Arc, CachePadded, RwLock};
 
 type Shard<P> = RwLock<HashMap<Str, Arc<Entry<P>>, ahash::RandomState>>;
 
-/// Entries by text, in shards by the hash of the text. A shard's lock is held for one look-up or
-/// one insertion. The entry is changed outside the lock.
+/// Entries by text, in shards by the hash of the text. A shard's lock is held for a single look-up or
+/// insertion. The entry is changed outside the lock.
 pub struct NamedEntries<P> {
     shards: Box<[CachePadded<Shard<P>>]>,
 }
 
 impl<P> NamedEntries<P> {
     fn shard(&self, key: &str) -> &Shard<P> {
-        // The map in the shard uses the low bits and the top seven. These bits are from the middle.
+        // The shard's map uses the low bits and the top seven. These bits are from the middle.
         let bits = FIXED_STATE.hash_one(key) >> 32;
         &self.shards[bits as usize & (EXPECTATIONS_SHARDS - 1)]
     }
@@ -30,7 +30,7 @@ impl<P> NamedEntries<P> {
         let shard = self
             .shard(key)
             .read()
-            .expect("no thread panics while it holds this lock");
+            .expect("no thread panics while holding this lock");
         shard.get(key).cloned()
     }
 }
@@ -57,7 +57,7 @@ impl<P> sealed::Find for NamedEntries<P> {
             let mut shard = self
                 .shard(key)
                 .write()
-                .expect("no thread panics while it holds this lock");
+                .expect("no thread panics while holding this lock");
             shard.entry(key.into()).or_default().clone()
         });
         write(&entry)
@@ -66,7 +66,7 @@ impl<P> sealed::Find for NamedEntries<P> {
     fn forget(&self, key: &str) {
         self.shard(key)
             .write()
-            .expect("no thread panics while it holds this lock")
+            .expect("no thread panics while holding this lock")
             .remove(key);
     }
 }

@@ -1,24 +1,23 @@
-//! The pods whose deletion one key awaits. The key's sync replaces the set; any thread removes pods
-//! from it, without a lock and each pod once.
+//! The pods whose deletion one key awaits. The key's sync replaces the set. Any thread can remove a
+//! pod from it, without a lock, and each pod is removed only once.
 //!
 //! # How it works
 //!
-//! A set is a hash table with linear probing. Each bucket is empty or has the fingerprint of a pod,
-//! and one bit that is set while the pod is awaited. To take a pod is to find its bucket and clear
-//! its bit by one exchange. The number of set bits is the number of awaited pods. There is no
-//! separate counter, so no counter can get out of step with the bits.
+//! A set is a hash table with linear probing. Each bucket is empty or has the fingerprint of a pod.
+//! One bit per bucket is set while the pod is awaited. To take a pod, a thread finds its bucket and
+//! clears its bit by one exchange. The number of set bits is the number of awaited pods. There is no
+//! separate counter that could get out of step with the bits.
 //!
 //! The word `live` names the current table and its **epoch**: the number of the set among the key's
-//! sets. Sets of odd and even epochs are in different tables, so the current table stays unchanged
+//! sets. Sets of odd and even epochs are in different tables, so the current table does not change
 //! until the next one is complete. Tables are reused and never freed. Each word has 32 bits for
-//! pods and the epoch they belong to, so the exchange of a thread that slept through two
-//! replacements fails and the thread starts again. (A false match needs 2^32 sets during its
-//! sleep.)
+//! pods, plus the epoch that they belong to. So if a thread sleeps through two replacements, its
+//! exchange fails and the thread starts again. (A false match needs 2^32 sets during its sleep.)
 //!
 //! A replacement has these steps, in order: **close** the unused table (set all words to the new
-//! epoch without bits), empty its buckets, write the fingerprints, set the bits, name the table in
-//! `live`. A thread that reads buckets while they are rewritten then finds the words closed or
-//! `live` changed, and it checks one of the two before it trusts what it read.
+//! epoch without bits), empty its buckets, write the fingerprints, set the bits, and name the table
+//! in `live`. A thread that reads buckets while they are rewritten finds the words closed or `live`
+//! changed, and it checks one of the two before it trusts what it has read.
 
 use std::slice;
 
@@ -27,19 +26,19 @@ use crate::primitives::{
     AtomicU64, Mutex, OnceLock, Ordering, fence, load_to_exchange, lock, store_among_exchanges,
 };
 
-/// Buckets of the smallest table; every further size is twice that. (A model goes through all of
-/// them.)
+/// Buckets of the smallest table. Every further size is twice as large. (Models must reach all
+/// sizes.)
 const FIRST_BUCKETS: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
     2
 } else {
     BITS
 };
-/// Bits of a word that say whether pods are awaited; the others are the epoch.
+/// The number of bits in a word that mark awaited pods. The other bits are the epoch.
 const BITS: usize = 32;
 /// The number of table sizes, after the first, for which a key has a pointer from the start. The
 /// last has 1,024 buckets, enough for the largest burst of a sync.
 const SMALL_SIZES: usize = 5;
-/// The number of other sizes. The last has 2^31 buckets.
+/// The number of the other sizes. The last has 2^31 buckets.
 const LARGE_SIZES: usize = 21;
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
@@ -47,7 +46,7 @@ const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_BUCKETS << SMAL
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(FIRST_BUCKETS << (SMALL_SIZES + LARGE_SIZES) == 1 << 31);
 
-/// Which set is current: the epoch in the upper half; in the lower half 0 if no set is stored, 1
+/// Names the current set: the epoch in the upper half; in the lower half 0 if no set is stored, 1
 /// for the empty set, otherwise 2 plus the index of the table's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Live(u64);
@@ -97,14 +96,14 @@ impl Live {
 
     /// Marks a set without awaited pods as empty, so that its table is not searched again.
     pub(super) fn mark_empty(self, word: &AtomicU64) {
-        // Relaxed, both: all bits of that table are clear already. If the set was replaced
-        // meanwhile, there is nothing to mark.
+        // Relaxed, both: all bits of that table are already clear. If the set has been replaced in the
+        // meantime, there is nothing to mark.
         let empty = Live::with(self.epoch(), Live::EMPTY).0;
         let _ = word.compare_exchange(self.0, empty, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// The tables of one key and the names of its latest set.
+/// The tables of one key and the names in its latest set.
 #[derive(Debug)]
 pub(super) struct PodSet<P> {
     /// By the lowest bit of the epoch, then by size.
@@ -115,7 +114,7 @@ pub(super) struct PodSet<P> {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// The smallest table, inline: looking for a pod then follows one pointer, not three.
+    /// The smallest table, inline: a look-up then follows one pointer, not three.
     first: FirstTable,
     small: [OnceLock<Box<LargerTable>>; SMALL_SIZES],
     large: OnceLock<Box<[OnceLock<Box<LargerTable>>; LARGE_SIZES]>>,
@@ -190,14 +189,14 @@ impl LargerTable {
     }
 }
 
-/// At least twice as many buckets as pods.
+/// A table, with at least twice as many buckets as pods.
 #[derive(Clone, Copy)]
 struct Table<'a> {
     /// Fingerprints, or zeros. Written only by the thread that replaces the set.
     buckets: &'a [Bucket],
     /// By bucket divided by `BITS`: the epoch in the upper half, the bits in the lower. Closed,
-    /// filled and opened by the thread that replaces the set. Any thread clears bits, as long as
-    /// the epoch is the one it knows.
+    /// filled and opened by the thread that replaces the set. Any thread clears bits, as long as the
+    /// epoch is the one it knows.
     words: &'a [AtomicU64],
 }
 
@@ -207,7 +206,7 @@ struct Bucket {
     rest: AtomicU64,
 }
 
-/// The words of the table belong to another set now.
+/// The words of the table now belong to another set.
 struct EpochChanged;
 
 impl Table<'_> {
@@ -218,14 +217,14 @@ impl Table<'_> {
         ((fingerprint.spread >> 32) as usize * self.buckets.len()) >> 32
     }
 
-    /// Returns the bucket of a fingerprint. While the table is being rewritten the answer may be wrong.
+    /// Returns the bucket of a fingerprint. The answer may be wrong while the table is rewritten.
     #[inline]
     fn find(self, fingerprint: Fingerprint) -> Option<usize> {
         let mut at = self.first_bucket(fingerprint);
-        // At most once round: a table that is being rewritten may have no empty bucket.
+        // At most one full pass: a table that is being rewritten may have no empty bucket.
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            // Relaxed, both: `live` was acquired before, and the fence and the check after it
+            // Relaxed, both: `live` was acquired before, and the fence and the check that follows it
             // detect a rewrite.
             let rest = bucket.rest.load(Ordering::Relaxed);
             if rest == fingerprint.rest
@@ -255,8 +254,8 @@ impl Table<'_> {
             if seen & bit == 0 {
                 return Ok(false);
             }
-            // Release: the sync that becomes satisfied by this sees what the handler did to the
-            // cache; pairs with the Acquire of `waiting`.
+            // Release: the sync that this satisfies sees the handler's changes to the cache. Pairs
+            // with the Acquire of `waiting`.
             let taken =
                 word.compare_exchange_weak(seen, seen & !bit, Ordering::Release, Ordering::Relaxed);
             match taken {
@@ -268,8 +267,8 @@ impl Table<'_> {
 
     /// Fills the table with these pods. Duplicates are dropped.
     fn fill<P: PodKey>(self, epoch: u64, pods: &mut Vec<P>) {
-        // Release: a thread that finds a word closed, and then fences, finds another set named than
-        // the one it knew.
+        // Release: a thread that finds a word closed, and then fences, sees that `live` names another
+        // set than the one it knew.
         fence(Ordering::Release);
         // Relaxed, all: published by the fence and finally by `live`.
         for word in self.words {
@@ -353,14 +352,14 @@ impl<P> PodSet<P> {
         })
     }
 
-    /// Reports whether any pod is awaited; cheaper than counting them.
+    /// Reports whether any pod is awaited. Cheaper than counting them.
     #[inline]
     pub(super) fn is_waiting(&self, live: Live) -> bool {
         let table = self.table(live);
         table.is_some_and(|table| table.bits(live.epoch()).fold(0, |all, bits| all | bits) != 0)
     }
 
-    /// Removes a pod from the current set. Returns whether it was in.
+    /// Removes a pod from the current set. Returns whether the pod was in it.
     #[inline]
     pub(super) fn take(&self, word: &AtomicU64, mut live: Live, fingerprint: Fingerprint) -> bool {
         loop {
@@ -372,13 +371,13 @@ impl<P> PodSet<P> {
                     if let Ok(taken) = table.take(at, live.epoch()) {
                         return taken;
                     }
-                    // Acquire: pairs with the fence before the closing, so that this thread does
-                    // not meet the same closed words again.
+                    // Acquire: pairs with the fence before the closing, so that this thread does not find
+                    // the same closed words again.
                     fence(Ordering::Acquire);
                     live = Live::load(word);
                 }
                 None => {
-                    // Acquire: a table is rewritten only after another was named.
+                    // Acquire: a table is rewritten only after another one was named.
                     fence(Ordering::Acquire);
                     let now = Live::load(word);
                     if now == live {
@@ -392,8 +391,8 @@ impl<P> PodSet<P> {
 }
 
 impl<P: PodKey + Clone> PodSet<P> {
-    /// Builds the next set in the table that is not current. Calls `publish` with the value to
-    /// store in `live`, with Release.
+    /// Builds the next set in the unused table. Calls `publish` with the value to store in `live`, with
+    /// Release.
     pub(super) fn replace(
         &self,
         live: Live,
@@ -428,7 +427,7 @@ impl<P: PodKey + Clone> PodSet<P> {
         };
         let waits = |pod: &&P| {
             table.find(pod.fingerprint()).is_some_and(|at| {
-                // Relaxed: a snapshot; the set can't be replaced under the lock.
+                // Relaxed: a snapshot. The set can't be replaced under the lock.
                 table.words[at / BITS].load(Ordering::Relaxed) >> (at % BITS) & 1 == 1
             })
         };

@@ -36,7 +36,7 @@ fn observations_of_racing_threads_all_count() {
 }
 
 #[test]
-fn sets_that_are_replaced_while_others_look_count_each_pod_once() {
+fn sets_replaced_under_racing_observers_count_each_pod_once() {
     const PODS: u32 = 70;
     const ROUNDS: u32 = 60;
     let (store, round, taken) = (Store::new(), AtomicU32::new(0), AtomicU32::new(0));
@@ -46,8 +46,7 @@ fn sets_that_are_replaced_while_others_look_count_each_pod_once() {
             scope.spawn(move || {
                 // SeqCst, all: the test is about the orderings inside the store.
                 while let now @ 0..=ROUNDS = round.load(Ordering::SeqCst) {
-                    // Pods of this round, in a different order per thread, and pods of the last
-                    // round.
+                    // Pods of this round, in a different order per thread, and pods of the last round.
                     for step in 0..PODS {
                         let pod = now * PODS + (step * 31 + thread * 23) % PODS;
                         let fresh = store.deletion_observed(0, &pod);
@@ -79,7 +78,7 @@ fn sets_that_are_replaced_while_others_look_count_each_pod_once() {
     assert_eq!(taken.into_inner(), expected);
 }
 
-/// A naive model: one map of counters, one of sets.
+/// A naive model: one map of counters and one of sets.
 #[derive(Default)]
 struct Model {
     counts: BTreeMap<u32, Counts>,
@@ -176,7 +175,7 @@ fn apply<E: Entries<Pod = u32>>(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
     #[test]
-    fn both_stores_do_as_the_plain_maps(ops in prop::collection::vec((0..3u32, op()), 0..60)) {
+    fn both_stores_agree_with_plain_maps(ops in prop::collection::vec((0..3u32, op()), 0..60)) {
         let (mut model, mut now) = (Model::default(), 0);
         let (dense, named) = (Store::new(), NamedExpectations::<u32>::new());
         for (key, op) in &ops {

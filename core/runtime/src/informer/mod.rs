@@ -1,14 +1,14 @@
-//! Informers: one for each kind that the workloads of a controller manager read, however many read
-//! it. An informer has the store of its kind, and passes each change to the workloads in a fixed
-//! order, after the store has it. Workloads that read a kind in different forms share its informer,
-//! which has a store for each form then.
+//! Informers: one for each kind that the workloads of a controller manager read, regardless of the
+//! number of readers. An informer has the store of its kind. It passes each change to the workloads in
+//! a fixed order, after the store has applied it. Workloads that read a kind in different forms share
+//! its informer, which then has one store per form.
 //!
 //! Informers do no I/O. The program that runs them lists and watches each kind, as a
 //! [`Reflector`](crate::reflector::Reflector) decides, and passes the results to the kind's
-//! [`AnyInformer`]. Pods have a path of their own: [`PodCache`] and
+//! [`AnyInformer`]. Pods take a separate path: [`PodCache`] and
 //! [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
 //!
-//! Source: the shared informers of client-go, of which a controller manager has one for each kind.
+//! Source: the shared informers of client-go, of which a controller manager has one per kind.
 
 use std::any::Any;
 use std::fmt::{self, Debug, Formatter};
@@ -20,56 +20,58 @@ use crate::cache::{Delta, PodCache};
 use crate::intern::KeyId;
 use crate::store::{Cached, Change, Keyed, Store};
 
-/// A form of which an informer keeps a store.
+/// A form that an informer can keep a store of.
 pub trait Informed: Cached<Context: Send + Sync> + Send + Sync + 'static {
     /// Returns the object that the form is derived from; `None` for an object of another kind.
     fn read(object: AnyObject) -> Option<Arc<Self::Object>>;
 }
 
-/// An object as it is.
+/// An object in its original form.
 impl Informed for AnyObject {
     fn read(object: AnyObject) -> Option<AnyObject> {
         Some(object)
     }
 }
 
-/// A typed object as it is.
+/// A typed object in its original form.
 impl<T: Object> Informed for Arc<T> {
     fn read(object: AnyObject) -> Option<Arc<T>> {
         object.downcast()
     }
 }
 
-/// What a workload does with the changes of one kind.
+/// A workload's reaction to changes of one kind.
 pub trait Handler<T: Cached>: Send + Sync {
-    /// An object was added, changed, deleted or listed. The store has the change.
+    /// Handles an object that was added, changed, deleted or listed. The store has the change.
     fn handle(&self, change: &Change<T>, now: Now);
 
-    /// What the workload keeps by the keys of this kind: for most, the queue of those that it syncs.
+    /// Returns the state that the workload keeps by the keys of this kind. For most workloads this is
+    /// the queue of the objects that they sync.
     fn keyed(&self) -> Option<&dyn Keyed> {
         None
     }
 }
 
-/// The informer of one kind, whatever the form in which its store keeps objects.
+/// The informer of one kind, independent of the form in which its store keeps objects.
 pub trait AnyInformer: Any + Debug + Send + Sync {
     /// Returns the kind.
     fn kind(&self) -> Kind;
 
-    /// An object was added, changed or deleted. An object of another kind is left out.
+    /// Applies an added, changed or deleted object. Ignores an object of another kind.
     fn apply(&self, delta: Delta<dyn Object>, now: Now);
 
-    /// These are all objects of the kind at this version; see [`Store::replace`].
+    /// Replaces the store with all objects of the kind at this version; see [`Store::replace`].
     fn replace(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now);
 
-    /// No object of the kind changed up to this version.
+    /// Records that no object of the kind has changed up to this version.
     fn bookmark(&self, version: &ResourceVersion);
 
-    /// Returns the version that its store has come to.
+    /// Returns the version that the store has reached.
     fn version(&self) -> ResourceVersion;
 
-    /// The periodic resync (upstream: every 12 to 24 hours): passes an update of every object to
-    /// itself. There is none of pods: handlers ignore a pod whose version has not changed.
+    /// Performs the periodic resync (upstream: every 12 to 24 hours): passes on an update of every
+    /// object to itself. Pods have no resync, because handlers ignore a pod whose version has not
+    /// changed.
     fn resync(&self, now: Now);
 }
 
@@ -144,12 +146,12 @@ impl<T: Informed> AnyInformer for Informer<T> {
     }
 }
 
-/// The informer of a kind that is read in several forms: an informer for each form. A change goes
+/// The informer of a kind that is read in several forms: one informer per form. A change passes
 /// through them one after the other.
 #[derive(Debug)]
 struct Forms {
     kind: Kind,
-    /// At least two, in the order in which they were first asked for.
+    /// At least two, in the order in which their forms were first requested.
     informers: Vec<Arc<dyn AnyInformer>>,
 }
 
@@ -188,18 +190,18 @@ impl AnyInformer for Forms {
     }
 }
 
-/// The informers of one controller manager, while its workloads are made: each takes the
-/// [stores](Informers::store) that it reads, and then [hears](Informers::add_handler) of their
-/// changes.
+/// The informers of one controller manager, while its workloads are created. Each workload requests
+/// the [stores](Informers::store) that it reads, and then [adds handlers](Informers::add_handler) for
+/// their changes.
 #[derive(Debug)]
 pub struct Informers {
     pods: Arc<PodCache>,
-    /// One for each form of each kind, in the order in which they were first asked for.
+    /// One for each form of each kind, in the order in which the forms were first requested.
     forms: Vec<Arc<dyn AnyInformer>>,
 }
 
 impl Informers {
-    /// Creates the informers of no kind yet, beside this cache of pods.
+    /// Creates an empty set of informers next to this cache of pods.
     pub fn new(pods: Arc<PodCache>) -> Informers {
         Informers {
             pods,
@@ -212,10 +214,11 @@ impl Informers {
         &self.pods
     }
 
-    /// Returns the store of a kind in this form. The first call makes it, attached to `context`.
+    /// Returns the store of a kind in this form. The first call creates it, attached to `context`.
     ///
-    /// A kind may be read in several forms. Each has a store with keys of its own, and costs memory and
-    /// time of its own. The stores get a change in the order in which they were made, each with its
+    /// A kind may be read in several forms. Each form has its own store with its own keys, and costs
+    /// additional memory and time. The stores get a change in the order of their creation, each followed
+    /// by its handlers: while handlers of one form run, the stores of later forms lack the change.
     /// handlers: while handlers of one form run, the stores of later forms don't have the change.
     pub fn store<T: Informed>(
         &mut self,
@@ -238,11 +241,12 @@ impl Informers {
         store
     }
 
-    /// From now on passes each change of a kind to this handler, after all handlers of the form before
-    /// it.
+    /// Passes each change of a kind to this handler from now on, after all earlier handlers of the
+    /// form.
     ///
     /// # Panics
-    /// The kind has no store of this form, or its informer was [taken](Informers::take) before.
+    /// Panics if the kind has no store of this form, or if its informer has already been
+    /// [taken](Informers::take).
     pub fn add_handler<T: Informed>(&mut self, kind: Kind, handler: Arc<dyn Handler<T>>) {
         let of_kind = self.forms.iter_mut().filter(|form| form.kind() == kind);
         let mut untaken = of_kind.filter_map(Arc::get_mut);
@@ -255,10 +259,10 @@ impl Informers {
         informer.handlers.push(handler);
     }
 
-    /// Returns the informer of a kind, for the program that lists and watches it.
+    /// Returns the informer of a kind, for the program that lists and watches the kind.
     ///
     /// # Panics
-    /// No workload reads the kind.
+    /// Panics if no workload reads the kind.
     pub fn take(&self, kind: Kind) -> Arc<dyn AnyInformer> {
         let mut informers: Vec<_> = self.of(kind).cloned().collect();
         match informers.len() {
@@ -268,7 +272,7 @@ impl Informers {
         }
     }
 
-    /// Returns the informers of the forms of a kind.
+    /// Returns the informers of all forms of a kind.
     fn of(&self, kind: Kind) -> impl Iterator<Item = &Arc<dyn AnyInformer>> {
         self.forms.iter().filter(move |form| form.kind() == kind)
     }

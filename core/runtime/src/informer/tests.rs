@@ -1,4 +1,4 @@
-//! Two workloads that read one kind.
+//! Tests of two workloads that read one kind.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::store::KEY_COOLDOWN_NS;
 
 const KIND: Kind = Kind::DEPLOYMENT;
 
-/// Notes what it hears, and what the store had then.
+/// Records the changes that it gets, and the store's content at that moment.
 #[derive(Default)]
 struct Reader {
     name: &'static str,
@@ -89,7 +89,7 @@ impl Both {
             store
         });
         let [store, other] = stores;
-        assert!(Arc::ptr_eq(&store, &other), "one store for both");
+        assert!(Arc::ptr_eq(&store, &other), "both share one store");
         Both {
             informer: informers.take(KIND),
             store,
@@ -103,7 +103,7 @@ impl Both {
 }
 
 #[test]
-fn both_hear_of_each_change_in_order_once_the_store_has_it() {
+fn both_get_each_change_in_order_after_the_store_has_it() {
     let both = Both::new(false);
     both.informer.apply(Delta::Applied(object("x", 1)), at(0));
     assert_eq!(both.heard(), ["a x new", "b x new"]);
@@ -121,7 +121,7 @@ fn both_hear_of_each_change_in_order_once_the_store_has_it() {
 }
 
 #[test]
-fn a_key_is_given_to_another_name_once_no_workload_works_on_it() {
+fn a_key_is_reused_once_no_workload_works_on_it() {
     for busy in [false, true] {
         let both = Both::new(busy);
         both.informer.apply(Delta::Applied(object("x", 1)), at(0));
@@ -141,7 +141,7 @@ fn a_key_is_given_to_another_name_once_no_workload_works_on_it() {
     }
 }
 
-/// A ReplicaSet in a form of its own.
+/// A ReplicaSet in a separate form.
 struct Form(Arc<ReplicaSet>);
 
 impl Cached for Form {
@@ -164,7 +164,7 @@ impl Informed for Form {
 }
 
 #[test]
-fn objects_of_other_kinds_are_left_out() {
+fn objects_of_other_kinds_are_ignored() {
     let mut informers = Informers::new(Arc::default());
     let store = informers.store::<Form>(Kind::REPLICA_SET, || ());
     let informer = informers.take(Kind::REPLICA_SET);
@@ -174,7 +174,7 @@ fn objects_of_other_kinds_are_left_out() {
     assert_eq!(store.version().get(), 2.into());
 }
 
-/// Notes the names that it hears of, under the name of its form.
+/// Records the names of changed objects, under the name of its form.
 struct Names(&'static str, Arc<Mutex<Vec<String>>>);
 
 impl<T: Cached> Handler<T> for Names {
@@ -189,7 +189,7 @@ impl<T: Cached> Handler<T> for Names {
 }
 
 #[test]
-fn forms_of_a_kind_have_a_store_each_and_one_informer() {
+fn forms_of_a_kind_have_separate_stores_and_one_informer() {
     const KIND: Kind = Kind::REPLICA_SET;
     let mut informers = Informers::new(Arc::default());
     let heard = Arc::default();
@@ -197,7 +197,7 @@ fn forms_of_a_kind_have_a_store_each_and_one_informer() {
         informers.store::<Form>(KIND, || ()),
         informers.store::<AnyObject>(KIND, || ()),
     );
-    // The order is that of the stores.
+    // The order of the stores decides.
     let names = |form| Names(form, Arc::clone(&heard));
     informers.add_handler::<AnyObject>(KIND, Arc::new(names("plain")));
     informers.add_handler::<Form>(KIND, Arc::new(names("typed")));
@@ -231,7 +231,7 @@ fn forms_of_a_kind_have_a_store_each_and_one_informer() {
 
 #[test]
 #[should_panic(expected = "before its informer is taken")]
-fn no_handler_is_added_once_events_may_come() {
+fn no_handler_is_added_once_events_may_arrive() {
     let mut informers = Informers::new(Arc::default());
     let store = informers.store::<AnyObject>(KIND, || ());
     let _informer = informers.take(KIND);

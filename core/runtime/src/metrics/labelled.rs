@@ -1,6 +1,6 @@
-//! Metrics whose series are made when they are first counted.
+//! Metrics whose series are created when they are first counted.
 //!
-//! The series are a list that only grows: each place in it is written once.
+//! The series are a list that only grows. Each position in it is written once.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,17 @@ use podstorm_objects::Str;
 use super::{Counter, Family, Metric, Series};
 use crate::primitives::OnceLock;
 
-/// The most series that a [`Labelled`] metric keeps, as each is kept for good.
+/// The maximum number of series of a [`Labelled`] metric. Series are never removed.
 const SERIES_MAX: usize = 100;
 
-/// The value of each label of the series that counts what came after the first [`SERIES_MAX`] series.
+/// The value of each label in the series that counts everything after the first [`SERIES_MAX`] series.
 const OTHER: &str = "other";
 
-/// A metric with `N` labels. As upstream's, it has the series that were counted once, but no more than 100: further
-/// values of the labels count as one series, with the value `other` for each label.
+/// A metric with `N` labels. Like an upstream metric, it has a series once that series has been
+/// counted, but at most 100 of them. Further values of the labels count as one series, with the value
+/// `other` for each label.
 ///
-/// A series that is known is found and changed without a lock. Keys may share it.
+/// Finding and changing an existing series takes no lock. Keys may share a series.
 #[derive(Debug)]
 pub struct Labelled<T, const N: usize> {
     name: &'static str,
@@ -28,7 +29,7 @@ pub struct Labelled<T, const N: usize> {
     first: Place<T, N>,
 }
 
-/// Where a series is or will be. Written once.
+/// The position of a series, present or future. Written once.
 type Place<T, const N: usize> = OnceLock<Box<OneSeries<T, N>>>;
 
 #[derive(Debug)]
@@ -39,7 +40,7 @@ struct OneSeries<T, const N: usize> {
 }
 
 impl<T: Metric, const N: usize> Labelled<T, N> {
-    /// Creates a metric without series. `new` makes the value of each.
+    /// Creates a metric without series. `new` creates the value of each series.
     pub fn new(
         name: &'static str,
         help: &'static str,
@@ -55,7 +56,7 @@ impl<T: Metric, const N: usize> Labelled<T, N> {
         }
     }
 
-    /// Returns the series with these values of the labels. Allocates when the series is new. O(series).
+    /// Returns the series with these label values. Allocates if the series is new. O(series).
     pub fn of(&self, values: [Cow<'static, str>; N]) -> &T {
         let add = |values: &[Cow<'static, str>; N]| {
             Box::new(OneSeries {
@@ -76,7 +77,7 @@ impl<T: Metric, const N: usize> Labelled<T, N> {
         &place.get_or_init(|| add(&others)).value
     }
 
-    /// All series with their values now, sorted by their labels.
+    /// Returns all series with their current values, sorted by labels.
     pub fn family(&self) -> Family {
         let first = self.first.get();
         let mut all: Vec<_> = std::iter::successors(first, |last| last.next.get()).collect();
@@ -97,7 +98,7 @@ impl<T: Metric, const N: usize> Labelled<T, N> {
 }
 
 impl<const N: usize> Labelled<Counter, N> {
-    /// Adds `count` to the series with these values of the labels, unless it is 0. As [`Labelled::of`].
+    /// Adds `count` to the series with these label values, unless it is 0. See [`Labelled::of`].
     pub fn add(&self, values: [&'static str; N], count: u64) {
         if count > 0 {
             self.of(values.map(Cow::Borrowed)).add(count);
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_labelled_metric_has_the_series_that_were_counted() {
+    fn a_labelled_metric_has_the_counted_series() {
         let counted = Labelled::new("a_total", "A.", ["of", "by"], Counter::default);
         counted.add(["x", "y"], 0);
         assert_eq!(counted.family().series, []);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_labelled_metric_counts_what_comes_after_its_last_series_as_other() {
+    fn a_labelled_metric_counts_excess_series_as_other() {
         let counted = Labelled::new("a_total", "A.", ["of", "by"], Counter::default);
         let values = |number: usize| ["x".into(), format!("{number:03}").into()];
         for number in 0..SERIES_MAX + 3 {
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_count_the_same_series_lose_nothing() {
+    fn threads_counting_the_same_series_lose_nothing() {
         let counted = Labelled::new("a_total", "A.", ["of"], Counter::default);
         let names = ["a", "b", "c", "d", "e"];
         std::thread::scope(|scope| {

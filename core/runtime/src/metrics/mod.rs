@@ -1,8 +1,8 @@
 //! Counters and histograms under their Kubernetes names, and their text form.
 //!
 //! Hot paths keep their own counts (the work queue has its metrics per key). This module has the
-//! plain shared counters, [`Labelled`] ones, which count without a lock, and [`Family`], the form in which every
-//! metric is returned for a text exposition.
+//! plain shared counters; [`Labelled`] metrics, which count without a lock; and [`Family`], the form
+//! in which every metric is returned for a text exposition.
 
 mod labelled;
 
@@ -29,11 +29,11 @@ impl Counter {
     /// Adds `count`.
     #[inline]
     pub fn add(&self, count: u64) {
-        // Relaxed: a statistic that nothing else is ordered by.
+        // Relaxed: a statistic that orders nothing else.
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns the number now.
+    /// Returns the current number.
     pub fn value(&self) -> u64 {
         // Relaxed: as above.
         self.0.load(Ordering::Relaxed)
@@ -44,7 +44,7 @@ impl Counter {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One per bound, and one for values above all bounds.
+    /// One count per bound, and one for values above all bounds.
     counts: Box<[AtomicU64]>,
     /// The bits of an `f64`.
     sum: AtomicU64,
@@ -67,7 +67,7 @@ impl Histogram {
         self.observe_all([value]);
     }
 
-    /// Counts several observations. Readers see their sum at once. O(number of bounds) each.
+    /// Counts several observations. Readers see their sum change in one step. O(number of bounds) each.
     pub fn observe_all(&self, values: impl IntoIterator<Item = f64>) {
         let (mut bucket, mut run, mut added) = (0, 0, 0.0);
         for value in values {
@@ -86,7 +86,7 @@ impl Histogram {
             return;
         }
         self.count(bucket, run);
-        // Relaxed, all: statistics that nothing else is ordered by.
+        // Relaxed, all: statistics that order nothing else.
         let mut seen = self.sum.load(Ordering::Relaxed);
         loop {
             let sum = (f64::from_bits(seen) + added).to_bits();
@@ -101,7 +101,7 @@ impl Histogram {
     }
 
     fn count(&self, bucket: usize, observations: u64) {
-        // Relaxed: a statistic that nothing else is ordered by.
+        // Relaxed: a statistic that orders nothing else.
         self.counts[bucket].fetch_add(observations, Ordering::Relaxed);
     }
 
@@ -125,7 +125,7 @@ impl Histogram {
 pub struct HistogramSnapshot {
     /// Inclusive upper bounds, ascending.
     pub bounds: Vec<f64>,
-    /// Observations per bucket, not cumulative. One more than bounds, for values above all bounds.
+    /// Observations per bucket, not cumulative. One more than `bounds`, for values above all bounds.
     pub counts: Vec<u64>,
     /// Sum of all observations.
     pub sum: f64,
@@ -143,7 +143,7 @@ pub trait Metric {
     /// The type of the metric.
     const KIND: Kind;
 
-    /// Returns the value now.
+    /// Returns the current value.
     fn read(&self) -> Value;
 }
 
@@ -168,7 +168,7 @@ impl Metric for Histogram {
 pub struct Family {
     /// The upstream name.
     pub name: &'static str,
-    /// One sentence.
+    /// The help text, one sentence.
     pub help: &'static str,
     /// The type of the values.
     pub kind: Kind,
@@ -179,9 +179,9 @@ pub struct Family {
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A number that only grows.
     Counter,
-    /// Goes up and down.
+    /// A number that goes up and down.
     Gauge,
     /// Observations in buckets.
     Histogram,
@@ -210,14 +210,14 @@ pub struct Series {
 /// The value of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of a counter or gauge.
+    /// The value of a counter or gauge.
     Number(f64),
-    /// Of a histogram.
+    /// The value of a histogram.
     Histogram(HistogramSnapshot),
 }
 
 impl Value {
-    /// Adds a value of the same type; histograms have the same bounds.
+    /// Adds a value of the same type. Histograms must have the same bounds.
     fn add(&mut self, more: &Value) {
         match (self, more) {
             (Value::Number(total), Value::Number(more)) => *total += more,
@@ -232,7 +232,7 @@ impl Value {
 }
 
 impl Family {
-    /// Returns a family of one series.
+    /// Returns a family with a single series.
     pub fn single(
         name: &'static str,
         help: &'static str,
@@ -248,8 +248,9 @@ impl Family {
         }
     }
 
-    /// Appends the family in the Prometheus text format, spelt as Kubernetes' components spell it. A library
-    /// of the format names counters and writes bounds of buckets its own way, and then no existing query fits.
+    /// Appends the family in the Prometheus text format, spelled as Kubernetes' components spell it. A
+    /// library for the format would name counters and write bucket bounds differently, and existing
+    /// queries would not match.
     pub fn write_text(&self, out: &mut String) {
         let (name, help, kind) = (self.name, self.help, self.kind.as_str());
         // Writing to a `String` cannot fail, so the results are dropped.
@@ -273,7 +274,8 @@ impl Family {
     }
 }
 
-/// Returns the families by name, each name once: series of equal labels become one, their values added.
+/// Merges the families with equal names, in the order of the names. The values of series with equal
+/// labels are added.
 pub fn merged(families: impl IntoIterator<Item = Family>) -> Vec<Family> {
     let mut all: BTreeMap<&'static str, Family> = BTreeMap::new();
     for family in families {
@@ -292,7 +294,7 @@ pub fn merged(families: impl IntoIterator<Item = Family>) -> Vec<Family> {
     all.into_values().collect()
 }
 
-/// These families in the Prometheus text format, as [`Family::write_text`] writes each.
+/// Returns these families in the Prometheus text format; see [`Family::write_text`].
 pub fn text_of(families: &[Family]) -> String {
     let mut text = String::new();
     for family in families {
@@ -316,9 +318,9 @@ fn label_text(labels: &[(&'static str, Str)], bound: Option<f64>) -> String {
     }
 }
 
-/// Returns the buckets with their inclusive bounds and what lies in them and below, the last
-/// without bound. Upstream computes each bound from the one before: so the fourth of the queue's is
-/// 9.999999999999999e-06, and a query for a bucket by its name finds it under this one.
+/// Returns the buckets as inclusive bounds and cumulative counts; the last one is unbounded. Upstream
+/// computes each bound from the previous one, so the fourth bound of the queue's histograms is
+/// 9.999999999999999e-06. A query that names this bucket finds it only under that spelling.
 fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     let bounds = &histogram.bounds;
     let factor = match bounds[..] {
@@ -337,8 +339,8 @@ fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     buckets
 }
 
-/// Returns a number as Go writes it in this format: shortest, and with an exponent of two digits
-/// where it is very small or very large.
+/// Formats a number as Go does in this format: the shortest form, with a two-digit exponent if the
+/// number is very small or very large.
 fn float(value: f64) -> String {
     if value == f64::INFINITY {
         return "+Inf".to_owned();
@@ -363,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_of_one_name_become_one_and_equal_labels_add_up() {
+    fn families_of_one_name_merge_and_equal_labels_add_up() {
         let number = |name, label: &str, number| {
             let labels = vec![("name", Str::from(label))];
             Family::single(name, "", Kind::Counter, labels, Value::Number(number))
@@ -437,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_spelt_as_upstream_spells_them() {
+    fn bounds_are_spelled_as_upstream_spells_them() {
         let mut text = String::new();
         families()
             .iter()
@@ -458,13 +460,13 @@ mod tests {
         ] {
             assert!(
                 text.lines().any(|other| other == line),
-                "no {line} in\n{text}"
+                "missing {line} in\n{text}"
             );
         }
     }
 
     #[test]
-    fn numbers_are_written_as_go_does() {
+    fn numbers_are_formatted_as_in_go() {
         for (value, text) in [
             (0.0, "0"),
             (7.0, "7"),

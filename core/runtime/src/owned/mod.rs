@@ -1,5 +1,5 @@
-//! What the events of owned objects mean to their owners: which observe a creation or a deletion,
-//! and which are woken.
+//! The effects of owned objects' events on their owners: which events observe a creation or a
+//! deletion, and which owners are woken.
 //!
 //! Source: the handlers of dependents that all workload controllers in Kubernetes' `pkg/controller`
 //! have in common: `addPod`, `updatePod`, `deletePod`, and those of ReplicaSets in `deployment`.
@@ -13,9 +13,9 @@ pub use owners::Owners;
 use crate::cache::{OwnedPods, PodChange};
 use crate::intern::KeyId;
 
-/// An owned object in one state, with what leads to its owner.
+/// An owned object in one state, with the data that leads to its owner.
 pub trait Dependent: Copy {
-    /// Its metadata.
+    /// Returns the object's metadata.
     fn metadata(&self) -> &ObjectMeta;
 }
 
@@ -25,13 +25,13 @@ impl Dependent for &ObjectMeta {
     }
 }
 
-/// A pod in one state, with the owned pods of its controller or, of an orphan, of its namespace: they
+/// A pod in one state, with the owned pods of its controller or, for an orphan, of its namespace. They
 /// lead to the owner in one load.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnedPod<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// What it is among.
+    /// The owned pods that the pod is one of.
     pub owned_pods: Option<&'a OwnedPods>,
 }
 
@@ -58,16 +58,16 @@ impl<'a> OwnedPod<'a> {
     }
 }
 
-/// The handlers of one kind of owned objects. A workload says how its owners are found and woken;
-/// what it has no use for it leaves out.
+/// The handlers of one kind of owned objects. A workload implements the look-up and the waking of
+/// owners, and overrides the other methods that it needs.
 pub trait OwnedHandlers {
     /// An owned object.
     type Dependent<'a>: Dependent;
 
-    /// Whether an object that is being deleted counts as gone: so for pods, which end gracefully.
+    /// Whether an object that is being deleted counts as deleted. True for pods, which end gracefully.
     const ENDS_GRACEFULLY: bool;
 
-    /// Returns the key of the cached owner that the object's controller reference means.
+    /// Returns the key of the cached owner that the object's controller reference resolves to.
     fn owner(&self, object: Self::Dependent<'_>) -> Option<KeyId>;
 
     /// Wakes the owners that could adopt the object.
@@ -76,34 +76,34 @@ pub trait OwnedHandlers {
     /// Wakes an owner.
     fn wake(&self, owner: KeyId, now: Now);
 
-    /// The owner may have waited for this object's creation.
+    /// Observes this object's creation, which the owner may have waited for.
     fn creation_observed(&self, owner: KeyId) {
         let _ = owner;
     }
 
-    /// The owner may have waited for this object's deletion.
+    /// Observes this object's deletion, which the owner may have waited for.
     fn deletion_observed(&self, owner: KeyId, object: &ObjectMeta) {
         let _ = (owner, object);
     }
 
-    /// An object of this owner has changed, and the owner was woken: for what is to be looked at
-    /// later.
+    /// Called after an object of this owner has changed and the owner was woken, for checks that must
+    /// happen later.
     fn updated(&self, owner: KeyId, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
         let _ = (owner, old, new, now);
     }
 
-    /// An orphan has got a controller.
+    /// Called when an orphan has got a controller.
     fn adopted(&self, orphan: &ObjectMeta, now: Now) {
         let _ = (orphan, now);
     }
 
-    /// An object that was known is gone, or counts as gone.
+    /// Called when a known object was deleted, or counts as deleted.
     fn ended(&self, old: Self::Dependent<'_>, last: Self::Dependent<'_>, now: Now) {
         let _ = (old, last, now);
     }
 
-    /// Handles a change: the object before, if it was known, and now or, if it is `gone`, in its
-    /// last state. The caches have the change.
+    /// Handles a change, from the object before, if it was known, to the object now or, if it is
+    /// `gone`, its last state. The caches already have the change.
     #[inline]
     fn dependent_changed(
         &self,
@@ -125,12 +125,12 @@ pub trait OwnedHandlers {
         }
     }
 
-    /// Handles an object that was not known.
+    /// Handles an object that was not known before.
     #[inline]
     fn dependent_added(&self, object: Self::Dependent<'_>, now: Now) {
         let meta = object.metadata();
         if meta.is_deleting() {
-            // First seen while it is terminating, so it never counts as a creation.
+            // First seen while terminating, so it never counts as a creation.
             self.deleted(object, now);
         } else if meta.controller().is_none() {
             self.wake_matching(meta, now);
@@ -140,7 +140,7 @@ pub trait OwnedHandlers {
         }
     }
 
-    /// Handles an object that was known. One of the same version has not changed.
+    /// Handles a known object. An object of the same version has not changed.
     #[inline]
     fn dependent_updated(&self, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
         let (was, is) = (old.metadata(), new.metadata());
@@ -149,7 +149,7 @@ pub trait OwnedHandlers {
         }
         let labels_changed = || was.labels != is.labels;
         if Self::ENDS_GRACEFULLY && is.is_deleting() {
-            // A graceful deletion begins with an update. For counting, the object is already gone.
+            // A graceful deletion begins with an update. For counting, the object is already deleted.
             self.deleted(new, now);
             if labels_changed() {
                 self.deleted(old, now);
@@ -173,7 +173,7 @@ pub trait OwnedHandlers {
         }
     }
 
-    /// No owner waits for the deletion of an orphan: it has none.
+    /// Observes a deletion. An orphan has no owner that could wait for it.
     #[inline]
     fn deleted(&self, object: Self::Dependent<'_>, now: Now) {
         if let Some(owner) = self.owner(object) {

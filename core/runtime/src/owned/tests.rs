@@ -1,4 +1,4 @@
-//! The handlers against the rules as sets: every state before with every state after.
+//! The handlers compared with the rules as sets: every state before with every state after.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use podstorm_objects::{Kind, Labels, Time, Uid};
 
 use super::*;
 
-/// What handlers have done, in words.
+/// The actions of the handlers, in words.
 type Done = BTreeSet<String>;
 
 /// Owners `one` and `two` are cached, with the keys 1 and 2.
@@ -31,7 +31,7 @@ impl<const GRACEFUL: bool> OwnedHandlers for Recorder<GRACEFUL> {
     }
 
     fn wake_matching(&self, object: &ObjectMeta, _: Now) {
-        self.note("match", object.labels.get("app").expect("they have it"));
+        self.note("match", object.labels.get("app").expect("the object has the label"));
     }
 
     fn wake(&self, owner: KeyId, _: Now) {
@@ -51,7 +51,7 @@ impl<const GRACEFUL: bool> OwnedHandlers for Recorder<GRACEFUL> {
     }
 
     fn adopted(&self, orphan: &ObjectMeta, _: Now) {
-        self.note("adopted", orphan.labels.get("app").expect("they have it"));
+        self.note("adopted", orphan.labels.get("app").expect("the object has the label"));
     }
 
     fn ended(&self, old: &ObjectMeta, last: &ObjectMeta, _: Now) {
@@ -113,7 +113,7 @@ impl State {
     }
 }
 
-/// What must be done, a rule for each kind of deed.
+/// Returns the required actions, by one rule for each kind of action.
 fn rules(old: Option<State>, new: State, same_version: bool, gone: bool, graceful: bool) -> Done {
     let is_update = old.is_some() && !gone && !same_version;
     let ends = is_update && graceful && new.deleting;
@@ -178,13 +178,13 @@ fn check<const GRACEFUL: bool>() {
 }
 
 #[test]
-fn every_change_does_what_the_rules_say() {
+fn every_change_follows_the_rules() {
     check::<false>();
     check::<true>();
 }
 
 #[test]
-fn an_observation_comes_before_its_owner_is_woken_and_once() {
+fn a_change_is_observed_once_and_before_its_owner_is_woken() {
     let recorder = Recorder::<true>::default();
     let live = State {
         controller: Some("one"),

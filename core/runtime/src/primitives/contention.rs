@@ -1,5 +1,5 @@
-//! Primitives that count how each thread uses them: how often it took a lock, and found it taken;
-//! how often it exchanged a word, and failed. Otherwise they are those of std.
+//! Primitives that count how each thread uses them: how often it took a lock and found it taken, and
+//! how often it exchanged a word and failed. Otherwise they are the std primitives.
 //!
 //! Loads, stores and reference counts are not counted.
 
@@ -13,9 +13,9 @@ use std::sync::{
 /// The counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Locks taken, to read or to write.
+    /// Locks taken, for reading or writing.
     pub locks: u64,
-    /// Of these, locks that another thread held, so that this one had to wait.
+    /// Taken locks that another thread held, so that this thread had to wait.
     pub locks_contended: u64,
     /// Atomic read-modify-write operations: exchanges, additions, swaps.
     pub exchanges: u64,
@@ -49,7 +49,7 @@ pub fn take() -> Counts {
 
 #[inline]
 fn count(change: impl FnOnce(&mut Counts)) {
-    // A thread that is ending has no counts any more.
+    // A thread that is ending no longer has counts.
     let _ = COUNTS.try_with(|cell| {
         let mut counts = cell.get();
         change(&mut counts);
@@ -76,31 +76,31 @@ fn taken<G>(tried: TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> Lo
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// Creates an unlocked one.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// As std's.
+    /// Like the std method.
     ///
     /// # Errors
-    /// When a thread panicked while it held the lock.
+    /// Fails if a thread has panicked while holding the lock.
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         taken(self.0.try_lock(), || self.0.lock())
     }
 
-    /// As std's.
+    /// Like the std method.
     ///
     /// # Errors
-    /// When a thread panicked while it held the lock.
+    /// Fails if a thread has panicked while holding the lock.
     pub fn into_inner(self) -> LockResult<T> {
         self.0.into_inner()
     }
 
-    /// As std's; takes no lock.
+    /// Like the std method; takes no lock.
     ///
     /// # Errors
-    /// When a thread panicked while it held the lock.
+    /// Fails if a thread has panicked while holding the lock.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.0.get_mut()
     }
@@ -111,29 +111,29 @@ impl<T> Mutex<T> {
 pub struct RwLock<T>(std::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// Creates an unlocked one.
+    /// Creates an unlocked lock.
     pub const fn new(value: T) -> Self {
         RwLock(std::sync::RwLock::new(value))
     }
 
-    /// As std's.
+    /// Like the std method.
     ///
     /// # Errors
-    /// When a thread panicked while it held the lock.
+    /// Fails if a thread has panicked while holding the lock.
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         taken(self.0.try_read(), || self.0.read())
     }
 
-    /// As std's.
+    /// Like the std method.
     ///
     /// # Errors
-    /// When a thread panicked while it held the lock.
+    /// Fails if a thread has panicked while holding the lock.
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         taken(self.0.try_write(), || self.0.write())
     }
 }
 
-/// An atomic of std whose read-modify-write operations are counted. All other methods are std's.
+/// An std atomic whose read-modify-write operations are counted. All other methods are from std.
 macro_rules! counted_atomic {
     ($name:ident, $value:ty, $doc:literal) => {
         #[doc = $doc]
@@ -146,7 +146,7 @@ macro_rules! counted_atomic {
                 $name(std::sync::atomic::$name::new(value))
             }
 
-            /// As std's.
+            /// Like the std method.
             pub fn into_inner(self) -> $value {
                 self.0.into_inner()
             }
@@ -171,7 +171,7 @@ macro_rules! counted_atomic {
     };
     (@step $value:ty: $($method:ident)*) => {
         $(
-            /// As std's.
+            /// Like the std method.
             #[inline]
             pub fn $method(&self, value: $value, ordering: Ordering) -> $value {
                 count(|counts| counts.exchanges += 1);
@@ -181,10 +181,10 @@ macro_rules! counted_atomic {
     };
     (@exchange $value:ty: $($method:ident)*) => {
         $(
-            /// As std's.
+            /// Like the std method.
             ///
             /// # Errors
-            /// The value that was found, if it is not the expected one.
+            /// Returns the value that was found if it is not the expected one.
             #[inline]
             pub fn $method(
                 &self,
@@ -220,7 +220,7 @@ mod tests {
     use crate::workqueue::WorkQueue;
 
     #[test]
-    fn what_a_thread_does_is_counted_and_taken() {
+    fn a_threads_operations_are_counted_and_taken() {
         let (mutex, word) = (Mutex::new(1), AtomicU32::new(0));
         take();
         *mutex.lock().unwrap() += 1;
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_held_is_waited_for_and_counted() {
+    fn waiting_for_a_held_lock_is_counted() {
         let mutex = Mutex::new(0);
         let guard = mutex.lock().unwrap();
         let counts = std::thread::scope(|scope| {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_the_queue_and_an_observed_deletion_take_no_lock() {
+    fn a_queue_cycle_and_an_observed_deletion_take_no_lock() {
         let queue = WorkQueue::<u32>::new();
         let expectations = Expectations::<u32, u32>::new();
         expectations.expect_deletions(0, 0..10, 0);

@@ -1,10 +1,10 @@
-//! The only module that names synchronisation primitives: std's atomics and locks, and crossbeam's
+//! The only module that names synchronization primitives: the atomics and locks of std, and crossbeam's
 //! padding.
 //!
-//! With the feature `loom` they are the model checker's, which runs through all interleavings
+//! With the feature `loom` they are those of the model checker, which explores all interleavings
 //! (`tests/models`). With the feature `shuttle` they are those of a tester that runs long schedules
-//! at random (`tests/schedules`). With both, `loom` wins. With the feature `contention` they count,
-//! for each thread, how they are used (`primitives/contention.rs`). Nothing else changes.
+//! at random (`tests/schedules`). With both, `loom` wins. With the feature `contention` they count
+//! their use by each thread (`primitives/contention.rs`). Nothing else changes.
 
 #[cfg(feature = "contention")]
 pub mod contention;
@@ -47,16 +47,16 @@ use crate::limits::WAITS_BEFORE_YIELDING;
 
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::Arc;
-/// For tables that are made of constants: every thread would make the same one, so that models need
-/// none of their own.
+/// For tables that are built from constants. Every thread would build the same table, so models need no
+/// substitute for it.
 pub use std::sync::LazyLock;
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub use std::sync::OnceLock;
 pub use std::sync::atomic::Ordering;
 
-/// Must be called between two sequentially consistent accesses that both need their place in the
-/// single order of such accesses. It does nothing, except under loom. Loom treats such an access as
-/// acquire and release only, and models only a fence as sequentially consistent.
+/// Must be called between two sequentially consistent accesses that both need their position in the
+/// single order of such accesses. It has an effect only under loom, which treats such an access as
+/// only acquire and release, and models only a fence as sequentially consistent.
 #[inline]
 pub fn between_seq_cst() {
     #[cfg(feature = "loom")]
@@ -64,20 +64,20 @@ pub fn between_seq_cst() {
 }
 
 /// Loads a word, relaxed, before an exchange of the word by this thread. A plain load, except under
-/// loom, which skips schedules where a load goes before an exchange of the same word.
+/// loom, which skips schedules in which a load precedes an exchange of the same word.
 #[inline]
 pub fn load_to_exchange(word: &AtomicU64) -> u64 {
     #[cfg(feature = "loom")]
     return word.fetch_add(0, Ordering::Relaxed);
-    // Relaxed: the exchange fails if the value has changed meanwhile.
+    // Relaxed: the exchange fails if the value has changed in the meantime.
     #[cfg(not(feature = "loom"))]
     word.load(Ordering::Relaxed)
 }
 
 /// Stores a value, relaxed, into a word that other threads exchange. A plain store, except under
-/// loom. Loom does not know that a successful exchange directly follows the value it has read, and
-/// so precedes a store that follows that value too; it would let this thread read the exchanged
-/// value afterwards. It does know the order of exchanges.
+/// loom. Loom does not know that a successful exchange directly follows the value that it has read,
+/// and so precedes any store that follows that value too. It would let this thread read the
+/// exchanged value afterwards. Loom does know the order of exchanges.
 #[inline]
 pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
     #[cfg(feature = "loom")]
@@ -87,11 +87,11 @@ pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
 }
 
-/// Stays away for a moment, after another thread has won an exchange.
+/// Backs off for a moment after another thread has won an exchange.
 ///
-/// The moment is long on purpose: threads that try again at once take the line from each other at
-/// every step, while one that stays away lets the other do hundreds of steps. The thread keeps its
-/// core: no other thread waits for it, and a busy machine gives the core back milliseconds later.
+/// The moment is long on purpose. Threads that retry immediately take the cache line from each other
+/// at every step, while one that backs off lets the other do hundreds of steps. The thread keeps its
+/// core: no other thread waits for it, and a busy machine returns a core only milliseconds later.
 #[cold]
 pub fn back_off() {
     #[cfg(any(feature = "loom", feature = "shuttle"))]
@@ -102,8 +102,8 @@ pub fn back_off() {
     }
 }
 
-/// Waits a moment for what another thread is about to do. Begin with no `attempts`. Spins a bounded
-/// time and then gives its core away, for the other may need it to get on.
+/// Waits a moment for another thread to finish a step. Start with `attempts` at 0. Spins for a bounded
+/// time and then yields the core, which the other thread may need.
 #[cold]
 pub fn wait_for_another(attempts: &mut u32) {
     if *attempts < WAITS_BEFORE_YIELDING {
@@ -119,10 +119,10 @@ pub fn wait_for_another(attempts: &mut u32) {
 /// Locks a mutex.
 ///
 /// # Panics
-/// A thread panicked while it held the lock: the data may be inconsistent.
+/// Panics if a thread has panicked while holding the lock: the data may be inconsistent.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
-        .expect("no thread panics while it holds this lock")
+        .expect("no thread panics while holding this lock")
 }

@@ -1,11 +1,11 @@
-//! Substitutes for primitives that the model checkers don't have.
+//! Substitutes for primitives that the model checkers lack.
 
 use std::fmt;
 
 use super::checker::sync::Mutex;
 use super::checker::sync::atomic::{AtomicBool, Ordering};
 
-/// As std's, but the checker knows its ordering.
+/// Like the std type, but the checker knows its ordering.
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     is_set: AtomicBool,
@@ -13,7 +13,7 @@ pub struct OnceLock<T> {
 }
 
 impl<T> OnceLock<T> {
-    /// Creates an empty one.
+    /// Creates an empty cell.
     pub fn new() -> Self {
         OnceLock {
             value: std::sync::OnceLock::new(),
@@ -22,13 +22,13 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// As std's.
+    /// Like the std method.
     pub fn get(&self) -> Option<&T> {
         let is_set = self.is_set.load(Ordering::Acquire);
         is_set.then(|| self.value.get()).flatten()
     }
 
-    /// As std's.
+    /// Like the std method.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if self.get().is_none() {
             let _setting = super::lock(&self.setting);
@@ -36,13 +36,13 @@ impl<T> OnceLock<T> {
                 self.fill(make());
             }
         }
-        self.value.get().expect("it was set")
+        self.value.get().expect("the value was set")
     }
 
-    /// As std's.
+    /// Like the std method.
     ///
     /// # Errors
-    /// There is a value already; the new one is returned.
+    /// Returns the new value if there is already one.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _setting = super::lock(&self.setting);
         if self.value.get().is_some() {
@@ -54,7 +54,7 @@ impl<T> OnceLock<T> {
 
     fn fill(&self, value: T) {
         let is_new = self.value.set(value).is_ok();
-        assert!(is_new, "set under the lock");
+        assert!(is_new, "the value is set under the lock");
         self.is_set.store(true, Ordering::Release);
     }
 }

@@ -1,9 +1,9 @@
 //! List-and-watch as a state machine: which request to make next, and what an answer or an event
 //! means for the store.
 //!
-//! A driver calls [`Reflector::next`] and carries the [`Action`] out. It passes answers and events
-//! to the `on_…` methods. What these return, a [`Delivery`], goes to the store in that order. No
-//! I/O, no clock, no locks: one driver owns the reflector.
+//! A driver calls [`Reflector::next`] and carries out the [`Action`]. It passes answers and events
+//! to the `on_…` methods and applies the [`Delivery`] values that they return to the store, in that
+//! order. No I/O, no clock, no locks: one driver owns the reflector.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::cache::Delta;
 use crate::client::{ApiError, Reason, WatchEvent};
 use crate::row::Gate;
 
-/// First delay, ns.
+/// The first delay, in ns.
 const BACKOFF_FIRST_NS: i64 = 800_000_000;
 
-/// Longest delay before jitter, ns, upstream.
+/// Upstream's longest delay before jitter, in ns.
 const BACKOFF_MAX_NS: i64 = 30_000_000_000;
 
 /// Delays start over if none was needed for longer than this: 2 min.
@@ -29,21 +29,22 @@ const SHORT_WATCH_NS: i64 = 1_000_000_000;
 /// The server ends a watch after this many seconds, times 1 to 2.
 const WATCH_TIMEOUT_SECONDS: f64 = 300.0;
 
-/// How many objects a page of a list has, if the list is paged.
+/// The number of objects in a page, if the list is paged.
 const PAGE_LIMIT: u32 = 500;
 
-/// `WatchListClient`: an informer begins with a watch that sends what there is first, in place of a list.
+/// `WatchListClient`: an informer begins with a watch that first sends the existing objects, in place of a
+/// list.
 pub const WATCH_LIST: Gate = Gate::on("WatchListClient");
 
-/// How to list and watch.
+/// Options for listing and watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflectorOptions {
     /// Whether the initial state comes through the watch (`WatchListClient`).
     pub streaming: bool,
-    /// For how long, in ns, a stream that ends with 500 is opened again; 0 means never.
+    /// For how long, in ns, a stream that ends with 500 is reopened; 0 means never.
     pub internal_error_retry_ns: i64,
-    /// The longest delay before another attempt, ns, without jitter, which adds up to as much
-    /// again. Delays begin at 0.8 s. Upstream has 30 s.
+    /// The longest delay before another attempt, in ns, without jitter, which can double it. Delays
+    /// begin at 0.8 s. Upstream uses 30 s.
     pub backoff_max_ns: i64,
 }
 
@@ -57,41 +58,41 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// What the driver must do next.
+/// The driver's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// List, then call [`Reflector::on_list`].
     List {
-        /// Empty: the newest state. `0`: any state. Any other: no older than this version.
+        /// Empty: the newest state. `0`: any state. Otherwise: a state no older than this version.
         version: ResourceVersion,
-        /// Objects per page; `None` for all at once.
+        /// The number of objects per page; `None` for all in one page.
         limit: Option<u32>,
     },
-    /// Open a watch with bookmarks, then call [`Reflector::on_watch`], then pass on its events.
+    /// Open a watch with bookmarks, call [`Reflector::on_watch`], then pass on its events.
     Watch {
         /// Events after this version.
         version: ResourceVersion,
         /// Whether the initial state comes first, ending in a bookmark (`sendInitialEvents`).
-        /// `version` then says how old it may be; empty means the newest.
+        /// `version` is then its minimum version; empty means the newest state.
         initial_events: bool,
-        /// When the server should end it.
+        /// The time after which the server should end the watch.
         timeout_seconds: u32,
     },
-    /// Nothing, until this time, monotonic ns.
+    /// Do nothing until this monotonic time, in ns.
     Wait {
-        /// When to call again.
+        /// The time of the next call.
         until_ns: i64,
     },
-    /// Nothing, until the request in progress is answered or the next event comes.
+    /// Do nothing until the request in progress is answered or the next event arrives.
     Busy,
 }
 
-/// What the store must do, in the order given.
+/// A change that the store must apply, in the order of delivery.
 #[derive(Clone, Debug)]
 pub enum Delivery<T: ?Sized> {
     /// An object was applied or deleted.
     Delta(Delta<T>),
-    /// Nothing changed up to this version.
+    /// Nothing has changed up to this version.
     Bookmark(ResourceVersion),
     /// These are all objects at this version.
     Replace(Vec<Arc<T>>, ResourceVersion),
@@ -102,9 +103,9 @@ pub enum Delivery<T: ?Sized> {
 pub struct Reflector<T: ?Sized> {
     options: ReflectorOptions,
     phase: Phase<T>,
-    /// The version last seen; unset before the first state is complete.
+    /// The version last seen; unset until the first state is complete.
     last: ResourceVersion,
-    /// Whether the server said that it does not have `last`.
+    /// Whether the server has reported that it does not have `last`.
     unavailable: bool,
     backoff: Backoff,
     /// When the current series of 500s began.
@@ -137,9 +138,9 @@ enum Phase<T: ?Sized> {
     },
 }
 
-/// The initial state while it is received. Servers send it sorted by namespace and name and each
-/// object once, so objects are appended. The order is checked when an object changes meanwhile, and
-/// at the end.
+/// The initial state while it is received. Servers send it sorted by namespace and name, and each
+/// object once, so objects are appended. The order is checked at the end, and when an object changes
+/// in the meantime.
 #[derive(Debug)]
 struct Objects<T: ?Sized>(Vec<Arc<T>>);
 
@@ -158,7 +159,7 @@ impl<T: Object + ?Sized> Objects<T> {
         }
     }
 
-    /// Sorts by namespace and name. Of several objects with one name the last is kept.
+    /// Sorts by namespace and name. Of several objects with one name, the last is kept.
     fn settle(&mut self) {
         if self.0.is_sorted_by(|a, b| key(&**a) < key(&**b)) {
             return;
@@ -179,7 +180,7 @@ impl<T: Object + ?Sized> Objects<T> {
 enum CycleStep {
     /// Starts a cycle.
     Initial,
-    /// Lists; `again` if the version requested first was not available.
+    /// Lists. `again` if the version requested first was not available.
     List { again: bool },
     /// Watches from `last`.
     Watch,
@@ -203,7 +204,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         &self.last
     }
 
-    /// What to do now. A request is returned once. `random` is evenly distributed over 0..1.
+    /// Returns the next step. A request is returned once. `random` is uniformly distributed over 0..1.
     pub fn next(&mut self, now: Now, random: f64) -> Action {
         if let Phase::BackOff { since_ns, then } = self.phase {
             let until_ns = since_ns.saturating_add(self.backoff.delay_ns(
@@ -263,17 +264,17 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Handles the answer of the list in progress: objects at a version, or an error.
+    /// Handles the answer to the list in progress: objects at a version, or an error.
     ///
     /// # Panics
-    /// No list is in progress.
+    /// Panics if no list is in progress.
     pub fn on_list(
         &mut self,
         answer: Result<(Vec<Arc<T>>, ResourceVersion), &ApiError>,
         now: Now,
     ) -> Option<Delivery<T>> {
         let Phase::Listing { again } = self.phase else {
-            panic!("no list is under way")
+            panic!("no list is in progress")
         };
         match answer {
             Ok((objects, version)) => {
@@ -297,10 +298,10 @@ impl<T: Object + ?Sized> Reflector<T> {
     /// Handles the answer to the requested watch: opened or refused.
     ///
     /// # Panics
-    /// No watch was requested.
+    /// Panics if no watch was requested.
     pub fn on_watch(&mut self, answer: Result<(), &ApiError>, now: Now) {
         let Phase::Opening { since_ns, then } = self.phase else {
-            panic!("no watch is asked for")
+            panic!("no watch was requested")
         };
         match (answer, then) {
             (Ok(()), CycleStep::Watch) => self.watch(since_ns),
@@ -320,11 +321,11 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Handles the next event of the open stream. After an error event the stream is over: the
-    /// driver closes it and asks for the next action.
+    /// Handles the next event of the open stream. An error event ends the stream: the driver closes it
+    /// and asks for the next action.
     ///
     /// # Panics
-    /// No stream is open.
+    /// Panics if no stream is open.
     pub fn on_event(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
         match &mut self.phase {
             Phase::Collecting { .. } => self.collect(event, now),
@@ -336,7 +337,7 @@ impl<T: Object + ?Sized> Reflector<T> {
     /// Handles the end of the stream without an error event.
     ///
     /// # Panics
-    /// No stream is open.
+    /// Panics if no stream is open.
     pub fn on_closed(&mut self, now: Now) {
         let (since_ns, events, initial) = match self.phase {
             Phase::Collecting {
@@ -427,8 +428,8 @@ impl<T: Object + ?Sized> Reflector<T> {
     }
 
     fn watch(&mut self, since_ns: i64) {
-        // A watch from no particular version begins with the current state, in no order of
-        // versions, so it cannot be resumed from one of these events.
+        // A watch from no particular version begins with the current state, in no order of versions,
+        // so it cannot be resumed from one of these events.
         let anywhere = self.last.is_unset() || self.last == ResourceVersion::new("0");
         self.phase = Phase::Watching {
             since_ns,
@@ -437,7 +438,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         };
     }
 
-    /// Handles a failure of the stream of the initial state, before or while it was open.
+    /// Handles a failure of the stream of the initial state, before or after it was opened.
     fn initial_failed(&mut self, error: &ApiError, now: Now) {
         if is_retriable(error) {
             self.back_off(CycleStep::Initial, now);
@@ -456,7 +457,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         } else if is_internal(error) && self.retries_internal_errors(now) {
             self.phase = Phase::Ready(CycleStep::Watch);
         } else {
-            // An expired version is kept: a list "not older than" it may well succeed.
+            // An expired version is kept: a list with "not older than" it may well succeed.
             self.leave(now);
         }
     }
@@ -489,7 +490,7 @@ fn key<T: Object + ?Sized>(object: &T) -> (&str, &str) {
     (&metadata.namespace, &metadata.name)
 }
 
-/// Reports whether a refused request can be made again later.
+/// Reports whether a refused request can be repeated later.
 fn is_retriable(error: &ApiError) -> bool {
     is_too_many_requests(error) || (error.code == 0 && error.message.contains("connection refused"))
 }
@@ -502,12 +503,12 @@ fn is_internal(error: &ApiError) -> bool {
     error.code == 500 || error.reason == Reason::InternalError
 }
 
-/// 410: the version is too old.
+/// Reports whether the version is too old: 410.
 fn is_expired(error: &ApiError) -> bool {
     error.code == 410 || error.reason == Reason::Expired
 }
 
-/// Returns the server has not reached the version yet: a cause says so, or the text of a 504.
+/// Reports whether the server has not reached the version yet, by a cause or by the text of a 504.
 fn is_too_large(error: &ApiError) -> bool {
     error.has_cause("ResourceVersionTooLarge")
         || (error.reason == Reason::Timeout && error.message.contains("Too large resource version"))
@@ -522,7 +523,7 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// 0.8 s, doubled up to the longest delay, times 1 to 2.
+    /// Returns 0.8 s, doubled up to the longest delay, times 1 to 2.
     fn delay_ns(&mut self, max_ns: i64, now_ns: i64, random: f64) -> i64 {
         if self
             .last_ns

@@ -25,7 +25,7 @@ impl Harness {
         }
     }
 
-    /// Returns a harness that has listed, and is about to watch from version 10.
+    /// Returns a harness that has listed and is about to watch from version 10.
     fn listed() -> Harness {
         let mut harness = Harness::new(false);
         assert_eq!(harness.next(), list("0"));
@@ -34,14 +34,14 @@ impl Harness {
         harness
     }
 
-    /// Returns a harness in the watch loop, from version 10, just opened.
+    /// Returns a harness in the watch loop, with a stream from version 10 that was just opened.
     fn watching() -> Harness {
         let mut harness = Harness::listed();
         harness.opened();
         harness
     }
 
-    /// Returns a harness whose stream of the initial state has just opened.
+    /// Returns a harness whose stream of the initial state was just opened.
     fn streaming() -> Harness {
         let mut harness = Harness::new(true);
         assert_eq!(harness.next(), stream(""));
@@ -70,7 +70,7 @@ impl Harness {
         self.reflector.on_event(event, self.now)
     }
 
-    /// The stream tells of an error.
+    /// Delivers an error event on the stream.
     fn told(&mut self, error: ApiError) {
         assert!(self.event(WatchEvent::Error(error)).is_none());
     }
@@ -98,12 +98,12 @@ impl Harness {
         assert_eq!(
             self.next(),
             Action::Wait { until_ns },
-            "asking twice changes nothing"
+            "a second call changes nothing"
         );
         self.advance(tenths * SECOND / 10);
     }
 
-    /// Asserts that this is next, after `tenths` tenths of a second.
+    /// Asserts that this action comes next, after `tenths` tenths of a second.
     fn waits_for(&mut self, tenths: i64, next: Action) {
         self.waits(tenths);
         assert_eq!(self.next(), next);
@@ -174,7 +174,7 @@ fn internal() -> ApiError {
 }
 
 #[test]
-fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
+fn the_stream_delivers_the_initial_state_and_continues() {
     let mut harness = Harness::streaming();
     for (name, version) in [("b", 3), ("a", 4), ("gone", 5)] {
         let told = harness.event(WatchEvent::Added(pod(name, version)));
@@ -206,7 +206,7 @@ fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
 }
 
 #[test]
-fn a_refused_initial_stream_is_asked_for_again_after_a_delay() {
+fn a_refused_initial_stream_is_requested_again_after_a_delay() {
     for error in [busy(), connection_refused()] {
         let mut harness = Harness::new(true);
         assert_eq!(harness.next(), stream(""));
@@ -219,7 +219,7 @@ fn a_refused_initial_stream_is_asked_for_again_after_a_delay() {
 }
 
 #[test]
-fn an_initial_stream_from_an_unavailable_version_asks_for_the_newest() {
+fn an_initial_stream_of_an_unavailable_version_gets_the_newest() {
     for error in [expired(), too_large()] {
         let mut harness = Harness::streaming();
         harness.event(end_of_initial_events(8));
@@ -267,7 +267,7 @@ fn any_other_error_of_the_initial_stream_falls_back_to_a_list() {
 }
 
 #[test]
-fn a_list_of_an_unavailable_version_is_repeated_at_once_for_the_newest() {
+fn a_list_of_an_unavailable_version_is_repeated_for_the_newest() {
     for error in [expired(), too_large()] {
         let mut harness = Harness::watching();
         harness.told(expired());
@@ -303,7 +303,7 @@ fn row_watch_refused_or_429_backs_off_and_retries_the_same_version() {
     }
 }
 
-/// The first list takes any version, and the next none older than it.
+/// The first list accepts any version; the next one accepts none older than it.
 #[test]
 fn row_watch_refused_otherwise_leaves_even_with_410() {
     for error in [expired(), internal(), ApiError::transport("reset")] {
@@ -314,7 +314,7 @@ fn row_watch_refused_otherwise_leaves_even_with_410() {
 }
 
 #[test]
-fn row_errors_leave_and_keep_the_version_but_429_backs_off_and_watches_again() {
+fn row_errors_leave_and_keep_the_version_but_429_watches_again() {
     let forbidden = ApiError::status(403, Reason::Forbidden, "no");
     for (error, next) in [
         (expired(), list("10")),
@@ -351,7 +351,7 @@ fn row_closed_within_a_second_without_events_leaves() {
 }
 
 #[test]
-fn a_normal_end_watches_again_at_once() {
+fn a_normal_end_watches_again_immediately() {
     let mut harness = Harness::watching();
     harness.advance(SECOND);
     harness.closed();
@@ -359,12 +359,12 @@ fn a_normal_end_watches_again_at_once() {
     harness.opened();
     harness.event(WatchEvent::Modified(pod("a", 11)));
     harness.closed();
-    // One event makes a short stream a good one.
+    // One event makes a short stream a valid one.
     assert_eq!(harness.next(), watch("11"));
 }
 
 #[test]
-fn every_event_moves_the_version() {
+fn every_event_advances_the_version() {
     let mut harness = Harness::watching();
     assert!(matches!(
         harness.event(WatchEvent::Added(pod("a", 11))),
@@ -388,7 +388,7 @@ fn every_event_moves_the_version() {
 }
 
 #[test]
-fn a_watch_from_nowhere_moves_the_version_from_the_first_change_on() {
+fn a_watch_without_a_version_advances_it_at_the_first_change() {
     let mut harness = Harness::new(false);
     harness.next();
     let answer = Ok((Vec::new(), ResourceVersion::new("0")));
@@ -418,7 +418,7 @@ fn delays_start_over_after_two_quiet_minutes() {
 }
 
 #[test]
-fn the_random_number_stretches_delays_and_timeouts_up_to_twofold() {
+fn the_random_number_at_most_doubles_delays_and_timeouts() {
     let mut harness = Harness::watching();
     harness.told(busy());
     let until_ns = harness.now.mono_ns + 1_200_000_000;

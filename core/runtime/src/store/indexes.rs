@@ -1,4 +1,4 @@
-//! What objects are found by besides their keys.
+//! The indexes by which objects are found in addition to their keys.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::Cached;
 use crate::cache::SelectorIndex;
 use crate::intern::KeyId;
 
-/// The indexes of a store: those that its kind needs, the others empty.
+/// The indexes of a store. Those that its kind does not need stay empty.
 #[derive(Debug)]
 pub(super) struct Indexes {
     pub(super) selectors: SelectorIndex,
-    /// Sorted, as a controller has few; the last to come has mostly the highest key.
+    /// Sorted vectors, because a controller has few objects and a new one usually has the highest key.
     pub(super) by_controller: HashMap<Uid, Vec<KeyId>, RandomState>,
-    /// A tree, as a namespace may have very many.
+    /// Trees, because a namespace may have very many orphans.
     pub(super) orphans: HashMap<Str, BTreeSet<KeyId>, RandomState>,
 }
 
@@ -31,7 +31,7 @@ impl Default for Indexes {
     }
 }
 
-/// Reports whether the indexes would say the same of both.
+/// Reports whether the indexes have the same entries for both forms.
 pub(super) fn are_same<T: Cached>(a: Option<&T>, b: Option<&T>) -> bool {
     let (Some(a), Some(b)) = (a, b) else {
         return a.is_none() && b.is_none();

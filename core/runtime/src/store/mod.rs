@@ -1,8 +1,8 @@
-//! The objects of one kind as controllers read them: each in a form that is derived once, when the
-//! object arrives, by dense key and by what else the kind's controllers look for.
+//! The objects of one kind as controllers read them. Each is kept in a form that is derived once, when
+//! the object arrives, and found by dense key and by the other look-ups of the kind's controllers.
 //!
 //! Locks: one for each key's slot, one for the indexes, one for the recycled keys. Only the applier
-//! takes two of them at once: that of the recycled keys, then a slot, to find a key for a new name.
+//! holds two of them together: that of the recycled keys, then a slot, to find a key for a new name.
 
 mod indexes;
 mod recycled;
@@ -27,20 +27,20 @@ pub use self::recycled::KEY_COOLDOWN_NS;
 
 /// The form in which a store keeps an object.
 pub trait Cached: Sized {
-    /// The object.
+    /// The type of the object.
     type Object: Object + ?Sized;
 
-    /// What forms are attached to, e.g. a cache of pods.
+    /// The context that forms are attached to, e.g. a cache of pods.
     type Context;
 
-    /// Whether objects are found by their controller: [`Store::owned`].
+    /// Whether objects can be looked up by their controller with [`Store::owned`].
     const BY_CONTROLLER: bool = false;
 
-    /// Whether objects without a controller are found by their namespace: [`Store::orphans`].
+    /// Whether objects without a controller can be looked up by namespace with [`Store::orphans`].
     const ORPHANS: bool = false;
 
-    /// Returns the form of an object with this key. `old` is the form that it replaces, and may be
-    /// that of another object of the same name; what has not changed is shared with it.
+    /// Derives the form of an object with this key. `old` is the form that it replaces, possibly that of
+    /// another object with the same name. The new form shares unchanged data with it.
     fn derive(
         object: Arc<Self::Object>,
         key: KeyId,
@@ -51,18 +51,18 @@ pub trait Cached: Sized {
     /// Returns the object.
     fn object(&self) -> &Arc<Self::Object>;
 
-    /// Returns the selector by which [`Store::matching`] finds the object, if it has one that compiles.
+    /// Returns the selector by which [`Store::matching`] finds the object, if it has a valid one.
     fn selector(&self) -> Option<&Arc<Selector>> {
         None
     }
 
-    /// This form has left the store, and `new` has taken its place.
+    /// Called after this form has left the store and `new` has taken its place.
     fn replaced(&self, new: Option<&Self>, context: &Self::Context) {
         let _ = (new, context);
     }
 }
 
-/// An object as it is.
+/// An object in its original form.
 impl<T: Object + ?Sized> Cached for Arc<T> {
     type Object = T;
     type Context = ();
@@ -76,13 +76,13 @@ impl<T: Object + ?Sized> Cached for Arc<T> {
     }
 }
 
-/// What is kept elsewhere by the keys of a store. The store gives keys of objects that are gone to
-/// other names later.
+/// State outside the store that is kept by the store's keys. The store gives the keys of deleted objects
+/// to other names later.
 pub trait Keyed {
-    /// Reports whether no work on this key waits or is under way.
+    /// Reports whether no work on this key is waiting or in progress.
     fn is_idle(&self, key: KeyId) -> bool;
 
-    /// The key gets another name: forget everything that is kept by it.
+    /// Forgets everything that is kept by this key, because the key gets another name.
     fn forget(&self, key: KeyId);
 }
 
@@ -96,12 +96,12 @@ impl Keyed for RateLimitingQueue<KeyId> {
     }
 }
 
-/// The objects of one kind. One informer changes the store; any thread reads it. An event costs
-/// O(1), and takes the lock of the indexes only when it changes them; a look-up by key takes the
-/// lock of that key alone.
+/// The objects of one kind. One informer changes the store; any thread reads it. An event costs O(1)
+/// and takes the lock of the indexes only if it changes them. A look-up by key takes only the lock of
+/// that key.
 ///
-/// Keys are given to other names when their object has been gone for [`KEY_COOLDOWN_NS`], so what
-/// is kept by key grows with the objects that are alive within a few minutes.
+/// A key is given to another name once its object has been deleted for [`KEY_COOLDOWN_NS`]. So state
+/// that is kept by key grows only with the objects that are alive within a few minutes.
 pub struct Store<T: Cached> {
     context: T::Context,
     keys: KeyTable,
@@ -126,24 +126,24 @@ impl<T: Cached<Context: Default>> Default for Store<T> {
     }
 }
 
-/// Keys of an index, copied so that its lock is not held while their objects are read.
+/// Keys from an index, copied so that its lock is not held while their objects are read.
 type Keys = SmallVec<[KeyId; 32]>;
 
-/// What an event has changed.
+/// The change that an event caused.
 #[derive(Debug)]
 pub struct Change<T: Cached> {
     /// The key of the object.
     pub key: KeyId,
-    /// The object as the store had it; `None` if it was not known.
+    /// The object as the store had it; `None` if the store did not have it.
     pub old: Option<Arc<T>>,
-    /// The object now; `None` if it is gone.
+    /// The object now; `None` if it was deleted.
     pub new: Option<Arc<T>>,
-    /// The last state of an object that is gone.
+    /// The last state of a deleted object.
     pub last: Option<Arc<T::Object>>,
 }
 
 impl<T: Cached> Store<T> {
-    /// Creates an empty store, whose forms are attached to `context`.
+    /// Creates an empty store whose forms are attached to `context`.
     pub fn new(context: T::Context) -> Store<T> {
         Store {
             context,
@@ -155,12 +155,12 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// What forms are attached to.
+    /// Returns the context that forms are attached to.
     pub fn context(&self) -> &T::Context {
         &self.context
     }
 
-    /// Applies a watch event. `keyed` keeps something by the store's keys.
+    /// Applies a watch event. `keyed` is the state that is kept by the store's keys.
     pub fn apply(&self, delta: Delta<T::Object>, keyed: &impl Keyed, now: Now) -> Change<T> {
         match delta {
             Delta::Applied(object) => {
@@ -182,8 +182,8 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Applies a tombstone: the object leaves the store. The handlers get `last_known`; they get
-    /// nothing if the tombstone has no object.
+    /// Applies a tombstone: removes the object from the store. The handlers get `last_known`, or nothing
+    /// if the tombstone has no object.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
@@ -204,11 +204,11 @@ impl<T: Cached> Store<T> {
         })
     }
 
-    /// Replaces the whole store by a list. Objects that the list doesn't have come first, in name
-    /// order, as deleted in the state last cached; then the items in list order. O(n log n).
+    /// Replaces the whole store with a list. Objects missing from the list come first, as deleted in
+    /// their last cached state, in name order; then the items in list order. O(n log n).
     ///
-    /// A version that the list takes back is taken back first, the version of the list is set last:
-    /// see [`StoreVersion::before_list`].
+    /// If the list is older than the store, the version goes back first. The version of the list is set
+    /// last: see [`StoreVersion::before_list`].
     pub fn replace(
         &self,
         items: Vec<Arc<T::Object>>,
@@ -219,7 +219,7 @@ impl<T: Cached> Store<T> {
         self.version.before_list(version);
         let key = |item: &Arc<T::Object>| {
             let key = self.key_of(item.metadata(), keyed, now);
-            // No later item may get it.
+            // Later items must not get this key.
             lock(&self.recycled).remove(key);
             key
         };
@@ -238,7 +238,7 @@ impl<T: Cached> Store<T> {
         changes
     }
 
-    /// Returns the periodic resync: an update of every object to itself, in key order.
+    /// Performs the periodic resync: an update of every object to itself, in key order.
     pub fn resync(&self) -> Vec<Change<T>> {
         let unchanged = |(key, form): (KeyId, Arc<T>)| Change {
             key,
@@ -272,7 +272,7 @@ impl<T: Cached> Store<T> {
     /// Returns the name of a key.
     ///
     /// # Panics
-    /// The key is of another store.
+    /// Panics if the key belongs to another store.
     pub fn name(&self, key: KeyId) -> ObjectKey {
         self.keys.key(key)
     }
@@ -287,26 +287,26 @@ impl<T: Cached> Store<T> {
         self.get(self.find(namespace, name)?)
     }
 
-    /// Returns the object that an owner reference of this kind means: of that name, and that UID.
+    /// Returns the object that an owner reference of this kind resolves to, by name and UID.
     pub fn resolve(&self, namespace: &str, owner: &OwnerReference) -> Option<(KeyId, Arc<T>)> {
         let key = self.find(namespace, &owner.name)?;
         let found = self.get(key)?;
         (found.object().metadata().uid == owner.uid).then_some((key, found))
     }
 
-    /// Every key ever given, with an object or without.
+    /// Returns every key ever assigned, with or without an object.
     pub fn keys(&self) -> impl Iterator<Item = KeyId> {
         (0..self.keys.len()).map(KeyId::from_index)
     }
 
-    /// Every cached object, in key order.
+    /// Returns every cached object, in key order.
     pub fn all(&self) -> Vec<(KeyId, Arc<T>)> {
         self.with_objects(self.keys()).collect()
     }
 
-    /// Returns the objects of a namespace whose selector is valid, not empty, and matches the
-    /// labels, in name order. Nothing matches an object without labels. O(labels + candidates).
-    /// Allocates only for more than four objects.
+    /// Returns the objects of a namespace whose selector is valid, not empty, and matches the labels,
+    /// in name order. Nothing matches an object without labels. O(labels + candidates). Allocates only
+    /// for more than four objects.
     pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[(KeyId, Arc<T>); 4]> {
         let mut found = SmallVec::new();
         if labels.is_empty() {
@@ -331,8 +331,8 @@ impl<T: Cached> Store<T> {
         found
     }
 
-    /// Returns the objects whose controller has that UID, in key order. Allocates only for more
-    /// than 32. Needs [`Cached::BY_CONTROLLER`].
+    /// Returns the objects whose controller has this UID, in key order. Allocates only for more than
+    /// 32 objects. Needs [`Cached::BY_CONTROLLER`].
     pub fn owned(&self, controller: &Uid) -> impl Iterator<Item = (KeyId, Arc<T>)> {
         debug_assert!(T::BY_CONTROLLER, "the kind keeps this index");
         let indexes = self.lock_indexes();
@@ -356,8 +356,8 @@ impl<T: Cached> Store<T> {
         keys.filter_map(|key| Some((key, self.get(key)?)))
     }
 
-    /// Returns the key of an object that comes. A new name gets a key whose object has long been
-    /// gone, if there is one.
+    /// Returns the key of an arriving object. A new name gets the key of an object that was deleted
+    /// long ago, if there is one.
     fn key_of(&self, meta: &ObjectMeta, keyed: &impl Keyed, now: Now) -> KeyId {
         let (namespace, name) = (&*meta.namespace, &*meta.name);
         if let Some(known) = self.find(namespace, name) {
@@ -395,7 +395,7 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Stores an object or none, brings keys and indexes up to date, and returns the old object.
+    /// Stores or removes an object, updates keys and indexes, and returns the old object.
     fn swap(&self, key: KeyId, new: Option<Arc<T>>, now: Now) -> Option<Arc<T>> {
         let old = std::mem::replace(&mut *lock(self.slots.get_or_grow(key.index())), new.clone());
         match (&old, &new) {

@@ -1,21 +1,21 @@
-//! Keys of objects that are gone. After a cooldown a key is given to the next new name. So
-//! everything that is kept by key (queue, expectations, caches) grows with the objects that are
-//! alive within a few minutes, not with all that ever existed.
+//! Keys of deleted objects. After a cooldown, a key is given to the next new name. So all state that
+//! is kept by key (queue, expectations, caches) grows with the objects that are alive within a few
+//! minutes, not with all objects that ever existed.
 //!
-//! The cooldown protects an event handler that found an owner before the owner went and has yet to
-//! use the key, some instructions later. After the cooldown, which is as long as the expectations'
-//! timeout, such a handler can do no more harm than expired expectations. A key that is queued or
-//! being synced is skipped.
+//! The cooldown protects an event handler that found an owner before its deletion and uses the key
+//! some instructions later. After the cooldown, which is as long as the expectations' timeout, such
+//! a handler can do no more harm than expired expectations. A key that is queued or being synced is
+//! skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::intern::KeyId;
 use crate::limits::EXPECTATIONS_TIMEOUT_NS;
 
-/// The cooldown of a key, ns: five minutes.
+/// The cooldown of a key, in ns: five minutes.
 pub const KEY_COOLDOWN_NS: i64 = EXPECTATIONS_TIMEOUT_NS;
 
-/// How many keys are tried for one new name. Keys are in use only after an outage.
+/// The number of keys tried for one new name. Recycled keys are in use only after an outage.
 const KEYS_TRIED: usize = 4;
 
 /// The keys in cooldown, oldest first.
@@ -26,7 +26,7 @@ pub(super) struct Recycled {
 }
 
 impl Recycled {
-    /// Adds the key of an object that is gone.
+    /// Adds the key of a deleted object.
     pub(super) fn insert(&mut self, key: KeyId, now_ns: i64) {
         self.remove(key);
         self.since_ns.insert(key, now_ns);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_back_is_not_reused() {
+    fn a_key_with_an_object_again_is_not_reused() {
         let mut recycled = Recycled::default();
         recycled.insert(A, 10);
         recycled.remove(A);

@@ -1,4 +1,4 @@
-//! The store against a plain model of it, and what readers on other threads rely on.
+//! The store compared with a plain model, and the guarantees for readers on other threads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Form {
     selector: Option<Arc<Selector>>,
 }
 
-/// Counts forms that have been replaced or have left.
+/// The number of forms that were replaced or removed.
 type Left = Cell<usize>;
 
 impl Cached for Form {
@@ -52,7 +52,7 @@ impl Cached for Form {
     }
 }
 
-/// Keys that are in use elsewhere, and that were given to other names.
+/// The keys in use elsewhere, and the keys that were given to other names.
 #[derive(Default)]
 struct Uses {
     busy: Vec<KeyId>,
@@ -76,7 +76,7 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// Returns a ReplicaSet of that owner, if any, that selects pods with `app` of that value, if any.
+/// Returns a ReplicaSet with this owner, if any, that selects pods with this value of `app`, if any.
 fn set(name: &str, owner: Option<&str>, app: Option<&str>, version: u64) -> Arc<ReplicaSet> {
     let mut set = ReplicaSet::default();
     set.metadata.namespace = "ns".into();
@@ -140,13 +140,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn a_store_says_what_a_plain_map_says(events in events()) {
+    fn a_store_agrees_with_a_plain_map(events in events()) {
         let store = Store::<Form>::default();
         let uses = Uses::default();
         let mut model: BTreeMap<&str, (Option<&str>, Option<&str>)> = BTreeMap::new();
         let mut replaced = 0;
         for (number, event) in events.into_iter().enumerate() {
-            // Each event is two minutes after the one before: keys change their names.
+            // Each event comes two minutes after the previous one, so keys change their names.
             let (version, now) = (number as u64 + 1, at(number as i64 * 120));
             let made = |(name, owner, app): (usize, usize, usize)| {
                 set(NAMES[name], OWNERS[owner], APPS[app], version)
@@ -239,7 +239,7 @@ fn a_reference_is_resolved_by_name_and_uid() {
 }
 
 #[test]
-fn a_lagging_list_takes_the_version_back_first_and_counts_it() {
+fn a_lagging_list_takes_the_version_back_first_and_is_counted() {
     let store = Store::<Form>::default();
     let uses = Uses::default();
     store.apply(Delta::Applied(set("a", None, None, 9)), &uses, at(0));
@@ -256,7 +256,7 @@ fn a_lagging_list_takes_the_version_back_first_and_counts_it() {
     assert_eq!(store.version().get(), 8.into());
 }
 
-/// Notes the version of its store when its form is derived.
+/// Records the version of its store when its form is derived.
 struct Seen(Arc<ReplicaSet>);
 
 #[derive(Default)]
@@ -271,7 +271,7 @@ impl Cached for Seen {
 
     fn derive(object: Arc<ReplicaSet>, _: KeyId, _: Option<&Seen>, watched: &Watched) -> Seen {
         let store = watched.store.borrow().upgrade();
-        let version = store.expect("the store is there").version().get();
+        let version = store.expect("the store exists").version().get();
         watched.versions.borrow_mut().push(version);
         Seen(object)
     }
@@ -282,7 +282,7 @@ impl Cached for Seen {
 }
 
 #[test]
-fn a_list_sets_no_version_before_its_last_object() {
+fn a_list_sets_its_version_after_its_last_object() {
     let store = Rc::new(Store::<Seen>::default());
     *store.context().store.borrow_mut() = Rc::downgrade(&store);
     let items = || ["a", "b", "c"].into_iter().zip(5..);
@@ -301,7 +301,7 @@ fn a_list_sets_no_version_before_its_last_object() {
 }
 
 #[test]
-fn a_key_that_is_used_elsewhere_is_not_given_away() {
+fn a_key_in_use_elsewhere_is_not_reassigned() {
     let store = Store::<Form>::default();
     let idle = Uses::default();
     let a = store
@@ -319,7 +319,7 @@ fn a_key_that_is_used_elsewhere_is_not_given_away() {
     let c = store
         .apply(Delta::Applied(set("c", None, None, 4)), &idle, at(500))
         .key;
-    assert_ne!(a, c, "its cooldown began again");
+    assert_ne!(a, c, "its cooldown started again");
     let d = store
         .apply(Delta::Applied(set("d", None, None, 5)), &idle, at(900))
         .key;

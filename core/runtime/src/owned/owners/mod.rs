@@ -1,8 +1,9 @@
-//! The owners that a workload syncs, where one kind owns pods and maybe other objects: their store, the queue of their
-//! keys, and the expectations of their pods. A controller over [`Owners`] writes what a sync decides, and nothing else.
+//! The owners that a workload syncs, where one kind owns pods and possibly other objects: their store,
+//! the queue of their keys, and the expectations of their pods. A controller over [`Owners`] contains
+//! only the decisions of a sync.
 //!
-//! Source: what the controllers in Kubernetes' `pkg/controller` have in common: informers' handlers, work queue,
-//! `UIDTrackingControllerExpectations`, `slowStartBatch`.
+//! Source: the common parts of the controllers in Kubernetes' `pkg/controller`: informer handlers, work
+//! queue, `UIDTrackingControllerExpectations`, `slowStartBatch`.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub struct Owners<T: Informed> {
     store: Arc<Store<T>>,
     pods: Arc<PodCache>,
     queue: RateLimitingQueue<KeyId>,
-    /// Pods that were created or deleted and that the cache does not show yet, by their names.
+    /// Pods that were created or deleted and that the cache does not show yet, by name.
     expectations: Expectations<KeyId, String>,
 }
 
@@ -39,7 +40,7 @@ impl<T: Informed> Debug for Owners<T> {
 }
 
 impl<T: Informed<Context: Default>> Owners<T> {
-    /// Creates the owners of a kind, over its informer: every change of one adds its key to the queue.
+    /// Creates the owners of a kind over its informer. Every change of an owner adds its key to the queue.
     pub fn new(kind: Kind, queue: QueueRow, informers: &mut Informers) -> Arc<Owners<T>> {
         let owners = Arc::new(Owners {
             kind,
@@ -52,7 +53,7 @@ impl<T: Informed<Context: Default>> Owners<T> {
         owners
     }
 
-    /// Returns the store of another kind that they own; every change of an owned object adds the key of its owner.
+    /// Returns the store of another kind that they own. Every change of an owned object adds its owner's key.
     pub fn owning<D>(self: &Arc<Self>, kind: Kind, informers: &mut Informers) -> Arc<Store<D>>
     where
         D: Informed<Context: Default>,
@@ -64,29 +65,30 @@ impl<T: Informed<Context: Default>> Owners<T> {
 }
 
 impl<T: Informed> Owners<T> {
-    /// Returns the store.
+    /// Returns the store of the owners.
     pub fn store(&self) -> &Arc<Store<T>> {
         &self.store
     }
 
-    /// Returns the queue of their keys.
+    /// Returns the queue of the owners' keys.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.queue
     }
 
-    /// For [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
+    /// Handles a change of a pod, for [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
     pub fn pod_changed(&self, change: &PodChange, now: Now) {
         let (old, new) = OwnedPod::states(change);
         self.dependent_changed(old, new, change.deleted, now);
     }
 
     /// Reports whether the cache shows all pods that were created and deleted for the owner. A sync
-    /// asks before it [reads them](Owners::active_pods).
+    /// must check this before it [reads them](Owners::active_pods).
     pub fn is_settled(&self, key: KeyId, now: Now) -> bool {
         self.expectations.satisfied(key, now.mono_ns)
     }
 
-    /// The pods of an owner that have neither ended nor are being deleted, in no particular order. O(its pods).
+    /// Returns an owner's pods that neither have ended nor are being deleted, in no particular order.
+    /// O(its pods).
     pub fn active_pods(&self, owner: &ObjectMeta) -> Vec<Arc<Pod>> {
         let reference = self.kind.controller_reference(owner);
         let Some(owned) = self.pods.owned_by(&owner.namespace, &reference) else {
@@ -97,11 +99,12 @@ impl<T: Informed> Owners<T> {
         active.map(|(pod, _)| Arc::clone(pod)).collect()
     }
 
-    /// Creates `count` pods for an owner, in batches of 1, 2, 4, … up to the first with a failure. `pod` needs
-    /// neither a namespace nor an owner reference. The owner is [settled](Owners::is_settled) once the cache shows them.
+    /// Creates `count` pods for an owner, in batches of 1, 2, 4, … up to the first batch with a failure.
+    /// `pod` needs neither a namespace nor an owner reference. The owner is
+    /// [settled](Owners::is_settled) once the cache shows the pods.
     ///
     /// # Errors
-    /// The first refusal. Pods that were refused or not tried are not awaited.
+    /// Returns the first refusal. Pods that were refused or not tried are not awaited.
     pub fn create_pods(
         &self,
         calls: &Calls,
@@ -132,11 +135,11 @@ impl<T: Informed> Owners<T> {
         }
     }
 
-    /// Deletes pods of an owner at once, each if it still has its UID. The owner is [settled](Owners::is_settled)
-    /// once the cache shows them deleted.
+    /// Deletes pods of an owner concurrently, each only if it still has its UID. The owner is
+    /// [settled](Owners::is_settled) once the cache shows the deletions.
     ///
     /// # Errors
-    /// The first refusal. A pod that is gone already is none.
+    /// Returns the first refusal. A pod that does not exist is not an error.
     pub fn delete_pods(
         &self,
         calls: &Calls,
@@ -167,7 +170,7 @@ impl<T: Informed> Owners<T> {
         }
     }
 
-    /// Returns the key of the cached owner that a controller reference means.
+    /// Returns the key of the cached owner that a controller reference resolves to.
     fn owner_of(&self, object: &ObjectMeta) -> Option<KeyId> {
         let reference = object.controller()?;
         let is_ours = *reference.kind == *self.kind.name();
@@ -183,7 +186,7 @@ impl<T: Informed> Handler<T> for Owners<T> {
             form.map(|form| form.object().metadata().uid.clone())
         };
         if uid(&change.old) != uid(&change.new) {
-            // The pods of an owner that is gone are awaited no longer.
+            // The pods of a deleted owner are no longer awaited.
             self.expectations.delete(change.key);
         }
         self.queue.add(change.key, now.mono_ns);
@@ -214,7 +217,7 @@ impl<T: Informed> OwnedHandlers for Owners<T> {
         self.owner_of(&pod.pod.metadata)
     }
 
-    /// They adopt no orphans.
+    /// The owners adopt no orphans.
     fn wake_matching(&self, _: &ObjectMeta, _: Now) {}
 
     fn wake(&self, owner: KeyId, now: Now) {

@@ -1,4 +1,4 @@
-//! Owners over an informer and a cache of pods, with syncs whose requests a test answers.
+//! Tests of owners over an informer and a cache of pods, with syncs whose requests the test answers.
 
 use podstorm_objects::{AnyObject, DynamicObject, Reason, Uid};
 
@@ -20,7 +20,7 @@ struct Site {
 }
 
 impl Site {
-    /// With one owner, `web`, which was looked at.
+    /// Creates one owner, `web`, which has been synced.
     fn new() -> (Site, KeyId) {
         let mut informers = Informers::new(Arc::default());
         let owners = Owners::new(KIND, QueueRow::new("web"), &mut informers);
@@ -49,7 +49,7 @@ impl Site {
         Some(key)
     }
 
-    /// Returns a sync that does this; each of its requests is answered so. The message of its failure.
+    /// Runs a sync of these steps and answers its requests in order. Returns its error message.
     fn sync<F>(
         &self,
         key: KeyId,
@@ -160,7 +160,7 @@ fn created_pods_are_awaited_until_the_cache_shows_them() {
 #[test]
 fn pods_that_were_refused_or_not_tried_are_not_awaited() {
     let (site, key) = Site::new();
-    // Batches of 1 and 2; of the second batch one fails, and the third is not tried.
+    // Batches of 1 and 2: one call of the second batch fails, and the third batch is not tried.
     let answers = [created(), created(), refused(500)];
     let failed = site.creates(key, 5, &answers);
     assert_eq!(failed.as_deref(), Some("refused 500"));
@@ -180,7 +180,7 @@ fn deleted_pods_are_awaited_unless_their_deletion_was_refused() {
     let answers = [Answer::Deleted(None), refused(404), refused(500)];
     assert_eq!(site.deletes(key, &answers).as_deref(), Some("refused 500"));
     assert!(!site.owners.is_settled(key, NOW));
-    // Whichever it is that was accepted: they come in no particular order.
+    // The deletions are in no particular order, so which one was accepted does not matter.
     for (version, name) in [(4, "x"), (5, "y"), (6, "z")] {
         site.pod(Delta::Deleted(owned(name, version)));
     }
@@ -188,7 +188,7 @@ fn deleted_pods_are_awaited_unless_their_deletion_was_refused() {
 }
 
 #[test]
-fn another_owner_of_the_name_awaits_nothing() {
+fn another_owner_of_the_same_name_awaits_nothing() {
     let (site, key) = Site::new();
     assert_eq!(site.creates(key, 1, &[created()]), None);
     site.apply(KIND, Delta::Applied(owner("a", 2)));
@@ -222,23 +222,23 @@ fn a_change_of_an_owned_object_wakes_its_owner() {
         (
             Delta::Applied(child(2, Some(&ours))),
             None,
-            "it has not changed",
+            "the object has not changed",
         ),
         (
             Delta::Applied(child(3, None)),
             Some(key),
-            "it loses its owner",
+            "the object loses its owner",
         ),
-        (Delta::Applied(child(4, None)), None, "it is an orphan"),
+        (Delta::Applied(child(4, None)), None, "the object is an orphan"),
         (
             Delta::Applied(child(5, Some(&owner("b", 1)))),
             None,
-            "its owner is unknown",
+            "the object's owner is unknown",
         ),
         (
             Delta::Applied(child(6, Some(&ours))),
             Some(key),
-            "it gets an owner",
+            "the object gets an owner",
         ),
         (Delta::Deleted(child(7, Some(&ours))), Some(key), "it goes"),
     ];
