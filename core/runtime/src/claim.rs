@@ -1,5 +1,5 @@
-//! Claiming objects: an owner keeps, releases or adopts objects, one patch at a time, with at most one
-//! live read of the owner before the first adoption. ReplicaSets claim pods, Deployments claim
+//! Claiming objects: an owner keeps, releases or adopts objects, one patch at a time, with at most
+//! one live read of the owner before the first adoption. ReplicaSets claim pods, Deployments claim
 //! ReplicaSets.
 
 use std::sync::Arc;
@@ -40,8 +40,8 @@ pub enum ClaimDecision {
     Adopt,
 }
 
-/// Returns the decision of the claim rules, by controller reference, selector match, and whether the
-/// owner or the object is being deleted.
+/// Returns the decision of the claim rules, by controller reference, selector match, and whether
+/// the owner or the object is being deleted.
 pub fn claim_decision(
     owner: &ObjectMeta,
     meta: &ObjectMeta,
@@ -113,7 +113,8 @@ impl<T: Owned> Claim<T> {
         }
     }
 
-    /// Sorts the objects by name if one of them needs a request. Otherwise the order stays as it is.
+    /// Sorts the objects by name if one of them needs a request. Otherwise the order stays as it
+    /// is.
     pub fn by_name(mut self) -> Claim<T> {
         let is_patch = |decision| matches!(decision, ClaimDecision::Adopt | ClaimDecision::Release);
         if self.objects.iter().any(|(_, decision)| is_patch(*decision)) {
@@ -174,8 +175,8 @@ impl<T: Owned> Claim<T> {
     }
 
     /// Takes the answer of the patch. After "not found" the object no longer exists: this is not an
-    /// error, and the object is not claimed. A release that is refused as invalid was already made by
-    /// another client.
+    /// error, and the object is not claimed. A release that is refused as invalid was already made
+    /// by another client.
     pub fn patched(&mut self, answer: Result<(), &ApiError>) {
         let (object, decision) = &self.objects[self.next];
         let adopting = *decision == ClaimDecision::Adopt;
@@ -238,8 +239,8 @@ pub fn may_adopt(
     }
 }
 
-/// Combines errors into one text in the format of apimachinery's aggregate: a single error as it is,
-/// several in brackets without repetitions. `None` if there are none.
+/// Combines errors into one text in the format of apimachinery's aggregate: a single error as it
+/// is, several in brackets without repetitions. `None` if there are none.
 pub fn aggregate(errors: &[String]) -> Option<String> {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {

@@ -41,9 +41,9 @@ pub const HARDENED_STALE_RETRY_MAX_NS: i64 = 5 * SECOND_NS;
 /// a minute behind.
 pub const HARDENED_WATCH_RETRY_MAX_NS: i64 = 10 * SECOND_NS;
 
-/// The time that an API server may spend on a write, in ns: 30 s. A driver sends it as the request's
-/// `timeout` parameter, which kube-apiserver obeys. Without the parameter, the server may take as
-/// long as its `--request-timeout`, 60 s by default, and a create may succeed that late.
+/// The time that an API server may spend on a write, in ns: 30 s. A driver sends it as the
+/// request's `timeout` parameter, which kube-apiserver obeys. Without the parameter, the server may
+/// take as long as its `--request-timeout`, 60 s by default, and a create may succeed that late.
 pub const REQUEST_DEADLINE_NS: i64 = 30 * SECOND_NS;
 
 /// The failures per second, over all keys, that the bucket does not delay.
@@ -53,23 +53,24 @@ pub const RETRY_QPS: f64 = 10.0;
 pub const RETRY_BURST: u32 = 100;
 
 /// The number of processor pauses after another thread was faster (`primitives::back_off`). A pause
-/// takes 5 to 60 ns. Where a pause takes 25 ns, a quarter of this number is the minimum at which the
-/// queue loses to no plain lock (`bench/results/scaling.md`). A larger number only delays single keys.
+/// takes 5 to 60 ns. Where a pause takes 25 ns, a quarter of this number is the minimum at which
+/// the queue loses to no plain lock (`bench/results/scaling.md`). A larger number only delays
+/// single keys.
 pub const BACK_OFF_PAUSES: u32 = 256;
 
 /// How often a thread that waits for another one pauses this long before it yields its core.
 pub const WAITS_BEFORE_YIELDING: u32 = 2;
 
-/// The capacity of the work queue's first ring. One cell has 8 bytes, so the ring has 8 KiB. (Models
-/// with two or three keys must see rings replaced.)
+/// The capacity of the work queue's first ring. One cell has 8 bytes, so the ring has 8 KiB.
+/// (Models with two or three keys must see rings replaced.)
 pub const QUEUE_FIRST_CAPACITY: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
     1
 } else {
     1_024
 };
 
-/// The maximum number of rings in a work queue, each with twice the capacity of the previous one. The
-/// last has a capacity of 2^10 * 2^22 = 2^32 keys, which is all keys.
+/// The maximum number of rings in a work queue, each with twice the capacity of the previous one.
+/// The last has a capacity of 2^10 * 2^22 = 2^32 keys, which is all keys.
 pub const QUEUE_GENERATIONS: usize = 23;
 
 /// Upper bounds, in ns, of the work queue's duration histograms: upstream's 10^-8 * 10^i seconds
@@ -104,6 +105,6 @@ const _: () = assert!(TABLE_FIRST_CHUNK.is_power_of_two());
 const _: () = assert!(TABLE_FIRST_CHUNK * ((1 << TABLE_CHUNKS) - 1) > u32::MAX as usize);
 const _: () = assert!(EXPECTATIONS_SHARDS.is_power_of_two());
 
-/// The number of listed pods from which on several threads fill a cache. With fewer pods, waking the
-/// threads costs more than they save.
+/// The number of listed pods from which on several threads fill a cache. With fewer pods, waking
+/// the threads costs more than they save.
 pub const PARALLEL_LIST_MIN: usize = 16_384;

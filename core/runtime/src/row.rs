@@ -1,6 +1,6 @@
-//! The row of a controller: everything that users, and the programs that run controllers, need to know
-//! about it. Flags, feature gates, settings, metrics and documentation are derived from the rows. There
-//! is no other list of controllers.
+//! The row of a controller: everything that users, and the programs that run controllers, need to
+//! know about it. Flags, feature gates, settings, metrics and documentation are derived from the
+//! rows. There is no other list of controllers.
 
 use std::collections::BTreeMap;
 
@@ -38,12 +38,12 @@ pub struct ControllerRow {
     pub numbers: &'static [NumberFlag],
     /// The program that runs the controller.
     pub runs_in: RunsIn,
-    /// Whether only served clusters run the controller by default. Other programs (runs, benches, fault
-    /// campaigns) run it only if it is selected by name.
+    /// Whether only served clusters run the controller by default. Other programs (runs, benches,
+    /// fault campaigns) run it only if it is selected by name.
     pub served_only: bool,
-    /// Whether the controller creates its own objects in every namespace. By default it then runs only in
-    /// served clusters that are complete: a server embedded in a test has only the objects that the test
-    /// creates.
+    /// Whether the controller creates its own objects in every namespace. By default it then runs
+    /// only in served clusters that are complete: a server embedded in a test has only the objects
+    /// that the test creates.
     pub populates: bool,
 }
 
@@ -67,7 +67,8 @@ impl ControllerRow {
         populates: false,
     };
 
-    /// Returns the kinds besides pods that are listed and watched: the own kind, then those in `reads`.
+    /// Returns the kinds besides pods that are listed and watched: the own kind, then those in
+    /// `reads`.
     pub fn watched(&self) -> impl Iterator<Item = Kind> {
         let own = self.kind.filter(|kind| *kind != Kind::POD);
         own.into_iter().chain(self.reads.iter().copied())

@@ -1,5 +1,5 @@
-//! Owned pods by controller reference, and orphans by namespace. The shard is chosen by the UID of the
-//! reference or by the namespace.
+//! Owned pods by controller reference, and orphans by namespace. The shard is chosen by the UID of
+//! the reference or by the namespace.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::intern::{FIXED_STATE, KeyId};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
 const SHARDS: usize = 64;
-/// The tables use the seven highest bits of a hash for tags and the lowest bits for buckets. The shard
-/// uses bits between them.
+/// The tables use the seven highest bits of a hash for tags and the lowest bits for buckets. The
+/// shard uses bits between them.
 const SHARD_SHIFT: u32 = 40;
 
 /// The owned pods of all owners, and the orphans of all namespaces.
@@ -127,11 +127,11 @@ impl PodsByController {
         owned_pods
     }
 
-    /// Drops an owner's list if it has neither pods nor a cached owner. A thread that was about to add
-    /// a pod finds the list closed and asks for a new one.
+    /// Drops an owner's list if it has neither pods nor a cached owner. A thread that was about to
+    /// add a pod finds the list closed and asks for a new one.
     ///
-    /// Called after the last pod has left and after the owner has been detached. The later of the two
-    /// calls sees the effect of the other, because both have held the list's lock in between.
+    /// Called after the last pod has left and after the owner has been detached. The later of the
+    /// two calls sees the effect of the other, because both have held the list's lock in between.
     pub(super) fn drop_if_unused(&self, owned_pods: &Arc<OwnedPods>) {
         let Some(owner) = owned_pods.owner_id() else {
             return;
@@ -150,14 +150,15 @@ impl PodsByController {
 }
 
 impl Shard {
-    /// Returns the orphans of a namespace. Amortized O(1): namespaces come and go, and unused ones are
-    /// dropped whenever there are twice as many namespaces as were in use at the last check.
+    /// Returns the orphans of a namespace. Amortized O(1): namespaces come and go, and unused ones
+    /// are dropped whenever there are twice as many namespaces as were in use at the last check.
     fn orphans(&mut self, namespace: &Str) -> Arc<OwnedPods> {
         if let Some(owned_pods) = self.orphans.get(namespace) {
             return owned_pods.clone();
         }
         if self.orphans.len() >= self.orphans_max {
-            // Every user got the list from here, under this lock, and its pods hold a reference too.
+            // Every user got the list from here, under this lock, and its pods hold a reference
+            // too.
             self.orphans
                 .retain(|_, owned_pods| Arc::strong_count(owned_pods) > 1);
             self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);

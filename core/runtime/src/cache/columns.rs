@@ -6,17 +6,19 @@ use std::fmt::Debug;
 
 use podstorm_objects::Pod;
 
-/// The values that a workload keeps of each pod of its owners, stored densely and apart from the pod.
-/// They are computed once per version of the pod and read by syncs that visit many pods.
+/// The values that a workload keeps of each pod of its owners, stored densely and apart from the
+/// pod. They are computed once per version of the pod and read by syncs that visit many pods.
 pub trait PodFields: Debug + Send + Sync + 'static {
-    /// Computes the fields of a pod. `node` is the dense number of its node's name, or 0 without a node.
+    /// Computes the fields of a pod. `node` is the dense number of its node's name, or 0 without a
+    /// node.
     fn of(pod: &Pod, node: u32) -> Self;
 
     /// Computes the fields of the pod's next version from these.
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self;
 }
 
-/// The fields of one owner's pods, whatever their type. Item `i` belongs to the pod at position `i`.
+/// The fields of one owner's pods, whatever their type. Item `i` belongs to the pod at position
+/// `i`.
 pub(super) trait Column: Any + Debug + Send + Sync {
     fn reserve(&mut self, count: usize);
     fn push(&mut self, pod: &Pod, node: u32);
@@ -47,8 +49,8 @@ impl<F: PodFields> Column for Vec<F> {
     }
 }
 
-/// Reserves memory for one more item, with less spare capacity than a vector. Each owner has its own
-/// list, and half a 64-byte item of spare per pod would exceed the pod's other entries.
+/// Reserves memory for one more item, with less spare capacity than a vector. Each owner has its
+/// own list, and half a 64-byte item of spare per pod would exceed the pod's other entries.
 pub(super) fn reserve_one<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
         items.reserve_exact((items.len() / 4).max(4));

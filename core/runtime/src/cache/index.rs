@@ -1,9 +1,9 @@
 //! Pods by name, in shards with one lock each, so that threads that apply events of different pods
 //! rarely wait for each other.
 //!
-//! A hash of the namespace and of the name without its last few characters selects the shard. All pods
-//! that one controller has named are therefore in one shard, and a thread that applies the events of
-//! that controller's pods finds the shard's lock and table in its CPU cache.
+//! A hash of the namespace and of the name without its last few characters selects the shard. All
+//! pods that one controller has named are therefore in one shard, and a thread that applies the
+//! events of that controller's pods finds the shard's lock and table in its CPU cache.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! The informer cache of pods: by owner with running totals, by name, and by labels.
 //!
-//! [`PodCache::apply`] takes a delta and returns a change. The handlers of a workload turn the change
-//! into observations and keys. The store is updated before the change is returned, so a reader that
-//! acts on a change finds the store at least as new.
+//! [`PodCache::apply`] takes a delta and returns a change. The handlers of a workload turn the
+//! change into observations and keys. The store is updated before the change is returned, so a
+//! reader that acts on a change finds the store at least as new.
 //!
 //! Locks, in the order in which they may be held together:
 //! 1. A shard of `PodCache::index`: pods by name. Threads that apply events take one shard each;
 //!    other threads look up a pod in it.
-//! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken by itself for a look-up,
-//!    and before the next lock to drop an entry that has neither pods nor an owner. A dropped entry
-//!    is closed, so a thread that was about to add a pod to it repeats the look-up.
+//! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken by itself for a
+//!    look-up, and before the next lock to drop an entry that has neither pods nor an owner. A
+//!    dropped entry is closed, so a thread that was about to add a pod to it repeats the look-up.
 //! 3. `OwnedPods::members`: the pods of one owner. Taken only by that owner's events and syncs.
 //! 4. `PodCache::namespaces`: which owners have pods with which label sets. Taken when a label set
 //!    is added to an owner or removed from it, and by a scale-down that ranks by co-location.
@@ -18,8 +18,8 @@
 //!
 //! Several threads may apply events concurrently if the events of each pod stay in order
 //! ([`PodCache::apply_out_of_order`]). Threads that handle pods of different controllers share no
-//! cache line, except by chance. When all threads are done, one of them advances the version. Outside
-//! its owned pods, a pod is named by a handle, which does not change when other pods move.
+//! cache line, except by chance. When all threads are done, one of them advances the version.
+//! Outside its owned pods, a pod is named by a handle, which does not change when other pods move.
 
 mod by_controller;
 mod columns;

@@ -1,6 +1,6 @@
-//! The label sets of each namespace and the owners that have pods with them. A scale-down uses them to
-//! find the pods of any owner that a sibling's selector matches, without visiting every pod of the
-//! namespace.
+//! The label sets of each namespace and the owners that have pods with them. A scale-down uses them
+//! to find the pods of any owner that a sibling's selector matches, without visiting every pod of
+//! the namespace.
 
 use std::sync::Arc;
 
@@ -29,8 +29,9 @@ struct LabelSets {
     free: Vec<u32>,
     by_labels: HashTable<u32>,
     hasher: RandomState,
-    /// The label sets by each of their pairs. Built when a second selector is looked up: the pods of an
-    /// indexed Job have one label set each, and are looked up at most once, when the Job is over.
+    /// The label sets by each of their pairs. Built when a second selector is looked up: the pods
+    /// of an indexed Job have one label set each, and are looked up at most once, when the Job is
+    /// over.
     by_pair: Option<PairIndex>,
     /// Whether a selector has been looked up.
     is_asked: bool,
@@ -76,11 +77,11 @@ impl Namespaces {
         }
     }
 
-    /// Fills `found` with the label sets that any of the selectors matches, each with the owned pods
-    /// that have it. A pair of labels and owned pods occurs once, in no particular order.
+    /// Fills `found` with the label sets that any of the selectors matches, each with the owned
+    /// pods that have it. A pair of labels and owned pods occurs once, in no particular order.
     ///
-    /// For each selector, O(label sets that have its rarest required pair). O(label sets) at the first
-    /// two calls for a namespace.
+    /// For each selector, O(label sets that have its rarest required pair). O(label sets) at the
+    /// first two calls for a namespace.
     pub(crate) fn matching(
         &mut self,
         selectors: &[NamespacedSelector],

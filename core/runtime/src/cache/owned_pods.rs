@@ -140,8 +140,8 @@ impl OwnedPods {
     /// Returns the number of pods.
     #[inline]
     pub fn pod_count(&self) -> usize {
-        // Acquire: pairs with the Release in `set_pod_count`. A caller that a new pod has woken finds
-        // it counted.
+        // Acquire: pairs with the Release in `set_pod_count`. A caller that a new pod has woken
+        // finds it counted.
         self.pod_count.load(Ordering::Acquire)
     }
 
@@ -266,8 +266,9 @@ impl Members {
         column.expect("a workload keeps these fields for owners of this kind")
     }
 
-    /// Returns the pods with the fields that a workload keeps of them. The workload may complete the
-    /// fields. The pod's next version discards what was written unless [`PodFields::next`] copies it.
+    /// Returns the pods with the fields that a workload keeps of them. The workload may complete
+    /// the fields. The pod's next version discards what was written unless [`PodFields::next`]
+    /// copies it.
     ///
     /// # Panics
     /// Panics if no workload keeps these fields for owners of this kind.
@@ -285,8 +286,8 @@ impl Members {
         &self.label_sets
     }
 
-    /// Closes the list if it has no pods, so that none can be added. Returns whether the list is now
-    /// closed.
+    /// Closes the list if it has no pods, so that none can be added. Returns whether the list is
+    /// now closed.
     pub(crate) fn close_if_empty(&mut self) -> bool {
         self.is_closed |= self.pods.is_empty();
         self.is_closed
@@ -316,7 +317,8 @@ impl Members {
     pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
         let state = PodState::of(&pod);
         let (label_set, added) = self.enter_label_set(&pod, state);
-        let position = u32::try_from(self.pods.len()).expect("the number of pods fits into 32 bits");
+        let position =
+            u32::try_from(self.pods.len()).expect("the number of pods fits into 32 bits");
         let handle = self.take_handle(position);
         reserve_one(&mut self.members);
         self.members.push(Member {
@@ -405,7 +407,8 @@ impl Members {
         self.look_up(labels).0
     }
 
-    /// As [`label_set_of`](Self::label_set_of), and returns the hash of the labels if it was computed.
+    /// As [`label_set_of`](Self::label_set_of), and returns the hash of the labels if it was
+    /// computed.
     #[inline]
     fn look_up(&self, labels: &Labels) -> (Option<u32>, Option<u64>) {
         let first = self.label_sets.first();
@@ -426,8 +429,8 @@ impl Members {
         found.map(|(index, _)| index)
     }
 
-    /// Adds a new label set to the map by labels, with the hash that the look-up computed. Creates the
-    /// map, with all other label sets, once there are many.
+    /// Adds a new label set to the map by labels, with the hash that the look-up computed. Creates
+    /// the map, with all other label sets, once there are many.
     fn index_label_set(&mut self, index: u32, hash: Option<u64>) {
         if let Some((by_labels, hash)) = self.by_labels.as_mut().zip(hash) {
             by_labels.insert(hash, index);
@@ -459,7 +462,8 @@ impl Members {
                     free
                 } else {
                     self.label_sets.push(fresh);
-                    u32::try_from(self.label_sets.len() - 1).expect("there are no more label sets than pods")
+                    u32::try_from(self.label_sets.len() - 1)
+                        .expect("there are no more label sets than pods")
                 };
                 self.index_label_set(index, hash);
                 (index, Some(labels.clone()))
@@ -486,11 +490,12 @@ impl Members {
         Some(labels)
     }
 
-    /// Returns how many active ready pods of a label set became ready at `cutoff` or before. Appends
-    /// the seconds after `cutoff` in which pods became ready to `later`, in order, each with its number
-    /// of pods.
+    /// Returns how many active ready pods of a label set became ready at `cutoff` or before.
+    /// Appends the seconds after `cutoff` in which pods became ready to `later`, in order, each
+    /// with its number of pods.
     ///
-    /// O(pods) at the first call and when the cutoff goes back, otherwise O(seconds after the cutoff).
+    /// O(pods) at the first call and when the cutoff goes back, otherwise O(seconds after the
+    /// cutoff).
     #[inline]
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];
@@ -502,13 +507,16 @@ impl Members {
             let times = ready_times(&self.pods, &self.members, label_set);
             set.ready_times = Some(Box::new(ReadyTimes::new(cutoff, times)));
         }
-        let ready_times = set.ready_times.as_ref().expect("the ready times were kept or rebuilt");
+        let ready_times = set
+            .ready_times
+            .as_ref()
+            .expect("the ready times were kept or rebuilt");
         later.extend(ready_times.later());
         ready_times.ready_by_cutoff(set.totals.ready)
     }
 
-    /// Recounts every label set. Returns whether the running totals are right and every handle leads
-    /// to its pod. O(pods).
+    /// Recounts every label set. Returns whether the running totals are right and every handle
+    /// leads to its pod. O(pods).
     pub fn totals_are_exact(&self) -> bool {
         let mut handles = (0u32..).zip(self.members.iter().map(|member| member.handle));
         if !handles.all(|(position, handle)| self.positions[handle as usize] == position) {

@@ -73,10 +73,7 @@ impl PodCache {
     pub fn new() -> PodCache {
         let nodes = StrTable::new();
         let unbound = nodes.intern("");
-        assert_eq!(
-            unbound, 0,
-            "the empty name gets number 0"
-        );
+        assert_eq!(unbound, 0, "the empty name gets number 0");
         PodCache {
             index: Index::default(),
             by_controller: PodsByController::default(),
@@ -87,8 +84,8 @@ impl PodCache {
     }
 
     /// Keeps these fields of each pod of an owner of this kind from now on, and replaces the fields
-    /// kept so far; see [`Members::fields`]. O(1) before the first pod is cached, then O(owners) plus
-    /// O(pods) of these owners.
+    /// kept so far; see [`Members::fields`]. O(1) before the first pod is cached, then O(owners)
+    /// plus O(pods) of these owners.
     pub fn keep<F: PodFields>(&self, owner_kind: Kind) {
         self.by_controller
             .keep(owner_kind, || Box::new(Vec::<F>::new()));
@@ -127,8 +124,8 @@ impl PodCache {
         shard.find(name_hash.hash, namespace, name).is_some()
     }
 
-    /// Calls `each` with every cached pod, in no particular order. Locks the shards one after the other,
-    /// each while its pods are visited. O(pods).
+    /// Calls `each` with every cached pod, in no particular order. Locks the shards one after the
+    /// other, each while its pods are visited. O(pods).
     pub fn for_each(&self, mut each: impl FnMut(&Arc<Pod>)) {
         for shard in self.index.iter() {
             shard.slots().for_each(|slot| each(&slot.pod));
@@ -184,8 +181,8 @@ impl PodCache {
         self.version.set(version);
     }
 
-    /// Applies a tombstone: removes the pod with this name. The handlers get `last_known`, which may
-    /// be older than the pod in the store.
+    /// Applies a tombstone: removes the pod with this name. The handlers get `last_known`, which
+    /// may be older than the pod in the store.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
@@ -243,10 +240,10 @@ impl PodCache {
     }
 
     /// Calls `found` for each pod that any of the selectors matches, in no particular order, while
-    /// holding the lock of the pod's owner. `label_sets` is scratch memory. O(pods of the owners that
-    /// have such a pod); the orphans of a namespace count as one owner's pods. Each owner is read once,
-    /// under one lock. Allocates only if an owner's pods have several label sets, like those of an
-    /// indexed Job.
+    /// holding the lock of the pod's owner. `label_sets` is scratch memory. O(pods of the owners
+    /// that have such a pod); the orphans of a namespace count as one owner's pods. Each owner is
+    /// read once, under one lock. Allocates only if an owner's pods have several label sets, like
+    /// those of an indexed Job.
     pub fn for_each_matching(
         &self,
         selectors: &[NamespacedSelector],
@@ -407,8 +404,8 @@ impl PodCache {
         self.note(owned_pods, change);
     }
 
-    /// Records label sets that were added or removed. The owned pods are locked, so `namespaces` gets
-    /// an owner's changes in order.
+    /// Records label sets that were added or removed. The owned pods are locked, so `namespaces`
+    /// gets an owner's changes in order.
     pub(super) fn note(&self, owned_pods: &Arc<OwnedPods>, change: LabelSetChange) {
         if !change.is_none() {
             lock(&self.namespaces).note(owned_pods, change);

@@ -48,7 +48,9 @@ impl ReadyTimes {
         if time.is_unset() {
             self.unset -= 1;
         } else if time > self.cutoff {
-            let at = self.place(time).expect("a pod that leaves has entered before");
+            let at = self
+                .place(time)
+                .expect("a pod that leaves has entered before");
             self.later[at].1 -= 1;
             if self.later[at].1 == 0 {
                 self.later.remove(at);
@@ -76,8 +78,8 @@ impl ReadyTimes {
         ready - self.unset - self.later.iter().map(|(_, pods)| pods).sum::<u32>()
     }
 
-    /// Returns the seconds after the cutoff, in order, each with the number of pods that became ready
-    /// in it.
+    /// Returns the seconds after the cutoff, in order, each with the number of pods that became
+    /// ready in it.
     #[inline]
     pub(super) fn later(&self) -> impl Iterator<Item = (Time, u32)> {
         self.later.iter().copied()

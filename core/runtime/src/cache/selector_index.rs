@@ -1,5 +1,5 @@
-//! The owners that could adopt a pod with given labels. The index looks them up by a label pair that
-//! the selector requires, instead of visiting every owner of the namespace.
+//! The owners that could adopt a pod with given labels. The index looks them up by a label pair
+//! that the selector requires, instead of visiting every owner of the namespace.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -17,8 +17,8 @@ pub struct SelectorIndex {
 
 #[derive(Debug)]
 struct NamespaceSelectors {
-    /// A raw table, because its look-up is inlined at each call: every label of every orphan is looked
-    /// up here.
+    /// A raw table, because its look-up is inlined at each call: every label of every orphan is
+    /// looked up here.
     by_pair: HashTable<Filed>,
     /// Owners whose selector requires no pair. They are candidates for every pod.
     others: Vec<KeyId>,
@@ -33,10 +33,7 @@ struct Filed {
 
 /// Inlined where it is called, for the same reason.
 #[inline(always)]
-#[expect(
-    clippy::manual_hash_one,
-    reason = "`hash_one` is not inlined"
-)]
+#[expect(clippy::manual_hash_one, reason = "`hash_one` is not inlined")]
 fn hash_of(pair: &(Str, Str)) -> u64 {
     let mut hasher = FIXED_STATE.build_hasher();
     pair.hash(&mut hasher);

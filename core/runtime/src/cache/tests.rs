@@ -128,7 +128,10 @@ fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
         let told = members.ready_by(index, cutoff, &mut later);
         assert_eq!(told as usize, settled);
         assert_eq!(later.first().map(|(time, _)| *time), first);
-        let value = labels.get("set").expect("every pod has the label").to_string();
+        let value = labels
+            .get("set")
+            .expect("every pod has the label")
+            .to_string();
         let namespace = owned_pods.namespace().to_string();
         let name = owned_pods.owner_id().map(|owner| owner.name.to_string());
         assert!(
@@ -182,7 +185,8 @@ fn matching_pods_are_found_once_for_any_number_of_label_sets() {
     }
     let texts = (0..100).map(|set| format!("set={set}"));
     let texts = texts.chain(["set in (7, 8, 150)".to_owned()]);
-    let selectors = texts.map(|text| Arc::new(Selector::parse(&text).expect("the selector is valid")));
+    let selectors =
+        texts.map(|text| Arc::new(Selector::parse(&text).expect("the selector is valid")));
     let of_both = selectors.flat_map(|it| ["a", "b"].map(|name| (name.into(), it.clone())));
     let selectors: Vec<NamespacedSelector> = of_both.collect();
     let mut found = Vec::new();
@@ -335,8 +339,14 @@ fn several_threads_leave_the_same_state_as_one() {
             let held = shared
                 .get(&meta.namespace, &meta.name)
                 .expect("both caches have the pod");
-            assert!(Arc::ptr_eq(&held, &change.new), "the cache has the last version");
-            let owned_pods = shared.by_controller.find(meta).expect("the owner has a pod");
+            assert!(
+                Arc::ptr_eq(&held, &change.new),
+                "the cache has the last version"
+            );
+            let owned_pods = shared
+                .by_controller
+                .find(meta)
+                .expect("the owner has a pod");
             let members = owned_pods.lock();
             assert!(members.iter().any(|(pod, _)| Arc::ptr_eq(pod, &held)));
         }

@@ -24,17 +24,17 @@ impl StoreVersion {
             None => {
                 let mut text = lock(&self.text);
                 *text = version.clone();
-                // Release: pairs with the Acquire in `get`, so that a reader of 0 sees its text. Under the
-                // lock, so that no reader sees the text before the 0.
+                // Release: pairs with the Acquire in `get`, so that a reader of 0 sees its text.
+                // Under the lock, so that no reader sees the text before the 0.
                 self.number.store(0, Ordering::Release);
             }
         }
     }
 
     /// Call this before putting the objects of a list into the store. If the list is older than the
-    /// store, or can't be compared with it, the version goes back before any object changes. A thread
-    /// that reads [`rewinds`](Self::rewinds), then a version, then objects, and then finds `rewinds`
-    /// unchanged has therefore seen objects of that version or later.
+    /// store, or can't be compared with it, the version goes back before any object changes. A
+    /// thread that reads [`rewinds`](Self::rewinds), then a version, then objects, and then finds
+    /// `rewinds` unchanged has therefore seen objects of that version or later.
     pub fn before_list(&self, list: &ResourceVersion) {
         let reached = self.get();
         let follows = match (reached.number(), list.number()) {

@@ -102,8 +102,8 @@ pub enum Request {
         name: CompactString,
     },
     /// `GET` of the `/scale` of the object that an owner reference names. The transport finds the
-    /// resource for the reference's kind. Only a missing object is answered with 404. A kind that is
-    /// not served, or has no scale, is answered with another error.
+    /// resource for the reference's kind. Only a missing object is answered with 404. A kind that
+    /// is not served, or has no scale, is answered with another error.
     GetOwnerScale {
         /// The owner's namespace.
         namespace: Str,
@@ -118,8 +118,8 @@ pub enum Request {
         namespace: Str,
         /// The object's name.
         name: CompactString,
-        /// The scale as read, with another `replicas`. UID and version are preconditions unless they
-        /// are empty.
+        /// The scale as read, with another `replicas`. UID and version are preconditions unless
+        /// they are empty.
         scale: Box<Scale>,
     },
     /// `PUT` of a namespace's `/finalize`: sets the finalizers of its spec.
@@ -179,8 +179,8 @@ pub struct Selection {
 pub enum Patch {
     /// `application/strategic-merge-patch+json`.
     Strategic(Map),
-    /// The strategic merge patch that removes this finalizer. [`Patch::strategic`] returns its body. A
-    /// client in the server's process needs no body to carry it out.
+    /// The strategic merge patch that removes this finalizer. [`Patch::strategic`] returns its
+    /// body. A client in the server's process needs no body to carry it out.
     RemoveFinalizer(&'static str),
     /// `application/merge-patch+json`: RFC 7386.
     Merge(Map),

@@ -1,5 +1,6 @@
-//! Keeps the syncs of one controller from acting on stale caches: the records of its own writes, the
-//! fences, and counters of what both have cost. The controller decides what to do about a stale sync.
+//! Keeps the syncs of one controller from acting on stale caches: the records of its own writes,
+//! the fences, and counters of what both have cost. The controller decides what to do about a stale
+//! sync.
 //!
 //! ```text
 //! unread? ─yes─▶ ReadVersion ─▶ read_first ─▶ check ─▶ the sync ─▶ outcome of a write unknown?
@@ -24,7 +25,8 @@ pub struct GuardRules {
     /// Every write is recorded, and a cache that went back to an older version must catch up with
     /// what it has already shown. Implies `keeps_records`.
     pub every_write: bool,
-    /// After a write with an unknown outcome, a key waits for a version that is read after the write.
+    /// After a write with an unknown outcome, a key waits for a version that is read after the
+    /// write.
     pub fence_unknown_outcomes: bool,
     /// No key is synced before the caches have reached the versions that are read at startup.
     pub fence_at_start: bool,
@@ -85,9 +87,9 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         ready.inspect_err(|stale| self.count_skip(stale.kind))
     }
 
-    /// Returns the kinds whose versions must be read before the key's sync counts anything: all kinds
-    /// before the first sync, later those of writes with an unknown outcome. Pass the answers to
-    /// [`read_first`](Self::read_first).
+    /// Returns the kinds whose versions must be read before the key's sync counts anything: all
+    /// kinds before the first sync, later those of writes with an unknown outcome. Pass the answers
+    /// to [`read_first`](Self::read_first).
     pub fn unread(&self, key: &K) -> Kinds {
         match self.rules.fence_at_start && !self.fences.is_started() {
             true => self.fences.kinds(),
@@ -101,9 +103,9 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         kinds.iter().map(|kind| Request::ReadVersion { kind })
     }
 
-    /// Handles the answers to [`reads`](Self::reads) at the beginning of a sync. `uid` belongs to the
-    /// owner, if the cache has it. If another worker finished the startup reads first, the caches must
-    /// still reach the versions that this sync has read.
+    /// Handles the answers to [`reads`](Self::reads) at the beginning of a sync. `uid` belongs to
+    /// the owner, if the cache has it. If another worker finished the startup reads first, the
+    /// caches must still reach the versions that this sync has read.
     ///
     /// # Errors
     /// Returns the error of a failed read. The next sync of the key reads all versions again.
@@ -140,9 +142,9 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         Ok(())
     }
 
-    /// Checks whether the caches have everything that a sync of the key must see: the fences, all that
-    /// the caches have shown before, and the recorded writes. Call it before reading from the caches,
-    /// and call [`is_behind`](Self::is_behind) afterwards.
+    /// Checks whether the caches have everything that a sync of the key must see: the fences, all
+    /// that the caches have shown before, and the recorded writes. Call it before reading from the
+    /// caches, and call [`is_behind`](Self::is_behind) afterwards.
     ///
     /// # Errors
     /// Returns the first kind whose cache is behind, and counts the skip.
@@ -160,8 +162,8 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         Ok(Checked { versions, rewinds })
     }
 
-    /// Reports whether a cache has gone back to an older list since the check. What the sync has read
-    /// may then be older than the checked versions. Counts as a skip of the first kind.
+    /// Reports whether a cache has gone back to an older list since the check. What the sync has
+    /// read may then be older than the checked versions. Counts as a skip of the first kind.
     pub fn is_behind(&self, checked: &Checked<N>, stores: [&StoreVersion; N]) -> bool {
         let is_behind = rewinds(stores) != checked.rewinds;
         if is_behind {
@@ -195,15 +197,15 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         Err(error)
     }
 
-    /// Forgets which versions the key wants. The records stay: [`ConsistencyStore::clear`] drops them,
-    /// and can spare the records of a successor.
+    /// Forgets which versions the key wants. The records stay: [`ConsistencyStore::clear`] drops
+    /// them, and can spare the records of a successor.
     pub fn forget_fences(&self, key: &K) {
         self.fences.forget(key);
     }
 
-    /// Returns the guard's counters as metrics. `skips` is the name of the skip counter, which differs
-    /// between upstream's controllers. The last kind is that of the controller's own objects.
-    /// controllers has of its own; the last kind is that of the controller's objects.
+    /// Returns the guard's counters as metrics. `skips` is the name of the skip counter, which
+    /// differs between upstream's controllers. The last kind is that of the controller's own
+    /// objects. controllers has of its own; the last kind is that of the controller's objects.
     pub fn families(&self, skips: &'static str) -> Vec<Family> {
         let series = |(kind, counter): (&Kind, &Counter)| Series {
             labels: vec![

@@ -84,7 +84,10 @@ fn no_key_is_synced_before_the_startup_versions() {
         "some_controller_stale_sync_skips_total{group=\"apps\",resource=\"replicasets\"} 0",
         "podstorm_fences_total{kind=\"Deployment\"} 2",
     ] {
-        assert!(text.lines().any(|it| it == line), "missing {line} in\n{text}");
+        assert!(
+            text.lines().any(|it| it == line),
+            "missing {line} in\n{text}"
+        );
     }
     assert!(!text.contains("settled"), "hidden while it is zero");
 }
@@ -106,7 +109,11 @@ fn a_key_waits_only_for_its_own_writes() {
         assert_eq!(check(&guard, 1, &at([9, 8, 9])), Err(Kind::REPLICA_SET));
         assert_eq!(check(&guard, 2, &at([9, 8, 9])), Ok(()));
         assert_eq!(check(&guard, 1, &at([9, 9, 9])), Ok(()));
-        assert_eq!(guard.records.record(&1), None, "a write is awaited only once");
+        assert_eq!(
+            guard.records.record(&1),
+            None,
+            "a write is awaited only once"
+        );
     }
 }
 

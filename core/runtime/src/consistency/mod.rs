@@ -70,7 +70,8 @@ pub struct Stale {
 impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     /// Creates an empty store for writes of these kinds.
     pub fn new(kinds: [Kind; N]) -> Self {
-        // Fixed seeds: the order is never visible, but runs are repeatable down to their allocations.
+        // Fixed seeds: the order is never visible, but runs are repeatable down to their
+        // allocations.
         let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
         let shard = || CachePadded::new(Mutex::new(Records::new()));
         ConsistencyStore {
@@ -81,8 +82,8 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     }
 
     /// Records that a write of an object of this kind, for the owner with this UID, returned
-    /// `version`. Replaces a record for another UID. Of two comparable versions the newer is kept; a
-    /// version that can't be compared with the recorded one replaces it.
+    /// `version`. Replaces a record for another UID. Of two comparable versions the newer is kept;
+    /// a version that can't be compared with the recorded one replaces it.
     ///
     /// # Panics
     /// Panics if the store does not track the kind.
@@ -194,8 +195,8 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
 
     /// Returns the records of the shard that this hash selects.
     fn records(&self, hash: u64) -> MutexGuard<'_, Records<K, N>> {
-        // The middle bits: a shard's table uses the lowest bits for the bucket and the highest for the
-        // tag.
+        // The middle bits: a shard's table uses the lowest bits for the bucket and the highest for
+        // the tag.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }

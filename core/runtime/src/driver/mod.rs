@@ -54,8 +54,8 @@ impl Step {
 /// every key.
 pub trait SyncState: Default + Send {
     /// Whether the sync is resumed after each answer instead of after the last one of its batch, so
-    /// that sequences of requests side by side don't wait for each other. Requests keep their indices
-    /// until the sync ends; new ones follow them.
+    /// that sequences of requests side by side don't wait for each other. Requests keep their
+    /// indices until the sync ends; new ones follow them.
     const GOES_ON_AT_EACH_ANSWER: bool = false;
 
     /// Returns the requests to carry out concurrently. Includes the answered ones if the sync is
@@ -79,9 +79,9 @@ pub trait SyncState: Default + Send {
     fn end(&self) -> End;
 }
 
-/// A controller of one kind of workload: its keys, and the requests of a sync. It does no I/O and has
-/// no clock. All input enters through these methods, and through the handlers that the workload adds
-/// to the [`Informers`](crate::informer::Informers) of its controller manager, on any thread.
+/// A controller of one kind of workload: its keys, and the requests of a sync. It does no I/O and
+/// has no clock. All input enters through these methods, and through the handlers that the workload
+/// adds to the [`Informers`](crate::informer::Informers) of its controller manager, on any thread.
 ///
 /// Several workloads share one cache of pods, which the program that runs them fills. Each workload
 /// gets the changes of the [pods of its row](crate::row::ControllerRow::pods), after the cache has
@@ -93,9 +93,9 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// Returns the name of the object behind a key of the queue `queue`.
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
 
-    /// Returns the queues of keys to sync: at least one, and always the same. Each queue has its own
-    /// keys, workers and timer; other methods name a queue by its index here. The first is the queue
-    /// of the workload's objects.
+    /// Returns the queues of keys to sync: at least one, and always the same. Each queue has its
+    /// own keys, workers and timer; other methods name a queue by its index here. The first is the
+    /// queue of the workload's objects.
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
     /// Handles a change of a pod. The cache already has the change.
@@ -128,8 +128,8 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
 
 /// Carries out requests.
 pub trait Transport {
-    /// Sends the request with this index in [`SyncState::requests`]. Returns `None` if the answer comes
-    /// later, by [`Driver::answer`].
+    /// Sends the request with this index in [`SyncState::requests`]. Returns `None` if the answer
+    /// comes later, by [`Driver::answer`].
     fn send(&mut self, index: usize, request: &Request, now: Now) -> Option<Answer>;
 }
 
@@ -167,8 +167,8 @@ pub struct Driver<S> {
 }
 
 impl<S: SyncState> Driver<S> {
-    /// Begins the sync of a key that was taken from the workload's queue `queue`, and drives it until
-    /// it waits for answers or ends.
+    /// Begins the sync of a key that was taken from the workload's queue `queue`, and drives it
+    /// until it waits for answers or ends.
     #[inline]
     pub fn begin<W: Workload<Sync = S>>(
         &mut self,
@@ -260,9 +260,9 @@ impl<S: SyncState> Driver<S> {
     }
 }
 
-/// Syncs every waiting key of every queue to its end, over a transport that answers immediately. Keys
-/// of an earlier queue come first. Calls `ended` after each sync, before the key goes back to its
-/// queue. Returns the number of syncs.
+/// Syncs every waiting key of every queue to its end, over a transport that answers immediately.
+/// Keys of an earlier queue come first. Calls `ended` after each sync, before the key goes back to
+/// its queue. Returns the number of syncs.
 ///
 /// # Panics
 /// Panics if the transport does not answer a request immediately.

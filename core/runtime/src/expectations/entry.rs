@@ -132,8 +132,8 @@ impl<P> Entry<P> {
     #[inline]
     pub(super) fn creations_observed(&self, count: i64) {
         if self.is_present() {
-            // Release: the sync that this satisfies sees the handler's changes to the cache. Pairs with
-            // the Acquire of `satisfied`.
+            // Release: the sync that this satisfies sees the handler's changes to the cache. Pairs
+            // with the Acquire of `satisfied`.
             self.add.fetch_sub(count, Ordering::Release);
         }
     }
@@ -150,8 +150,8 @@ impl<P> Entry<P> {
         timestamp_ns == ABSENT || now_ns.saturating_sub(timestamp_ns) > EXPECTATIONS_TIMEOUT_NS
     }
 
-    /// Reports whether all deletions have been seen. While the set is read, pods are removed but not
-    /// added, so every pod that is found was there at the start.
+    /// Reports whether all deletions have been seen. While the set is read, pods are removed but
+    /// not added, so every pod that is found was there at the start.
     #[inline]
     fn deletions_seen(&self) -> bool {
         let live = Live::load(&self.live);
@@ -164,8 +164,8 @@ impl<P> Entry<P> {
         }
     }
 
-    /// Kept out of line: most keys never delete, and the fast path of `satisfied` has no registers to
-    /// spare.
+    /// Kept out of line: most keys never delete, and the fast path of `satisfied` has no registers
+    /// to spare.
     #[cold]
     fn set_is_seen(&self, live: Live, base: i64) -> bool {
         self.sets.get().is_none_or(|sets| match base {
@@ -205,8 +205,8 @@ impl<P: PodKey + Clone> Entry<P> {
     pub(super) fn expect_deletions(&self, pods: impl IntoIterator<Item = P>, now_ns: i64) {
         let sets = self.sets.get_or_init(|| Box::new(PodSet::new()));
         sets.replace(Live::load(&self.live), pods, |live| {
-            // Relaxed, all: published by the store of `live`. A pod of the previous set cannot lower what
-            // is stored here.
+            // Relaxed, all: published by the store of `live`. A pod of the previous set cannot
+            // lower what is stored here.
             self.timestamp_ns.store(now_ns, Ordering::Relaxed);
             self.add.store(0, Ordering::Relaxed);
             self.del_base.store(0, Ordering::Relaxed);

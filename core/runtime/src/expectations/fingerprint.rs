@@ -6,10 +6,10 @@ use crate::intern::FIXED_STATE;
 
 /// 128 bits that identify a pod: two pods of one key have different fingerprints.
 ///
-/// The fingerprint of a number is exactly that number. The fingerprint of a name is a 64-bit hash of
-/// the whole name, plus its last eight bytes unchanged. Pods created by a controller differ in their
-/// last five characters, so their fingerprints always differ. Pods named by hand with equal endings
-/// differ by the hash.
+/// The fingerprint of a number is exactly that number. The fingerprint of a name is a 64-bit hash
+/// of the whole name, plus its last eight bytes unchanged. Pods created by a controller differ in
+/// their last five characters, so their fingerprints always differ. Pods named by hand with equal
+/// endings differ by the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Evenly distributed in its upper bits.

@@ -98,8 +98,8 @@ impl<K: DenseKey, P> sealed::Find for DenseEntries<K, P> {
     type Key<'a> = K;
     type Pod = P;
 
-    // Always inlined. If left to the compiler, the rest of the build decides whether `satisfied` pays
-    // for a call and six saved registers.
+    // Always inlined. If left to the compiler, the rest of the build decides whether `satisfied`
+    // pays for a call and six saved registers.
     #[inline(always)]
     fn find<R>(&self, key: K, read: impl FnOnce(&Entry<P>) -> R) -> Option<R> {
         self.table.get(key.index()).map(read)
@@ -139,8 +139,8 @@ where
         }
     }
 
-    /// Replaces the key's expectations with `count` creations and no deletions. A leftover set of pods
-    /// from an earlier [`expect_deletions`](Self::expect_deletions) stays and still counts.
+    /// Replaces the key's expectations with `count` creations and no deletions. A leftover set of
+    /// pods from an earlier [`expect_deletions`](Self::expect_deletions) stays and still counts.
     #[inline]
     pub fn expect_creations(&self, key: E::Key<'_>, count: i64, now_ns: i64) {
         self.entries
@@ -188,8 +188,8 @@ where
             .find(key, |entry| entry.creations_observed(count));
     }
 
-    /// Counts the deletion of this pod as seen or as given up. Returns whether the key was waiting for
-    /// it; otherwise nothing changes.
+    /// Counts the deletion of this pod as seen or as given up. Returns whether the key was waiting
+    /// for it; otherwise nothing changes.
     #[inline]
     pub fn deletion_observed<Q>(&self, key: E::Key<'_>, pod: &Q) -> bool
     where
@@ -222,8 +222,8 @@ where
         self.entries.find(key, Entry::counts).flatten()
     }
 
-    /// Returns the pods whose deletion is awaited, in no particular order. `None` means that no set is
-    /// stored, as opposed to an empty set.
+    /// Returns the pods whose deletion is awaited, in no particular order. `None` means that no set
+    /// is stored, as opposed to an empty set.
     pub fn pending_deletions(&self, key: E::Key<'_>) -> Option<Vec<E::Pod>> {
         self.entries.find(key, Entry::pending_deletions).flatten()
     }

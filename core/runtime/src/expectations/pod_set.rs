@@ -5,8 +5,8 @@
 //!
 //! A set is a hash table with linear probing. Each bucket is empty or has the fingerprint of a pod.
 //! One bit per bucket is set while the pod is awaited. To take a pod, a thread finds its bucket and
-//! clears its bit by one exchange. The number of set bits is the number of awaited pods. There is no
-//! separate counter that could get out of step with the bits.
+//! clears its bit by one exchange. The number of set bits is the number of awaited pods. There is
+//! no separate counter that could get out of step with the bits.
 //!
 //! The word `live` names the current table and its **epoch**: the number of the set among the key's
 //! sets. Sets of odd and even epochs are in different tables, so the current table does not change
@@ -96,8 +96,8 @@ impl Live {
 
     /// Marks a set without awaited pods as empty, so that its table is not searched again.
     pub(super) fn mark_empty(self, word: &AtomicU64) {
-        // Relaxed, both: all bits of that table are already clear. If the set has been replaced in the
-        // meantime, there is nothing to mark.
+        // Relaxed, both: all bits of that table are already clear. If the set has been replaced in
+        // the meantime, there is nothing to mark.
         let empty = Live::with(self.epoch(), Live::EMPTY).0;
         let _ = word.compare_exchange(self.0, empty, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -195,8 +195,8 @@ struct Table<'a> {
     /// Fingerprints, or zeros. Written only by the thread that replaces the set.
     buckets: &'a [Bucket],
     /// By bucket divided by `BITS`: the epoch in the upper half, the bits in the lower. Closed,
-    /// filled and opened by the thread that replaces the set. Any thread clears bits, as long as the
-    /// epoch is the one it knows.
+    /// filled and opened by the thread that replaces the set. Any thread clears bits, as long as
+    /// the epoch is the one it knows.
     words: &'a [AtomicU64],
 }
 
@@ -224,8 +224,8 @@ impl Table<'_> {
         // At most one full pass: a table that is being rewritten may have no empty bucket.
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            // Relaxed, both: `live` was acquired before, and the fence and the check that follows it
-            // detect a rewrite.
+            // Relaxed, both: `live` was acquired before, and the fence and the check that follows
+            // it detect a rewrite.
             let rest = bucket.rest.load(Ordering::Relaxed);
             if rest == fingerprint.rest
                 && bucket.spread.load(Ordering::Relaxed) == fingerprint.spread
@@ -267,8 +267,8 @@ impl Table<'_> {
 
     /// Fills the table with these pods. Duplicates are dropped.
     fn fill<P: PodKey>(self, epoch: u64, pods: &mut Vec<P>) {
-        // Release: a thread that finds a word closed, and then fences, sees that `live` names another
-        // set than the one it knew.
+        // Release: a thread that finds a word closed, and then fences, sees that `live` names
+        // another set than the one it knew.
         fence(Ordering::Release);
         // Relaxed, all: published by the fence and finally by `live`.
         for word in self.words {
@@ -371,8 +371,8 @@ impl<P> PodSet<P> {
                     if let Ok(taken) = table.take(at, live.epoch()) {
                         return taken;
                     }
-                    // Acquire: pairs with the fence before the closing, so that this thread does not find
-                    // the same closed words again.
+                    // Acquire: pairs with the fence before the closing, so that this thread does
+                    // not find the same closed words again.
                     fence(Ordering::Acquire);
                     live = Live::load(word);
                 }
@@ -391,8 +391,8 @@ impl<P> PodSet<P> {
 }
 
 impl<P: PodKey + Clone> PodSet<P> {
-    /// Builds the next set in the unused table. Calls `publish` with the value to store in `live`, with
-    /// Release.
+    /// Builds the next set in the unused table. Calls `publish` with the value to store in `live`,
+    /// with Release.
     pub(super) fn replace(
         &self,
         live: Live,

@@ -46,7 +46,8 @@ fn sets_replaced_under_racing_observers_count_each_pod_once() {
             scope.spawn(move || {
                 // SeqCst, all: the test is about the orderings inside the store.
                 while let now @ 0..=ROUNDS = round.load(Ordering::SeqCst) {
-                    // Pods of this round, in a different order per thread, and pods of the last round.
+                    // Pods of this round, in a different order per thread, and pods of the last
+                    // round.
                     for step in 0..PODS {
                         let pod = now * PODS + (step * 31 + thread * 23) % PODS;
                         let fresh = store.deletion_observed(0, &pod);

@@ -1,7 +1,7 @@
 //! Informers: one for each kind that the workloads of a controller manager read, regardless of the
-//! number of readers. An informer has the store of its kind. It passes each change to the workloads in
-//! a fixed order, after the store has applied it. Workloads that read a kind in different forms share
-//! its informer, which then has one store per form.
+//! number of readers. An informer has the store of its kind. It passes each change to the workloads
+//! in a fixed order, after the store has applied it. Workloads that read a kind in different forms
+//! share its informer, which then has one store per form.
 //!
 //! Informers do no I/O. The program that runs them lists and watches each kind, as a
 //! [`Reflector`](crate::reflector::Reflector) decides, and passes the results to the kind's
@@ -45,8 +45,8 @@ pub trait Handler<T: Cached>: Send + Sync {
     /// Handles an object that was added, changed, deleted or listed. The store has the change.
     fn handle(&self, change: &Change<T>, now: Now);
 
-    /// Returns the state that the workload keeps by the keys of this kind. For most workloads this is
-    /// the queue of the objects that they sync.
+    /// Returns the state that the workload keeps by the keys of this kind. For most workloads this
+    /// is the queue of the objects that they sync.
     fn keyed(&self) -> Option<&dyn Keyed> {
         None
     }
@@ -191,8 +191,8 @@ impl AnyInformer for Forms {
 }
 
 /// The informers of one controller manager, while its workloads are created. Each workload requests
-/// the [stores](Informers::store) that it reads, and then [adds handlers](Informers::add_handler) for
-/// their changes.
+/// the [stores](Informers::store) that it reads, and then [adds handlers](Informers::add_handler)
+/// for their changes.
 #[derive(Debug)]
 pub struct Informers {
     pods: Arc<PodCache>,
@@ -216,10 +216,11 @@ impl Informers {
 
     /// Returns the store of a kind in this form. The first call creates it, attached to `context`.
     ///
-    /// A kind may be read in several forms. Each form has its own store with its own keys, and costs
-    /// additional memory and time. The stores get a change in the order of their creation, each followed
-    /// by its handlers: while handlers of one form run, the stores of later forms lack the change.
-    /// handlers: while handlers of one form run, the stores of later forms don't have the change.
+    /// A kind may be read in several forms. Each form has its own store with its own keys, and
+    /// costs additional memory and time. The stores get a change in the order of their creation,
+    /// each followed by its handlers: while handlers of one form run, the stores of later forms
+    /// lack the change. handlers: while handlers of one form run, the stores of later forms don't
+    /// have the change.
     pub fn store<T: Informed>(
         &mut self,
         kind: Kind,

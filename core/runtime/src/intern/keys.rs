@@ -1,5 +1,5 @@
-//! Ids for the names of objects. Ids are reused for other names later, so their number grows with the
-//! names that are alive at one time, not with all names that ever existed.
+//! Ids for the names of objects. Ids are reused for other names later, so their number grows with
+//! the names that are alive at one time, not with all names that ever existed.
 
 use hashbrown::HashTable;
 use podstorm_objects::Str;
@@ -37,8 +37,8 @@ impl KeyTable {
         KeyTable::default()
     }
 
-    /// Returns the id of a name; a new name gets a new id. Takes the lock for reading. For a new name it
-    /// also takes the lock for writing, and only then allocates.
+    /// Returns the id of a name; a new name gets a new id. Takes the lock for reading. For a new
+    /// name it also takes the lock for writing, and only then allocates.
     ///
     /// # Panics
     /// Panics if there are already 2^32 names.
@@ -61,8 +61,8 @@ impl KeyTable {
     }
 
     /// Gives an id to another name. Every remaining use of the id then means the new name, so the
-    /// caller must know that no user is left. Does nothing and returns `false` if the new name already
-    /// has an id.
+    /// caller must know that no user is left. Does nothing and returns `false` if the new name
+    /// already has an id.
     ///
     /// # Panics
     /// Panics if the id does not belong to this table.
@@ -125,8 +125,8 @@ impl KeyIndex {
         }
     }
 
-    /// Returns the shared copy of a namespace. Amortized O(1): unused copies are dropped whenever there
-    /// are twice as many as were in use at the last check.
+    /// Returns the shared copy of a namespace. Amortized O(1): unused copies are dropped whenever
+    /// there are twice as many as were in use at the last check.
     fn share(&mut self, namespace: &str) -> Str {
         let hash = FIXED_STATE.hash_one(namespace);
         if let Some(known) = self.namespaces.find(hash, |known| **known == *namespace) {

@@ -1,14 +1,14 @@
 //! Dense ids for names, and the table that dense ids index.
 //!
-//! [`KeyTable`] and [`StrTable`] turn a text into a `u32` counted from 0. All other modules use this
-//! id as an index into an [`AppendTable`], whose readers take no lock. The id of a text means that
-//! text for the life of its table. The id of a key means its name until the owner of the table, once
-//! no user is left, gives the id to another name.
+//! [`KeyTable`] and [`StrTable`] turn a text into a `u32` counted from 0. All other modules use
+//! this id as an index into an [`AppendTable`], whose readers take no lock. The id of a text means
+//! that text for the life of its table. The id of a key means its name until the owner of the
+//! table, once no user is left, gives the id to another name.
 //!
 //! Locks: a key table has one `RwLock` for its text index and one lock for each id's name. They are
-//! taken in this order when a name is added or an id gets another one. A text table has one `RwLock`
-//! for each shard of its index. All locks are held for a single look-up or change, and never across a
-//! call out of this module. Reading a text by its id takes no lock.
+//! taken in this order when a name is added or an id gets another one. A text table has one
+//! `RwLock` for each shard of its index. All locks are held for a single look-up or change, and
+//! never across a call out of this module. Reading a text by its id takes no lock.
 
 mod keys;
 
@@ -213,8 +213,8 @@ impl StrTable {
         }
     }
 
-    /// Returns the id of a text; a new text gets a new id. Takes a lock for reading. For a new text it
-    /// also takes the lock for writing, and only then allocates.
+    /// Returns the id of a text; a new text gets a new id. Takes a lock for reading. For a new text
+    /// it also takes the lock for writing, and only then allocates.
     ///
     /// # Panics
     /// Panics if there are already 2^32 texts.

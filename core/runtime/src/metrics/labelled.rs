@@ -12,12 +12,13 @@ use crate::primitives::OnceLock;
 /// The maximum number of series of a [`Labelled`] metric. Series are never removed.
 const SERIES_MAX: usize = 100;
 
-/// The value of each label in the series that counts everything after the first [`SERIES_MAX`] series.
+/// The value of each label in the series that counts everything after the first [`SERIES_MAX`]
+/// series.
 const OTHER: &str = "other";
 
 /// A metric with `N` labels. Like an upstream metric, it has a series once that series has been
-/// counted, but at most 100 of them. Further values of the labels count as one series, with the value
-/// `other` for each label.
+/// counted, but at most 100 of them. Further values of the labels count as one series, with the
+/// value `other` for each label.
 ///
 /// Finding and changing an existing series takes no lock. Keys may share a series.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Counters and histograms under their Kubernetes names, and their text form.
 //!
 //! Hot paths keep their own counts (the work queue has its metrics per key). This module has the
-//! plain shared counters; [`Labelled`] metrics, which count without a lock; and [`Family`], the form
-//! in which every metric is returned for a text exposition.
+//! plain shared counters; [`Labelled`] metrics, which count without a lock; and [`Family`], the
+//! form in which every metric is returned for a text exposition.
 
 mod labelled;
 
@@ -67,7 +67,8 @@ impl Histogram {
         self.observe_all([value]);
     }
 
-    /// Counts several observations. Readers see their sum change in one step. O(number of bounds) each.
+    /// Counts several observations. Readers see their sum change in one step. O(number of bounds)
+    /// each.
     pub fn observe_all(&self, values: impl IntoIterator<Item = f64>) {
         let (mut bucket, mut run, mut added) = (0, 0, 0.0);
         for value in values {
@@ -125,7 +126,8 @@ impl Histogram {
 pub struct HistogramSnapshot {
     /// Inclusive upper bounds, ascending.
     pub bounds: Vec<f64>,
-    /// Observations per bucket, not cumulative. One more than `bounds`, for values above all bounds.
+    /// Observations per bucket, not cumulative. One more than `bounds`, for values above all
+    /// bounds.
     pub counts: Vec<u64>,
     /// Sum of all observations.
     pub sum: f64,
@@ -248,9 +250,9 @@ impl Family {
         }
     }
 
-    /// Appends the family in the Prometheus text format, spelled as Kubernetes' components spell it. A
-    /// library for the format would name counters and write bucket bounds differently, and existing
-    /// queries would not match.
+    /// Appends the family in the Prometheus text format, spelled as Kubernetes' components spell
+    /// it. A library for the format would name counters and write bucket bounds differently, and
+    /// existing queries would not match.
     pub fn write_text(&self, out: &mut String) {
         let (name, help, kind) = (self.name, self.help, self.kind.as_str());
         // Writing to a `String` cannot fail, so the results are dropped.
@@ -318,9 +320,10 @@ fn label_text(labels: &[(&'static str, Str)], bound: Option<f64>) -> String {
     }
 }
 
-/// Returns the buckets as inclusive bounds and cumulative counts; the last one is unbounded. Upstream
-/// computes each bound from the previous one, so the fourth bound of the queue's histograms is
-/// 9.999999999999999e-06. A query that names this bucket finds it only under that spelling.
+/// Returns the buckets as inclusive bounds and cumulative counts; the last one is unbounded.
+/// Upstream computes each bound from the previous one, so the fourth bound of the queue's
+/// histograms is 9.999999999999999e-06. A query that names this bucket finds it only under that
+/// spelling.
 fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     let bounds = &histogram.bounds;
     let factor = match bounds[..] {

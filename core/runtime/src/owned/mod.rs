@@ -25,8 +25,8 @@ impl Dependent for &ObjectMeta {
     }
 }
 
-/// A pod in one state, with the owned pods of its controller or, for an orphan, of its namespace. They
-/// lead to the owner in one load.
+/// A pod in one state, with the owned pods of its controller or, for an orphan, of its namespace.
+/// They lead to the owner in one load.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnedPod<'a> {
     /// The pod.
@@ -64,7 +64,8 @@ pub trait OwnedHandlers {
     /// An owned object.
     type Dependent<'a>: Dependent;
 
-    /// Whether an object that is being deleted counts as deleted. True for pods, which end gracefully.
+    /// Whether an object that is being deleted counts as deleted. True for pods, which end
+    /// gracefully.
     const ENDS_GRACEFULLY: bool;
 
     /// Returns the key of the cached owner that the object's controller reference resolves to.
@@ -86,8 +87,8 @@ pub trait OwnedHandlers {
         let _ = (owner, object);
     }
 
-    /// Called after an object of this owner has changed and the owner was woken, for checks that must
-    /// happen later.
+    /// Called after an object of this owner has changed and the owner was woken, for checks that
+    /// must happen later.
     fn updated(&self, owner: KeyId, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
         let _ = (owner, old, new, now);
     }
@@ -149,7 +150,8 @@ pub trait OwnedHandlers {
         }
         let labels_changed = || was.labels != is.labels;
         if Self::ENDS_GRACEFULLY && is.is_deleting() {
-            // A graceful deletion begins with an update. For counting, the object is already deleted.
+            // A graceful deletion begins with an update. For counting, the object is already
+            // deleted.
             self.deleted(new, now);
             if labels_changed() {
                 self.deleted(old, now);

@@ -31,7 +31,10 @@ impl<const GRACEFUL: bool> OwnedHandlers for Recorder<GRACEFUL> {
     }
 
     fn wake_matching(&self, object: &ObjectMeta, _: Now) {
-        self.note("match", object.labels.get("app").expect("the object has the label"));
+        self.note(
+            "match",
+            object.labels.get("app").expect("the object has the label"),
+        );
     }
 
     fn wake(&self, owner: KeyId, _: Now) {
@@ -51,7 +54,10 @@ impl<const GRACEFUL: bool> OwnedHandlers for Recorder<GRACEFUL> {
     }
 
     fn adopted(&self, orphan: &ObjectMeta, _: Now) {
-        self.note("adopted", orphan.labels.get("app").expect("the object has the label"));
+        self.note(
+            "adopted",
+            orphan.labels.get("app").expect("the object has the label"),
+        );
     }
 
     fn ended(&self, old: &ObjectMeta, last: &ObjectMeta, _: Now) {

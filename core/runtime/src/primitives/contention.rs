@@ -1,5 +1,5 @@
-//! Primitives that count how each thread uses them: how often it took a lock and found it taken, and
-//! how often it exchanged a word and failed. Otherwise they are the std primitives.
+//! Primitives that count how each thread uses them: how often it took a lock and found it taken,
+//! and how often it exchanged a word and failed. Otherwise they are the std primitives.
 //!
 //! Loads, stores and reference counts are not counted.
 

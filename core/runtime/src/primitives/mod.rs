@@ -1,5 +1,5 @@
-//! The only module that names synchronization primitives: the atomics and locks of std, and crossbeam's
-//! padding.
+//! The only module that names synchronization primitives: the atomics and locks of std, and
+//! crossbeam's padding.
 //!
 //! With the feature `loom` they are those of the model checker, which explores all interleavings
 //! (`tests/models`). With the feature `shuttle` they are those of a tester that runs long schedules
@@ -47,8 +47,8 @@ use crate::limits::WAITS_BEFORE_YIELDING;
 
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::Arc;
-/// For tables that are built from constants. Every thread would build the same table, so models need no
-/// substitute for it.
+/// For tables that are built from constants. Every thread would build the same table, so models
+/// need no substitute for it.
 pub use std::sync::LazyLock;
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub use std::sync::OnceLock;
@@ -89,9 +89,10 @@ pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
 
 /// Backs off for a moment after another thread has won an exchange.
 ///
-/// The moment is long on purpose. Threads that retry immediately take the cache line from each other
-/// at every step, while one that backs off lets the other do hundreds of steps. The thread keeps its
-/// core: no other thread waits for it, and a busy machine returns a core only milliseconds later.
+/// The moment is long on purpose. Threads that retry immediately take the cache line from each
+/// other at every step, while one that backs off lets the other do hundreds of steps. The thread
+/// keeps its core: no other thread waits for it, and a busy machine returns a core only
+/// milliseconds later.
 #[cold]
 pub fn back_off() {
     #[cfg(any(feature = "loom", feature = "shuttle"))]
@@ -102,8 +103,8 @@ pub fn back_off() {
     }
 }
 
-/// Waits a moment for another thread to finish a step. Start with `attempts` at 0. Spins for a bounded
-/// time and then yields the core, which the other thread may need.
+/// Waits a moment for another thread to finish a step. Start with `attempts` at 0. Spins for a
+/// bounded time and then yields the core, which the other thread may need.
 #[cold]
 pub fn wait_for_another(attempts: &mut u32) {
     if *attempts < WAITS_BEFORE_YIELDING {

@@ -32,8 +32,8 @@ const WATCH_TIMEOUT_SECONDS: f64 = 300.0;
 /// The number of objects in a page, if the list is paged.
 const PAGE_LIMIT: u32 = 500;
 
-/// `WatchListClient`: an informer begins with a watch that first sends the existing objects, in place of a
-/// list.
+/// `WatchListClient`: an informer begins with a watch that first sends the existing objects, in
+/// place of a list.
 pub const WATCH_LIST: Gate = Gate::on("WatchListClient");
 
 /// Options for listing and watching.
@@ -139,8 +139,8 @@ enum Phase<T: ?Sized> {
 }
 
 /// The initial state while it is received. Servers send it sorted by namespace and name, and each
-/// object once, so objects are appended. The order is checked at the end, and when an object changes
-/// in the meantime.
+/// object once, so objects are appended. The order is checked at the end, and when an object
+/// changes in the meantime.
 #[derive(Debug)]
 struct Objects<T: ?Sized>(Vec<Arc<T>>);
 
@@ -204,7 +204,8 @@ impl<T: Object + ?Sized> Reflector<T> {
         &self.last
     }
 
-    /// Returns the next step. A request is returned once. `random` is uniformly distributed over 0..1.
+    /// Returns the next step. A request is returned once. `random` is uniformly distributed over
+    /// 0..1.
     pub fn next(&mut self, now: Now, random: f64) -> Action {
         if let Phase::BackOff { since_ns, then } = self.phase {
             let until_ns = since_ns.saturating_add(self.backoff.delay_ns(
@@ -321,8 +322,8 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Handles the next event of the open stream. An error event ends the stream: the driver closes it
-    /// and asks for the next action.
+    /// Handles the next event of the open stream. An error event ends the stream: the driver closes
+    /// it and asks for the next action.
     ///
     /// # Panics
     /// Panics if no stream is open.
@@ -428,8 +429,8 @@ impl<T: Object + ?Sized> Reflector<T> {
     }
 
     fn watch(&mut self, since_ns: i64) {
-        // A watch from no particular version begins with the current state, in no order of versions,
-        // so it cannot be resumed from one of these events.
+        // A watch from no particular version begins with the current state, in no order of
+        // versions, so it cannot be resumed from one of these events.
         let anywhere = self.last.is_unset() || self.last == ResourceVersion::new("0");
         self.phase = Phase::Watching {
             since_ns,

@@ -15,7 +15,8 @@ use crate::intern::KeyId;
 #[derive(Debug)]
 pub(super) struct Indexes {
     pub(super) selectors: SelectorIndex,
-    /// Sorted vectors, because a controller has few objects and a new one usually has the highest key.
+    /// Sorted vectors, because a controller has few objects and a new one usually has the highest
+    /// key.
     pub(super) by_controller: HashMap<Uid, Vec<KeyId>, RandomState>,
     /// Trees, because a namespace may have very many orphans.
     pub(super) orphans: HashMap<Str, BTreeSet<KeyId>, RandomState>,

@@ -1,8 +1,10 @@
-//! The objects of one kind as controllers read them. Each is kept in a form that is derived once, when
-//! the object arrives, and found by dense key and by the other look-ups of the kind's controllers.
+//! The objects of one kind as controllers read them. Each is kept in a form that is derived once,
+//! when the object arrives, and found by dense key and by the other look-ups of the kind's
+//! controllers.
 //!
 //! Locks: one for each key's slot, one for the indexes, one for the recycled keys. Only the applier
-//! holds two of them together: that of the recycled keys, then a slot, to find a key for a new name.
+//! holds two of them together: that of the recycled keys, then a slot, to find a key for a new
+//! name.
 
 mod indexes;
 mod recycled;
@@ -39,8 +41,8 @@ pub trait Cached: Sized {
     /// Whether objects without a controller can be looked up by namespace with [`Store::orphans`].
     const ORPHANS: bool = false;
 
-    /// Derives the form of an object with this key. `old` is the form that it replaces, possibly that of
-    /// another object with the same name. The new form shares unchanged data with it.
+    /// Derives the form of an object with this key. `old` is the form that it replaces, possibly
+    /// that of another object with the same name. The new form shares unchanged data with it.
     fn derive(
         object: Arc<Self::Object>,
         key: KeyId,
@@ -76,8 +78,8 @@ impl<T: Object + ?Sized> Cached for Arc<T> {
     }
 }
 
-/// State outside the store that is kept by the store's keys. The store gives the keys of deleted objects
-/// to other names later.
+/// State outside the store that is kept by the store's keys. The store gives the keys of deleted
+/// objects to other names later.
 pub trait Keyed {
     /// Reports whether no work on this key is waiting or in progress.
     fn is_idle(&self, key: KeyId) -> bool;
@@ -96,12 +98,12 @@ impl Keyed for RateLimitingQueue<KeyId> {
     }
 }
 
-/// The objects of one kind. One informer changes the store; any thread reads it. An event costs O(1)
-/// and takes the lock of the indexes only if it changes them. A look-up by key takes only the lock of
-/// that key.
+/// The objects of one kind. One informer changes the store; any thread reads it. An event costs
+/// O(1) and takes the lock of the indexes only if it changes them. A look-up by key takes only the
+/// lock of that key.
 ///
-/// A key is given to another name once its object has been deleted for [`KEY_COOLDOWN_NS`]. So state
-/// that is kept by key grows only with the objects that are alive within a few minutes.
+/// A key is given to another name once its object has been deleted for [`KEY_COOLDOWN_NS`]. So
+/// state that is kept by key grows only with the objects that are alive within a few minutes.
 pub struct Store<T: Cached> {
     context: T::Context,
     keys: KeyTable,
@@ -182,8 +184,8 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Applies a tombstone: removes the object from the store. The handlers get `last_known`, or nothing
-    /// if the tombstone has no object.
+    /// Applies a tombstone: removes the object from the store. The handlers get `last_known`, or
+    /// nothing if the tombstone has no object.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
@@ -204,11 +206,11 @@ impl<T: Cached> Store<T> {
         })
     }
 
-    /// Replaces the whole store with a list. Objects missing from the list come first, as deleted in
-    /// their last cached state, in name order; then the items in list order. O(n log n).
+    /// Replaces the whole store with a list. Objects missing from the list come first, as deleted
+    /// in their last cached state, in name order; then the items in list order. O(n log n).
     ///
-    /// If the list is older than the store, the version goes back first. The version of the list is set
-    /// last: see [`StoreVersion::before_list`].
+    /// If the list is older than the store, the version goes back first. The version of the list is
+    /// set last: see [`StoreVersion::before_list`].
     pub fn replace(
         &self,
         items: Vec<Arc<T::Object>>,
@@ -304,9 +306,9 @@ impl<T: Cached> Store<T> {
         self.with_objects(self.keys()).collect()
     }
 
-    /// Returns the objects of a namespace whose selector is valid, not empty, and matches the labels,
-    /// in name order. Nothing matches an object without labels. O(labels + candidates). Allocates only
-    /// for more than four objects.
+    /// Returns the objects of a namespace whose selector is valid, not empty, and matches the
+    /// labels, in name order. Nothing matches an object without labels. O(labels + candidates).
+    /// Allocates only for more than four objects.
     pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[(KeyId, Arc<T>); 4]> {
         let mut found = SmallVec::new();
         if labels.is_empty() {
@@ -331,8 +333,8 @@ impl<T: Cached> Store<T> {
         found
     }
 
-    /// Returns the objects whose controller has this UID, in key order. Allocates only for more than
-    /// 32 objects. Needs [`Cached::BY_CONTROLLER`].
+    /// Returns the objects whose controller has this UID, in key order. Allocates only for more
+    /// than 32 objects. Needs [`Cached::BY_CONTROLLER`].
     pub fn owned(&self, controller: &Uid) -> impl Iterator<Item = (KeyId, Arc<T>)> {
         debug_assert!(T::BY_CONTROLLER, "the kind keeps this index");
         let indexes = self.lock_indexes();
@@ -340,7 +342,8 @@ impl<T: Cached> Store<T> {
         self.with_objects(keys.map_or(Keys::new(), |keys| Keys::from_slice(keys)))
     }
 
-    /// Returns the objects of a namespace without a controller, in key order. Needs [`Cached::ORPHANS`].
+    /// Returns the objects of a namespace without a controller, in key order. Needs
+    /// [`Cached::ORPHANS`].
     pub fn orphans(&self, namespace: &str) -> impl Iterator<Item = (KeyId, Arc<T>)> {
         debug_assert!(T::ORPHANS, "the kind keeps this index");
         let indexes = self.lock_indexes();

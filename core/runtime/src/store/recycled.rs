@@ -1,6 +1,6 @@
-//! Keys of deleted objects. After a cooldown, a key is given to the next new name. So all state that
-//! is kept by key (queue, expectations, caches) grows with the objects that are alive within a few
-//! minutes, not with all objects that ever existed.
+//! Keys of deleted objects. After a cooldown, a key is given to the next new name. So all state
+//! that is kept by key (queue, expectations, caches) grows with the objects that are alive within a
+//! few minutes, not with all objects that ever existed.
 //!
 //! The cooldown protects an event handler that found an owner before its deletion and uses the key
 //! some instructions later. After the cooldown, which is as long as the expectations' timeout, such

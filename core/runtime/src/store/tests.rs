@@ -76,7 +76,8 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// Returns a ReplicaSet with this owner, if any, that selects pods with this value of `app`, if any.
+/// Returns a ReplicaSet with this owner, if any, that selects pods with this value of `app`, if
+/// any.
 fn set(name: &str, owner: Option<&str>, app: Option<&str>, version: u64) -> Arc<ReplicaSet> {
     let mut set = ReplicaSet::default();
     set.metadata.namespace = "ns".into();

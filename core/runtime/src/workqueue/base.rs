@@ -59,9 +59,9 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Adds a key. Returns whether the add had an effect: `false` if the key already waits, will wait
-    /// again once it is done, or if the queue is shut down. (An add that races with the shutdown may
-    /// have an effect although no worker is left to see it.)
+    /// Adds a key. Returns whether the add had an effect: `false` if the key already waits, will
+    /// wait again once it is done, or if the queue is shut down. (An add that races with the
+    /// shutdown may have an effect although no worker is left to see it.)
     ///
     /// Everything that the caller did before is visible to the worker that takes the key next.
     #[inline]
@@ -110,8 +110,8 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Takes the key that has waited longest. Parks the thread while no key is waiting. Returns `None`
-    /// once the queue is shut down and empty. `clock` is read once, when there is a key.
+    /// Takes the key that has waited longest. Parks the thread while no key is waiting. Returns
+    /// `None` once the queue is shut down and empty. `clock` is read once, when there is a key.
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         let index = self.fifo.pop_or_park()?;
         Some(self.taken(index, clock()).0)
@@ -195,8 +195,8 @@ impl<K: DenseKey> WorkQueue<K> {
         self.fifo.start_drain();
     }
 
-    /// Reports whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return immediately;
-    /// `false` if the queue is not shut down. O(keys).
+    /// Reports whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return
+    /// immediately; `false` if the queue is not shut down. O(keys).
     pub fn drain_complete(&self) -> bool {
         let control = self.fifo.control();
         control.is_shutting() && (!control.is_draining() || self.nothing_is_running())
@@ -210,9 +210,10 @@ impl<K: DenseKey> WorkQueue<K> {
 
     /// Reports whether there was a moment at which no key was taken.
     ///
-    /// A single pass over the keys could miss a key that is taken after the pass has visited it, while
-    /// a key that the pass has not reached yet is finished. So this makes two passes. If neither found a
-    /// running key and no key was taken between them, nothing was running between them.
+    /// A single pass over the keys could miss a key that is taken after the pass has visited it,
+    /// while a key that the pass has not reached yet is finished. So this makes two passes. If
+    /// neither found a running key and no key was taken between them, nothing was running between
+    /// them.
     fn nothing_is_running(&self) -> bool {
         let running =
             |slot: &Slot| matches!(slot.word().state(), KeyState::Running | KeyState::Dirty);
@@ -229,8 +230,8 @@ impl<K: DenseKey> WorkQueue<K> {
                 if running(slot) {
                     return false;
                 }
-                // Relaxed: the count is stored before the word marks the key as done, and the word was
-                // acquired.
+                // Relaxed: the count is stored before the word marks the key as done, and the word
+                // was acquired.
                 after += u64::from(slot.takes.load(Ordering::Relaxed));
             }
             if before == after {
@@ -251,7 +252,10 @@ impl<K: DenseKey> WorkQueue<K> {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "dense keys fit into 32 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "dense keys fit into 32 bits"
+)]
 fn ring_index<K: DenseKey>(key: K) -> u32 {
     key.index() as u32
 }

@@ -157,7 +157,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
-        /// Of two due times of one key the earlier stays. Keys with equal times come out in insertion order.
+        /// Of two due times of one key the earlier stays. Keys with equal times come out in
+        /// insertion order.
         #[test]
         fn keys_come_out_in_order_of_their_due_times(
             inserts in prop::collection::vec((0..40u32, 0..100i64), 0..120),

@@ -11,8 +11,8 @@ use crate::primitives::{
 };
 
 /// The control word. All threads read it and it rarely changes, so each core keeps a cached copy.
-/// From the lowest bit: parked threads (16 bits), the two flags, the newest ring, which pushes go to
-/// (5 bits), and the oldest ring that may hold keys (5 bits).
+/// From the lowest bit: parked threads (16 bits), the two flags, the newest ring, which pushes go
+/// to (5 bits), and the oldest ring that may hold keys (5 bits).
 #[derive(Clone, Copy)]
 pub(super) struct Control(u64);
 
@@ -63,8 +63,8 @@ pub(super) struct Fifo {
     first_capacity: usize,
     /// Held while adding a ring and while retiring the oldest. Never held while taking `park`.
     growth: Mutex<()>,
-    /// Held by a parking thread from its announcement until it is parked, and by a thread that wakes
-    /// others. Its holder may take `growth`.
+    /// Held by a parking thread from its announcement until it is parked, and by a thread that
+    /// wakes others. Its holder may take `growth`.
     park: Mutex<()>,
     /// Notified when a key was pushed or the queue is shutting down.
     pushed: Condvar,
@@ -132,8 +132,8 @@ impl Fifo {
         Control(self.control.load(Ordering::Relaxed))
     }
 
-    /// Separates a change of the control word, made or read by this thread, from a read of a ring. The
-    /// read must not miss the keys of threads that have not seen the change.
+    /// Separates a change of the control word, made or read by this thread, from a read of a ring.
+    /// The read must not miss the keys of threads that have not seen the change.
     #[inline]
     fn fence_before_ring() {
         // SeqCst: as in `control_after_ring`.
@@ -156,16 +156,16 @@ impl Fifo {
         loop {
             let oldest = control.oldest();
             if oldest < control.newest() {
-                // If this finds nothing, a late key can only come from a push that has not yet seen that
-                // the ring was replaced. That push will check under the lock.
+                // If this finds nothing, a late key can only come from a push that has not yet seen
+                // that the ring was replaced. That push will check under the lock.
                 let _growth = lock(&self.growth);
                 Self::fence_before_ring();
                 if let Some(key) = self.ring(oldest).pop() {
                     return Popped::Key(key);
                 }
                 if self.control().oldest() == oldest {
-                    // Release: a thread that reads the new oldest ring finds the old one in the state that
-                    // this thread found.
+                    // Release: a thread that reads the new oldest ring finds the old one in the
+                    // state that this thread found.
                     self.control.fetch_add(1 << OLDEST_SHIFT, Ordering::Release);
                 }
             } else {
@@ -197,9 +197,10 @@ impl Fifo {
         }
     }
 
-    /// Called by a push to a ring that was replaced in the meantime. If that ring is already retired,
-    /// its keys are moved to the newest ring. These keys come from pushes that have not returned yet, so
-    /// they may go last. If the ring is not retired, its keys are in the right place.
+    /// Called by a push to a ring that was replaced in the meantime. If that ring is already
+    /// retired, its keys are moved to the newest ring. These keys come from pushes that have not
+    /// returned yet, so they may go last. If the ring is not retired, its keys are in the right
+    /// place.
     #[cold]
     fn move_late_keys(&self, generation: usize) {
         let mut parked = 0;

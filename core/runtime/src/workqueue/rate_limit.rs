@@ -121,7 +121,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket of `burst` tokens that refills with `per_second`, which must be above 0.
+    /// Creates a full bucket of `burst` tokens that refills with `per_second`, which must be above
+    /// 0.
     pub fn new(per_second: f64, burst: u32) -> Self {
         debug_assert!(per_second > 0.0);
         let burst = f64::from(burst);

@@ -25,8 +25,8 @@ const NEVER: i64 = i64::MAX;
 pub struct RateLimitingQueue<K> {
     queue: WorkQueue<K>,
     delays: CachePadded<Mutex<Delays>>,
-    /// The heap's earliest due time. Written under the lock of `delays`; all accesses are Relaxed, as who
-    /// finds it due looks again under that lock.
+    /// The heap's earliest due time. Written under the lock of `delays`; all accesses are Relaxed,
+    /// as who finds it due looks again under that lock.
     next_due_ns: CachePadded<AtomicI64>,
     limiter: Limiter<K>,
     row: QueueRow,
@@ -59,7 +59,8 @@ impl Delays {
 }
 
 impl<K: DenseKey> RateLimitingQueue<K> {
-    /// Creates an empty queue without a name, otherwise as most of upstream's; see [`QueueRow::new`].
+    /// Creates an empty queue without a name, otherwise as most of upstream's; see
+    /// [`QueueRow::new`].
     pub fn new() -> Self {
         RateLimitingQueue::with_capacity(0)
     }
@@ -307,7 +308,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         stats
     }
 
-    /// Returns the current metrics under their upstream names, labelled with the queue's name. O(keys).
+    /// Returns the current metrics under their upstream names, labelled with the queue's name.
+    /// O(keys).
     pub fn families(&self, now_ns: i64) -> Vec<Family> {
         self.stats(now_ns).families(&Str::from(self.row.name))
     }

@@ -1,4 +1,5 @@
-//! A bounded ring of keys. A push is one addition and one store; a pop is one load and one exchange.
+//! A bounded ring of keys. A push is one addition and one store; a pop is one load and one
+//! exchange.
 //!
 //! The ring relies on two guarantees of the queue: a key is in the ring at most once, and its index
 //! is below the capacity. So no push finds the ring full.
@@ -34,8 +35,8 @@ impl Ring {
         &self.cells[position as usize & (self.cells.len() - 1)]
     }
 
-    /// Returns what the cell at this position holds above its key after the push to it. The previous
-    /// lap's value differs, whatever the capacity.
+    /// Returns what the cell at this position holds above its key after the push to it. The
+    /// previous lap's value differs, whatever the capacity.
     #[inline]
     fn lap(&self, position: u64) -> u64 {
         ((position >> self.cells.len().trailing_zeros()) + 1) << LAP_SHIFT
@@ -44,8 +45,8 @@ impl Ring {
     /// Appends a key that is not in the ring.
     #[inline]
     pub(super) fn push(&self, key: u32) {
-        // Relaxed: the cell publishes the key. The pop that freed the cell happened before, because the
-        // key's own word has been exchanged since.
+        // Relaxed: the cell publishes the key. The pop that freed the cell happened before, because
+        // the key's own word has been exchanged since.
         let position = self.tail.fetch_add(1, Ordering::Relaxed);
         // Release: a pop of this key reads what happened before the push.
         self.cell(position)

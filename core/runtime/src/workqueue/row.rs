@@ -9,12 +9,13 @@ pub struct QueueRow {
     pub name: &'static str,
     /// The delay of a failed key.
     pub delay: RetryDelay,
-    /// How many times in a row a failed key is retried. After one more failure the key waits for the
-    /// next event, and its failures are forgotten. `None`: without limit.
+    /// How many times in a row a failed key is retried. After one more failure the key waits for
+    /// the next event, and its failures are forgotten. `None`: without limit.
     pub retries_max: Option<u32>,
-    /// The longest delay after a failure, in ns. With this bound, a failure neither moves nor counts
-    /// while a retry is pending, and [`End::RetryAfterProgress`] and [`End::Postpone`] have an effect
-    /// of their own. `None` is upstream's behaviour: no bound, and both equal [`End::Retry`].
+    /// The longest delay after a failure, in ns. With this bound, a failure neither moves nor
+    /// counts while a retry is pending, and [`End::RetryAfterProgress`] and [`End::Postpone`] have
+    /// an effect of their own. `None` is upstream's behaviour: no bound, and both equal
+    /// [`End::Retry`].
     pub retry_max_ns: Option<i64>,
     /// How many of the queue's keys are synced concurrently.
     pub workers: Workers,
@@ -76,17 +77,18 @@ pub enum End {
     /// The failures of the key are forgotten. Upstream: `Forget`.
     #[default]
     Forget,
-    /// The sync failed. The key is retried after the delay of its queue. Upstream: `AddRateLimited`.
+    /// The sync failed. The key is retried after the delay of its queue. Upstream:
+    /// `AddRateLimited`.
     Retry,
     /// The sync failed but has changed something. Where retries are bounded, this counts as a first
     /// failure.
     RetryAfterProgress,
-    /// The sync waits for its caches and has sent no request. Where retries are bounded, it takes no
-    /// token from the bucket and is retried after at most
+    /// The sync waits for its caches and has sent no request. Where retries are bounded, it takes
+    /// no token from the bucket and is retried after at most
     /// [`HARDENED_STALE_RETRY_MAX_NS`](crate::limits::HARDENED_STALE_RETRY_MAX_NS).
     Postpone,
-    /// The key is not added again and keeps its failures. Upstream: only `Done`, for example after the
-    /// sync of a CronJob without a next run.
+    /// The key is not added again and keeps its failures. Upstream: only `Done`, for example after
+    /// the sync of a CronJob without a next run.
     Leave,
     /// The failures of the key are forgotten, and the key is added again after this many ns;
     /// immediately if 0 or less. Upstream: `Forget` and `AddAfter`.

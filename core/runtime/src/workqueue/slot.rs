@@ -18,8 +18,8 @@ pub(super) enum KeyState {
     Dirty,
 }
 
-/// A state and, for a queued or dirty key, the time when it was added. Both are in one word, so they
-/// change together.
+/// A state and, for a queued or dirty key, the time when it was added. Both are in one word, so
+/// they change together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
 
@@ -46,9 +46,9 @@ impl Word {
     }
 }
 
-/// One key, in one cache line. The line moves between cores when one thread adds the key and another
-/// takes it. Only `word` is contended: the thread that has taken the key writes the other fields, so
-/// plain loads and stores suffice, and two threads never count in the same place.
+/// One key, in one cache line. The line moves between cores when one thread adds the key and
+/// another takes it. Only `word` is contended: the thread that has taken the key writes the other
+/// fields, so plain loads and stores suffice, and two threads never count in the same place.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub(super) struct Slot {
@@ -86,18 +86,19 @@ impl Slot {
     }
 
     /// Replaces `seen` by `next`, even if they are equal: an add that changes nothing must still be
-    /// visible to the thread that takes the key. Returns `false` if another thread has changed the word.
+    /// visible to the thread that takes the key. Returns `false` if another thread has changed the
+    /// word.
     #[inline]
     pub(super) fn exchange(&self, seen: Word, next: Word) -> bool {
-        // SeqCst: everything before an add is visible to the thread that takes the key, and everything
-        // before `done` to the thread that takes it next. Also as in `word`.
+        // SeqCst: everything before an add is visible to the thread that takes the key, and
+        // everything before `done` to the thread that takes it next. Also as in `word`.
         self.word
             .compare_exchange(seen.0, next.0, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
-    /// Marks a popped key as taken. Meanwhile no other thread changes the state, but adds may write the
-    /// word. Returns how long the key was queued, in nanoseconds.
+    /// Marks a popped key as taken. Meanwhile no other thread changes the state, but adds may write
+    /// the word. Returns how long the key was queued, in nanoseconds.
     #[inline]
     pub(super) fn take(&self, now_ns: i64, overflow: &Overflow) -> u64 {
         // Acquire: makes the time of the add visible, which cannot change while the key is queued.
@@ -175,9 +176,9 @@ const POWERS: [u64; 20] = {
     powers
 };
 
-/// Returns the first bucket whose inclusive bound 10^(i+1) is at least the duration. Branch-free: the
-/// decimal logarithm of the duration minus one, computed from the binary one (1233 / 2^12 is log10
-/// of 2).
+/// Returns the first bucket whose inclusive bound 10^(i+1) is at least the duration. Branch-free:
+/// the decimal logarithm of the duration minus one, computed from the binary one (1233 / 2^12 is
+/// log10 of 2).
 #[inline]
 fn bucket(duration_ns: u64) -> usize {
     let below = duration_ns.saturating_sub(1);

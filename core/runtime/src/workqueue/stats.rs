@@ -83,8 +83,8 @@ impl QueueStats {
     pub(super) fn count(&mut self, slot: &Slot, now_ns: i64) {
         gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
         gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
-        // Acquire: the word is read after the counts. A key that is taken in the meantime is missing
-        // for now, but is not counted both as waiting and as taken.
+        // Acquire: the word is read after the counts. A key that is taken in the meantime is
+        // missing for now, but is not counted both as waiting and as taken.
         fence(Ordering::Acquire);
         let state = slot.word().state();
         self.depth += u64::from(matches!(state, KeyState::Queued | KeyState::Dirty));

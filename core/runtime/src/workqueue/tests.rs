@@ -282,7 +282,8 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Keys far apart make the queue grow, four times at most: every step sums the metrics of all slots.
+    // Keys far apart make the queue grow, four times at most: every step sums the metrics of all
+    // slots.
     let key = || (0..6u32).prop_map(|n| n * n * 30);
     prop_oneof![
         8 => key().prop_map(Op::Add),

@@ -1,9 +1,9 @@
-//! Replaces the whole store with a list. A list into an empty cache, as at every start, is loaded in
-//! bulk: the pods of one controller are added to their owner together, and the handlers get runs
+//! Replaces the whole store with a list. A list into an empty cache, as at every start, is loaded
+//! in bulk: the pods of one controller are added to their owner together, and the handlers get runs
 //! of pods instead of one change per pod.
 //!
-//! With the feature `rayon`, the caller's thread pool shares the work. The result does not depend on
-//! the number of threads: the positions of an owner's pods follow the order of the list.
+//! With the feature `rayon`, the caller's thread pool shares the work. The result does not depend
+//! on the number of threads: the positions of an owner's pods follow the order of the list.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -70,12 +70,12 @@ type OwnerSegments = (Arc<OwnedPods>, SmallVec<[u32; 1]>);
 const CHUNK_LEN: usize = 4096;
 
 impl PodCache {
-    /// Replaces the whole store with a list. Pods missing from the list come first, as deleted in their
-    /// last cached state (tombstones), in name order; then the items in list order. Must not be called
-    /// while other threads apply events.
+    /// Replaces the whole store with a list. Pods missing from the list come first, as deleted in
+    /// their last cached state (tombstones), in name order; then the items in list order. Must not
+    /// be called while other threads apply events.
     ///
-    /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name, which
-    /// is how servers send it.
+    /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name,
+    /// which is how servers send it.
     pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Listed {
         self.version().before_list(version);
         let chunks = if self.is_empty() {
@@ -163,7 +163,8 @@ impl PodCache {
                 all_owned[*number as usize].1.push(at);
                 continue;
             }
-            segment.owned_pods = u32::try_from(all_owned.len()).expect("there are no more owners than pods");
+            segment.owned_pods =
+                u32::try_from(all_owned.len()).expect("there are no more owners than pods");
             all_owned.push((owned_pods, smallvec![at]));
             let fresh = &all_owned[segment.owned_pods as usize].0;
             numbers.insert_unique(hash(fresh), segment.owned_pods, |number| {
@@ -173,8 +174,8 @@ impl PodCache {
         all_owned
     }
 
-    /// Adds the pods of some segments to their owner. Returns the owner's pods: a new list if the old
-    /// one was dropped as unused in the meantime.
+    /// Adds the pods of some segments to their owner. Returns the owner's pods: a new list if the
+    /// old one was dropped as unused in the meantime.
     fn insert_all(
         &self,
         (owned_pods, owner_segments): &OwnerSegments,

@@ -23,8 +23,8 @@ fn pod(name: &str, owner: Option<u128>, deleting: bool) -> Arc<Pod> {
     Arc::new(pod)
 }
 
-/// Returns pods of alternating owners, enough for several chunks and threads. Some are orphans, some
-/// are being deleted.
+/// Returns pods of alternating owners, enough for several chunks and threads. Some are orphans,
+/// some are being deleted.
 fn many() -> Vec<Arc<Pod>> {
     let pod = |n: usize| {
         let owner = (n / 7 % 50) as u128;

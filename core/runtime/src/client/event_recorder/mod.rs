@@ -1,9 +1,9 @@
 //! Event correlation: decides which of a controller's events are written, and how.
 //!
 //! The steps, in order: many similar messages are combined, repeated messages are counted, and a
-//! token bucket per object drops the rest. Memory is bounded, and a dropped event allocates nothing.
-//! There are no locks: one thread owns the recorder. Recorders share only the numbers in the names of
-//! Events.
+//! token bucket per object drops the rest. Memory is bounded, and a dropped event allocates
+//! nothing. There are no locks: one thread owns the recorder. Recorders share only the numbers in
+//! the names of Events.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -57,14 +57,15 @@ pub struct EventRecorder {
     topics: Vec<Topic>,
 }
 
-/// The numbers in the names of Events: times in ns since the epoch. Two recorders may write Events of
-/// one object at the same time, especially on virtual time. Recorders that share the numbers give
-/// different names.
+/// The numbers in the names of Events: times in ns since the epoch. Two recorders may write Events
+/// of one object at the same time, especially on virtual time. Recorders that share the numbers
+/// give different names.
 #[derive(Clone, Debug, Default)]
 pub struct EventStamps(Arc<AtomicI64>);
 
 impl EventStamps {
-    /// Returns this time, or the first one after the last that was returned. No other call returns it.
+    /// Returns this time, or the first one after the last that was returned. No other call returns
+    /// it.
     pub fn next(&self, wall_ns: i64) -> i64 {
         // Relaxed: nothing else depends on the number, and a single addition produces it.
         self.0
@@ -136,8 +137,8 @@ impl EventRecorder {
         }
     }
 
-    /// Replaces the numbers. The recorder's event names then differ from those of all recorders that
-    /// share these numbers.
+    /// Replaces the numbers. The recorder's event names then differ from those of all recorders
+    /// that share these numbers.
     #[must_use]
     pub fn with_stamps(self, stamps: EventStamps) -> EventRecorder {
         EventRecorder { stamps, ..self }
@@ -156,8 +157,9 @@ impl EventRecorder {
         self.correlate_part(intent, "", made, now)
     }
 
-    /// Like [`correlate`](EventRecorder::correlate), for a part of the object: the same message about
-    /// two parts makes two events. The caller writes the part into `involvedObject.fieldPath`.
+    /// Like [`correlate`](EventRecorder::correlate), for a part of the object: the same message
+    /// about two parts makes two events. The caller writes the part into
+    /// `involvedObject.fieldPath`.
     pub fn correlate_part(
         &mut self,
         intent: EventIntent,
@@ -344,7 +346,8 @@ impl Aggregate {
         if self.messages[..self.count].contains(&message) {
             return false;
         }
-        // Upstream adds the tenth message, then drops an arbitrary one. Here it is always the newest.
+        // Upstream adds the tenth message, then drops an arbitrary one. Here it is always the
+        // newest.
         if self.count == COMBINE_FROM - 1 {
             return true;
         }

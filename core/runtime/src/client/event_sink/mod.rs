@@ -120,15 +120,19 @@ impl EventSink {
         }
     }
 
-    /// Reports the answer to the last call. Any `Status` except success drops the event; only a patch
-    /// answered with 404 becomes a create. After a transport failure the call is retried later, and
-    /// all other events wait for it. `random` is uniformly distributed over 0..1.
+    /// Reports the answer to the last call. Any `Status` except success drops the event; only a
+    /// patch answered with 404 becomes a create. After a transport failure the call is retried
+    /// later, and all other events wait for it. `random` is uniformly distributed over 0..1.
     ///
     /// # Panics
     /// Panics if no call is in progress.
     pub fn answered(&mut self, answer: Result<(), &ApiError>, now: Now, random: f64) {
         let current = self.current.as_mut().expect("a call is in progress");
-        assert_eq!(current.stage, Stage::Sent, "the call was returned to the driver");
+        assert_eq!(
+            current.stage,
+            Stage::Sent,
+            "the call was returned to the driver"
+        );
         let done = match answer {
             Ok(()) => {
                 self.recorder.written();

@@ -17,9 +17,9 @@ use crate::slow_start::SlowStart;
 ///
 /// A request is made when its future is first polled. Each request gets a ticket, which identifies
 /// its answer, so the futures of several requests can be open and polled in any order. The requests
-/// made in one poll of the steps are sent together, in the order in which they were made. Dropping a
-/// future does not cancel its request: the request is carried out, its answer is discarded, and the
-/// sync waits for it before it ends.
+/// made in one poll of the steps are sent together, in the order in which they were made. Dropping
+/// a future does not cancel its request: the request is carried out, its answer is discarded, and
+/// the sync waits for it before it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Calls(Arc<Mutex<Exchange>>);
 
@@ -83,7 +83,8 @@ fn failure(answer: &Answer) -> Option<&ApiError> {
 }
 
 impl Calls {
-    /// Creates calls at a fixed time without a transport, for code that decides and sends no request.
+    /// Creates calls at a fixed time without a transport, for code that decides and sends no
+    /// request.
     pub fn at(now: Now) -> Calls {
         Calls(Arc::new(Mutex::new(Exchange {
             now,
@@ -106,8 +107,8 @@ impl Calls {
         .await
     }
 
-    /// Makes API calls concurrently and waits for all answers. Returns the answers in the order of the
-    /// requests. O(requests) in total, however often it is polled.
+    /// Makes API calls concurrently and waits for all answers. Returns the answers in the order of
+    /// the requests. O(requests) in total, however often it is polled.
     pub async fn batch(&self, requests: impl IntoIterator<Item = Request>) -> Vec<Answer> {
         let answers = self.answers(requests).await;
         answers.into_iter().map(|(answer, _)| answer).collect()
@@ -224,8 +225,8 @@ impl Calls {
 }
 
 impl Exchange {
-    /// Takes the answer of the request with this ticket, and the number of answers that arrived before
-    /// it. If there is no answer yet, its arrival wakes the polling task.
+    /// Takes the answer of the request with this ticket, and the number of answers that arrived
+    /// before it. If there is no answer yet, its arrival wakes the polling task.
     fn claim(&mut self, ticket: usize, context: &Context<'_>) -> Option<(Answer, usize)> {
         let reply = &mut self.replies[ticket];
         if matches!(reply, Reply::Open) {
@@ -290,8 +291,8 @@ enum Joined<F: Future> {
 /// Whether a future must be polled again.
 struct Turn {
     is_due: AtomicBool,
-    /// The waker of the task that polls the futures, from the last poll. Two wakers of one task can't
-    /// always be recognized as equal, so a new waker is no reason to poll the future.
+    /// The waker of the task that polls the futures, from the last poll. Two wakers of one task
+    /// can't always be recognized as equal, so a new waker is no reason to poll the future.
     outer: Mutex<Waker>,
 }
 

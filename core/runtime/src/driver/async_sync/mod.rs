@@ -1,5 +1,5 @@
-//! Syncs written as one `async fn`, for workloads whose syncs make a handful of requests:
-//! one after the other, several concurrently, or several sequences side by side. The driver polls the
+//! Syncs written as one `async fn`, for workloads whose syncs make a handful of requests: one after
+//! the other, several concurrently, or several sequences side by side. The driver polls the
 //! function: it is not a task and needs no async runtime. One allocation per sync.
 
 mod calls;
@@ -121,8 +121,8 @@ impl AsyncSync {
     }
 }
 
-/// Runs steps to their end over a transport that answers immediately, without a workload or a queue.
-/// Drops the steps' Events.
+/// Runs steps to their end over a transport that answers immediately, without a workload or a
+/// queue. Drops the steps' Events.
 ///
 /// # Panics
 /// Panics if the transport does not answer a request immediately, or if the steps wait for anything
@@ -143,10 +143,7 @@ pub fn run_steps<F: Future>(
             return output;
         }
         calls.take(&mut requests, &mut events);
-        assert!(
-            answered < requests.len(),
-            "a sync waits only for answers"
-        );
+        assert!(answered < requests.len(), "a sync waits only for answers");
         while let Some(request) = requests.get(answered) {
             let answer = transport.send(answered, request, now);
             calls.answer(answered, answer.expect("the transport answers immediately"));

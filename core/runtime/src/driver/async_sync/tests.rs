@@ -43,7 +43,11 @@ fn each_request_waits_for_its_answer() {
     assert_eq!(sync.requests().len(), 1);
     sync.answer(0, version());
     assert_eq!(sync.resume(at(2)), Step::Requests);
-    assert_eq!(sync.requests().len(), 2, "the first request keeps its index");
+    assert_eq!(
+        sync.requests().len(),
+        2,
+        "the first request keeps its index"
+    );
     sync.answer(1, version());
     assert_eq!(sync.resume(at(3)), Step::Finished);
     assert_eq!((sync.outcome_label(), sync.requests().len()), ("ok", 0));

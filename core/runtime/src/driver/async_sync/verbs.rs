@@ -93,7 +93,8 @@ impl Calls {
         self.object(Request::Create { object }).await
     }
 
-    /// Replaces an object except for its status, at the version that it carries. Returns it as stored.
+    /// Replaces an object except for its status, at the version that it carries. Returns it as
+    /// stored.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -105,7 +106,8 @@ impl Calls {
         self.object(Request::Put { object }).await.map(typed)
     }
 
-    /// Replaces the status of an object, at the version that the object carries. Returns it as stored.
+    /// Replaces the status of an object, at the version that the object carries. Returns it as
+    /// stored.
     ///
     /// # Errors
     /// Returns the server's error.

@@ -1,9 +1,9 @@
-//! The owners that a workload syncs, where one kind owns pods and possibly other objects: their store,
-//! the queue of their keys, and the expectations of their pods. A controller over [`Owners`] contains
-//! only the decisions of a sync.
+//! The owners that a workload syncs, where one kind owns pods and possibly other objects: their
+//! store, the queue of their keys, and the expectations of their pods. A controller over [`Owners`]
+//! contains only the decisions of a sync.
 //!
-//! Source: the common parts of the controllers in Kubernetes' `pkg/controller`: informer handlers, work
-//! queue, `UIDTrackingControllerExpectations`, `slowStartBatch`.
+//! Source: the common parts of the controllers in Kubernetes' `pkg/controller`: informer handlers,
+//! work queue, `UIDTrackingControllerExpectations`, `slowStartBatch`.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -40,7 +40,8 @@ impl<T: Informed> Debug for Owners<T> {
 }
 
 impl<T: Informed<Context: Default>> Owners<T> {
-    /// Creates the owners of a kind over its informer. Every change of an owner adds its key to the queue.
+    /// Creates the owners of a kind over its informer. Every change of an owner adds its key to the
+    /// queue.
     pub fn new(kind: Kind, queue: QueueRow, informers: &mut Informers) -> Arc<Owners<T>> {
         let owners = Arc::new(Owners {
             kind,
@@ -53,7 +54,8 @@ impl<T: Informed<Context: Default>> Owners<T> {
         owners
     }
 
-    /// Returns the store of another kind that they own. Every change of an owned object adds its owner's key.
+    /// Returns the store of another kind that they own. Every change of an owned object adds its
+    /// owner's key.
     pub fn owning<D>(self: &Arc<Self>, kind: Kind, informers: &mut Informers) -> Arc<Store<D>>
     where
         D: Informed<Context: Default>,
@@ -75,7 +77,8 @@ impl<T: Informed> Owners<T> {
         &self.queue
     }
 
-    /// Handles a change of a pod, for [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
+    /// Handles a change of a pod, for
+    /// [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
     pub fn pod_changed(&self, change: &PodChange, now: Now) {
         let (old, new) = OwnedPod::states(change);
         self.dependent_changed(old, new, change.deleted, now);
@@ -87,8 +90,8 @@ impl<T: Informed> Owners<T> {
         self.expectations.satisfied(key, now.mono_ns)
     }
 
-    /// Returns an owner's pods that neither have ended nor are being deleted, in no particular order.
-    /// O(its pods).
+    /// Returns an owner's pods that neither have ended nor are being deleted, in no particular
+    /// order. O(its pods).
     pub fn active_pods(&self, owner: &ObjectMeta) -> Vec<Arc<Pod>> {
         let reference = self.kind.controller_reference(owner);
         let Some(owned) = self.pods.owned_by(&owner.namespace, &reference) else {
@@ -99,8 +102,8 @@ impl<T: Informed> Owners<T> {
         active.map(|(pod, _)| Arc::clone(pod)).collect()
     }
 
-    /// Creates `count` pods for an owner, in batches of 1, 2, 4, … up to the first batch with a failure.
-    /// `pod` needs neither a namespace nor an owner reference. The owner is
+    /// Creates `count` pods for an owner, in batches of 1, 2, 4, … up to the first batch with a
+    /// failure. `pod` needs neither a namespace nor an owner reference. The owner is
     /// [settled](Owners::is_settled) once the cache shows the pods.
     ///
     /// # Errors

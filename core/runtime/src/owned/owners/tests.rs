@@ -1,4 +1,5 @@
-//! Tests of owners over an informer and a cache of pods, with syncs whose requests the test answers.
+//! Tests of owners over an informer and a cache of pods, with syncs whose requests the test
+//! answers.
 
 use podstorm_objects::{AnyObject, DynamicObject, Reason, Uid};
 
@@ -229,7 +230,11 @@ fn a_change_of_an_owned_object_wakes_its_owner() {
             Some(key),
             "the object loses its owner",
         ),
-        (Delta::Applied(child(4, None)), None, "the object is an orphan"),
+        (
+            Delta::Applied(child(4, None)),
+            None,
+            "the object is an orphan",
+        ),
         (
             Delta::Applied(child(5, Some(&owner("b", 1)))),
             None,
