@@ -1,29 +1,29 @@
-//! Upstream's behaviour and the hardened behaviour, row by row. This is the only place that says
-//! where they differ, and why.
+//! Upstream's behaviour and the hardened behaviour, row by row. This is the only place that states
+//! where and why they differ.
 //!
-//! A [`Policy`] has one field per row. The field's comment says what upstream does, what the
-//! hardened behaviour does, and what that costs. With [`Behaviour::Upstream`] every row is as in
-//! upstream.
+//! A [`Policy`] has one field per row. The comment of a field describes what upstream does, what
+//! the hardened behaviour does, and what that costs. With [`Behaviour::Upstream`] every row is as
+//! in upstream.
 //!
 //! `record_every_write`, `fence_unknown_outcomes` and `fence_at_start` are rules of the runtime's
 //! [`Guard`](podstorm_runtime::consistency::Guard), `retry_max_ns` is a member of a
-//! [`QueueRow`](podstorm_runtime::workqueue::QueueRow), and `watch_retry_max_ns` is the reflector's, so
-//! that any controller can have them. Of the other rows four belong to the controller of Jobs, `replace_broken_pods`
-//! and `complete_when_available` to that of StatefulSets, and the rest to that of ReplicaSets. `docs/behaviours.md` has the
-//! rows as a table.
+//! [`QueueRow`](podstorm_runtime::workqueue::QueueRow), and `watch_retry_max_ns` belongs to the
+//! reflector, so any controller can have them. Of the other rows, four belong to the Job
+//! controller, `replace_broken_pods` and `complete_when_available` to the StatefulSet controller,
+//! and the rest to the ReplicaSet controller. `docs/behaviours.md` has the rows as a table.
 //!
-//! Some behaviour is the same in both:
+//! Both behaviours have these in common:
 //!
 //! * The status that a sync writes after creating pods shows the counts from before. The cache
 //!   showed those counts, and the events of the new pods bring the next status.
 //! * A pod that can't be adopted or released stops the rest of the sync, because its count would be
 //!   a guess.
-//! * A pod that fails at once is replaced at once. Upstream has no back-off for this, and it is the
-//!   user's decision when to give up.
+//! * A pod that fails immediately is replaced immediately. Upstream has no back-off for this case;
+//!   the user decides when to give up.
 //! * A pod is deleted even if another client changed its owner reference after the cache saw it. To
-//!   exclude such a pod, deletes would need the version too, and would then fail for every change
-//!   of a pod's status.
-//! * Requests for the status outlive a shutdown.
+//!   exclude such a pod, a delete would need the version as a precondition, and would then fail
+//!   after every change of the pod's status.
+//! * Status requests outlive a shutdown.
 
 use podstorm_runtime::limits::{HARDENED_RETRY_MAX_NS, HARDENED_WATCH_RETRY_MAX_NS};
 
@@ -33,7 +33,7 @@ pub enum Behaviour {
     /// The behaviour of Kubernetes 1.36, oddities included.
     #[default]
     Upstream,
-    /// The same, except for the rows of [`Policy`].
+    /// Upstream's behaviour, except for the rows of [`Policy`].
     Hardened,
 }
 
@@ -41,7 +41,7 @@ impl Behaviour {
     /// Both behaviours.
     pub const ALL: [Behaviour; 2] = [Behaviour::Upstream, Behaviour::Hardened];
 
-    /// The name in flags and results.
+    /// Returns the name used in flags and results.
     pub const fn as_str(self) -> &'static str {
         match self {
             Behaviour::Upstream => "upstream",
@@ -49,14 +49,14 @@ impl Behaviour {
         }
     }
 
-    /// The behaviour with this name.
+    /// Returns the behaviour with this name.
     pub fn from_name(name: &str) -> Option<Behaviour> {
         Behaviour::ALL
             .into_iter()
             .find(|known| known.as_str() == name)
     }
 
-    /// The rows of this behaviour.
+    /// Returns the rows of this behaviour.
     pub const fn policy(self) -> Policy {
         let hardened = matches!(self, Behaviour::Hardened);
         Policy {
@@ -92,50 +92,50 @@ impl Behaviour {
     }
 }
 
-/// What a controller does where the two behaviours differ.
+/// The rows in which the two behaviours differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// **Read-your-writes.** Upstream records the versions of pods it created or adopted and of
-    /// statuses it wrote. It does so for ReplicaSets only, behind a feature gate. The next sync
-    /// waits until the caches have seen these versions. Deletes and releases are not recorded.
-    /// Hardened: every committed write of the controller is recorded, for ReplicationControllers
-    /// too and whatever the gate says. A cache that went back behind a version it had (a list from
-    /// a server that lags) is waited for too. Cost: one record per key between a write and its
-    /// event, and some more syncs that are postponed without a request.
+    /// statuses it wrote, for ReplicaSets only and behind a feature gate. The next sync waits until
+    /// the caches show these versions. Deletes and releases are not recorded. Hardened: every
+    /// committed write of the controller is recorded, for ReplicationControllers too and regardless
+    /// of the gate. A sync also waits for a cache that went back to an older version (a list from a
+    /// lagging server). Cost: one record per key between a write and its event, and some more syncs
+    /// that are postponed without a request.
     pub record_every_write: bool,
     /// **Fence.** Upstream counts a write whose answer was lost as failed, though it may have been
     /// committed. The pod is then created twice. Hardened: the sync ends with a consistent read of
     /// the resource's version, and the next sync waits until the cache has reached that version. If
-    /// this read fails too, the next sync begins with it. The same happens after a create whose
+    /// this read fails too, the next sync starts with it. The same happens after a create whose
     /// chosen name was taken, and after a delete, an adoption or a release whose pod was gone. All
     /// of these show that the cache lags, so the key is synced again. After such an adoption or
-    /// release the sync neither creates nor deletes any more. Cost: one read of one object per such
-    /// sync. If a server's list version is not a version of that resource alone, the key may wait
-    /// for the watch's next bookmark.
+    /// release the sync neither creates nor deletes anything more. Cost: one read of one object per
+    /// such sync. If a server's list version covers more than that resource, the key may wait for
+    /// the watch's next bookmark.
     pub fence_unknown_outcomes: bool,
     /// **Start.** Upstream counts what its first list showed. That list may be older than the last
-    /// writes of the controller's previous incarnation (kubernetes#59848). Hardened: before the
-    /// first sync the versions of both resources are read, and no pods are counted before the
-    /// caches have reached them. Cost: at most two reads per worker, once.
+    /// writes of the controller's previous incarnation (kubernetes#59848). Hardened: the versions
+    /// of both resources are read before the first sync, and no pods are counted until the caches
+    /// have reached them. Cost: at most two reads per worker, once.
     pub fence_at_start: bool,
     /// **Expectations.** Upstream neither creates nor deletes for a key until it has seen every
-    /// expected pod, or until five minutes are over and something else wakes the key. Then it acts
-    /// on a cache that may still be old (kubernetes#129795). Hardened: once the read-your-writes
-    /// check and the fence have passed, the cache shows all that was done, so the remaining
-    /// expectations are cleared. A key also wakes by itself after
+    /// expected pod, or until five minutes have passed and something else wakes the key. Then it
+    /// acts on a cache that may still be stale (kubernetes#129795). Hardened: once the
+    /// read-your-writes check and the fence have passed, the cache shows everything done, so the
+    /// remaining expectations are cleared. A key also wakes by itself after
     /// [`RETRY_MAX`](HARDENED_RETRY_MAX_NS) if its sync left an expectation, adopted or released a
     /// pod, or was refused an adoption or release as invalid. Expectations then matter only where
     /// versions can't be compared. Cost: one sync without a request per burst.
     pub clear_stale_expectations: bool,
     /// **Names.** Upstream lets the server name pods, so a create that is sent again makes a second
-    /// pod. Hardened: the controller names pods by a slot number and the owner's UID: five
-    /// characters after the prefix, like the server's own names. It takes the lowest slots whose
-    /// names are not in the cache. A create that is sent again, also by the next incarnation, finds
-    /// its name taken. A taken name is not reported as a failure: no Event and no condition. A name
-    /// whose create has an unknown outcome is tried first, because its pod may still be created.
-    /// While a pod that does not count (terminating, ended or foreign) has such a name, no other
-    /// pod is created in its place, for as long as a server may work on a request (30 s): the late
-    /// create may still succeed. Cost: O(own pods) look-ups in a sync that creates, and such a
+    /// pod. Hardened: the controller derives a pod's name from a slot number and the owner's UID:
+    /// five characters after the prefix, like the server's own names. It takes the lowest slots
+    /// whose names are not in the cache. A create that is sent again, even by the next incarnation,
+    /// finds its name taken. A taken name is not reported as a failure: no Event and no condition.
+    /// A name whose create has an unknown outcome is tried first, because its pod may still be
+    /// created. While a pod that does not count (terminating, ended or foreign) has such a name, no
+    /// other pod is created in its place, for as long as a server may work on a request (30 s): the
+    /// late create may still succeed. Cost: O(own pods) look-ups in a sync that creates, and such a
     /// wait.
     pub choose_pod_names: bool,
     /// **Deletes.** Upstream deletes by name, whichever pod has the name now. Hardened: the delete
@@ -146,78 +146,84 @@ pub struct Policy {
     /// **Retries.** Upstream waits up to 1,000 s after repeated failures, and longer if all keys
     /// fail (the token bucket). Each sync that an event causes in between counts as one more
     /// failure. Hardened: the delay is at most this number of ns; `None` is upstream. While a retry
-    /// is due, another failure neither counts nor moves it. A sync that was only postponed takes no
-    /// token from the bucket, because it has sent no request, and it is tried again after
+    /// is due, another failure neither counts nor moves it. A postponed sync has sent no request,
+    /// so it takes no token from the bucket; it is tried again after
     /// [`STALE_RETRY_MAX`](podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS) at most. If the
-    /// fence can be read again and only the caches are behind, the earlier failures are forgotten.
-    /// The failure of a sync that created a pod counts as a first one, so that creates continue
-    /// while some of them fail. Cost: more retries during a long outage (one per key and 30 s; in a
-    /// stall of the watch one per key and 5 s, without a request) and while some creates fail (ten
-    /// per second over all keys, by the bucket).
+    /// fence can be read again and only the caches lag, the earlier failures are forgotten. The
+    /// failure of a sync that created a pod counts as the first one, so creates continue while some
+    /// of them fail. Cost: more retries during a long outage (one per key and 30 s; in a stall of
+    /// the watch one per key and 5 s, without a request) and while some creates fail (ten per
+    /// second over all keys, by the bucket).
     pub retry_max_ns: Option<i64>,
     /// **Status.** When a status can't be written, upstream reads the object and writes the same
-    /// status onto what it finds, even onto another generation or another object with the same
-    /// name. Hardened: only onto the same UID and generation, and not if the status is there
-    /// already. Otherwise the sync fails and the next one computes the status again. Cost: one more
+    /// status onto the result, even onto another generation or another object with the same name.
+    /// Hardened: only onto the same UID and generation, and not if the object already has the
+    /// status. Otherwise the sync fails and the next one computes the status again. Cost: one more
     /// sync after such a conflict.
     pub verify_uid_on_status_write: bool,
-    /// **Bursts.** Upstream goes on creating for an object that was deleted or replaced during the
-    /// burst. Hardened: each batch first looks the object up in the cache, and the burst ends if it
-    /// is gone. Cost: one look-up per batch.
+    /// **Bursts.** Upstream continues to create for an object that was deleted or replaced during
+    /// the burst. Hardened: each batch first looks the object up in the cache, and the burst ends
+    /// if the object is gone. Cost: one look-up per batch.
     pub recheck_owner_between_batches: bool,
     /// **Co-location.** Upstream ranks pods by the number of pods on their node that belong to the
-    /// same owner's ReplicaSets. So a ReplicaSet without an owner, and every ReplicationController,
-    /// is scaled down without regard to nodes. Hardened: its own pods count. Cost: a walk over its
-    /// pods.
+    /// ReplicaSets of the same controller. It therefore ignores nodes when it scales down a
+    /// ReplicaSet without a controller, or any ReplicationController. Hardened: the owner's own
+    /// pods count. Cost: a walk over its pods.
     pub rank_without_owner: bool,
     /// **Terminating namespaces.** Upstream counts a create that a terminating namespace refuses as
     /// a success and then waits for a pod that never comes. Hardened: it is a failed create,
-    /// retried while the object exists, without Event or condition. Cost: one refused create per
-    /// retry.
+    /// retried while the object exists, without an Event or a condition. Cost: one refused create
+    /// per retry.
     pub terminating_namespace_is_a_failure: bool,
-    /// **Lost pods.** Upstream does not wake an owner that loses a pod in the same change that
+    /// **Lost pods.** Upstream does not wake an owner that loses a pod in the change that also
     /// begins the pod's deletion, or between the last change that the cache has seen and the pod's
-    /// end. Nor does it wake, when an orphan is adopted, the other owners that match it; one of
-    /// them may have been refused the adoption and wait for a long retry. Hardened: it wakes all of
-    /// these. Cost: one sync each.
+    /// end. When an orphan is adopted, it does not wake the other owners that match the orphan; one
+    /// of them may have been refused the adoption and wait for a long retry. Hardened: all of these
+    /// wake. Cost: one sync each.
     pub wake_previous_owners: bool,
     /// **Clock.** Upstream checks a pod's availability again `minReadySeconds` after it became
-    /// ready, by the controller's wall clock. If the clock is one hour behind, it checks one hour
-    /// late, even if the clock is corrected. Hardened: at most `minReadySeconds` from now. Cost:
-    /// one sync per `minReadySeconds` while a clock is wrong.
+    /// ready, by the controller's wall clock. If the clock is one hour behind, the check is one
+    /// hour late, even after the clock is corrected. Hardened: the check is at most
+    /// `minReadySeconds` from now. Cost: one sync per `minReadySeconds` while a clock is wrong.
     pub bound_availability_checks: bool,
-    /// **Gone pods of Jobs.** When a pod is gone before its tracking finalizer can be removed, upstream counts the pod
-    /// and forgets that it has. A cache that still shows the pod, tracked, makes the next sync count it again.
-    /// Hardened: the controller remembers such a pod until the cache has lost it. Cost: one look-up per such pod.
+    /// **Gone pods of Jobs.** When a pod is gone before its tracking finalizer can be removed,
+    /// upstream counts the pod and forgets that it did. If the cache still shows the pod as
+    /// tracked, the next sync counts it again. Hardened: the controller remembers such a pod until
+    /// it leaves the cache. Cost: one look-up per such pod.
     pub count_gone_pods_once: bool,
-    /// **Orphans of Jobs.** When a Job is gone, upstream removes the tracking finalizer of each pod that the Job's
-    /// selector matches, and never tries again what fails. Such a pod ends and never goes (kubernetes#141329, mended in
-    /// 1.37). Nor does it look for the pods of a Job that was deleted and recreated before its cache showed that, or for
-    /// pods that the Job owned but whose labels its selector did not match when the Job was deleted.
-    /// Hardened: the sync is retried, a Job with another UID is a Job that is gone, and the pods that a deleted Job owns
-    /// are orphans, too. Cost: the requests that failed, again; one sync per recreated or deleted Job.
+    /// **Orphans of Jobs.** When a Job is gone, upstream removes the tracking finalizer of each pod
+    /// that the Job's selector matches, and never retries a failure. Such a pod ends but is never
+    /// deleted (kubernetes#141329, fixed in 1.37). It also skips the pods of a Job that was deleted
+    /// and recreated before the cache showed the deletion, and the pods that the Job owned but
+    /// whose labels its selector did not match when the Job was deleted. Hardened: the sync is
+    /// retried, a Job with another UID counts as deleted, and the pods that a deleted Job owns are
+    /// orphans, too. Cost: the failed requests again; one sync per recreated or deleted Job.
     pub retry_orphans: bool,
-    /// **Indexes and pods with two outcomes.** Where two pods of one index end, one with success and one as the last
-    /// failure that the index may have, upstream writes the index as completed and as failed. The server refuses such
-    /// a status, at every retry: the Job counts nothing more. And a pod that is listed as failed while it is on its way
-    /// out, and then succeeds, completes a Job whose status never counts that success. Hardened: the outcome that was
-    /// written first stays, and of two at once the success. Cost: two walks over the intervals of the indexes per sync
-    /// with failed indexes.
+    /// **Indexes and pods with two outcomes.** If two pods of one index end, one with success and
+    /// one with the last failure that the index may have, upstream writes the index as completed
+    /// and as failed. The server refuses such a status at every retry, so the Job counts nothing
+    /// more. And a pod that is listed as failed while it terminates, and then succeeds, completes a
+    /// Job whose status never counts that success. Hardened: the outcome that was written first
+    /// stays; of two in the same sync, the success. Cost: two walks over the intervals of the
+    /// indexes per sync with failed indexes.
     pub keep_first_outcome: bool,
-    /// **Active pods of a Job that waits.** While a Job waits after a failure, upstream's status says that none of its
-    /// pods is active. If one is ready, the server refuses the status, and the failed pod is not counted until the
-    /// wait is over (kubernetes#139642, mended in 1.36.3). Hardened: the true number. Cost: none.
+    /// **Active pods of a waiting Job.** While a Job waits after a failure, upstream's status
+    /// reports no active pods. If a pod is ready, the server refuses the status, and the failed pod
+    /// is not counted until the wait is over (kubernetes#139642, fixed in 1.36.3). Hardened: the
+    /// true number. Cost: none.
     pub tell_active_in_backoff: bool,
-    /// **Broken pods of StatefulSets.** Upstream waits for a pod that is not ready, although the pod is from a template that
-    /// was given up: a rollout that is reverted stays as it is until somebody deletes the pod (kubernetes#67250). With
-    /// `MaxUnavailableStatefulSet` such pods use up what may be unavailable, and `Parallel` sets wait, too
-    /// (kubernetes#137409). Hardened: a rolling update replaces a pod that is neither ready nor up to date at once, never
-    /// below the partition. Cost: a pod that is not ready for a moment is updated before its turn.
+    /// **Broken pods of StatefulSets.** Upstream waits for a pod that is not ready even if its
+    /// template was given up: a reverted rollout is stuck until someone deletes the pod
+    /// (kubernetes#67250). With `MaxUnavailableStatefulSet` such pods use up the unavailable
+    /// budget, and `Parallel` sets wait, too (kubernetes#137409). Hardened: a rolling update
+    /// immediately replaces a pod that is neither ready nor up to date, never below the partition.
+    /// Cost: a pod that is briefly not ready is updated before its turn.
     pub replace_broken_pods: bool,
-    /// **Rollouts of StatefulSets.** Upstream makes the update revision the current one as soon as all pods are updated and
-    /// ready, although the last of them have not been ready for `minReadySeconds` (kubernetes#136831). Clients that wait for
-    /// that go on too early. Hardened: all pods are available, too. Cost: a set with `minReadySeconds` is complete so much
-    /// later.
+    /// **Rollouts of StatefulSets.** Upstream makes the update revision the current one as soon as
+    /// all pods are updated and ready, before the last of them have been ready for
+    /// `minReadySeconds` (kubernetes#136831). Clients that wait for completion continue too early.
+    /// Hardened: all pods must be available, too. Cost: a set with `minReadySeconds` completes that
+    /// much later.
     pub complete_when_available: bool,
     /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
     /// random, before it lists or watches again. During this time the controller does not see

@@ -1,10 +1,10 @@
-//! Converts ReplicationControllers from the API server to ReplicaSets, and back.
+//! Converts ReplicationControllers of the API server to ReplicaSets and back.
 
 use std::sync::Arc;
 
 use podstorm_objects::{AnyObject, Kind, ReplicaSet, ReplicationController};
 
-/// A ReplicaSet, or a ReplicationController converted to one; `None` for objects of other kinds.
+/// Returns a ReplicaSet as is and a ReplicationController converted to one; `None` for other kinds.
 pub fn as_replica_set(object: &AnyObject) -> Option<Arc<ReplicaSet>> {
     if let Some(controller) = object.downcast_ref::<ReplicationController>() {
         return Some(Arc::new(controller.to_replica_set()));
@@ -12,11 +12,11 @@ pub fn as_replica_set(object: &AnyObject) -> Option<Arc<ReplicaSet>> {
     Arc::clone(object).downcast()
 }
 
-/// The object of this kind that a status write sends.
+/// Converts a ReplicaSet to the object of this kind that a status write sends.
 pub(super) fn of_kind(kind: Kind, set: ReplicaSet) -> AnyObject {
     if kind != Kind::REPLICATION_CONTROLLER {
         return Arc::new(set);
     }
     let controller = ReplicationController::from_replica_set(&set);
-    Arc::new(controller.expect("its selector was made of label pairs"))
+    Arc::new(controller.expect("its selector was built from label pairs"))
 }

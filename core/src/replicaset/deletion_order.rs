@@ -1,5 +1,5 @@
-//! The order in which a scale-down would delete an owner's pods, for explanations. The same
-//! functions as in a sync find, rank and choose the pods. No request is sent to a server.
+//! The order in which a scale-down would delete an owner's pods, for explanations. It finds, ranks
+//! and chooses pods with the functions that a sync uses. It sends no request.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ pub struct Ranked {
     pub pod: Arc<Pod>,
     /// Its ranking fields.
     pub fields: RankFields,
-    /// The number of active related pods on its node; 0 if it does not count.
+    /// The number of active related pods on the pod's node; 0 if the pod does not count.
     pub rank: u32,
-    /// Whether the pod is an orphan, which the sync adopts first.
+    /// Whether the pod is an orphan that the sync would adopt first.
     pub adopted: bool,
 }
 
 impl Ranked {
-    /// What the rules compare of the pod.
+    /// Returns the properties of the pod that the ranking rules compare.
     pub fn candidate(&self) -> Candidate<'_> {
         Candidate {
             fields: &self.fields,
@@ -33,32 +33,33 @@ impl Ranked {
     }
 }
 
-/// What the next sync of an owner would do with a surplus of pods.
+/// The plan of an owner's next sync for its surplus pods.
 #[derive(Clone, Debug)]
 pub struct DeletionOrder {
-    /// Every active pod that the owner has claimed or would adopt, in the order of deletion.
+    /// Every active pod that the owner has claimed or would adopt, in deletion order.
     pub pods: Vec<Ranked>,
-    /// How many of them the sync deletes, from the front: the surplus, limited by the burst.
+    /// The number of pods the sync deletes, from the front: the surplus, capped by the burst.
     pub to_delete: usize,
-    /// The number of the owner's active pods that its selector no longer matches. They are released
-    /// and are not in `pods`.
+    /// The number of the owner's active pods that its selector no longer matches. The sync releases
+    /// them, so `pods` does not have them.
     pub released: usize,
-    /// Whether this is the only correct choice of that many pods to delete.
+    /// Whether no other choice of that many pods would be correct.
     pub is_only_choice: bool,
-    /// The options of the ranking.
+    /// The ranking options.
     pub options: RankOptions,
 }
 
 impl Controller {
-    /// Ranks the active pods of an owner as a sync at `now` would. If the burst leaves a surplus to
-    /// the next sync, only the pods to delete are in order, at the front; the rest is in the order
-    /// of the cache. An owner that is being deleted neither deletes nor adopts.
+    /// Ranks the active pods of an owner as a sync at `now` would. If the burst leaves part of the
+    /// surplus to the next sync, only the pods to delete are sorted, at the front; the rest keeps
+    /// the order of the cache. An owner that is being deleted neither deletes nor adopts.
     ///
-    /// O(n log n) in the owner's pods, or O(n) and O(k log k) in the pods to delete if a surplus is
-    /// left. Allocates. Adoptions and releases are assumed to succeed.
+    /// O(n log n) in the owner's pods; with a leftover surplus O(n + k log k), where k pods are
+    /// deleted. Allocates. Assumes that adoptions and releases succeed.
     ///
     /// # Errors
-    /// The owner's selector can't be compiled. Its syncs end before they look at pods.
+    /// Fails if the owner's selector can't be compiled. A sync of such an owner ends before it
+    /// reads pods.
     pub fn deletion_order(&self, owner: &Owner, now: Now) -> Result<DeletionOrder, SelectorError> {
         let selector = owner.selector.as_ref().map_err(Clone::clone)?;
         let deleting = owner.object.metadata.is_deleting();
@@ -132,8 +133,8 @@ impl Controller {
     }
 }
 
-/// Whether the first `to_delete` pods are the only correct choice. O(pods), and O(m log m) in the
-/// pods that have the same first key as the last pod to delete.
+/// Reports whether the first `to_delete` pods are the only correct choice. O(pods), and O(m log m)
+/// in the pods with the same first key as the last pod to delete.
 fn is_only_choice(
     pods: &[Ranked],
     to_delete: usize,
@@ -151,7 +152,7 @@ fn is_only_choice(
     if chosen == owned_pods.len() {
         return true;
     }
-    // All have the same rank, so it need not be looked up by node.
+    // All pods have the same rank, so the rank need not be looked up by node.
     let fields = (0u32..).zip(owned_pods.iter().map(|ranked| &ranked.fields));
     let order = ranker.order(fields, |_| last.rank, options, chosen, true);
     let order: Vec<Candidate<'_>> = order

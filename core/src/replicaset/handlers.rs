@@ -1,5 +1,5 @@
-//! Event handlers. They turn a change of the cache into observations (for the expectations) and
-//! keys (for the queue). They do nothing else and make no API call.
+//! Event handlers: they turn a cache change into observations for the expectations and keys for the
+//! queue. They do nothing else and make no API call.
 
 use podstorm_objects::{Now, ObjectMeta, Uid};
 use podstorm_runtime::informer::Handler;
@@ -14,8 +14,8 @@ use crate::cache::{OwnedPods, PodChange};
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Handler<Owner> for Controller {
-    /// Wakes the owner. One that is gone, or was replaced by another with the same name, first loses
-    /// its expectations and records.
+    /// Wakes the owner. Clears the expectations and records of an owner that was deleted or
+    /// replaced by another with the same name first.
     fn handle(&self, change: &OwnerChange, now: Now) {
         let gone = match (&change.last, &change.old, &change.new) {
             (Some(last), _, _) => Some(last),
@@ -58,15 +58,15 @@ impl Controller {
         self.forget_unknown(key);
     }
 
-    /// Handles a change of the pod cache that the caller has applied.
+    /// Handles a change that the caller has applied to the pod cache.
     #[inline]
     pub fn pod_changed(&self, change: &PodChange, now: Now) {
         let (old, new) = OwnedPod::states(change);
         self.dependent_changed(old, new, change.deleted, now);
     }
 
-    /// A pod that has just become ready is available `minReadySeconds` later. No event may come
-    /// then, so the owner's key is added with a delay.
+    /// Adds the owner's key with a delay of `minReadySeconds` after one of its pods became ready.
+    /// The pod becomes available then, perhaps without an event.
     fn check_availability_later(&self, key: KeyId, now: Now) {
         let owner = self.owners.get(key);
         let seconds = owner.map_or(0, |owner| owner.object.spec.min_ready_seconds);
@@ -76,8 +76,8 @@ impl Controller {
         }
     }
 
-    /// The key of the cached owner of this controller's kind to which a pod's controller reference
-    /// resolves.
+    /// Resolves a pod's controller reference to the key of a cached owner of this controller's
+    /// kind.
     #[inline]
     pub(super) fn resolve(&self, owned_pods: Option<&OwnedPods>) -> Option<KeyId> {
         owned_pods

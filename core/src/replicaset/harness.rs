@@ -1,4 +1,4 @@
-//! The test harness for a sync's steps: a transport and a driver. The test decides what is
+//! The test harness for the steps of a sync: a transport and a driver. The test decides what is
 //! committed, which events the caches get, and which answers are lost.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,13 +23,13 @@ pub(super) const LOST: Fault = Fault::Lose;
 /// The injected outcome of one request.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// The request is not carried out; this is the answer.
+    /// The request is not carried out; this is its answer.
     Refuse(ApiError),
-    /// The request is carried out, but no answer comes.
+    /// The request is carried out, but its answer is lost.
     Lose,
 }
 
-/// A controller, its caches and a driver of its syncs over a [`Server`].
+/// A controller with its caches and a driver for its syncs, over a [`Server`].
 pub(super) struct Harness {
     pub(super) controller: Arc<Controller>,
     /// The informer of the owners.
@@ -41,27 +41,27 @@ pub(super) struct Harness {
     pub(super) server: Server,
 }
 
-/// The committed state, and the watch events that are not delivered yet.
+/// The committed state and the undelivered watch events.
 pub(super) struct Server {
     pub(super) owner: Arc<ReplicaSet>,
     pub(super) pods: BTreeMap<String, Arc<Pod>>,
     pod_events: VecDeque<Delta<Pod>>,
     owner_events: VecDeque<Delta<dyn Object>>,
     version: u64,
-    /// The version of the last write: of pods, of owners.
+    /// The versions of the last writes: of pods, of owners.
     last: [u64; 2],
     made: u64,
     faults: BTreeMap<(&'static str, usize), Fault>,
     calls: BTreeMap<&'static str, usize>,
-    /// Every request, as `verb name`.
+    /// All requests, each as `verb name`.
     pub(super) log: Vec<String>,
     /// Whether answers wait for [`Harness::answer`].
     held: bool,
 }
 
 impl Harness {
-    /// An owner `web` with this many replicas and no pods. The caches know it, and the versions
-    /// that the hardened behaviour reads at its start have been read.
+    /// Creates an owner `web` with this many replicas and no pods. The caches have the owner, and
+    /// the hardened behaviour has read the versions it needs at its start.
     pub(super) fn new(behaviour: Behaviour, replicas: i32) -> Harness {
         let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, replicas);
         if behaviour == Behaviour::Hardened {
@@ -77,7 +77,7 @@ impl Harness {
         harness
     }
 
-    /// The same, before the first sync.
+    /// Like [`new`](Harness::new), but before the first sync.
     pub(super) fn before_first_sync(kind: Kind, behaviour: Behaviour, replicas: i32) -> Harness {
         let cache = Arc::new(PodCache::new());
         let options = ControllerOptions {
@@ -130,14 +130,14 @@ impl Harness {
         }
     }
 
-    /// One whole sync.
+    /// Runs one whole sync.
     pub(super) fn sync(&mut self) -> Outcome {
         self.server.held = false;
         assert_eq!(self.start(), Progress::Finished);
         self.driver.sync.outcome().clone()
     }
 
-    /// A sync up to its first requests.
+    /// Runs a sync up to its first requests.
     pub(super) fn begin(&mut self) -> Progress {
         self.server.held = true;
         self.start()
@@ -149,7 +149,7 @@ impl Harness {
             .begin(&**controller, 0, self.key, server, self.now)
     }
 
-    /// Answers a batch and goes on to the next.
+    /// Answers a batch and continues to the next.
     pub(super) fn answer_and_resume(&mut self) -> Progress {
         self.answer();
         self.resume()
@@ -166,7 +166,7 @@ impl Harness {
         self.driver.poll(&**controller, server, self.now)
     }
 
-    /// Goes on after [`answer`](Harness::answer) to the sync's end.
+    /// Continues after [`answer`](Harness::answer) to the end of the sync.
     pub(super) fn resume_to_end(&mut self) {
         self.server.held = false;
         assert_eq!(self.resume(), Progress::Finished);
@@ -178,7 +178,7 @@ impl Harness {
         self.deliver_owners();
     }
 
-    /// Delivers all events; a sync then succeeds.
+    /// Delivers all events and runs a sync, which must succeed.
     pub(super) fn catch_up(&mut self) {
         self.deliver();
         assert_eq!(self.sync(), Outcome::Ok);
@@ -209,7 +209,7 @@ impl Harness {
 
     /// Takes the key, which must be due, syncs it and finishes it.
     pub(super) fn process_next(&mut self) -> Outcome {
-        assert!(self.take(), "the key is due");
+        assert!(self.take(), "the key must be due");
         let outcome = self.sync();
         self.driver.finish(&*self.controller, self.now);
         outcome
@@ -220,12 +220,12 @@ impl Harness {
         self.now.wall_ns += ns;
     }
 
-    /// The pod that the cached owner creates, with this name.
+    /// Returns the pod that the cached owner creates, with this name.
     pub(super) fn own_pod(&self, name: &str) -> Pod {
         let owner = self.controller.owners().get(self.key);
         let mut pod = Pod::clone(
             owner
-                .expect("the cache knows the owner")
+                .expect("the cache must have the owner")
                 .pod_from_template(),
         );
         pod.metadata.name = name.into();
@@ -245,7 +245,7 @@ impl Server {
         self.faults.insert((verb, number), fault);
     }
 
-    /// Drops the pod events that are not delivered yet.
+    /// Drops the undelivered pod events.
     pub(super) fn forget_pod_events(&mut self) {
         self.pod_events.clear();
     }
@@ -281,14 +281,14 @@ impl Server {
     }
 
     pub(super) fn remove_pod(&mut self, name: &str) -> ResourceVersion {
-        let mut pod = Pod::clone(&self.pods.remove(name).expect("the pod is there"));
+        let mut pod = Pod::clone(&self.pods.remove(name).expect("the pod must exist"));
         pod.metadata.resource_version = self.next_version(Kind::POD);
         let version = pod.metadata.resource_version.clone();
         self.pod_events.push_back(Delta::Deleted(Arc::new(pod)));
         version
     }
 
-    /// The number of requests with this verb so far.
+    /// Returns the number of requests with this verb so far.
     pub(super) fn calls(&self, verb: &str) -> usize {
         self.calls.get(verb).copied().unwrap_or(0)
     }
@@ -308,7 +308,7 @@ impl Server {
             Request::PutStatus { .. } => ("put", ""),
             Request::ReadVersion { kind } if *kind == Kind::POD => ("read", "pods"),
             Request::ReadVersion { .. } => ("read", "owners"),
-            other => panic!("a ReplicaSet does not ask for that: {other:?}"),
+            other => panic!("unexpected request of a ReplicaSet: {other:?}"),
         };
         self.log
             .push(format!("{verb} {name}").trim_end().to_owned());
@@ -364,7 +364,7 @@ impl Server {
             }
             Request::Get { .. } => Answer::Object(self.owner.clone()),
             Request::PutStatus { object } => {
-                let object = as_replica_set(object).expect("of the kind under test");
+                let object = as_replica_set(object).expect("the object has the kind under test");
                 let (sent, live) = (&object.metadata, &self.owner.metadata);
                 if sent.resource_version != live.resource_version || sent.uid != live.uid {
                     return refused(409, Reason::Conflict);

@@ -1,14 +1,14 @@
 //! Work items as text: `namespace/name`.
 
-/// A work item that is not a valid key.
+/// The error for a work item that is not a valid key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected key format: {0:?}")]
 pub struct KeyError(String);
 
-/// Splits a key into namespace and name. Without a slash the namespace is empty.
+/// Splits a key into namespace and name. The namespace of a key without a slash is empty.
 ///
 /// # Errors
-/// The key has more than one slash.
+/// Fails if the key has more than one slash.
 pub fn parse_key(key: &str) -> Result<(&str, &str), KeyError> {
     match key.split_once('/') {
         None => Ok(("", key)),

@@ -1,4 +1,5 @@
-//! Handles a list of pods in runs, so that a start with a million pods adds a few thousand keys.
+//! Handles a list of pods in runs, so that a start with a million pods adds only a few thousand
+//! keys.
 
 use podstorm_objects::Now;
 use podstorm_runtime::owned::{OwnedHandlers, OwnedPod};
@@ -7,9 +8,9 @@ use super::Controller;
 use crate::cache::{Listed, PodRun};
 
 impl Controller {
-    /// Handles the changes of a list that the caller has put into the pod cache by
-    /// [`crate::cache::PodCache::replace`]. The result is the same as handling the pods one by one
-    /// in the order of the list.
+    /// Handles the changes of a list that the caller has put into the pod cache with
+    /// [`crate::cache::PodCache::replace`]. The result equals handling the pods one by one in list
+    /// order.
     pub fn pods_listed(&self, listed: &Listed, now: Now) {
         for change in &listed.changes {
             self.pod_changed(change, now);
@@ -19,7 +20,7 @@ impl Controller {
         }
     }
 
-    /// Handles the pods of one run: one observation per pod, and one key for all.
+    /// Handles the pods of one run: one observation per pod and one key for all of them.
     fn handle_run(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
             let owned_pods = Some(&*run.owned_pods);

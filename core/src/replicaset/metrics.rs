@@ -8,20 +8,20 @@ const AGE_RATIO_BOUNDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 /// The ReplicaSet controller's own metrics.
 #[derive(Debug)]
 pub struct ControllerMetrics {
-    /// Per ready pod that a scale-down deletes: its age divided by the age of the youngest ready
-    /// candidate.
+    /// The age of each ready pod that a scale-down deletes, divided by the age of the youngest
+    /// ready candidate.
     pub sorting_deletion_age_ratio: Histogram,
 }
 
 impl ControllerMetrics {
-    /// New metrics, all zero.
+    /// Creates metrics that are all zero.
     pub fn new() -> Self {
         ControllerMetrics {
             sorting_deletion_age_ratio: Histogram::new(&AGE_RATIO_BOUNDS),
         }
     }
 
-    /// All metrics with their values now.
+    /// Returns all metrics with their current values.
     pub fn families(&self) -> Vec<Family> {
         vec![Family::single(
             "replicaset_controller_sorting_deletion_age_ratio",

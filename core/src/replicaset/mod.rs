@@ -1,5 +1,5 @@
-//! The controller of ReplicaSets and, through the same code, of ReplicationControllers: the event
-//! handlers, the work queue, and the sync that a worker drives.
+//! The ReplicaSet controller, which also controls ReplicationControllers: event handlers, the work
+//! queue, and the sync that a worker drives.
 //!
 //! ```text
 //! delta ─▶ cache ─change─▶ handlers ─key─▶ queue ─key─▶ begin ─requests─▶ driver
@@ -8,22 +8,25 @@
 //!                        expectations ◀──────── expect ──────┘
 //! ```
 //!
-//! * `owners`: what the store keeps of a ReplicaSet for all controllers that read it; `handlers`: what wakes one.
-//! * `steps` and `sync`: the state machine; `scale`: counts the pods and chooses those to delete; `status`: the end of a
-//!   sync; `reconcile`: decisions as pure functions.
-//! * `hardened`: the only code that reads the policy. All other code calls a function of it where the behaviours differ.
-//! * `adapter`: ReplicationControllers as ReplicaSets; `deletion_order`: what a sync would delete and in which order, for
-//!   explanations.
+//! * `owners`: the cached ReplicaSets, shared by all controllers that read them; `handlers`: the
+//!   events that wake a key.
+//! * `steps` and `sync`: the state machine; `scale`: counts pods and chooses the ones to delete;
+//!   `status`: the end of a sync; `reconcile`: decisions as pure functions.
+//! * `hardened`: the only code that reads the policy. Other code calls it wherever the behaviours
+//!   differ.
+//! * `adapter`: ReplicationControllers as ReplicaSets; `deletion_order`: the pods that a sync would
+//!   delete, in order, for explanations.
 //!
 //! This module does no I/O and reads no clock. A driver carries out the requests of a [`Sync`] and
 //! passes it the answers; see [`Controller::begin`].
 //!
 //! # Locks
 //!
-//! Syncs of different keys share no lock, except when the queue grows or a new name gets its key. A sync takes the lock of
-//! its owner's slot in the store, that of the owner's pods and, if the namespace has orphans, that of the orphans. A
-//! ranking by co-location locks the pods of the owners with matching labels one after the other. Handlers take the lock of
-//! the selector index for an orphan, and of the owner's slot when a pod has become ready.
+//! Syncs of different keys share no lock, except when the queue grows or a new name gets its key. A
+//! sync takes the lock of its owner's slot in the store, the lock of the owner's pods and, if the
+//! namespace has orphans, the lock of the orphans. Ranking by co-location locks the pods of each
+//! owner with matching labels, one owner after the other. Handlers take the lock of the selector
+//! index for an orphan, and the lock of the owner's slot when a pod has become ready.
 
 mod adapter;
 mod deletion_order;
@@ -73,16 +76,16 @@ pub use row::{
 };
 pub use sync::{Outcome, Sync, SyncError, SyncErrorClass};
 
-/// The options of a controller.
+/// Configuration of a [`Controller`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
-    /// The kind that it controls: `ReplicaSet` or `ReplicationController`.
+    /// The kind of the owners: `ReplicaSet` or `ReplicationController`.
     pub kind: Kind,
-    /// The most pods created or deleted in one sync; upstream compiles in 500.
+    /// The maximum number of pods created or deleted in one sync; 500 upstream, as a constant.
     pub burst_replicas: usize,
-    /// The feature gates that change behaviour.
+    /// The feature gates.
     pub gates: Gates,
-    /// The rows of upstream's behaviour, of the hardened one, or of one that a test has made.
+    /// Upstream's behaviour, the hardened behaviour, or a mix of their rows.
     pub policy: Policy,
 }
 
@@ -93,12 +96,12 @@ pub struct Gates {
     pub pod_deletion_cost: bool,
     /// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
     pub terminating_replicas: bool,
-    /// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches have its last writes.
+    /// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches show its last writes.
     pub stale_controller_consistency: bool,
 }
 
 impl ControllerOptions {
-    /// Upstream's defaults for a kind.
+    /// Returns upstream's defaults for a kind.
     pub fn new(kind: Kind) -> ControllerOptions {
         ControllerOptions {
             kind,
@@ -109,16 +112,16 @@ impl ControllerOptions {
     }
 }
 
-/// The name by which an expectation waits for a pod: the pod's name, in the namespace of the key.
+/// The name of an expected pod, in the namespace of the key.
 pub type PodName = CompactString;
 
-/// A controller over a pod cache, which several controllers may share.
+/// The controller of one kind of owner, over a pod cache that controllers may share.
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
     owners: Arc<OwnerStore>,
     expectations: Expectations<KeyId, PodName>,
-    /// Over the caches of pods and of the owners.
+    /// Guards the caches of pods and of the owners.
     guard: Guard<KeyId>,
     hardened: Hardened,
     queue: RateLimitingQueue<KeyId>,
@@ -126,10 +129,10 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that reads its owners and their pods from these informers.
+    /// Creates a controller that reads its owners and their pods from these informers.
     ///
     /// # Panics
-    /// The kind is neither ReplicaSet nor ReplicationController.
+    /// Panics if the kind is neither ReplicaSet nor ReplicationController.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Arc<Controller> {
         let row = QueueRow {
             retry_max_ns: options.policy.retry_max_ns,
@@ -137,7 +140,7 @@ impl Controller {
         };
         let policy = options.policy;
         let rules = GuardRules {
-            // Upstream keeps none for ReplicationControllers.
+            // Upstream keeps no records for ReplicationControllers.
             keeps_records: options.gates.stale_controller_consistency
                 && options.kind == Kind::REPLICA_SET,
             every_write: policy.record_every_write,
@@ -159,10 +162,10 @@ impl Controller {
         controller
     }
 
-    /// A controller that shares its informers with no other workload, and the informer of its owners.
+    /// Creates a controller with informers of its own; also returns the informer of its owners.
     ///
     /// # Panics
-    /// As [`new`](Controller::new).
+    /// Panics as [`new`](Controller::new) does.
     pub fn alone(
         options: ControllerOptions,
         pods: Arc<PodCache>,
@@ -172,42 +175,42 @@ impl Controller {
         (controller, informers.take(kind))
     }
 
-    /// The options.
+    /// Returns the controller's options.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
     }
 
-    /// The cached owners.
+    /// Returns the cached owners.
     pub fn owners(&self) -> &OwnerStore {
         &self.owners
     }
 
-    /// The pod cache.
+    /// Returns the pod cache.
     pub fn pods(&self) -> &Arc<PodCache> {
         &self.owners.context().pods
     }
 
-    /// The expectations.
+    /// Returns the expectations.
     pub fn expectations(&self) -> &Expectations<KeyId, PodName> {
         &self.expectations
     }
 
-    /// The read-your-writes records.
+    /// Returns the read-your-writes records.
     pub fn consistency(&self) -> &ConsistencyStore<KeyId> {
         &self.guard.records
     }
 
-    /// What keeps its syncs from acting on old caches.
+    /// Returns the guard that keeps syncs from acting on stale caches.
     pub fn guard(&self) -> &Guard<KeyId> {
         &self.guard
     }
 
-    /// The work queue.
+    /// Returns the work queue.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.queue
     }
 
-    /// The controller's own metrics; the guard and the queue have theirs.
+    /// Returns the controller's own metrics. The guard and the queue have theirs.
     pub fn metrics(&self) -> &ControllerMetrics {
         &self.metrics
     }
@@ -234,7 +237,7 @@ impl Workload for Controller {
         std::slice::from_ref(&self.queue)
     }
 
-    /// The controller's own metrics and those of the guard.
+    /// Returns the controller's own metrics and those of the guard.
     fn families(&self) -> Vec<Family> {
         let mut families = self.metrics.families();
         let skips = "replicaset_controller_stale_sync_skips_total";

@@ -1,6 +1,6 @@
-//! The store of owners: ReplicaSets, or ReplicationControllers converted to ReplicaSets. Each has its
-//! compiled selector, its owned pods, and, made when first needed, the pod from its template and the
-//! template's form. All workloads that read ReplicaSets share the store.
+//! The store of owners: ReplicaSets, or ReplicationControllers converted to ReplicaSets. An entry
+//! has the compiled selector, the owned pods and, created on first use, the pod from the template
+//! and the template's comparable form. All workloads that read ReplicaSets share the store.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::template::TemplateForm;
 /// The cached owners of one kind.
 pub type OwnerStore = Store<Owner>;
 
-/// The change that an event of an owner made.
+/// A change of a cached owner, as an event made it.
 pub type OwnerChange = Change<Owner>;
 
-/// What owners are attached to.
+/// The kind and the pod cache that every cached owner is attached to.
 #[derive(Debug)]
 pub struct OwnerContext {
     /// The kind of the owners: ReplicaSet or ReplicationController.
@@ -35,58 +35,58 @@ pub struct OwnerContext {
     pub pods: Arc<PodCache>,
 }
 
-/// A cached owner with the values that are derived from it once.
+/// A cached owner and the values derived from it once.
 #[derive(Debug)]
 pub struct Owner {
-    /// Its dense key.
+    /// The dense key of the owner.
     pub key: KeyId,
     /// The object.
     pub object: Arc<ReplicaSet>,
-    /// Its namespace, as requests need it.
+    /// The namespace of the owner, in the type that requests use.
     pub namespace: Str,
-    /// The compiled selector, or the error of compiling it.
+    /// The compiled selector, or the compile error.
     pub selector: Result<Arc<Selector>, SelectorError>,
     /// The controller reference of its pods.
     pub controller_ref: Arc<OwnerReference>,
     /// The pods with that controller reference.
     pub(crate) owned_pods: Arc<OwnedPods>,
-    /// The orphans of the namespace.
+    /// The orphans in the owner's namespace.
     pub(crate) orphans: Arc<OwnedPods>,
-    /// The pod to create, made from the template when first needed.
+    /// The pod to create, built from the template on first use.
     pod_from_template: OnceLock<Arc<Pod>>,
-    /// The form of its template, made when first needed: only Deployments compare templates.
+    /// The comparable form of the template, built on first use: only Deployments compare templates.
     template_form: OnceLock<TemplateForm>,
-    /// What Deployments read of its annotations, when first needed.
+    /// The revision that Deployments read from the annotations, parsed on first use.
     revision: OnceLock<Option<i64>>,
-    /// The reference that Events about the owner carry, made when first needed.
+    /// The reference that Events about the owner carry, built on first use.
     reference: OnceLock<Arc<ObjectReference>>,
 }
 
-/// The store of a kind's owners, of which a controller manager has one.
+/// Returns the store of a kind's owners. A controller manager has one store per kind.
 pub(crate) fn store(kind: Kind, informers: &mut Informers) -> Arc<OwnerStore> {
     let pods = Arc::clone(informers.pods());
     informers.store(kind, || OwnerContext { kind, pods })
 }
 
 impl Owner {
-    /// The pod to create, made from the template. The same for every pod.
+    /// Returns the pod to create, built from the template. All pods share it.
     pub fn pod_from_template(&self) -> &Arc<Pod> {
         self.pod_from_template
             .get_or_init(|| Arc::new(pod_from_template(&self.object, &self.controller_ref)))
     }
 
-    /// The template, to be compared with others. O(1), but O(bytes) for the first caller.
+    /// Returns the comparable form of the template. O(1), but O(bytes) on the first call.
     pub fn template_form(&self) -> &TemplateForm {
         self.template_form
             .get_or_init(|| TemplateForm::of(&self.object.spec.template))
     }
 
-    /// The revision that `read` finds in the metadata; read once.
+    /// Returns the revision that `read` finds in the metadata. `read` runs once.
     pub(crate) fn revision(&self, read: impl FnOnce(&ObjectMeta) -> Option<i64>) -> Option<i64> {
         *self.revision.get_or_init(|| read(&self.object.metadata))
     }
 
-    /// The reference to the object in this version, for Events about it; `kind` is its kind.
+    /// Returns the reference to this version of the object, for Events; `kind` is the owner's kind.
     pub fn reference(&self, kind: Kind) -> &Arc<ObjectReference> {
         self.reference
             .get_or_init(|| Arc::new(ObjectReference::new(kind, &self.object.metadata)))
@@ -97,10 +97,10 @@ impl Cached for Owner {
     type Object = ReplicaSet;
     type Context = OwnerContext;
 
-    /// For the selectors of siblings, which ranking reads.
+    /// Ranking reads the selectors of siblings.
     const BY_CONTROLLER: bool = true;
 
-    /// For the ReplicaSets that a Deployment could adopt.
+    /// A Deployment can adopt orphaned ReplicaSets.
     const ORPHANS: bool = true;
 
     fn derive(
@@ -164,7 +164,7 @@ impl Cached for Owner {
     }
 }
 
-/// What was made of the last version, if it was made.
+/// Copies the value that was built for the last version, if there is one.
 fn kept<T: Clone>(made: Option<&OnceLock<T>>) -> OnceLock<T> {
     let kept = OnceLock::new();
     if let Some(value) = made.and_then(OnceLock::get) {
@@ -189,9 +189,9 @@ impl Owned for Owner {
     }
 }
 
-/// Fills `related` with the selectors and namespaces of all owners that have the same controller as
-/// this one, itself included. Empty if it has no controller. Selectors that don't compile are left
-/// out.
+/// Fills `related` with the selectors and namespaces of all owners with the same controller as this
+/// one, itself included. Leaves it empty if the owner has no controller. Skips selectors that don't
+/// compile.
 pub(super) fn related_selectors(
     owners: &OwnerStore,
     owner: &Owner,

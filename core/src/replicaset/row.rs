@@ -1,4 +1,4 @@
-//! The rows of the controllers of ReplicaSets and ReplicationControllers, which are one controller.
+//! The rows of ReplicaSets and ReplicationControllers, whose controllers share one implementation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::controller::{ControllerType, Setup};
 pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
 /// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
 pub const TERMINATING_REPLICAS: Gate = Gate::on("DeploymentReplicaSetTerminatingReplicas");
-/// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches have its last writes.
+/// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches show its last writes.
 pub const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyReplicaSet");
-/// `LogarithmicScaleDown`: pods of about the same age count as equally old in ranking.
+/// `LogarithmicScaleDown`: ranking treats pods of about the same age as equally old.
 const LOGARITHMIC_SCALE_DOWN: Gate = Gate {
     locked_since: Some("1.31"),
     ..Gate::on("LogarithmicScaleDown")
 };
 
-/// What both do with pods.
+/// The writes of both controllers to pods.
 const PODS: Write = Write::of(Kind::POD, &["create", "delete", "patch"]);
 
-/// The controller of ReplicaSets.
+/// The ReplicaSet controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaSets;
 
@@ -64,7 +64,7 @@ impl ControllerType for ReplicaSets {
     }
 }
 
-/// The controller of ReplicationControllers.
+/// The ReplicationController controller.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicationControllers;
 
@@ -111,18 +111,18 @@ fn make(kind: Kind, setup: &Setup, informers: &mut Informers) -> Arc<Controller>
     Controller::new(options, informers)
 }
 
-/// The row of the controller of that kind.
+/// Returns the row of the controller of that kind.
 ///
 /// # Panics
-/// The kind is neither of the two.
+/// Panics if the kind is neither ReplicaSet nor ReplicationController.
 pub(super) fn row_of(kind: Kind) -> &'static ControllerRow {
     let rows = [ReplicaSets::ROW, ReplicationControllers::ROW];
     let row = rows.into_iter().find(|row| row.kind == Some(kind));
-    row.expect("only ReplicaSets and ReplicationControllers are controlled")
+    row.expect("the kind must be ReplicaSet or ReplicationController")
 }
 
 impl Gates {
-    /// Those among gates that are set by their names.
+    /// Returns the gates set in a map from name to value.
     pub fn of(set: &BTreeMap<String, bool>) -> Gates {
         Gates {
             pod_deletion_cost: POD_DELETION_COST.is_on(set),
@@ -133,7 +133,7 @@ impl Gates {
 }
 
 impl Default for Gates {
-    /// As in Kubernetes 1.36: all on.
+    /// Enables all gates, as Kubernetes 1.36 does.
     fn default() -> Self {
         Gates::of(&BTreeMap::new())
     }

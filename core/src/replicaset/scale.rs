@@ -1,5 +1,5 @@
-//! Counts an owner's pods and chooses which to delete: from the cache's running totals if nothing
-//! needs claiming, else from the claimed pods one by one.
+//! Counts an owner's pods and chooses which to delete. Uses the running totals of the cache unless
+//! a pod must be claimed; then it walks the claimed pods one by one.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use super::{Controller, Sync};
 use crate::cache::{Member, Members, OwnedPods, Totals};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 
-/// The pods to delete in this sync, with the scratch memory for choosing them.
+/// The pods to delete in this sync, with scratch memory for choosing them.
 #[derive(Debug, Default)]
 pub(super) struct PodsToDelete {
     names: Vec<CompactString>,
-    /// Their UIDs in the same order, if deletes carry them.
+    /// The pods' UIDs in the same order, if deletes carry UIDs.
     uids: Vec<Uid>,
     ranker: Ranker,
     pub(super) related: NodeCounts,
-    /// The selectors of the related pods. Filled and emptied while they are counted.
+    /// The selectors of the related pods; non-empty only while those are counted.
     selectors: Vec<NamespacedSelector>,
     label_sets: Vec<(Labels, Arc<OwnedPods>)>,
     claimed: Vec<RankFields>,
@@ -36,7 +36,7 @@ impl PodsToDelete {
         &self.names
     }
 
-    /// Their UIDs in the same order; empty if deletes don't carry them.
+    /// Returns the UIDs in the same order; empty if deletes don't carry UIDs.
     pub(super) fn uids(&self) -> &[Uid] {
         &self.uids
     }
@@ -51,12 +51,12 @@ impl PodsToDelete {
 }
 
 impl Controller {
-    /// Counts the owner's pods and, if there are too many, chooses the pods to delete, all at one
-    /// moment. If a pod must be released or adopted, it returns the active pods to claim instead:
-    /// own pods, then orphans.
+    /// Counts the owner's pods and, if there are too many, chooses the pods to delete, all from one
+    /// state of the cache. If a pod must be released or adopted, returns the active pods to claim
+    /// instead: the owner's pods, then the orphans.
     ///
-    /// O(label sets) for the counts. Pods are looked at if some must be deleted, if
-    /// `minReadySeconds` is set, or if there is something to claim.
+    /// O(label sets) for the counts. Reads individual pods only to delete some, to compute
+    /// availability with `minReadySeconds`, or to claim.
     pub(super) fn count_pods(
         &self,
         owner: &Owner,
@@ -108,7 +108,7 @@ impl Controller {
             let wanted = usize::try_from(wanted).expect("clamped to the positive");
             let ranked = wanted < matching.active as usize;
             if sync.may_scale && wanted > 0 && ranked && !related_counted {
-                // This locks the pods of other owners, so this owner's lock is released first.
+                // Counting locks the pods of other owners, so this owner's lock is released first.
                 drop(members);
                 self.count_related(owner, sync);
                 related_counted = true;
@@ -126,8 +126,8 @@ impl Controller {
         }
     }
 
-    /// Chooses `wanted` of the owner's matching active pods to delete: by their ranks, or all that
-    /// there are where `is_ranked` is false.
+    /// Chooses `wanted` of the owner's matching active pods to delete: by rank, or all of them if
+    /// `is_ranked` is false.
     #[inline(never)]
     fn choose_pods(
         &self,
@@ -139,7 +139,7 @@ impl Controller {
     ) {
         let matches = matching_sets(members, selector);
         let mut sets = members.label_sets().iter().zip(&matches);
-        // As in most owners: all pods are active and match.
+        // The common case: all pods are active and match.
         let all =
             sets.all(|(set, matches)| set.pods == 0 || (*matches && set.totals.active == set.pods));
         let is_candidate =
@@ -257,10 +257,10 @@ impl Controller {
         self.observe_age_ratios(fields.iter(), to_delete, now);
     }
 
-    /// Counts the available pods again for another `minReadySeconds` than `count_pods` used.
+    /// Recounts the available pods for a `minReadySeconds` other than the one `count_pods` used.
     pub(super) fn recount_available(&self, owner: &Owner, sync: &mut Sync, cutoff: Time) {
         if !sync.to_delete.claimed_pods.is_empty() {
-            return; // All times were collected when they were claimed.
+            return; // The claim collected all times.
         }
         if let Ok(selector) = &owner.selector {
             let mut members = owner.owned_pods.lock();
@@ -268,7 +268,7 @@ impl Controller {
         }
     }
 
-    /// Counts the pods that became ready at the cutoff or before, and collects the ready times of
+    /// Counts the pods that became ready at or before the cutoff and collects the ready times of
     /// the others.
     fn count_available(
         &self,
@@ -289,7 +289,7 @@ impl Controller {
         }
     }
 
-    /// Whether an active orphan of the namespace matches. O(label sets among the orphans).
+    /// Reports whether an active orphan of the namespace matches. O(label sets among the orphans).
     #[inline]
     pub(super) fn adoptable_orphans(&self, owner: &Owner, selector: &Selector) -> bool {
         owner.orphans.pod_count() > 0 && {
@@ -299,8 +299,8 @@ impl Controller {
         }
     }
 
-    /// The active orphans of the namespace that match, in their order. O(orphans), but the selector
-    /// is evaluated once per label set.
+    /// Appends the active matching orphans of the namespace, in cache order. O(orphans), but the
+    /// selector is evaluated once per label set.
     pub(super) fn push_adoptable(
         &self,
         owner: &Owner,
@@ -315,9 +315,9 @@ impl Controller {
         pods.extend(adoptable.map(|(pod, _)| pod.clone()));
     }
 
-    /// Counts, by node, the active pods that the selector of any sibling matches. The siblings are
-    /// the owners with the same controller, this one included. Without a controller nothing is
-    /// counted, except for this owner's own pods in the hardened behaviour.
+    /// Counts, by node, the active pods that match the selector of any sibling. The siblings are
+    /// the owners with the same controller, this owner included. Without a controller nothing is
+    /// counted, except this owner's own pods in the hardened behaviour.
     pub(super) fn count_related(&self, owner: &Owner, sync: &mut Sync) {
         let PodsToDelete {
             related,
@@ -344,8 +344,8 @@ impl Controller {
         selectors.clear();
     }
 
-    /// The related pods of an owner (active or not) that count for co-location, for tests and
-    /// explanations. O(pods of the related label sets).
+    /// Returns the related pods of an owner, active or not, that count for co-location. For tests
+    /// and explanations. O(pods of the related label sets).
     pub fn related_pods(&self, owner: &Owner) -> Vec<Arc<Pod>> {
         let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
         related_selectors(&self.owners, owner, &mut selectors);
@@ -362,9 +362,10 @@ impl Controller {
         }
     }
 
-    /// `replicaset_controller_sorting_deletion_age_ratio`: for each ready pod to delete, its age
-    /// divided by the age of the youngest ready candidate, in whole milliseconds and by integer
-    /// division, as in upstream. Nothing is observed if that age is under a millisecond.
+    /// Observes `replicaset_controller_sorting_deletion_age_ratio`: for each ready pod to delete,
+    /// its age divided by the age of the youngest ready candidate. As upstream, it uses whole
+    /// milliseconds and integer division. Observes nothing if the youngest age is under a
+    /// millisecond.
     fn observe_age_ratios<'a>(
         &self,
         candidates: impl Iterator<Item = &'a RankFields>,
@@ -376,7 +377,7 @@ impl Controller {
             created.map_or(i64::MAX, |created| now.wall_ns.saturating_sub(created)) / 1_000_000
         };
         let ready = candidates.filter(|fields| fields.is_ready());
-        // The latest creation time is the smallest age. An unset time sorts before all others.
+        // The latest creation time gives the smallest age. An unset time sorts before all others.
         let Some(youngest) = ready.max_by_key(|fields| fields.creation_time()) else {
             return;
         };
@@ -399,7 +400,7 @@ fn index(at: usize) -> u32 {
     u32::try_from(at).expect("a ReplicaSet's pods fit 32 bits")
 }
 
-/// For each label set: whether it has pods and the selector matches them.
+/// Returns, for each label set, whether it has pods and the selector matches them.
 pub(super) fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
     let sets = members.label_sets().iter();
     sets.map(|set| set.pods > 0 && selector.matches(&set.labels))

@@ -1,6 +1,6 @@
-//! The steps of a sync, in upstream's order, which is observable: the read-your-writes check, the
-//! owner, the expectations (before any pod is read, so that the cache contains what they have
-//! counted), claim, scale. The status is in `status.rs`.
+//! The steps of a sync, in upstream's order, which clients can observe: the read-your-writes check,
+//! the owner, the expectations, the claim, the scaling. The expectations are checked before any pod
+//! is read, so the cache contains every event that they have counted. `status.rs` has the status.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use super::owners::Owner;
 use super::sync::{Outcome, Sync, SyncError, SyncErrorClass, SyncStage};
 
 impl Controller {
-    /// Begins the sync of a key that was taken from the queue. A [`Driver`](podstorm_runtime::driver::Driver) gives it back.
+    /// Begins the sync of a key from the queue. A [`Driver`](podstorm_runtime::driver::Driver)
+    /// returns the key.
     pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
         sync.reset(key);
         let rules = &self.guard.rules;
@@ -36,8 +37,8 @@ impl Controller {
 
     /// Begins a sync after the read-your-writes check has passed.
     ///
-    /// Always inlined: the second caller, the hardened behaviour, would otherwise cost every idle
-    /// sync a call.
+    /// Always inlined: the hardened behaviour is a second caller, and without inlining every idle
+    /// sync would pay for a call.
     #[inline(always)]
     pub(super) fn begin_after_gate(&self, sync: &mut Sync, now: Now) -> Step {
         let key = sync.key;
@@ -52,7 +53,7 @@ impl Controller {
         self.conclude_step(step, owner, sync, now)
     }
 
-    /// Ends a step: runs the end of a finished sync, and stores the owner in a sync that waits for
+    /// Ends a step. Runs the end of a finished sync; stores the owner in a sync that waits for
     /// answers.
     #[inline]
     fn conclude_step(&self, mut step: Step, owner: Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
@@ -65,13 +66,13 @@ impl Controller {
         step
     }
 
-    /// Always inlined, for the same reason.
+    /// Always inlined, like `begin_after_gate`.
     #[inline(always)]
     fn begin_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
-        // Read before any pod: the cache then contains what the expectations have counted.
+        // Read before any pod, so the cache contains the events that the expectations have counted.
         let satisfied = self.expectations.satisfied(sync.key, now.mono_ns);
         let Ok(selector) = &owner.selector else {
-            // A retry would not help. An update of the owner brings the key back.
+            // A retry would not help. An update of the owner adds the key again.
             return sync.finish();
         };
         let meta = &owner.object.metadata;
@@ -104,16 +105,16 @@ impl Controller {
         self.scale(owner, sync, now)
     }
 
-    /// Continues a sync after every request of its batch has an answer.
+    /// Continues a sync once every request of its batch has an answer.
     ///
     /// # Panics
-    /// A request has no answer, or the sync is over.
+    /// Panics if a request has no answer or the sync is over.
     pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
         if sync.stage == SyncStage::ReadingFence {
             return self.begin_after_fence(sync, now);
         }
         let owner = sync.owner.take();
-        let owner = owner.expect("a sync that is over can't be resumed");
+        let owner = owner.expect("a finished sync can't be resumed");
         let step = self.resume_with(&owner, sync, now);
         self.conclude_step(step, owner, sync, now)
     }
@@ -129,12 +130,12 @@ impl Controller {
     fn resume_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         match sync.stage {
             SyncStage::Finished | SyncStage::ReadingFence => {
-                panic!("a sync that is over can't be resumed")
+                panic!("a finished sync can't be resumed")
             }
             SyncStage::ReadingLastFence => self.last_fence_read(&owner.controller_ref.uid, sync),
             SyncStage::ReadingOwnerToAdopt => {
                 let answer = sync.only_answer();
-                let claim = sync.claim.as_mut().expect("a claim is under way");
+                let claim = sync.claim.as_mut().expect("a claim is in progress");
                 match &answer {
                     Answer::Object(live) => claim.owner_read(Ok(live.metadata())),
                     Answer::Failed(error) => claim.owner_read(Err(error)),
@@ -152,7 +153,7 @@ impl Controller {
                     }
                     _ => {}
                 }
-                let claim = sync.claim.as_mut().expect("a claim is under way");
+                let claim = sync.claim.as_mut().expect("a claim is in progress");
                 match &answer {
                     Answer::Failed(error) => claim.patched(Err(error)),
                     _ => claim.patched(Ok(())),
@@ -167,13 +168,13 @@ impl Controller {
         }
     }
 
-    /// The most creates or deletes in one sync.
+    /// Returns the maximum number of creates or deletes in one sync.
     pub(super) fn burst(&self) -> i64 {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
     }
 
     fn continue_claim(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
-        let claim = sync.claim.as_mut().expect("a claim is under way");
+        let claim = sync.claim.as_mut().expect("a claim is in progress");
         match claim.step() {
             ClaimStep::ReadOwner => {
                 let request = Request::Get {
@@ -193,7 +194,7 @@ impl Controller {
                 sync.request(SyncStage::Patching, [request])
             }
             ClaimStep::Finished => {
-                let claim = sync.claim.take().expect("a claim is under way");
+                let claim = sync.claim.take().expect("a claim is in progress");
                 if let Some(message) = claim.error() {
                     let details = claim.errors().to_vec();
                     let class = SyncErrorClass::Claim;
@@ -210,7 +211,7 @@ impl Controller {
         }
     }
 
-    /// Creates missing pods or deletes surplus pods, if the sync may.
+    /// Creates missing pods or deletes surplus pods if this sync may.
     fn scale(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let missing = i64::from(owner.object.replicas()) - i64::from(sync.counts.status.replicas);
         if !sync.may_scale || missing == 0 {
@@ -226,7 +227,7 @@ impl Controller {
             sync.creates_wanted = usize::try_from(wanted).expect("positive here");
             sync.slow_start = SlowStart::new(sync.creates_wanted, 1);
             if owner.object.spec.template.metadata.labels.is_empty() {
-                // Refused locally, without a call and without an Event.
+                // Refused locally: no call and no Event.
                 let error = super::reconcile::NO_LABELS_ERROR.to_owned();
                 return self.finish_creates(owner, sync, Some(error), now);
             }
@@ -331,15 +332,15 @@ impl Controller {
         self.create_batch(owner, sync, now)
     }
 
-    /// Records the newest version of the created pods, except for pods that came back with another
-    /// controller reference than they were sent with.
+    /// Records the newest version of the created pods. Skips pods that came back with a controller
+    /// reference other than the one they were sent with.
     fn record_creations(&self, owner: &Owner, sync: &Sync) {
         if !self.guard.rules.keeps_records {
             return;
         }
         let (namespace, uid) = (&owner.object.metadata.namespace, &owner.controller_ref.uid);
         let is_owner = |reference: &Arc<OwnerReference>| *reference == owner.controller_ref;
-        // If every write is recorded, it is enough that this sync wrote the pod.
+        // With every write recorded, the fact that this sync wrote the pod is enough.
         let every = self.guard.rules.every_write;
         let records = &self.guard.records;
         let mut newest = 0;
@@ -372,7 +373,7 @@ impl Controller {
     ) -> Step {
         let lost = sync.creates_wanted - sync.slow_start.successes();
         if lost > 0 {
-            // Creates that failed or were not attempted will not be observed.
+            // Creates that failed or were skipped will never be observed.
             let lost = i64::try_from(lost).expect("bursts are bounded");
             self.expectations.creations_observed(sync.key, lost);
         }
@@ -424,15 +425,15 @@ impl Controller {
         self.update_status(owner, sync, now)
     }
 
-    /// Notes that a failed write may have been committed, if its outcome is unknown.
+    /// Notes that a failed write of unknown outcome may have been committed.
     pub(super) fn note_failure(&self, error: &ApiError, kind: Kind, sync: &mut Sync) {
         if error.outcome_is_unknown() {
             sync.unknown.insert(kind);
         }
     }
 
-    /// Records the version of a pod that this controller wrote, for the pod's controller on the
-    /// server.
+    /// Records the version of a pod that this controller wrote, for the controller that the
+    /// server's version of the pod names.
     pub(super) fn record_pod_write(&self, meta: &ObjectMeta) {
         if let Some(controller) = meta.controller() {
             let owner = self.owners.intern(&meta.namespace, &controller.name);
@@ -442,7 +443,7 @@ impl Controller {
     }
 }
 
-/// The answer to this request; all requests are answered.
+/// Returns the answer to this request. All requests have one.
 fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
-    answers[index].as_ref().expect("it has been answered")
+    answers[index].as_ref().expect("every request has an answer")
 }

@@ -1,5 +1,5 @@
-//! One sync of one key as a state machine: it requests API calls and gets their answers. This file
-//! has its state; `steps.rs` has the steps.
+//! One sync of one key as a state machine: it requests API calls and receives their answers. This
+//! file has the state; `steps.rs` has the steps.
 
 use std::sync::Arc;
 
@@ -17,8 +17,9 @@ use super::owners::Owner;
 use super::reconcile::StatusCounts;
 use super::scale::PodsToDelete;
 
-/// A sync in progress. Each worker makes one and reuses it, with its scratch memory, for every key.
-/// It begins in its final state; [`Controller::begin`](super::Controller::begin) starts it.
+/// A sync in progress. Each worker creates one and reuses it for every key, scratch memory
+/// included. It starts in its final state; [`Controller::begin`](super::Controller::begin) begins a
+/// sync.
 #[derive(Debug, Default)]
 pub struct Sync {
     pub(super) key: KeyId,
@@ -30,7 +31,7 @@ pub struct Sync {
     pub(super) answered: Vec<usize>,
     pub(super) events: Vec<EventIntent>,
     pub(super) requests_made: u32,
-    /// Everything below belongs to this sync alone. The owner is kept while requests are in flight.
+    /// The owner, kept while requests are in flight. It and everything below belong to one sync.
     pub(super) owner: Option<Arc<Owner>>,
     pub(super) may_scale: bool,
     pub(super) claim: Option<Box<Claim>>,
@@ -38,31 +39,31 @@ pub struct Sync {
     pub(super) to_delete: PodsToDelete,
     pub(super) slow_start: SlowStart,
     pub(super) creates_wanted: usize,
-    /// The lowest slot whose name was not looked up yet, if the controller names pods.
+    /// The lowest slot whose name has not been looked up yet, if the controller names pods.
     pub(super) next_slot: u64,
-    /// The names of creates of unknown outcome, loaded when the pods were counted.
+    /// The names of creates with an unknown outcome, loaded before the pods are counted.
     pub(super) pending: PendingNames,
-    /// How many of the free pending names have been used again.
+    /// The number of free pending names that this sync has used.
     pub(super) pending_asked: usize,
-    /// The error of creating or deleting. Returned only after the status is written.
+    /// The error of creating or deleting, returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
-    /// What the check of the caches has found; hardened behaviour only.
+    /// The result of checking the caches; hardened behaviour only.
     pub(super) checked: Option<Checked>,
-    /// Kinds with a write of unknown outcome.
+    /// The kinds with a write of unknown outcome.
     pub(super) unknown: Kinds,
-    /// Why the sync is retried, for an error without Event and condition.
+    /// The error for which the sync is retried without an Event or a condition.
     pub(super) silent_error: Option<(SyncErrorClass, String)>,
 }
 
-/// The counts of the claimed pods at the moment they were claimed.
+/// Counts of the claimed pods at the moment of the claim.
 #[derive(Debug, Default)]
 pub(super) struct PodCounts {
     pub(super) status: StatusCounts,
-    /// The pods that became ready at the availability cutoff or before. Filled, like the next
-    /// field, only if `minReadySeconds` is set.
+    /// The number of pods that became ready at or before the availability cutoff. This field and
+    /// the next are filled only if `minReadySeconds` is set.
     pub(super) available_at_cutoff: u32,
-    /// When the other pods became ready, and how many pods at each time.
+    /// The ready times of the other pods, with the number of pods at each time.
     pub(super) ready_times: Vec<(Time, u32)>,
     pub(super) terminating: i32,
 }
@@ -78,38 +79,38 @@ pub(super) enum SyncStage {
     PuttingStatus,
     ReadingOwnerToRetry,
     PuttingStatusAgain,
-    /// Before anything else. No owner is known yet.
+    /// Comes before everything else. The owner is not known yet.
     ReadingFence,
-    /// After everything else.
+    /// Comes after everything else.
     ReadingLastFence,
 }
 
-/// How a sync ended.
+/// The end of a sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// Success, or there was nothing to do.
     #[default]
     Ok,
-    /// The key is retried.
+    /// The sync failed, and its key is retried.
     Failed(SyncError),
 }
 
-/// Why a sync failed.
+/// The error of a failed sync.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyncError {
     /// The step that failed.
     pub class: SyncErrorClass,
-    /// The error's text.
+    /// The text of the error.
     pub message: String,
-    /// The errors of the single pods, if several pods were claimed.
+    /// The errors of the individual pods, if several pods were claimed.
     pub details: Vec<String>,
 }
 
 /// The step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncErrorClass {
-    /// The cache of that kind has not seen the last writes.
+    /// The cache of that kind does not show the last writes yet.
     Consistency(Kind),
     /// A version that the caches must reach could not be read.
     Fence,
@@ -154,7 +155,7 @@ impl SyncState for Sync {
             Outcome::Ok => End::Forget,
             Outcome::Failed(_) if self.slow_start.successes() > 0 => End::RetryAfterProgress,
             Outcome::Failed(error) => match error.class {
-                // Before its first request.
+                // Such a sync stops before its first request.
                 SyncErrorClass::Consistency(_) => End::Postpone,
                 _ => End::Retry,
             },
@@ -163,7 +164,7 @@ impl SyncState for Sync {
 }
 
 impl SyncErrorClass {
-    /// One or two words for statistics.
+    /// Returns one or two words for statistics.
     pub fn label(self) -> &'static str {
         match self {
             SyncErrorClass::Consistency(_) => "stale cache",
@@ -178,47 +179,47 @@ impl SyncErrorClass {
 }
 
 impl Sync {
-    /// The key being synced.
+    /// Returns the key being synced.
     pub fn key(&self) -> KeyId {
         self.key
     }
 
-    /// The requests to carry out concurrently.
+    /// Returns the requests to carry out concurrently.
     pub fn requests(&self) -> &[Request] {
         &self.requests
     }
 
-    /// Sets the answer of a request, in any order. Of several failures the first to arrive becomes
-    /// the sync's error.
+    /// Sets the answer to a request. Answers may come in any order. Of several failures, the first
+    /// to arrive becomes the error of the sync.
     ///
     /// # Panics
-    /// There is no request with this index, or it has been answered.
+    /// Panics if `index` is out of range or the request already has an answer.
     #[inline]
     pub fn answer(&mut self, index: usize, answer: Answer) {
         let place = &mut self.answers[index];
-        assert!(place.is_none(), "request {index} is answered twice");
+        assert!(place.is_none(), "request {index} was answered twice");
         *place = Some(answer);
         self.answered.push(index);
     }
 
-    /// The number of requests that the sync has made so far.
+    /// Returns the number of requests made so far.
     pub fn requests_made(&self) -> u32 {
         self.requests_made
     }
 
-    /// The Events recorded since the last call.
+    /// Drains the Events recorded since the last call.
     pub fn take_events(&mut self) -> std::vec::Drain<'_, EventIntent> {
         self.events.drain(..)
     }
 
-    /// How the sync ended. Meaningless before the end.
+    /// Returns the outcome. Meaningful only after the sync has ended.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
     pub(super) fn reset(&mut self, key: KeyId) {
         if self.stage != SyncStage::Finished {
-            // The last sync was abandoned; a finished sync leaves no requests or answers.
+            // Needed if the last sync was abandoned; a finished sync leaves no requests or answers.
             let _step = self.finish();
         }
         self.key = key;
@@ -242,7 +243,7 @@ impl Sync {
         self.silent_error = None;
     }
 
-    /// Takes the error with which the sync ends once its status is written, if any.
+    /// Takes the error with which the sync ends once its status is written, if there is one.
     #[inline]
     pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
         if self.manage_error.is_none() && self.silent_error.is_none() {
@@ -268,7 +269,7 @@ impl Sync {
         self.finish()
     }
 
-    /// Fails a sync whose caches do not show the controller's own writes.
+    /// Fails a sync because a cache does not show the controller's own writes yet.
     #[cold]
     pub(super) fn postpone(&mut self, stale: &Stale) -> Step {
         self.fail(SyncErrorClass::Consistency(stale.kind), stale.to_string())
@@ -285,8 +286,8 @@ impl Sync {
         self.await_answers(stage)
     }
 
-    /// Replaces the batch by `size` equal requests. The requests of the last batch, which must be
-    /// of the same kind, are kept.
+    /// Replaces the batch with `size` equal requests. Reuses the requests of the last batch if it
+    /// belongs to the same stage.
     pub(super) fn request_again(
         &mut self,
         stage: SyncStage,
@@ -315,14 +316,14 @@ impl Sync {
         assert_eq!(
             self.answered.len(),
             self.requests.len(),
-            "every request is answered before the sync is resumed"
+            "every request must be answered before the sync resumes"
         );
     }
 
-    /// Takes the answer of a batch of one request.
+    /// Takes the only answer of a batch of one request.
     pub(super) fn only_answer(&mut self) -> Answer {
         self.require_answers();
         let index = self.answered[0];
-        self.answers[index].take().expect("answers are taken once")
+        self.answers[index].take().expect("an answer is taken only once")
     }
 }

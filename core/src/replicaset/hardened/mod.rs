@@ -1,6 +1,6 @@
-//! The differences between the hardened behaviour and upstream's. Where the two may differ,
-//! handlers, syncs and retries call a function of this folder. No other code knows which behaviour
-//! is active. The rows and their reasons are in [`crate::policy`].
+//! The differences between the hardened behaviour and upstream's. Handlers, syncs and retries call
+//! a function of this folder wherever the two may differ. No other code knows which behaviour is
+//! active. [`crate::policy`] has the rows and their reasons.
 
 mod fence;
 mod names;
@@ -31,29 +31,29 @@ pub(super) use pending_creates::PendingNames;
 
 type Owned<'a> = OwnedPod<'a>;
 
-/// The rows of a controller's behaviour, and the state of the hardened one.
+/// The rows of a controller's behaviour and the state of the hardened one.
 #[derive(Debug)]
 pub(super) struct Hardened {
     policy: Policy,
     pending_creates: PendingCreates,
 }
 
-/// How a refused create is handled.
+/// The handling of a refused create.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CreateFailure {
-    /// It counts as created: everything else in that namespace is handled by its deletion.
+    /// Count the pod as created. The deletion of the namespace takes care of everything else in it.
     CountsAsCreated,
-    /// It failed, without Event or condition.
+    /// Fail without an Event or a condition.
     Silent,
-    /// It failed, without Event or condition, because the name is taken: by a pod that this or
-    /// another incarnation made before, or by a foreign pod. The cache must show which.
+    /// Fail without an Event or a condition because the name is taken: by a foreign pod, or by a
+    /// pod that this or another incarnation created earlier. The cache must show which.
     NameTaken,
-    /// It failed, with an Event and a condition.
+    /// Fail with an Event and a condition.
     Reported,
 }
 
 impl Hardened {
-    /// Of a controller with these rows.
+    /// Creates the state of a controller with these rows.
     pub(super) fn new(policy: Policy) -> Hardened {
         Hardened {
             policy,
@@ -61,26 +61,26 @@ impl Hardened {
         }
     }
 
-    /// Whether the controller names pods; if not, the server does.
+    /// Reports whether the controller names pods. Otherwise the server does.
     #[inline]
     pub(super) fn names_pods(&self) -> bool {
         self.policy.choose_pod_names
     }
 
-    /// Whether a delete is limited to the chosen pod by its UID; if not, it deletes whichever pod
-    /// has the name.
+    /// Reports whether a delete carries the UID of the chosen pod. Otherwise it deletes any pod
+    /// with that name.
     #[inline]
     pub(super) fn deletes_by_uid(&self) -> bool {
         self.policy.delete_by_uid
     }
 
-    /// Whether an owner's own pods count in the co-location ranking if it has no owner itself.
+    /// Reports whether the pods of an owner without a controller count in the co-location ranking.
     pub(super) fn ranks_without_owner(&self) -> bool {
         self.policy.rank_without_owner
     }
 
-    /// The delay after which a key is synced again for its pods' availability. `delay_ns` is
-    /// computed from the wall clock, which may be wrong; `longest_ns` is the owner's
+    /// Returns the delay after which a key is synced again for its pods' availability. `delay_ns`
+    /// comes from the wall clock, which may be wrong; `longest_ns` is the owner's
     /// `minReadySeconds`.
     pub(super) fn availability_check(&self, delay_ns: i64, longest_ns: i64) -> i64 {
         if delay_ns == i64::MAX || self.policy.bound_availability_checks {
@@ -90,7 +90,7 @@ impl Hardened {
         }
     }
 
-    /// How a refused create is handled.
+    /// Decides how to handle a refused create.
     #[cold]
     pub(super) fn create_failure(&self, error: &ApiError) -> CreateFailure {
         if error.has_cause("NamespaceTerminating") {
@@ -105,9 +105,9 @@ impl Hardened {
         }
     }
 
-    /// Whether a delete was refused because the pod is gone: its name is free or belongs to another
-    /// pod. If the conflict had another reason, or the pod exists after all, the next sync deletes
-    /// it.
+    /// Reports whether a delete was refused because the pod is gone: its name is free or belongs to
+    /// another pod. If the conflict had another reason, or the pod exists after all, the next sync
+    /// deletes it.
     pub(super) fn is_gone(&self, error: &ApiError) -> bool {
         self.deletes_by_uid() && (error.reason == Reason::Conflict || error.is_not_found())
     }
@@ -115,9 +115,9 @@ impl Hardened {
 
 #[cfg(test)]
 impl Controller {
-    /// The state that a sync leaves if it could not find out the outcome of a create.
+    /// Leaves the state of a sync that could not find out the outcome of a create.
     pub(super) fn remember_something(&self, key: KeyId, owner: &Uid) {
-        // Nothing is left to be read for the start.
+        // The versions of the start have been read.
         self.guard.read_first(key, None, &[], &mut []).unwrap();
         let read = [Request::ReadVersion { kind: Kind::POD }];
         let unread = &mut [Some(Answer::Failed(ApiError::transport("no route")))];
@@ -142,7 +142,7 @@ impl Controller {
         }
     }
 
-    /// Called before the pods are counted.
+    /// Runs before the pods are counted.
     #[inline(always)]
     pub(super) fn before_count(&self, owner: &Owner, sync: &mut Sync, now: Now) {
         if self.hardened.policy.choose_pod_names {
@@ -150,7 +150,7 @@ impl Controller {
         }
     }
 
-    /// Called after the pods were counted. Stops the sync if the cache went back meanwhile.
+    /// Runs after the pods are counted. Stops the sync if the cache went back meanwhile.
     #[inline(always)]
     pub(super) fn after_count(&self, sync: &mut Sync) -> Option<Step> {
         let every_write = self.guard.rules.every_write;
@@ -158,7 +158,7 @@ impl Controller {
         rewound.then(|| stop_rewound(sync))
     }
 
-    /// Called at the end of a sync. Returns a step if requests must be made first.
+    /// Runs at the end of a sync. Returns a step if requests must be made first.
     #[inline(always)]
     pub(super) fn before_end(&self, sync: &mut Sync, now: Now) -> Step {
         let policy = &self.hardened.policy;
@@ -168,13 +168,13 @@ impl Controller {
         Step::Finished
     }
 
-    /// Called when a pod was adopted or released.
+    /// Handles a successful adoption or release.
     pub(super) fn patched(&self, owner: &Owner, pod: &Pod, key: KeyId, now: Now) {
         if self.hardened.policy.record_every_write {
             let (uid, version) = (&owner.controller_ref.uid, &pod.metadata.resource_version);
             self.guard.records.wrote_at(key, uid, Kind::POD, version);
-            // No expectation waits for the event of this write. If it never comes, and the pod
-            // changes again before a list shows it, nothing else wakes the key.
+            // No expectation waits for the event of this write. If the event never comes, and the
+            // pod changes again before a list shows it, nothing else wakes the key.
             if self.hardened.policy.clear_stale_expectations {
                 self.requeue_later(key, now);
             }
@@ -183,25 +183,25 @@ impl Controller {
         }
     }
 
-    /// Called when an adoption or a release was refused.
+    /// Handles a refused adoption or release.
     pub(super) fn patch_refused(&self, error: &ApiError, sync: &mut Sync, now: Now) {
         if error.is_not_found() && self.hardened.policy.fence_unknown_outcomes {
-            // The server says that the pod is gone. A layer below may have sent the request twice,
-            // and the first attempt may have adopted the pod. The cache must show the result before
-            // the key is counted.
+            // The server reports that the pod is gone. A layer below may have sent the request
+            // twice, and the first attempt may have adopted the pod. The cache must show the result
+            // before the key's pods are counted.
             sync.unknown.insert(Kind::POD);
             sync.may_scale = false;
             let silent = || (SyncErrorClass::Claim, error.message.clone());
             sync.silent_error.get_or_insert_with(silent);
         }
         // A release refused as invalid counts as done by another client. If it was refused for
-        // another reason, no event comes.
+        // another reason, no event follows.
         if error.is_invalid() && self.hardened.policy.clear_stale_expectations {
             self.requeue_later(sync.key, now);
         }
     }
 
-    /// How many of the missing pods may be created now.
+    /// Returns how many of the missing pods may be created now.
     pub(super) fn creatable(&self, missing: i64, sync: &Sync, now: Now) -> i64 {
         if !self.hardened.policy.choose_pod_names {
             return missing;
@@ -210,8 +210,9 @@ impl Controller {
         missing.saturating_sub_unsigned(waits as u64).max(0)
     }
 
-    /// Whether a burst ends before its next batch because its object is gone. The handler that saw
-    /// the object go has added the key. The created pods are garbage-collected with the object.
+    /// Reports whether a burst must end before its next batch because its object is gone. The
+    /// handler of the deletion has added the key. Created pods are garbage-collected with the
+    /// object.
     pub(super) fn must_end_burst(&self, owner: &Owner) -> bool {
         let is_current = || {
             self.owners.get(owner.key).is_some_and(|cached| {
@@ -222,9 +223,9 @@ impl Controller {
         self.hardened.policy.recheck_owner_between_batches && !is_current()
     }
 
-    /// Called when the deletes of a batch are answered.
+    /// Handles the answers to a batch of deletes.
     pub(super) fn deletes_answered(&self, owner: &Owner, sync: &mut Sync) {
-        // For a delete answered without a version, the time of its commit is unknown.
+        // A delete answered without a version has an unknown commit time.
         let versioned = |answer: &Option<Answer>| {
             matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
         };
@@ -243,9 +244,8 @@ impl Controller {
         }
     }
 
-    /// Called when a status could not be written and `live` was read from the server. Stops the
-    /// sync if `live` is another object or generation. Ends the sync if `live` has the status
-    /// already.
+    /// Handles `live`, the object read after a failed status write. Stops the sync if `live` is
+    /// another object or generation. Ends the sync if `live` already has the status.
     pub(super) fn keep_status(
         &self,
         owner: &Arc<Owner>,
@@ -256,7 +256,7 @@ impl Controller {
         if !self.hardened.policy.verify_uid_on_status_write {
             return None;
         }
-        // This read shows the outcome of the first attempt.
+        // This read reveals the outcome of the first attempt.
         let kind = self.options.kind;
         sync.unknown.remove(kind);
         let (ours, theirs) = (&owner.object.metadata, &live.metadata);
@@ -275,8 +275,8 @@ impl Controller {
     }
 
     /// Handles a deleted pod whose owner differs from the one in the cache. The cached owner has
-    /// lost a pod too, and so have the owners that matched an orphan. If the event of the earlier
-    /// change was lost, nothing else wakes them.
+    /// lost a pod too; if the pod was an orphan, so have the owners that match it. If the event of
+    /// the earlier change was lost, nothing else wakes them.
     #[inline(always)]
     pub(super) fn wake_previous_owners(&self, old: Owned<'_>, last: Owned<'_>, now: Now) {
         if self.hardened.policy.wake_previous_owners {
@@ -297,7 +297,7 @@ impl Controller {
         }
     }
 
-    /// Handles an adoption: wakes the other owners that matched the orphan.
+    /// Handles an adoption: wakes the other owners that match the orphan.
     pub(super) fn wake_other_matches(&self, orphan: &ObjectMeta, now: Now) {
         if self.hardened.policy.wake_previous_owners {
             self.wake_matching(orphan, now);

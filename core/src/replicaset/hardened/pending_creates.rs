@@ -1,7 +1,7 @@
-//! Pending creates: the names of creates whose outcome is unknown, in the hardened behaviour. A
-//! name is kept for as long as a server may work on the request. The key's next creates use these
-//! names first, so the old and the new request can't both create a pod. While a pod that does not
-//! count has such a name, no other pod is created in its place.
+//! Pending creates: the names of creates with an unknown outcome, in the hardened behaviour. A name
+//! is kept for as long as a server may work on the request. The key's next creates use these names
+//! first, so the old and the new request can't both create a pod. While a pod that does not count
+//! has such a name, no other pod is created in its place.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,7 @@ use podstorm_runtime::primitives::{AtomicUsize, Mutex, Ordering, lock};
 #[derive(Debug, Default)]
 pub(in super::super) struct PendingCreates {
     by_key: Mutex<BTreeMap<KeyId, OwnerCreates>>,
-    /// The number of keys with pending creates. It is nearly always 0, and then the lock is not
-    /// taken.
+    /// The number of keys with pending creates. Almost always 0, and then the lock is not taken.
     count: AtomicUsize,
 }
 
@@ -27,23 +26,23 @@ struct OwnerCreates {
     names: BTreeMap<CompactString, PendingCreate>,
 }
 
-/// A create whose outcome is unknown.
+/// A create with an unknown outcome.
 #[derive(Clone, Copy, Debug)]
 struct PendingCreate {
-    /// When no server works on the create any more, ns.
+    /// The time in ns after which no server works on the create.
     expires_ns: i64,
-    /// Whether the last answer was that the name is taken. A foreign pod that has the name then had
-    /// it before.
+    /// Whether the last answer was that the name is taken. If a foreign pod has the name now, it
+    /// had the name before this create.
     is_taken: bool,
 }
 
-/// What the cache holds under a name.
+/// The kind of pod that the cache has under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     None,
     /// A pod of another owner, or an orphan.
     Foreign,
-    /// A pod of the owner that does not count, because it is terminating or has ended.
+    /// A pod of the owner that does not count: it is terminating or has ended.
     Uncounted,
     /// One of the owner's active pods.
     Counted,
@@ -52,12 +51,12 @@ pub(super) enum Holder {
 /// The pending names of a key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct PendingNames {
-    /// Names without a pod, sorted. They are used first.
+    /// The names without a pod, sorted. They are used first.
     pub(super) free: Vec<CompactString>,
-    /// The number of names that belong to pods that don't count. When such a pod goes, a late
-    /// create may replace it, in addition to any pod made instead.
+    /// The number of names held by pods that don't count. When such a pod is gone, a late create
+    /// may replace it, in addition to a pod created instead.
     pub(super) uncounted: usize,
-    /// When the first of those creates expires, ns. Meaningless if there is none.
+    /// The earliest expiry of those creates, in ns. Meaningless if there are none.
     pub(super) until_ns: i64,
 }
 
@@ -76,14 +75,14 @@ impl PendingCreates {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Publishes the number of keys with pending creates. Called under the lock.
+    /// Publishes the number of keys with pending creates. The caller holds the lock.
     fn publish(&self, by_key: &BTreeMap<KeyId, OwnerCreates>) {
         // Release: see `is_empty`.
         self.count.store(by_key.len(), Ordering::Release);
     }
 
-    /// Notes that a create with this name may have been carried out, or may be carried out later.
-    /// `is_taken`: the server said that the name is taken.
+    /// Notes a create with this name that may have been carried out or may be carried out later.
+    /// `is_taken`: the server answered that the name is taken.
     pub(super) fn note(
         &self,
         key: KeyId,
@@ -109,8 +108,8 @@ impl PendingCreates {
         self.publish(&by_key);
     }
 
-    /// The pending names of a key now. `holder` returns what the cache holds under a name.
-    /// O(pending creates of the key).
+    /// Returns the pending names of a key at this time. `holder` returns the holder of a name in
+    /// the cache. O(pending creates of the key).
     pub(super) fn of(
         &self,
         key: KeyId,
@@ -148,7 +147,7 @@ impl PendingCreates {
         pending
     }
 
-    /// Forgets the pending creates of an owner that is gone.
+    /// Forgets the pending creates of a deleted owner.
     pub(super) fn forget(&self, key: KeyId) {
         if self.is_empty() {
             return;

@@ -1,12 +1,12 @@
-//! When ready pods become available: `minReadySeconds` after their `Ready` condition became true.
+//! Availability of ready pods: `minReadySeconds` after their `Ready` condition became true.
 
 use podstorm_objects::{Pod, Time};
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Whether a pod that has been ready since `ready_time` is available at `now_wall_ns` (nanoseconds
-/// since the Unix epoch). The boundary counts as available. Without `min_ready_seconds` every ready
-/// pod is available; with it, a pod with an unset time never is.
+/// Reports whether a pod ready since `ready_time` is available at `now_wall_ns` (nanoseconds since
+/// the Unix epoch). The boundary counts as available. Without `min_ready_seconds` every ready pod
+/// is available; with it, a pod with an unset ready time never is.
 pub fn is_available(ready_time: Time, min_ready_seconds: i32, now_wall_ns: i64) -> bool {
     if min_ready_seconds == 0 {
         return true;
@@ -16,14 +16,14 @@ pub fn is_available(ready_time: Time, min_ready_seconds: i32, now_wall_ns: i64) 
     })
 }
 
-/// The latest ready time, in seconds, with which a pod is available at `now_wall_ns`.
+/// Returns the latest ready time, in seconds, with which a pod is available at `now_wall_ns`.
 pub(crate) fn availability_cutoff(min_ready_seconds: i32, now_wall_ns: i64) -> Time {
     let now = now_wall_ns.div_euclid(NS_PER_SECOND);
     Time::from_unix_seconds(now - i64::from(min_ready_seconds))
 }
 
-/// Nanoseconds from `now_wall_ns` until the first of the ready pods becomes available. `None` if
-/// none is waiting or `min_ready_seconds` is 0.
+/// Returns the nanoseconds from `now_wall_ns` until the first of the ready pods becomes available;
+/// `None` if no pod is waiting or `min_ready_seconds` is 0.
 pub fn next_availability_check<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
     min_ready_seconds: i32,
@@ -36,7 +36,7 @@ pub fn next_availability_check<'a>(
     next_check_of_times(ready, min_ready_seconds, now_wall_ns)
 }
 
-/// The same for the ready times of ready pods.
+/// Like [`next_availability_check`], for the ready times of ready pods.
 pub(crate) fn next_check_of_times(
     ready_times: impl IntoIterator<Item = Time>,
     min_ready_seconds: i32,

@@ -9,14 +9,14 @@ use podstorm_objects::{
 /// The local error for a template without labels. Such a pod is never requested.
 pub const NO_LABELS_ERROR: &str = "unable to create pods, no labels";
 
-/// The pod made from the owner's template.
+/// Builds the pod from the owner's template.
 pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference>) -> Pod {
     pod_of(&owner.metadata.name, &owner.spec.template, controller_ref)
 }
 
-/// The pod made from a template for the owner with that name: labels, annotations and finalizers of the
-/// template, `generateName`, exactly one owner reference, and the template's spec. Everything else in
-/// the template's metadata is ignored. Shares everything, copies nothing.
+/// Builds the pod from a template for the owner with that name. The pod has the template's labels,
+/// annotations, finalizers and spec, a `generateName`, and exactly one owner reference. Other
+/// metadata of the template is ignored. Shares everything, copies nothing.
 pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerReference>) -> Pod {
     let mut pod = Pod {
         metadata: ObjectMeta {
@@ -35,15 +35,15 @@ pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerRef
     if pod.spec.has_hostname()
         && let Some(hostname) = pod.hostname()
     {
-        // The template was readable.
+        // The hostname can be set because the template was readable.
         let _ = pod.set_hostname(&hostname);
     }
     pod
 }
 
-/// The prefix of the names of an owner's pods: the owner's name and a dash. The dash is left out if
-/// the prefix could not begin a pod name. As in upstream, the check looks at the prefix with its
-/// last two characters replaced by one `a`.
+/// Returns the name prefix of an owner's pods: the owner's name and a dash. Omits the dash if the
+/// prefix could not begin a pod name. As upstream, checks the prefix with its last two characters
+/// replaced by one `a`.
 pub fn pod_name_prefix(parent_name: &str) -> String {
     let mut masked = parent_name.to_owned();
     masked.pop();

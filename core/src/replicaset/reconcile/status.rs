@@ -1,5 +1,5 @@
-//! The status of an owner: the counts of its pods, whether it must be written, and its one
-//! condition.
+//! The status of an owner: the counts of its pods, its one condition, and whether it must be
+//! written.
 
 use podstorm_objects::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
 
@@ -10,18 +10,18 @@ const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// Counts of the claimed active pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusCounts {
-    /// All pods.
+    /// The number of pods.
     pub replicas: i32,
-    /// Pods with every label of the template.
+    /// The number of pods with every label of the template.
     pub fully_labeled: i32,
-    /// Ready pods.
+    /// The number of ready pods.
     pub ready: i32,
-    /// Available pods: ready for `minReadySeconds`.
+    /// The number of available pods: ready for `minReadySeconds`.
     pub available: i32,
 }
 
 impl StatusCounts {
-    /// Counts the pods one by one. O(pods).
+    /// Counts pods one by one. O(pods).
     pub fn count<'a>(
         pods: impl IntoIterator<Item = &'a Pod>,
         template_labels: &Labels,
@@ -53,9 +53,9 @@ impl StatusCounts {
     }
 }
 
-/// The new status. `terminating` is `None` if the feature is off. `manage_error` is the error of
-/// creating or deleting pods in this sync; `None` removes the condition, also if nothing was tried.
-/// `observed_generation` is set when the status is written.
+/// Computes the new status. `terminating` is `None` if the feature is off. `manage_error` is this
+/// sync's error of creating or deleting pods; `None` removes the condition, even if the sync tried
+/// nothing. `observed_generation` is set when the status is written.
 pub fn compute_status(
     owner: &ReplicaSet,
     counts: StatusCounts,
@@ -99,7 +99,7 @@ pub fn compute_status(
     status
 }
 
-/// Whether the status needs no write: nothing differs, and the generation has been observed.
+/// Reports whether the status needs no write: it is equal, and the generation has been observed.
 pub fn status_is_unchanged(owner: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
     let old = &owner.status;
     old.replicas == new.replicas

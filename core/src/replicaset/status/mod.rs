@@ -1,5 +1,5 @@
-//! The end of a sync. The status is computed and written, a second time if the first write fails.
-//! The next check of availability is scheduled.
+//! The end of a sync: computes the status, writes it, tries a second time if the first write fails,
+//! and schedules the next availability check.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Controller {
         sync.finish()
     }
 
-    /// Continues writing the status after an answer.
+    /// Continues the status write after an answer.
     pub(super) fn status_answered(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let stage = sync.stage;
         match (stage, sync.only_answer()) {
@@ -125,7 +125,7 @@ impl Controller {
         }
     }
 
-    /// Writes the same status once more, onto the object that the server has now.
+    /// Writes the same status once more, onto the server's current object.
     fn retry_status(
         &self,
         owner: &Arc<Owner>,
@@ -137,7 +137,7 @@ impl Controller {
             return step;
         }
         let status = *sync.new_status.take().expect("the status is being written");
-        // Upstream looks neither at the UID nor at the generation.
+        // Upstream checks neither the UID nor the generation.
         let mut object = ReplicaSet::clone(&live);
         object.status = status;
         sync.request(
@@ -160,7 +160,7 @@ fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option
 }
 
 fn replica_set_of(answer: &AnyObject) -> Arc<ReplicaSet> {
-    as_replica_set(answer).expect("the answer is of the kind that was asked about")
+    as_replica_set(answer).expect("the answer has the kind of the request")
 }
 
 fn failure(answer: Answer) -> ApiError {

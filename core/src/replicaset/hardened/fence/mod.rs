@@ -1,7 +1,7 @@
-//! What the caches must show before a key's pods are counted, in the hardened behaviour: the
-//! controller's own writes (the read-your-writes check), the versions read after a write of unknown
-//! outcome (the fence) or before the first sync, and everything that the caches have shown before.
-//! The checks are the runtime's [`Guard`](podstorm_runtime::consistency::Guard). See
+//! The checks of the caches before a key's pods are counted, in the hardened behaviour. The caches
+//! must show the controller's own writes (the read-your-writes check), the versions read after a
+//! write of unknown outcome (the fence) or before the first sync, and everything that they have
+//! shown before. The runtime's [`Guard`](podstorm_runtime::consistency::Guard) does the checks. See
 //! [`crate::policy`].
 
 use podstorm_objects::{Kind, Now, Uid};
@@ -15,11 +15,10 @@ use super::super::sync::{Outcome, Sync, SyncErrorClass, SyncStage};
 use super::super::{Controller, Step};
 
 impl Controller {
-    /// Stops a sync at its begin, unless the caches have passed the read-your-writes check and the
-    /// fence.
+    /// Stops a sync at its start unless the caches pass the read-your-writes check and the fence.
     #[inline(never)]
     pub(in super::super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
-        // Clears the last sync's successes, because its end depends on those of this one.
+        // The end of this sync depends on its own successes, so the last sync's are cleared.
         sync.slow_start = SlowStart::new(0, 1);
         let unread = self.guard.unread(&sync.key);
         if unread.is_empty() {
@@ -28,8 +27,8 @@ impl Controller {
         Some(self.read_versions(SyncStage::ReadingFence, &unread, sync))
     }
 
-    /// Handles the versions that were read at the beginning of the sync. Stops the sync if they
-    /// could not be read, or if the caches have not reached them.
+    /// Handles the versions read at the start of the sync. Stops the sync if a read failed or the
+    /// caches have not reached the versions.
     pub(in super::super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
         sync.require_answers();
         let key = sync.key;
@@ -41,7 +40,7 @@ impl Controller {
         }
         let stopped = self.stop_if_caches_lag(sync);
         if stopped.is_some() {
-            // The server answers again. The caches lag by milliseconds, so the long delay of the
+            // The server answers again. The caches lag by milliseconds, so the long delay after the
             // earlier failures no longer fits.
             self.queue.forget(key);
         }
@@ -61,20 +60,20 @@ impl Controller {
         None
     }
 
-    /// The versions of the caches, in the order of the guard's kinds.
+    /// Returns the versions of the caches, in the order of the guard's kinds.
     #[inline]
     pub(in super::super) fn stores(&self) -> [&StoreVersion; 2] {
         [self.pods().version(), self.owners.version()]
     }
 
-    /// Whether a cache went back to an older list while the pods were counted.
+    /// Reports whether a cache went back to an older list while the pods were counted.
     pub(super) fn is_rewound(&self, sync: &Sync) -> bool {
         let checked = sync.checked.as_ref();
         checked.is_some_and(|checked| self.guard.is_behind(checked, self.stores()))
     }
 
-    /// Clears what the key still expects. The cache shows all that was done for the key, so no
-    /// event for it will come.
+    /// Clears the key's remaining expectations. The cache shows everything done for the key, so no
+    /// event for them will come.
     fn clear_expectations(&self, key: KeyId) {
         if self.outstanding(key).is_some() {
             self.guard.expectations_settled.increment();
@@ -82,13 +81,13 @@ impl Controller {
         self.expectations.delete(key);
     }
 
-    /// When the key's open expectations were set, ns; `None` if it expects nothing.
+    /// Returns when the key's open expectations were set, in ns; `None` if it expects nothing.
     fn outstanding(&self, key: KeyId) -> Option<i64> {
         let counts = self.expectations.counts(key)?;
         (counts.add > 0 || counts.del > 0).then_some(counts.timestamp_ns)
     }
 
-    /// Ends a sync. If the outcome of a write is unknown, the versions are read first.
+    /// Ends a sync. Reads the versions first if the outcome of a write is unknown.
     #[inline(never)]
     pub(super) fn end_sync(&self, sync: &mut Sync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
@@ -101,8 +100,7 @@ impl Controller {
         Step::Finished
     }
 
-    /// Adds the key with a delay if it expects something. The expected events wake it earlier if
-    /// they come.
+    /// Adds the key with a delay if it expects something. The expected events wake it earlier.
     fn requeue_for_expectations(&self, key: KeyId, now: Now) {
         let Some(since_ns) = self.outstanding(key) else {
             return;
@@ -115,14 +113,14 @@ impl Controller {
         }
     }
 
-    /// Adds the key with a delay, for a case in which no event may wake it.
+    /// Adds the key with a delay for a case in which perhaps no event wakes it.
     #[inline(never)]
     pub(super) fn requeue_later(&self, key: KeyId, now: Now) {
         self.queue
             .add_after(key, HARDENED_RETRY_MAX_NS, now.mono_ns);
     }
 
-    /// Handles the versions that were read at the end of the sync.
+    /// Handles the versions read at the end of the sync.
     pub(in super::super) fn last_fence_read(&self, uid: &Uid, sync: &mut Sync) -> Step {
         sync.require_answers();
         let (requests, answers) = (&sync.requests, &mut sync.answers);
@@ -140,12 +138,12 @@ impl Controller {
     }
 }
 
-/// Fails a sync during which a cache went back to an older list: the counted pods may be older than
+/// Fails a sync during which a cache went back to an older list. The counted pods may be older than
 /// the versions that were checked.
 #[cold]
 pub(super) fn stop_rewound(sync: &mut Sync) -> Step {
     sync.claim = None;
-    let message = "a cache went back to an older list while it was read".to_owned();
+    let message = "the cache was replaced by an older list during the sync".to_owned();
     sync.fail(SyncErrorClass::Consistency(Kind::POD), message)
 }
 

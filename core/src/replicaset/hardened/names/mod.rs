@@ -1,5 +1,5 @@
-//! The names that the hardened behaviour gives to pods. Each slot of an owner has one name, and
-//! every incarnation computes the same one, so a create that is sent again finds its name taken.
+//! Pod names in the hardened behaviour. Each slot of an owner has one name, and every incarnation
+//! of the controller computes the same one, so a create that is sent again finds its name taken.
 
 use std::sync::Arc;
 
@@ -13,36 +13,36 @@ use super::super::sync::{Sync, SyncStage};
 use super::super::{Controller, Step};
 use super::pending_creates::Holder;
 
-/// The characters that the API server puts at the end of generated names.
+/// The alphabet of the suffixes that the API server generates.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The length of the suffix.
 const SUFFIX_LEN: usize = 5;
 
-/// The number of slots of an owner, 27^5. Each slot has its own suffix.
+/// The number of slots of an owner: 27^5, one for each suffix.
 const SLOTS: u64 = 14_348_907;
 
-/// The longest prefix in bytes. The server cuts there too.
+/// The maximum length of the prefix in bytes, as on the server.
 const PREFIX_LEN_MAX: usize = 63 - SUFFIX_LEN;
 
-/// The names of one owner's pods, by slot.
+/// The pod names of one owner, by slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotNames<'a> {
     prefix: &'a str,
-    /// Slot `s` has suffix number `factor * s + first` modulo [`SLOTS`]. All are different, because
-    /// the factor is not a multiple of 3.
+    /// Slot `s` has suffix number `factor * s + first` modulo [`SLOTS`]. The suffixes differ
+    /// because the factor is not a multiple of 3.
     factor: u64,
     first: u64,
 }
 
 impl<'a> SlotNames<'a> {
-    /// The names for the owner with this UID, whose pods have this prefix (`generateName`).
+    /// Creates the names for the owner with this UID, whose pods have this prefix (`generateName`).
     pub(super) fn new(prefix: &'a str, owner: &Uid) -> SlotNames<'a> {
         let mut end = prefix.len().min(PREFIX_LEN_MAX);
         while !prefix.is_char_boundary(end) {
             end -= 1;
         }
-        // The hash makes owners with the same first 58 bytes try different names.
+        // The hash gives different names to owners with the same first 58 bytes.
         let hash = hash_of(owner);
         let factor = 1 + hash % (SLOTS - 1);
         SlotNames {
@@ -70,7 +70,7 @@ impl<'a> SlotNames<'a> {
     }
 }
 
-/// A hash that is the same in every process, because names must survive a restart.
+/// Hashes a UID, the same in every process, because names must survive a restart.
 fn hash_of(uid: &Uid) -> u64 {
     // FNV-1a, then a mixing step, because the last bytes change few of its high bits.
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -83,7 +83,7 @@ fn hash_of(uid: &Uid) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-/// How a sync of the owner counts a pod that has a pending name.
+/// Returns how a sync of the owner counts a pod with a pending name.
 fn holder_of(owner: &Owner, pod: &Pod) -> Holder {
     let controller = pod.metadata.controller();
     let selects = |selector: &Selector| selector.matches(&pod.metadata.labels);
@@ -112,8 +112,8 @@ impl Controller {
         else {
             return;
         };
-        // A name that is taken although the cache did not show it may come from an earlier attempt
-        // by a layer below, and that attempt may be repeated.
+        // A taken name that the cache did not show may come from an earlier attempt by a layer
+        // below, and that attempt may be repeated.
         if let Answer::Failed(error) = answer {
             let is_taken = error.reason == Reason::AlreadyExists;
             if is_taken || error.outcome_is_unknown() {
@@ -125,9 +125,9 @@ impl Controller {
         }
     }
 
-    /// Loads the names of the creates of unknown outcome into the sync. Must be called before the
-    /// pods are counted: a pod that gets one of these names later is not among the counted ones,
-    /// and creating it again finds its name taken.
+    /// Loads the names of creates with an unknown outcome into the sync. Must run before the pods
+    /// are counted: a pod that gets one of these names later is not counted, and creating it again
+    /// finds its name taken.
     pub(super) fn load_pending_creates(&self, owner: &Owner, sync: &mut Sync, now: Now) {
         let holder = |name: &CompactString| match self.pods().get(&owner.namespace, name) {
             None => Holder::None,
@@ -140,9 +140,9 @@ impl Controller {
             .of(sync.key, uid, now.mono_ns, holder);
     }
 
-    /// How many of the missing pods must not be created yet, because a pod that does not count has
-    /// the name of a pending create, and the late create may replace that pod. The key is added for
-    /// the time when this is decided.
+    /// Returns how many of the missing pods must not be created yet. A pod that does not count
+    /// holds the name of a pending create, and the late create may replace that pod. Adds the key
+    /// for the time when this is decided.
     pub(super) fn held_back(&self, sync: &Sync, now: Now) -> usize {
         if sync.pending.uncounted > 0 {
             self.queue
@@ -151,9 +151,9 @@ impl Controller {
         sync.pending.uncounted
     }
 
-    /// Requests `size` pods. Each gets the name of a pending create or, if there is none left, of
-    /// the next slot whose name is not in the cache. O(own pods) look-ups per sync, because each
-    /// slot is looked up once.
+    /// Requests `size` pods. Each gets the name of a pending create or, when none is left, the name
+    /// of the next slot that is not in the cache. O(own pods) look-ups per sync, because each slot
+    /// is looked up once.
     pub(in super::super) fn request_named_pods(
         &self,
         owner: &Arc<Owner>,
