@@ -445,5 +445,7 @@ impl Controller {
 
 /// Returns the answer to this request. All requests have one.
 fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
-    answers[index].as_ref().expect("every request has an answer")
+    answers[index]
+        .as_ref()
+        .expect("every request has an answer")
 }

@@ -324,6 +324,8 @@ impl Sync {
     pub(super) fn only_answer(&mut self) -> Answer {
         self.require_answers();
         let index = self.answered[0];
-        self.answers[index].take().expect("an answer is taken only once")
+        self.answers[index]
+            .take()
+            .expect("an answer is taken only once")
     }
 }
