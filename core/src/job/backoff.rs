@@ -1,4 +1,4 @@
-//! How long a Job waits before it replaces failed pods.
+//! The delay before a Job replaces failed pods.
 //!
 //! Source: `backoff_utils.go` of Kubernetes' `pkg/controller/job`.
 
@@ -6,24 +6,24 @@ use podstorm_objects::{ConditionStatus, ConditionType, Pod, Time};
 
 use super::pod::terminations;
 
-/// The delay after the first failure, ns.
+/// The delay after the first failure, in ns.
 const BASE_NS: i64 = 10_000_000_000;
 
-/// The longest delay, ns.
+/// The maximum delay, in ns.
 const MAX_NS: i64 = 600_000_000_000;
 
-/// What is remembered of a Job's failures. A restart of the controller loses it.
+/// The controller's record of a Job's failures. A restart of the controller loses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// The failures since the last success.
+    /// The number of failures since the last success.
     pub count: u32,
     /// When the last of them ended, in ns since the Unix epoch.
     pub last_ns: Option<i64>,
 }
 
 impl Failures {
-    /// The record with newly finished pods: when each ended, in ns since the Unix epoch, in any order. Successes are
-    /// taken until one is found after which nothing failed.
+    /// Adds newly finished pods, given as end times in ns since the Unix epoch, in any order. Reads
+    /// successes only until one is as late as the last failure or later.
     #[must_use]
     pub fn with(self, failed: &[i64], succeeded: impl IntoIterator<Item = i64>) -> Failures {
         let last_failure = failed.iter().max();
@@ -47,22 +47,23 @@ impl Failures {
         }
     }
 
-    /// How long no pod is created, ns; 0 if one may be created now.
+    /// Returns the remaining delay before pods may be created, in ns; 0 if they may be created now.
     pub fn remaining_ns(self, now_ns: i64) -> i64 {
         let (Some(doublings), Some(last_ns)) = (self.count.checked_sub(1), self.last_ns) else {
             return 0;
         };
-        // Six doublings are beyond the cap.
+        // Six doublings exceed the maximum.
         let delay_ns = (BASE_NS << doublings.min(6)).min(MAX_NS);
         let elapsed_ns = now_ns.saturating_sub(last_ns);
         delay_ns.saturating_sub(elapsed_ns).max(0)
     }
 }
 
-/// When a pod ended: when its last container did; else when it ceased to be ready, its deletion began, or
-/// it was created.
+/// Returns when a pod ended: when its last container ended; otherwise when the pod ceased to be
+/// ready, its deletion began, or it was created.
 ///
-/// Source: `getFinishedTime`. Its oddity is kept: sidecars count even where a regular container has not ended.
+/// Source: `getFinishedTime`. Keeps its oddity: sidecars count even if a regular container has not
+/// ended.
 pub fn finish_time(pod: &Pod) -> Time {
     let status = &pod.status;
     let mut last: Option<Time> = None;
@@ -110,7 +111,7 @@ fn after(a: Time, b: Time) -> bool {
     a.unix_seconds() > b.unix_seconds()
 }
 
-/// [`finish_time`] in ns since the Unix epoch.
+/// Returns [`finish_time`] in ns since the Unix epoch.
 pub(super) fn finish_ns(pod: &Pod) -> i64 {
     let seconds = finish_time(pod).unix_seconds().unwrap_or(0);
     seconds.saturating_mul(1_000_000_000)

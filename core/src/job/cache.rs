@@ -1,4 +1,4 @@
-//! The Jobs that the controller reads, each with what is derived from it once, when it arrives.
+//! The cached Jobs, each with values derived once, when the Job arrives.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,13 +18,13 @@ use super::status::JobStatus;
 use crate::cache::selector_mark;
 use crate::replicaset::reconcile::{NO_LABELS_ERROR, pod_of};
 
-/// The value of `spec.managedBy` that means this controller.
+/// The value of `spec.managedBy` for this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
-/// The variable that tells a container its completion index.
+/// The environment variable with the completion index of a container.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
-/// A compiled selector, or the error of compiling it.
+/// A compiled selector, or the compile error.
 pub(super) type JobSelector = Result<Arc<Selector>, SelectorError>;
 
 /// A cached Job.
@@ -34,17 +34,17 @@ pub(crate) struct CachedJob {
     pub(super) spec: Arc<JobSpec>,
     pub(super) status: JobStatus,
     pub(super) selector: JobSelector,
-    /// What tells its selector from one that the Job had before; not 0.
+    /// A mark that distinguishes the selector from earlier selectors of the Job; never 0.
     pub(super) selector_mark: u32,
     /// The controller reference of its pods.
     pub(super) controller_ref: Arc<OwnerReference>,
-    /// The reference that Events about it carry.
+    /// The reference that Events about the Job carry.
     pub(super) reference: Arc<ObjectReference>,
-    /// What its pods are made from; made when the first is created.
+    /// The pod that all pods of the Job are built from, built on first use.
     pod: OnceLock<Result<Arc<Pod>, String>>,
 }
 
-/// What a sync reads of the spec.
+/// The parts of the spec that a sync reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JobSpec {
     pub(super) parallelism: i64,
@@ -57,11 +57,11 @@ pub(super) struct JobSpec {
     pub(super) is_suspended: bool,
     /// Whether another controller manages the Job.
     pub(super) is_foreign: bool,
-    /// Whether a pod is replaced only once it has failed.
+    /// Whether a pod is replaced only after it has failed.
     pub(super) only_replace_failed: bool,
     pub(super) failure_policy: Option<FailurePolicy>,
     pub(super) success_policy: Option<SuccessPolicy>,
-    /// Whether `restartPolicy` of the pods is `OnFailure`.
+    /// Whether the pods have `restartPolicy: OnFailure`.
     pub(super) restarts_in_place: bool,
 }
 
@@ -88,7 +88,7 @@ impl JobSpec {
                 "Indexed" => CompletionMode::Indexed,
                 _ => CompletionMode::Unknown,
             }),
-            // As the server's defaults.
+            // The server's defaults.
             backoff_limit: number("backoffLimit").unwrap_or(match backoff_limit_per_index {
                 Some(_) => i64::from(i32::MAX),
                 None => 6,
@@ -106,7 +106,7 @@ impl JobSpec {
         }
     }
 
-    /// The mode as metrics name it; `None` for a mode that Kubernetes doesn't define.
+    /// Returns the mode as a metric label; `None` for a mode that Kubernetes doesn't define.
     pub(super) fn mode_label(&self) -> Option<&'static str> {
         match self.mode {
             None | Some(CompletionMode::NonIndexed) => Some("NonIndexed"),
@@ -119,7 +119,7 @@ impl JobSpec {
         self.mode == Some(CompletionMode::Indexed)
     }
 
-    /// The number of indexes; 0 for a Job without.
+    /// Returns the number of indexes; 0 for a Job without indexes.
     pub(super) fn indexes(&self) -> i64 {
         match self.is_indexed() {
             true => self.completions.unwrap_or(0),
@@ -133,12 +133,13 @@ impl JobSpec {
 }
 
 impl CachedJob {
-    /// Whether `podReplacementPolicy` says that pods on their way out are not replaced before they have failed.
+    /// Reports whether `podReplacementPolicy` requires that a terminating pod fails before it is
+    /// replaced.
     pub(super) fn replaces_only_failed(&self) -> bool {
         spec_of(&self.object).is_some_and(|spec| spec["podReplacementPolicy"] == "Failed")
     }
 
-    /// The name of the controller that manages the Job.
+    /// Returns the name of the controller that manages the Job.
     pub(super) fn manager(&self) -> &str {
         let manager = spec_of(&self.object).and_then(|spec| spec["managedBy"].as_str());
         manager.unwrap_or(MANAGER)
@@ -148,18 +149,18 @@ impl CachedJob {
         self.status.conditions.end().is_some()
     }
 
-    /// How long the Job may run on, ns, having started at `start_ns`; below 0 if its time is over. `None` if it has no deadline
-    /// or has not started.
+    /// Returns the time in ns until the Job's deadline, for a start at `start_ns`; negative after
+    /// the deadline. `None` if the Job has no deadline or has not started.
     pub(super) fn deadline_left_ns(&self, start_ns: Option<i64>, now: Now) -> Option<i64> {
         let deadline = self.spec.active_deadline_seconds?.saturating_mul(SECOND_NS);
         Some(deadline.saturating_sub(now.wall_ns.saturating_sub(start_ns?)))
     }
 
-    /// The pod from the template with the tracking finalizer, but for what differs between the pods of an indexed Job:
-    /// those have the variable of the index, and a host name of their own.
+    /// Returns the pod from the template with the tracking finalizer. The pods of an indexed Job
+    /// also get the variable with their index and a host name of their own.
     ///
     /// # Errors
-    /// The template can't be read, or has no labels.
+    /// Fails if the template can't be read or has no labels.
     pub(super) fn pod(&self) -> Result<Arc<Pod>, String> {
         let made = self.pod.get_or_init(|| {
             let spec = self.object.fields.get("spec").unwrap_or(&Value::Null);
@@ -177,7 +178,7 @@ impl CachedJob {
             let job = &self.object.metadata.name;
             let mut pod = pod_of(job, &template, &self.controller_ref);
             if self.spec.is_indexed() {
-                // The pods share the keys.
+                // All pods share the keys.
                 for map in [&mut pod.metadata.labels, &mut pod.metadata.annotations] {
                     *map = map.with(COMPLETION_INDEX, "");
                 }
@@ -195,7 +196,7 @@ impl CachedJob {
     }
 }
 
-/// Tells each container that does not say otherwise the index of its pod.
+/// Adds the index variable to each container that does not define it.
 fn add_index_variable(spec: &mut Value) {
     let path = format!("metadata.labels['{COMPLETION_INDEX}']");
     let variable = json!({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}});
@@ -223,7 +224,8 @@ fn spec_of(object: &DynamicObject) -> Option<&Value> {
     object.fields.get("spec")
 }
 
-/// The selector of a Job. One that is absent matches nothing, an empty one every pod.
+/// Returns the selector of a Job. An absent selector matches nothing; an empty one matches every
+/// pod.
 pub(super) fn selector_of(job: &DynamicObject) -> JobSelector {
     let selector = spec_of(job).and_then(|spec| spec.get("selector"));
     let selector = selector.filter(|it| !it.is_null()).cloned();

@@ -1,4 +1,4 @@
-//! How far a Job is, by its own words: what clients read who wait for it.
+//! A Job's progress, as clients see it in the spec and the status.
 
 use podstorm_objects::{DynamicObject, Kind, Object, Time};
 
@@ -6,20 +6,20 @@ use super::cache::JobSpec;
 use super::indexes::Indexes;
 use super::status::JobStatus;
 
-/// How far a Job is.
+/// A Job's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
     /// `spec.completions`.
     pub completions: Option<i64>,
-    /// `spec.parallelism`, or its default.
+    /// `spec.parallelism` or its default.
     pub parallelism: i64,
-    /// Whether it is suspended.
+    /// Whether the Job is suspended.
     pub is_suspended: bool,
     /// Whether each pod has an index.
     pub is_indexed: bool,
-    /// Whether the Job has ended, and how.
+    /// The end of the Job, if it has ended.
     pub end: Option<Ended>,
-    /// When it started.
+    /// When the Job started.
     pub start: Option<Time>,
     /// `status.active`.
     pub active: i64,
@@ -31,23 +31,23 @@ pub struct Course {
     pub succeeded: i64,
     /// `status.failed`.
     pub failed: i64,
-    /// How many indexes are in `status.failedIndexes`: they get no further pods.
+    /// The number of indexes in `status.failedIndexes`, which get no more pods.
     pub failed_indexes: i64,
-    /// Pods that have ended and are not counted yet.
+    /// The number of ended pods that are not counted yet.
     pub uncounted: usize,
 }
 
-/// How a Job has ended.
+/// The end of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its condition `Complete` is true.
+    /// The condition `Complete` is true.
     Complete,
-    /// Its condition `Failed` is true.
+    /// The condition `Failed` is true.
     Failed,
 }
 
 impl Course {
-    /// How far an object is; `None` where it is not a Job. O(bytes of the Job).
+    /// Returns the progress of a Job; `None` for other objects. O(bytes of the Job).
     pub fn of(object: &dyn Object) -> Option<Course> {
         let job = object.downcast_ref::<DynamicObject>()?;
         if object.kind() != Kind::JOB {
@@ -78,18 +78,19 @@ impl Course {
         })
     }
 
-    /// Whether the Job has ended.
+    /// Reports whether the Job has ended.
     pub fn is_over(&self) -> bool {
         self.end.is_some()
     }
 
-    /// How many pods are to run at first.
+    /// Returns the number of pods to run at the start.
     pub fn wanted(&self) -> i64 {
         let most = self.completions.unwrap_or(self.parallelism);
         most.min(self.parallelism).max(0)
     }
 
-    /// How many pods are to run now. A Job without completions starts none once one has succeeded.
+    /// Returns the number of pods to run now. A Job without completions starts no pod after a
+    /// success.
     pub fn wanted_now(&self) -> i64 {
         let left = match self.completions {
             Some(completions) => completions - self.succeeded - self.failed_indexes,

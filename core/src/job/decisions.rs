@@ -1,5 +1,5 @@
-//! What the next sync of a Job decides about given pods, and by which rules: for explanations. The decisions are the
-//! controller's own, taken by the code of its syncs; nothing is asked of a server.
+//! The decisions of a Job's next sync about given pods, with the rules behind them, for
+//! explanations. The code of the controller's syncs makes them; the server is not asked.
 
 use std::sync::Arc;
 
@@ -21,128 +21,130 @@ use super::{Controller, ControllerOptions, Remembered};
 
 pub use super::manage::RemovalRule;
 
-/// What the next sync decides.
+/// The decisions of the next sync.
 #[derive(Clone, Debug)]
 pub struct Decisions {
     /// `spec.completions`.
     pub completions: Option<i64>,
-    /// `spec.parallelism`, or its default.
+    /// `spec.parallelism` or its default.
     pub parallelism: i64,
     /// Whether each pod has an index.
     pub is_indexed: bool,
-    /// `spec.backoffLimit`, or its default.
+    /// `spec.backoffLimit` or its default.
     pub backoff_limit: i64,
     /// `spec.backoffLimitPerIndex`.
     pub backoff_limit_per_index: Option<i64>,
-    /// Active pods.
+    /// The number of active pods.
     pub active: i64,
-    /// Those of them that are ready.
+    /// The number of active pods that are ready.
     pub ready: i64,
-    /// Pods on their way out.
+    /// The number of terminating pods.
     pub terminating: i64,
-    /// Pods, of an indexed Job indexes, that have succeeded.
+    /// The number of pods that have succeeded; for an indexed Job, the number of indexes.
     pub succeeded: i64,
-    /// Failed pods that count.
+    /// The number of failed pods that count.
     pub failed: i64,
-    /// The indexes that have failed, as a status writes them. Present where each index has a back-off limit.
+    /// The failed indexes in the format of the status; `None` without a back-off limit per index.
     pub failed_indexes: Option<String>,
-    /// When the Job has started, if it has.
+    /// When the Job started.
     pub start: Option<Time>,
-    /// How long the Job may run on, ns; 0 or less if its time is over. `None` without a deadline.
+    /// The time in ns until the deadline; 0 or less after it. `None` without a deadline.
     pub deadline_left_ns: Option<i64>,
-    /// Why the controller leaves the Job alone.
+    /// The reason for which the controller ignores the Job.
     pub skipped: Option<Skipped>,
-    /// What has finished the Job or finishes it now.
+    /// The end of the Job, if the Job has finished or finishes now.
     pub end: Option<End>,
-    /// What becomes of the pods. Without effect where the Job is skipped or has an end.
+    /// The change to the pods. Without effect if the Job is skipped or has an end.
     pub step: Step,
-    /// The ended pods that have failed, in the order of the list.
+    /// The failed pods, in the order of the list.
     pub failures: Vec<FailedPod>,
-    /// What is created again, and when: the index that is due first comes first.
+    /// The pods that are created again after failures, earliest first.
     pub retries: Vec<Retry>,
 }
 
-/// Why the controller leaves a Job alone.
+/// The reason for which the controller ignores a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skipped {
-    /// Another controller manages it.
+    /// Another controller manages the Job.
     Foreign,
-    /// It is complete or has failed.
+    /// The Job is complete or has failed.
     Finished,
-    /// Its completion mode is unknown.
+    /// The completion mode is unknown.
     UnknownMode,
 }
 
-/// What finishes a Job.
+/// The end of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Whether the Job completes; otherwise it fails.
+    /// Whether the Job completes. Otherwise it fails.
     pub is_success: bool,
-    /// Whether the status has it already.
+    /// Whether the status already shows the end.
     pub is_told: bool,
-    /// The reason in the condition.
+    /// The reason of the condition.
     pub reason: String,
-    /// The message in the condition.
+    /// The message of the condition.
     pub message: String,
-    /// The name of the pod that meets the rule of the failure policy.
+    /// The name of the pod that matches the rule of the failure policy.
     pub pod: Option<String>,
 }
 
-/// What becomes of the pods.
+/// The change that a sync makes to the pods.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// These pods are deleted, in this order.
+    /// Delete these pods, in this order.
     Delete(Vec<(Arc<Pod>, RemovalRule)>),
-    /// So many are created, of an indexed Job those of these indexes.
+    /// Create pods.
     Create {
-        /// How many.
+        /// The number of pods.
         count: usize,
-        /// Their indexes.
+        /// Their indexes, for an indexed Job.
         indexes: Vec<i64>,
     },
-    /// None is created before the wait of the Job, or of each of these indexes, is over.
+    /// Create no pod until the delay of the Job, or of one of these indexes, is over.
     Wait {
-        /// How long that is, ns.
+        /// The remaining delay in ns.
         left_ns: i64,
-        /// The first indexes without a pod, as many as there is room for. Others are not looked at.
+        /// The first indexes without a pod, as many as there is room for. Later indexes are not
+        /// considered.
         indexes: Vec<i64>,
     },
-    /// They stay as they are.
+    /// Leave the pods unchanged.
     Nothing,
 }
 
-/// A pod that has failed.
+/// A failed pod.
 #[derive(Clone, Debug)]
 pub struct FailedPod {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// Its index; -1 if unknown.
+    /// The pod's index; -1 if unknown.
     pub index: i64,
-    /// The exit code of the first container that has ended with another than 0.
+    /// The first nonzero exit code among the containers.
     pub exit_code: Option<i64>,
-    /// When it ended.
+    /// When the pod ended.
     pub finished: Time,
-    /// The rule of the failure policy that it meets.
+    /// The rule of the failure policy that the pod matches.
     pub rule: Option<MetRule>,
-    /// Whether the status has counted it already: its finalizer is gone.
+    /// Whether the status has counted the pod, so that its finalizer is gone.
     pub is_counted: bool,
 }
 
-/// What is created again after failures.
+/// A pod that is created again after failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The index; `None` where the whole Job waits.
+    /// The index; `None` if the whole Job waits.
     pub index: Option<i64>,
-    /// The name of the pod whose end began the wait.
+    /// The name of the pod whose end started the delay.
     pub pod: Option<String>,
-    /// How many failures there were since the last success, or of the index.
+    /// The number of failures since the last success, or of the index.
     pub failures: u32,
-    /// How long the wait still takes, ns; 0 where it is over.
+    /// The remaining delay in ns; 0 if it is over.
     pub left_ns: i64,
 }
 
-/// What the next sync of a Job with these pods decides, the caches being as new as the server. Pods of others are left out.
-/// The record of failures is what a controller remembers that has run since these pods began. O(pods · log pods).
+/// Returns the decisions of the next sync of a Job with these pods, with caches as new as the
+/// server. Skips pods of other owners. Assumes the failure record of a controller that has run
+/// since these pods began. O(pods · log pods).
 pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decisions {
     let controller = Controller::new(
         ControllerOptions::default(),
@@ -196,7 +198,7 @@ pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decision
     }
 }
 
-/// The pods that the Job keeps or adopts.
+/// Returns the pods that the Job keeps or adopts.
 fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
     let Ok(selector) = &job.selector else {
         return Vec::new();
@@ -216,7 +218,7 @@ fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
     claimed.collect()
 }
 
-/// The record of the pods that were counted.
+/// Returns the failure record of the pods already counted.
 fn record(sync: &Sync<'_>) -> Failures {
     let counted = || sync.pods.iter().filter(|pod| !pod.is_tracked);
     let ended = |phase: PodPhase| -> Vec<i64> {
@@ -237,7 +239,7 @@ fn skipped(job: &CachedJob) -> Option<Skipped> {
 }
 
 impl Sync<'_> {
-    /// What has finished the Job, or finishes it now.
+    /// Returns the end of the Job, if the Job has finished or finishes now.
     fn end_of(&self) -> Option<End> {
         let hit = self.hit.clone().or_else(|| self.completion())?;
         let conditions = &self.job.status.conditions;

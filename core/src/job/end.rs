@@ -1,4 +1,4 @@
-//! Whether a Job has finished, and why.
+//! The conditions that finish a Job.
 //!
 //! Source: `syncJob` in Kubernetes' `pkg/controller/job`.
 
@@ -12,21 +12,21 @@ use super::policies::FailureAction;
 use super::status::Reason;
 use super::sync::Sync;
 
-/// What finishes a Job.
+/// The condition that finishes a Job, with its reason.
 #[derive(Clone, Debug)]
 pub(super) struct Hit {
     pub(super) kind: HitKind,
     pub(super) reason: Reason,
 }
 
-/// The condition that a Job gets before it has finished.
+/// The interim condition of a Job that is about to finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HitKind {
-    /// It will be `Complete`.
+    /// The Job becomes `Complete`.
     SuccessCriteriaMet,
-    /// It will be `Failed`.
+    /// The Job becomes `Failed`.
     FailureTarget,
-    /// It will be `Failed`, and has `FailureTarget` already.
+    /// The Job becomes `Failed` and already has the condition `FailureTarget`.
     Failed,
 }
 
@@ -47,7 +47,7 @@ fn failure(reason: &str, message: &str) -> Option<Hit> {
 }
 
 impl Sync<'_> {
-    /// What finishes the Job, whatever its indexes are.
+    /// Returns the condition that finishes the Job, apart from its indexes.
     pub(super) fn evaluate(&self) -> Option<Hit> {
         let conditions = &self.status.conditions;
         if let Some(reason) = conditions.met("SuccessCriteriaMet") {
@@ -85,7 +85,7 @@ impl Sync<'_> {
         None
     }
 
-    /// Finds the indexes that have succeeded and failed, and what follows from them.
+    /// Finds the succeeded and failed indexes and evaluates the rules about them.
     pub(super) fn evaluate_indexes(&mut self) {
         let spec = self.job.spec.clone();
         let completions = spec.indexes();
@@ -140,7 +140,7 @@ impl Sync<'_> {
         Indexes::parse(stored, self.job.spec.indexes())
     }
 
-    /// The indexes of pods that have failed for good.
+    /// Returns the indexes of pods that have failed for good.
     fn newly_failed_indexes(&self) -> Indexes {
         let spec = &self.job.spec;
         let limit = spec.backoff_limit_per_index.unwrap_or(i64::MAX);
@@ -157,14 +157,15 @@ impl Sync<'_> {
         Indexes::of_unordered(failed.map(|pod| pod.index))
     }
 
-    /// Chooses the failed pods that keep their finalizer, so that their replacements know the failures before.
+    /// Chooses the failed pods that keep their finalizer, so their replacements know the earlier
+    /// failures.
     fn delay_pods(&mut self, succeeded: &Indexes, failed: &Indexes) {
         let spec = &self.job.spec;
         let active = self.pods.iter();
         let active = active.filter(|pod| pod.is_active() && spec.has_index(pod.index));
         let active = LazyCell::new(|| Indexes::of_unordered(active.map(|pod| pod.index)));
         for pod in &self.pods {
-            // Most pods have not failed.
+            // The common case: the pod has not failed.
             if !pod.is_failed(spec.only_replace_failed) || !self.counts(pod) {
                 continue;
             }
@@ -180,7 +181,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Whether pods that restart their containers themselves have done so too often.
+    /// Reports whether pods with `restartPolicy: OnFailure` have restarted their containers too
+    /// often.
     fn restarted_too_often(&self) -> bool {
         let spec = &self.job.spec;
         if !spec.restarts_in_place {

@@ -1,4 +1,5 @@
-//! What wakes a Job, and when: its own changes at once, its pods' together, a second later.
+//! The events that wake a Job: its own changes wake it immediately, changes of its pods after one
+//! second, batched.
 //!
 //! Source: the event handlers in Kubernetes' `pkg/controller/job`.
 
@@ -81,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// Looks for the pods of the cached Job if an event of its name carries another UID: the cached Job is gone. Upstream
-    /// does not compare UIDs.
+    /// Looks for the pods of the cached Job if an event of the same name has another UID, which
+    /// means that the cached Job is gone. Upstream does not compare UIDs.
     fn recreated_unseen(&self, old: &CachedJob, is: &ObjectMeta, now: Now) {
         let was = &old.object.metadata;
         if self.options.retry_orphans && was.uid != is.uid {
@@ -101,9 +102,9 @@ impl Shared {
         self.add_selector_orphans(meta, &selector_of(last), now);
     }
 
-    /// Handles the change of a pod.
+    /// Handles a change of a pod.
     pub(super) fn pod_changed(&self, change: &PodChange, now: Now) {
-        // As upstream, of a pod that is gone its last state counts, not the cached one.
+        // As upstream: for a deleted pod the last state counts, not the cached one.
         match change.deleted {
             true => self.metrics.pod_changed(Some(&change.new), None),
             false => self
@@ -117,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// Handles a run of a list into an empty cache: as if its pods were added one by one.
+    /// Handles a run of a list into an empty cache, with the result of adding its pods one by one.
     pub(super) fn pods_added(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
             self.metrics.pod_changed(None, Some(pod));
@@ -194,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// A pod is gone, or on its way out: then each of its changes comes here.
+    /// Handles a pod that is gone, or any change of a terminating pod.
     fn pod_deleted(&self, pod: &Pod, is_gone: bool, now: Now) {
         let meta = &pod.metadata;
         let counts = |job: &CachedJob| !job.is_finished() && !self.has_lost(job, meta);
@@ -203,7 +204,7 @@ impl Shared {
             self.add_orphan(pod, now);
             return;
         };
-        // Below zero too: every change of a pod on its way out counts.
+        // May go below zero, because every change of a terminating pod counts.
         self.expectations.lower(key, 0, 1);
         if is_gone || !meta.has_finalizer(TRACKING_FINALIZER) {
             self.states
@@ -227,7 +228,7 @@ impl Shared {
         }
     }
 
-    /// Keeps the Jobs whose empty selector matches every pod.
+    /// Maintains the index of Jobs with an empty selector, which matches every pod.
     fn note_empty_selector(&self, change: &Change<CachedJob>) {
         let selects_all = |job: &CachedJob| job.selector.as_ref().is_ok_and(|it| it.is_empty());
         let states = [(&change.old, false), (&change.new, true)];
@@ -253,7 +254,7 @@ impl Shared {
         self.queues[super::JOBS].add_after(key, delay_ns, now.mono_ns);
     }
 
-    /// A pod that no Job counts, and that waits to be counted.
+    /// Adds a pod that no Job will count and that still has its finalizer.
     fn add_orphan(&self, pod: &Pod, now: Now) {
         let meta = &pod.metadata;
         if meta.has_finalizer(TRACKING_FINALIZER) {
@@ -262,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// The pods of a Job that counts no more.
+    /// Adds the pods of a Job that counts no more pods.
     fn add_selector_orphans(&self, meta: &ObjectMeta, selector: &JobSelector, now: Now) {
         if let Ok(selector) = selector {
             let owner = || Arc::new(Kind::JOB.controller_reference(meta));
@@ -272,8 +273,9 @@ impl Shared {
         }
     }
 
-    /// Whether a Job that is on its way out owns a pod that its selector does not match: such a Job neither counts nor
-    /// releases the pod. Upstream leaves the finalizer of the pod.
+    /// Reports whether a Job that is being deleted owns a pod that its selector does not match.
+    /// Such a Job neither counts nor releases the pod. Upstream leaves the pod's finalizer in
+    /// place.
     pub(super) fn has_lost(&self, job: &CachedJob, pod: &ObjectMeta) -> bool {
         let is_leaving = self.options.retry_orphans && job.object.metadata.is_deleting();
         let selects = |selector: &Arc<Selector>| selector.matches(&pod.labels);

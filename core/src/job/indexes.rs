@@ -1,4 +1,4 @@
-//! Sets of completion indexes as the status of a Job writes them: `0,2-5,7`.
+//! Sets of completion indexes in the format of a Job's status: `0,2-5,7`.
 //!
 //! Source: `orderedIntervals` in Kubernetes' `pkg/controller/job`.
 
@@ -6,14 +6,14 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use compact_str::CompactString;
 
-/// A set of completion indexes: ordered intervals, both ends included, of which no two touch.
+/// A set of completion indexes: ordered intervals with inclusive ends, no two of them adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Indexes(Vec<(i64, i64)>);
 
 impl Indexes {
-    /// Reads the text of a status, for a Job with that many completions. Indexes that are too large are cut off;
-    /// parts that can't be read are left out. The server lets only ordered texts through, and no order is made here.
-    /// O(parts).
+    /// Parses the text of a status, for a Job with that many completions. Cuts off indexes that are
+    /// too large and skips parts that can't be parsed. Does not sort, because the server accepts
+    /// only ordered texts. O(parts).
     pub fn parse(text: &str, completions: i64) -> Indexes {
         let mut all = Indexes::default();
         for part in text.split(',') {
@@ -37,7 +37,7 @@ impl Indexes {
         all
     }
 
-    /// The set of these indexes, which are in order; repetitions are allowed. O(indexes).
+    /// Creates a set from ordered indexes; repetitions are allowed. O(indexes).
     pub fn of_ordered(indexes: impl IntoIterator<Item = i64>) -> Indexes {
         let mut all = Indexes::default();
         for index in indexes {
@@ -46,10 +46,10 @@ impl Indexes {
         all
     }
 
-    /// The set of these indexes in any order, none of them negative. O(indexes + the largest), and O(indexes · log indexes)
-    /// where they are far apart.
+    /// Creates a set from indexes in any order, none of them negative. O(indexes + the largest), or
+    /// O(indexes · log indexes) if they are sparse.
     pub fn of_unordered(indexes: impl IntoIterator<Item = i64>) -> Indexes {
-        /// So many bits of a map cost as much as one index to be sorted.
+        /// The number of bitmap bits that cost as much as sorting one index.
         const BITS_PER_INDEX: usize = 1024;
         let mut indexes: Vec<i64> = indexes.into_iter().collect();
         if indexes.is_sorted() {
@@ -63,7 +63,7 @@ impl Indexes {
         }
         let mut bits = vec![0_u64; largest / 64 + 1];
         for index in indexes {
-            let at = usize::try_from(index).expect("no index is negative");
+            let at = usize::try_from(index).expect("indexes are not negative");
             bits[at / 64] |= 1 << (at % 64);
         }
         let words = (0..).step_by(64).zip(bits);
@@ -76,7 +76,7 @@ impl Indexes {
         }))
     }
 
-    /// The indexes of both sets. O(intervals).
+    /// Returns the indexes that are in either set. O(intervals).
     #[must_use]
     pub fn union(&self, other: &Indexes) -> Indexes {
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -88,11 +88,11 @@ impl Indexes {
                 (_, Some(_)) => b.next(),
                 (None, None) => return all,
             };
-            all.join(*next.expect("it was peeked"));
+            all.join(*next.expect("the iterator was peeked"));
         }
     }
 
-    /// The indexes of this set that the other lacks. O(intervals).
+    /// Returns the indexes of this set that `other` lacks. O(intervals).
     #[must_use]
     pub fn without(&self, other: &Indexes) -> Indexes {
         let mut all = Indexes::default();
@@ -120,28 +120,29 @@ impl Indexes {
         }
     }
 
-    /// How many indexes there are. O(intervals).
+    /// Returns the number of indexes. O(intervals).
     pub fn count(&self) -> i64 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Whether there is none.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether an index is there. O(log intervals).
+    /// Reports whether the set has an index. O(log intervals).
     pub fn has(&self, index: i64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// The intervals, both ends included.
+    /// Returns the intervals, with inclusive ends.
     pub fn intervals(&self) -> &[(i64, i64)] {
         &self.0
     }
 
-    /// The first `count` indexes below `completions` that are not in the set, in order. O(count + intervals).
+    /// Returns the first `count` indexes below `completions` that are not in the set, in order.
+    /// O(count + intervals).
     pub fn first_missing(&self, count: usize, completions: i64) -> Vec<i64> {
         let mut missing = Vec::with_capacity(count.min(1024));
         let mut next = 0;
@@ -160,7 +161,7 @@ impl Indexes {
     }
 }
 
-/// The text in a status. Two neighbours are written one by one: `3,4`.
+/// Formats the set as in a status. Two adjacent indexes are written separately: `3,4`.
 impl Display for Indexes {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (at, (first, last)) in self.0.iter().enumerate() {
@@ -177,9 +178,9 @@ impl Display for Indexes {
     }
 }
 
-/// The prefix of the names of the pods of one index; the name of a long Job is cut.
+/// Returns the name prefix of the pods of one index. Truncates the name of a long Job.
 pub fn indexed_name_prefix(job: &str, index: i64) -> CompactString {
-    /// What a name leaves for the five characters that the server adds, bytes.
+    /// The maximum length in bytes, which leaves room for the five characters that the server adds.
     const PREFIX_BYTES_MAX: usize = 58;
     let end = compact_str::format_compact!("-{index}-");
     let most = PREFIX_BYTES_MAX.saturating_sub(end.len());

@@ -1,4 +1,4 @@
-//! Which pods a sync creates and deletes.
+//! The pods that a sync creates and deletes.
 //!
 //! Source: `manageJob` in Kubernetes' `pkg/controller/job`.
 
@@ -9,28 +9,29 @@ use super::indexes::Indexes;
 use super::pod::Rank;
 use super::sync::Sync;
 
-/// What a sync does to reach the parallelism: it creates pods or deletes pods, never both.
+/// The change that a sync makes to reach the parallelism. It creates or deletes pods, never both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Deletes the pods at these places of the list, each by a rule. Of a suspended Job there may be none.
+    /// Delete the pods at these positions of the list, each by a rule. May be empty for a suspended
+    /// Job.
     Delete(Vec<(usize, RemovalRule)>),
-    /// Creates that many pods, of an indexed Job those of these indexes.
+    /// Create that many pods; for an indexed Job, those of these indexes.
     Create { count: usize, indexes: Vec<i64> },
-    /// Creates no pod for so long, ns, after failures: of the whole Job, or of each of these indexes, the first without a
-    /// pod.
+    /// Create no pod for this delay in ns after failures of the whole Job, or of each of these
+    /// indexes, the first ones without a pod.
     Wait { left_ns: i64, indexes: Vec<i64> },
-    /// Leaves the pods as they are.
+    /// Leave the pods unchanged.
     Nothing,
 }
 
-/// Why a pod is deleted to reach the parallelism.
+/// The rule by which a pod is deleted to reach the parallelism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalRule {
     /// The Job is suspended.
     Suspended,
-    /// The pod has no index that can be read.
+    /// The pod has no readable index.
     UnknownIndex,
-    /// The index of the pod is not below the completions.
+    /// The pod's index is not below the completions.
     SurplusIndex,
     /// Another pod of the same index is ranked higher.
     RepeatedIndex,
@@ -39,7 +40,7 @@ pub enum RemovalRule {
 }
 
 impl RemovalRule {
-    /// The rule, as tables and JSON name it.
+    /// Returns the name of the rule in tables and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             RemovalRule::Suspended => "suspended",
@@ -68,7 +69,7 @@ impl Sync<'_> {
             Plan::Create { count, indexes } => self.create_pods(count, &indexes).await,
             Plan::Wait { left_ns, .. } => {
                 self.again_after(left_ns);
-                // As upstream: while the Job waits its status counts no active pod.
+                // As upstream: the status of a waiting Job reports no active pods.
                 if !self.shared.options.tell_active_in_backoff {
                     self.active = 0;
                 }
@@ -78,7 +79,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Decides which pods are created or deleted.
+    /// Decides which pods to create or delete.
     pub(super) fn plan(&self) -> Plan {
         let spec = &*self.job.spec;
         let active = self.active_places();
@@ -134,21 +135,22 @@ impl Sync<'_> {
         Plan::Create { count, indexes }
     }
 
-    /// The places of the active pods in the list.
+    /// Returns the positions of the active pods in the list.
     pub(super) fn active_places(&self) -> Vec<usize> {
         let places = self.pods.iter().enumerate();
         let active = places.filter(|(_, pod)| pod.is_active());
         active.map(|(place, _)| place).collect()
     }
 
-    /// The active pods to delete: of an indexed Job those with an unknown or a surplus index, and all but one of each
-    /// index; then, if these are fewer than `at_least`, the lowest in rank.
+    /// Returns the active pods to delete. For an indexed Job: the pods with an unknown or surplus
+    /// index, and all but one pod of each index. Then, if these are fewer than `at_least`, the
+    /// lowest in rank.
     fn removed(&self, mut active: Vec<usize>, at_least: usize) -> Vec<(usize, RemovalRule)> {
         let rank_of = |place: &usize| Rank::of(&self.pods[*place].pod);
         let mut removed = Vec::new();
         let index = |place: usize| self.pods[place].index;
         let is_valid = |place: &usize| self.job.spec.has_index(index(*place));
-        // Most lists have each index once, in order or in none.
+        // The common case: each index occurs once.
         let is_plain = |active: &[usize]| {
             let indexes = || active.iter().map(|place| index(*place));
             let are_distinct = || {
@@ -177,7 +179,7 @@ impl Sync<'_> {
                 if group.len() > 1 {
                     group.sort_by_cached_key(rank_of);
                 }
-                let (last, others) = group.split_last().expect("a group has a pod");
+                let (last, others) = group.split_last().expect("a group is not empty");
                 let repeated = others.iter().map(|it| (*it, RemovalRule::RepeatedIndex));
                 removed.extend(repeated);
                 kept.push(*last);
@@ -193,7 +195,7 @@ impl Sync<'_> {
         removed
     }
 
-    /// The first indexes without a pod that have neither succeeded nor failed.
+    /// Returns the first indexes without a pod that have neither succeeded nor failed.
     fn pending_indexes(&self, count: usize) -> Vec<i64> {
         let spec = &self.job.spec;
         let busy = self.pods.iter().filter(|pod| {
@@ -208,7 +210,7 @@ impl Sync<'_> {
         taken.first_missing(count, spec.indexes())
     }
 
-    /// How long an index waits after its last failure, ns.
+    /// Returns the remaining delay of an index after its last failure, in ns.
     pub(super) fn left_ns(&self, index: i64, now_ns: i64) -> i64 {
         let Some(pod) = self.indexes.delayed.get(&index) else {
             return 0;

@@ -1,4 +1,4 @@
-//! What the controller counts, under upstream's names.
+//! The Job controller's metrics, under upstream's names.
 //!
 //! Source: `metrics` in Kubernetes' `pkg/controller/job`.
 
@@ -9,7 +9,7 @@ use podstorm_runtime::metrics::{self, Counter, Family, Histogram, Labelled, Valu
 
 use super::pod::TRACKING_FINALIZER;
 
-/// Upper bounds of the duration of a sync, s: 0.004 * 2^i for i = 0..15.
+/// Upper bounds of the sync duration in s: 0.004 * 2^i for i = 0..15.
 const SYNC_BOUNDS: [f64; 15] = [
     0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
     32.768, 65.536,
@@ -18,7 +18,7 @@ const SYNC_BOUNDS: [f64; 15] = [
 /// The metrics of one controller.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    /// The syncs that looked at pods, by mode, result and action.
+    /// Syncs that read pods, by mode, result and action.
     syncs: Labelled<Histogram, 3>,
     /// Ended Jobs, by mode, result and reason.
     pub(super) finished: Labelled<Counter, 3>,
@@ -28,13 +28,13 @@ pub(super) struct Metrics {
     pub(super) indexes_finished: Labelled<Counter, 2>,
     /// Attempts to create a pod, by reason and result.
     pub(super) pods_created: Labelled<Counter, 2>,
-    /// Failed pods that met a rule of the failure policy, by its action.
+    /// Failed pods that matched a rule of the failure policy, by the rule's action.
     pub(super) policy_met: Labelled<Counter, 1>,
-    /// Jobs that came and that another controller manages, by its name.
+    /// New Jobs that another controller manages, by its name.
     foreign: Labelled<Counter, 1>,
-    /// Changes of whether a pod is an ended one with the tracking finalizer.
+    /// Ended pods that gain or lose the tracking finalizer.
     waiting: Labelled<Counter, 1>,
-    /// Syncs that waited for the caches, by the kind that was behind.
+    /// Syncs that waited for the caches, by the kind that lagged.
     stale: Labelled<Counter, 2>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Metrics {
         Metrics {
             syncs: Labelled::new(
                 "job_controller_job_sync_duration_seconds",
-                "Seconds that the sync of a Job took.",
+                "Duration of a sync of a Job in seconds.",
                 ["completion_mode", "result", "action"],
                 || Histogram::new(&SYNC_BOUNDS),
             ),
@@ -64,12 +64,12 @@ impl Default for Metrics {
             ),
             pods_created: counter(
                 "job_controller_job_pods_creation_total",
-                "Pods that the controller tried to create. As upstream: one that failed is counted as succeeded, too.",
+                "Pods that the controller tried to create. As upstream, a failed attempt also counts as succeeded.",
                 ["reason", "status"],
             ),
             policy_met: counter(
                 "job_controller_pod_failures_handled_by_failure_policy_total",
-                "Failed pods that met a rule of the failure policy of their Job.",
+                "Failed pods that matched a rule of the failure policy of their Job.",
                 ["action"],
             ),
             foreign: counter(
@@ -79,12 +79,12 @@ impl Default for Metrics {
             ),
             waiting: counter(
                 "job_controller_terminated_pods_tracking_finalizer_total",
-                "Ended pods that got or had the tracking finalizer, and those that lost it.",
+                "Ended pods that gained or lost the tracking finalizer.",
                 ["event"],
             ),
             stale: counter(
                 "job_controller_stale_sync_skips_total",
-                "Syncs put off because the cache was behind the controller's own writes.",
+                "Syncs postponed because the cache lagged the controller's own writes.",
                 ["group", "resource"],
             ),
         }
@@ -100,7 +100,7 @@ fn counter<const N: usize>(
 }
 
 impl Metrics {
-    /// Counts a sync that looked at the pods of its Job.
+    /// Counts a sync that read the pods of its Job.
     pub(super) fn synced(
         &self,
         mode: &'static str,
@@ -113,14 +113,15 @@ impl Metrics {
         self.syncs.of(labels).observe(taken_ns as f64 / 1e9);
     }
 
-    /// Counts a Job that came and that another controller manages. Users make up the names: of those after the first
-    /// 100, all count as `other`, which no Job can have, as a server takes names with a domain before them alone.
+    /// Counts a new Job that another controller manages. Users choose the names, so all names after
+    /// the first 100 count as `other`. No Job can have that name: the server requires a domain
+    /// prefix.
     #[cold]
     pub(super) fn came(&self, manager: &str) {
         self.foreign.of([manager.to_owned().into()]).increment();
     }
 
-    /// Counts a pod that came, changed or is gone, if that changes whether it is an ended pod with the finalizer.
+    /// Counts a change of a pod that makes it an ended pod with the finalizer, or ends that state.
     #[inline]
     pub(super) fn pod_changed(&self, old: Option<&Pod>, new: Option<&Pod>) {
         let is_waiting = |pod: Option<&Pod>| {
@@ -135,17 +136,17 @@ impl Metrics {
         }
     }
 
-    /// Counts ended pods that have the finalizer.
+    /// Counts ended pods with the finalizer.
     pub(super) fn tracked(&self, count: u64) {
         self.waiting.add(["add"], count);
     }
 
-    /// Counts a sync that waits until the cache of a kind has what was written.
+    /// Counts a sync that waits until the cache of a kind shows the controller's writes.
     pub(super) fn skipped(&self, kind: Kind) {
         self.stale.add([kind.group(), kind.resource()], 1);
     }
 
-    /// All metrics with their values now.
+    /// Returns all metrics with their current values.
     pub(super) fn families(&self) -> Vec<Family> {
         let seconds = self.syncs.family();
         let mut syncs = seconds.clone();

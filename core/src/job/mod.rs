@@ -1,19 +1,22 @@
-//! The controller of Jobs: pods that run to their end, counted exactly once.
+//! The Job controller: pods that run to completion, each counted exactly once.
 //!
-//! A pod of a Job carries a finalizer, the tracking finalizer, so that it stays until the Job has counted it. A sync
-//! writes the UIDs of ended pods into the status, then removes their finalizers, then moves the UIDs into the
-//! counters: whatever is lost on the way is seen by the next sync. What the controller does is Kubernetes' own
-//! controller's, request by request, its oddities included. Each file is one part of it:
+//! A pod of a Job has the tracking finalizer, which keeps the pod until the Job has counted it. A
+//! sync writes the UIDs of ended pods into the status, then removes their finalizers, then moves
+//! the UIDs into the counters. The next sync sees whatever is lost in between. The controller makes
+//! the requests of Kubernetes' own controller, in the same order and with the same oddities. The
+//! files:
 //!
-//! * `cache`: the Jobs, with what is derived from them; `handlers`: what
-//!   wakes one.
-//! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates and deletes; `pods`: the requests
-//!   for that; `tracking`: how ended pods are counted; `end`: whether the Job has finished.
-//! * `orphans`: the second queue, of pods that no Job will count.
-//! * `course`: how far a Job is, for clients; `decisions`: what a sync would decide about given pods, for explanations;
-//!   `metrics`: what is counted.
-//! * `indexes`, `backoff`, `policies`: sets of completion indexes, the wait after failures, `podFailurePolicy` and
-//!   `successPolicy`. `pod`, `status`: what a sync reads of a pod, and writes of a Job.
+//! * `cache`: the Jobs and the values derived from them; `handlers`: the events that wake a
+//!   Job.
+//! * `sync`: the steps of one sync, in order; `manage`: the pods that it creates and deletes;
+//!   `pods`: the requests for that; `tracking`: the counting of ended pods; `end`: the conditions
+//!   that finish the Job.
+//! * `orphans`: the second queue, for pods that no Job will count.
+//! * `course`: a Job's progress, as clients see it; `decisions`: the decisions of a sync about
+//!   given pods, for explanations; `metrics`: the controller's metrics.
+//! * `indexes`, `backoff`, `policies`: sets of completion indexes, the delay after failures,
+//!   `podFailurePolicy` and `successPolicy`. `pod`, `status`: the properties that a sync reads of a
+//!   pod and writes of a Job.
 //!
 //! Source: Kubernetes' `pkg/controller/job`.
 
@@ -64,39 +67,43 @@ pub use row::Jobs;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The number of the queue of Jobs.
+/// The index of the queue of Jobs.
 pub const JOBS: usize = 0;
 
-/// The number of the queue of orphans.
+/// The index of the queue of orphans.
 pub const ORPHANS: usize = 1;
 
-/// The options of the controller.
+/// Configuration of a [`Controller`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
-    /// The gate `StaleControllerConsistencyJob`: a sync waits until the caches have its last writes.
+    /// The gate `StaleControllerConsistencyJob`: a sync waits until the caches show its last
+    /// writes.
     pub waits_for_caches: bool,
-    /// The gate `MutableSchedulingDirectivesForSuspendedJobs`: a Job that is suspended loses its start time.
+    /// The gate `MutableSchedulingDirectivesForSuspendedJobs`: suspending a Job clears its start
+    /// time.
     pub suspending_clears_start_time: bool,
-    /// How long the changes of pods, and of a Job's status, are gathered, ns.
+    /// How long changes of pods and of a Job's status are batched, in ns.
     pub batch_ns: i64,
-    /// The policy's row of that name: a pod that is gone before its finalizer is removed is counted once.
+    /// The policy row of this name: a pod that is gone before its finalizer is removed counts once.
     pub count_gone_pods_once: bool,
-    /// The policy's row of that name: finalizers of the pods of a Job that is gone, or was recreated unseen, are removed
-    /// until that works.
+    /// The policy row of this name: the finalizers of orphaned pods are removed with retries, also
+    /// after a Job was recreated unseen.
     pub retry_orphans: bool,
-    /// The policy's row of that name: an index, or a pod, doesn't fail once it has succeeded, nor the other way
-    /// round.
+    /// The policy row of this name: the first outcome of an index or a pod, success or failure,
+    /// stays.
     pub keep_first_outcome: bool,
-    /// The policy's row of that name: a Job that waits after a failure says how many pods are active.
+    /// The policy row of this name: the status of a Job that waits after a failure has the number
+    /// of active pods.
     pub tell_active_in_backoff: bool,
-    /// The most ended pods that one sync counts.
+    /// The maximum number of ended pods that one sync counts.
     pub uncounted_max: usize,
-    /// The most pods that one sync creates, and the most that it deletes to reach the parallelism.
+    /// The maximum number of pods that one sync creates, and that it deletes to reach the
+    /// parallelism.
     pub burst: usize,
 }
 
 impl Default for ControllerOptions {
-    /// As in Kubernetes 1.36.
+    /// Returns the defaults of Kubernetes 1.36.
     fn default() -> Self {
         ControllerOptions {
             waits_for_caches: true,
@@ -112,11 +119,11 @@ impl Default for ControllerOptions {
     }
 }
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The Job controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     options: ControllerOptions,
@@ -124,24 +131,25 @@ struct Shared {
     pods: Arc<PodCache>,
     queues: [RateLimitingQueue<KeyId>; 2],
     orphan_keys: OrphanKeys,
-    /// Counters alone: pods to come and pods to go.
+    /// Counts only: pods to create and pods to delete.
     expectations: Expectations<KeyId, String>,
     states: KeyStates<Remembered>,
     written: ConsistencyStore<KeyId, 2>,
     metrics: Metrics,
-    /// The Jobs with an empty selector, which matches every pod, by namespace. The server makes none.
+    /// The Jobs with an empty selector, which matches every pod, by namespace. The server creates
+    /// none.
     select_all: Mutex<BTreeMap<Str, BTreeSet<KeyId>>>,
 }
 
-/// What the controller remembers of a Job beside its caches.
+/// Controller state of one Job that is not in the caches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Remembered {
-    /// The pods whose tracking finalizer was removed, and whose change the cache has not shown; `None` if none ever was.
-    /// They are counted. There is no time-out.
+    /// The pods whose tracking finalizer was removed but whose change the cache has not shown;
+    /// `None` if there never was one. These pods are counted. There is no time-out.
     pub released: Option<BTreeSet<Uid>>,
     /// The failures; `None` before the first status write.
     pub failures: Option<Failures>,
-    /// The Jobs of this name whose end was written, and not seen in the cache.
+    /// The Jobs of this name whose end was written but has not reached the cache.
     pub finished: BTreeSet<Uid>,
 }
 
@@ -155,7 +163,7 @@ impl Remembered {
 }
 
 impl Controller {
-    /// A controller that reads Jobs and pods from these informers.
+    /// Creates a controller that reads Jobs and pods from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         let queue = |at: usize| RateLimitingQueue::of(Jobs::ROW.queues[at]);
         informers.pods().keep::<pod::PodFacts>(Kind::JOB);
@@ -175,75 +183,77 @@ impl Controller {
         Controller(shared)
     }
 
-    /// Its options.
+    /// Returns the controller's options.
     pub fn options(&self) -> &ControllerOptions {
         &self.0.options
     }
 
-    /// The key of a name; a new name gets a new key.
+    /// Returns the key of a name. A new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
         self.0.jobs.intern(namespace, name)
     }
 
-    /// The key of a name in the queue of orphans, to be added to it once.
+    /// Returns the key of a name in the queue of orphans. The caller adds the key to the queue
+    /// once.
     pub fn orphan_key(&self, name: OrphanKey) -> KeyId {
         self.0.orphan_keys.add(name)
     }
 
-    /// What a key in the queue of orphans means; `None` for a key without meaning.
+    /// Returns the name of a key in the queue of orphans; `None` for a free key.
     pub fn orphans_of(&self, key: KeyId) -> Option<OrphanKey> {
         self.0.orphan_keys.get(key).map(|(name, _)| name)
     }
 
-    /// The counters of awaited creations and deletions; `None` if nothing was ever awaited.
+    /// Returns the counters of expected creations and deletions, or `None` if nothing was ever
+    /// expected.
     pub fn expected(&self, key: KeyId) -> Option<Counts> {
         self.0.expectations.counts(key)
     }
 
-    /// Sets the counters of awaited creations and deletions.
+    /// Sets the counters of expected creations and deletions.
     pub fn expect(&self, key: KeyId, creations: i64, deletions: i64, since_ns: i64) {
         let expectations = &self.0.expectations;
         expectations.set_expectations(key, creations, deletions, since_ns);
     }
 
-    /// Whether nothing is awaited for a key, or no longer.
+    /// Reports whether the expectations of a key are satisfied or have expired.
     pub fn is_settled(&self, key: KeyId, now_ns: i64) -> bool {
         self.0.expectations.satisfied(key, now_ns)
     }
 
-    /// What a sync of that key would begin with: the cached Job, and the cached pods that it owns or could adopt, in
-    /// no order. For code that checks the controller's work.
+    /// Returns the input of a sync of that key: the cached Job, and the cached pods that it owns or
+    /// could adopt, in no particular order. For code that checks the controller's work.
     pub fn cached(&self, key: KeyId) -> Option<(Arc<DynamicObject>, Vec<Arc<Pod>>)> {
         let job = self.0.jobs.get(key)?;
         let pods = self.0.candidates(&job);
         Some((job.object.clone(), pods))
     }
 
-    /// What is remembered of a key.
+    /// Returns the state of a key that is not in the caches.
     pub fn remembered(&self, key: KeyId) -> Remembered {
         self.0.states.with(key, |state| state.clone())
     }
 
-    /// Changes what is remembered of a key.
+    /// Changes the state of a key that is not in the caches.
     pub fn remember(&self, key: KeyId, change: impl FnOnce(&mut Remembered)) {
         self.0.states.with(key, change);
     }
 
-    /// The versions that were written for a key, which the caches must reach before its next sync.
+    /// Returns the versions written for each key, which the caches must reach before its next sync.
     pub fn written(&self) -> &ConsistencyStore<KeyId, 2> {
         &self.0.written
     }
 }
 
 impl Shared {
-    /// The Job to which a controller reference resolves: by name, of the same UID.
+    /// Resolves a controller reference to a cached Job by name and UID.
     fn resolve(&self, meta: &ObjectMeta) -> Option<(KeyId, Arc<CachedJob>)> {
         let owner = meta.controller()?;
         let is_job = *owner.kind == *Kind::JOB.name();
         is_job.then(|| self.jobs.resolve(&meta.namespace, owner))?
     }
 
-    /// The pods with the Job as their controller, then the orphans of its namespace. O(these).
+    /// Returns the pods controlled by the Job, then the orphans of its namespace. O(these pods).
     fn candidates(&self, job: &CachedJob) -> Vec<Arc<Pod>> {
         let namespace = &job.object.metadata.namespace;
         let owned = self.pods.owned_by(namespace, &job.controller_ref);

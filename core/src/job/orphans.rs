@@ -1,4 +1,4 @@
-//! Pods that no Job will count: their tracking finalizer is removed.
+//! The sync of orphans: removes the tracking finalizer of pods that no Job will count.
 //!
 //! Source: `syncOrphanPod` in Kubernetes' `pkg/controller/job`.
 
@@ -17,29 +17,29 @@ use super::cache::CachedJob;
 use super::pod::TRACKING_FINALIZER;
 use super::tracking::REMOVE_FINALIZER;
 
-/// Where orphans may be.
+/// A description of pods that may be orphans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrphanKey {
     /// The pod with this name.
     Name(Str, CompactString),
-    /// The pods of a namespace that a selector in canonical form matches, and those that an owner has.
+    /// The pods of a namespace that match a selector in canonical form, and the pods of an owner.
     Selector(Str, String, Option<Arc<OwnerReference>>),
 }
 
-/// The keys of the queue of orphans. A key is freed by the sync that has done all that it was added for.
+/// The keys of the queue of orphans. The sync that completes all work of a key frees it.
 #[derive(Debug, Default)]
 pub(super) struct OrphanKeys(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
     by_name: BTreeMap<OrphanKey, KeyId>,
-    /// By key; the number counts how often the key was added. `None` for a free key.
+    /// Names by key, with the number of times each was added. `None` for a free key.
     names: Vec<Option<(OrphanKey, u64)>>,
     free: Vec<KeyId>,
 }
 
 impl OrphanKeys {
-    /// The key to add for a name.
+    /// Returns the key of a name and counts the addition.
     pub(super) fn add(&self, name: OrphanKey) -> KeyId {
         let table = &mut *lock(&self.0);
         if let Some(key) = table.by_name.get(&name) {
@@ -50,19 +50,19 @@ impl OrphanKeys {
         }
         let key = table.free.pop().unwrap_or_else(|| {
             table.names.push(None);
-            KeyId(u32::try_from(table.names.len() - 1).expect("fewer keys than 32 bits count"))
+            KeyId(u32::try_from(table.names.len() - 1).expect("the keys fit 32 bits"))
         });
         table.names[key.index()] = Some((name.clone(), 1));
         table.by_name.insert(name, key);
         key
     }
 
-    /// The name of a key, and how often it was added; `None` for a free key.
+    /// Returns the name of a key and how often it was added; `None` for a free key.
     pub(super) fn get(&self, key: KeyId) -> Option<(OrphanKey, u64)> {
         lock(&self.0).names.get(key.index())?.clone()
     }
 
-    /// Frees a key unless it was added since.
+    /// Frees a key unless it was added again.
     fn free(&self, key: KeyId, added: u64) {
         let table = &mut *lock(&self.0);
         let name = &mut table.names[key.index()];
@@ -105,7 +105,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
                 let released = release(&shared, &pod, &calls).await;
                 failed = failed.or(released.err());
             }
-            // Upstream tries nothing again that fails here.
+            // Upstream does not retry this failure.
             if let Some(failure) = failed.filter(|_| shared.options.retry_orphans) {
                 return Err(failure);
             }
@@ -115,7 +115,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-/// Removes the finalizer of a pod, unless a Job will count it.
+/// Removes the finalizer of a pod unless a Job will count the pod.
 async fn release(shared: &Shared, pod: &Pod, calls: &Calls) -> Result<(), SyncFailure> {
     let meta = &pod.metadata;
     if let Some(owner) = meta.controller() {

@@ -1,4 +1,4 @@
-//! What a sync reads of a pod.
+//! The properties of a pod that a sync reads.
 
 use std::sync::Arc;
 
@@ -13,26 +13,27 @@ use super::policies::FailureAction;
 /// The finalizer that keeps a pod until its Job has counted the pod.
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
-/// The annotation and label with the index of a pod.
+/// The annotation and label with a pod's completion index.
 pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// The annotation with the failures of a pod's index that count.
+/// The annotation with the number of counted failures of a pod's index.
 pub const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
-/// The annotation with the failures of a pod's index that a policy ignores.
+/// The annotation with the number of failures of a pod's index that a policy ignores.
 pub const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// What the cache keeps of each pod of a Job: a sync looks at all of them, and reads no more of most.
+/// The fields that the cache keeps for each pod of a Job. A sync reads them for all pods, and for
+/// most pods nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
-    /// Its completion index; -1 if unknown.
+    /// The pod's completion index; -1 if unknown.
     pub(super) index: i64,
-    /// The mark of a selector that its labels match; 0 before a sync has looked.
+    /// The mark of a selector that the pod's labels match; 0 until a sync has evaluated it.
     pub(super) matches: u32,
     pub(super) phase: PodPhase,
     pub(super) is_deleting: bool,
     pub(super) is_ready: bool,
-    /// Whether it has the tracking finalizer.
+    /// Whether the pod has the tracking finalizer.
     pub(super) is_tracked: bool,
 }
 
@@ -51,7 +52,7 @@ impl PodFields for PodFacts {
     fn next(&self, old: &Pod, new: &Pod, _: u32) -> PodFacts {
         let (was, is) = (&old.metadata, &new.metadata);
         PodFacts {
-            // Most changes are of the status, and texts take the longest to look at.
+            // Most changes are of the status, and parsing the annotations takes the longest.
             index: match was.annotations.is_same(&is.annotations) {
                 true => self.index,
                 false => completion_index(&is.annotations),
@@ -69,30 +70,31 @@ impl PodFields for PodFacts {
 }
 
 impl PodFacts {
-    /// Whether it has ended and is not to be counted: a pod that only a failure policy looks at.
+    /// Reports whether the pod has ended and has no finalizer: only a failure policy needs it.
     pub(super) fn is_done(&self) -> bool {
         self.phase.is_terminal() && !self.is_tracked
     }
 }
 
-/// A pod of the Job as a sync sees it.
+/// A pod of the Job in a sync.
 #[derive(Clone, Debug)]
 pub(super) struct JobPod {
     pub(super) pod: Arc<Pod>,
-    /// Its completion index; -1 if unknown.
+    /// The pod's completion index; -1 if unknown.
     pub(super) index: i64,
     pub(super) phase: PodPhase,
     pub(super) is_deleting: bool,
     pub(super) is_ready: bool,
-    /// Whether it has the tracking finalizer, which an adoption in this sync adds.
+    /// Whether the pod has the tracking finalizer. An adoption in this sync adds it.
     pub(super) is_tracked: bool,
-    /// Whether the controller removed its finalizer before: it is counted.
+    /// Whether the controller has removed the pod's finalizer, so that the pod is counted.
     pub(super) is_released: bool,
-    /// Whether its UID is among the uncounted successes of the status.
+    /// Whether the pod's UID is among the uncounted successes of the status.
     pub(super) in_succeeded: bool,
-    /// Whether its UID is among the uncounted failures of the status.
+    /// Whether the pod's UID is among the uncounted failures of the status.
     pub(super) in_failed: bool,
-    /// The action of the failure policy that it meets; `None` before it has failed, and if it meets no rule.
+    /// The action of the failure policy for the pod; `None` before it has failed or if no rule
+    /// matches.
     pub(super) met: Option<FailureAction>,
 }
 
@@ -127,12 +129,13 @@ impl JobPod {
         !self.phase.is_terminal() && !self.is_deleting
     }
 
-    /// Whether it is on its way out and has not ended.
+    /// Reports whether the pod is being deleted and has not ended.
     pub(super) fn is_terminating(&self) -> bool {
         !self.phase.is_terminal() && self.is_deleting
     }
 
-    /// Failed, or on its way out where such a pod is replaced before it has failed.
+    /// Reports whether the pod counts as failed. A terminating pod does unless it is replaced only
+    /// after it has failed.
     pub(super) fn is_failed(&self, only_replace_failed: bool) -> bool {
         match self.phase {
             PodPhase::Failed => true,
@@ -141,43 +144,45 @@ impl JobPod {
         }
     }
 
-    /// The failures of its index when it was created: those that count, and those that are ignored.
+    /// Returns the failures of the pod's index before the pod was created: counted ones and ignored
+    /// ones.
     pub(super) fn failures(&self) -> (i64, i64) {
         let annotations = &self.pod.metadata.annotations;
         let count = |name| count_of(annotations.get(name).map(|text| &**text));
         (count(FAILURE_COUNT), count(IGNORED_FAILURE_COUNT))
     }
 
-    /// Of two failed pods of an index, the one that says more about it.
+    /// Reports whether this failed pod supersedes another one of the same index: it has no fewer
+    /// failures and ended no earlier.
     pub(super) fn is_later_than(&self, other: &JobPod) -> bool {
         let all = |pod: &JobPod| pod.failures().0 + pod.failures().1;
         all(self) >= all(other) && finish_ns(&self.pod) >= finish_ns(&other.pod)
     }
 }
 
-/// The index that annotations name; -1 if there is none, or none that can be read.
+/// Returns the index in the annotations; -1 if it is absent or can't be parsed.
 pub fn completion_index(annotations: &Labels) -> i64 {
     let text = annotations.get(COMPLETION_INDEX);
     let index = text.and_then(|text| text.parse().ok());
     index.filter(|index| *index >= 0).unwrap_or(-1)
 }
 
-/// A number of failures as an annotation writes it; 0 if it can't be read.
+/// Parses the number of failures in an annotation; 0 if it can't be parsed.
 pub fn count_of(text: Option<&str>) -> i64 {
     let count = text.and_then(|text| text.parse::<i32>().ok());
     count.map_or(0, |count| i64::from(count.max(0)))
 }
 
-/// How a container ended, as far as its status says.
+/// The end of a container, as its status reports it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Termination {
-    /// Absent if the container has not ended.
+    /// `None` if the container has not ended.
     pub(super) exit_code: Option<i64>,
-    /// Absent if the container has not ended, or the time is not told.
+    /// `None` if the container has not ended or the status has no time.
     pub(super) finished: Option<Time>,
 }
 
-/// How the current instance of a container ended. O(bytes of the status).
+/// Returns the end of the current instance of a container. O(bytes of the status).
 pub(super) fn terminations(container: &ContainerStatus) -> Termination {
     let details = container.details.as_ref();
     let state = details.and_then(|details| details.rest.raw("state"));
@@ -196,16 +201,16 @@ pub(super) fn terminations(container: &ContainerStatus) -> Termination {
     }
 }
 
-/// A Job may have 100,000 of both.
+/// Limits the memory of a Job with 100,000 pods.
 const _: () = assert!(size_of::<JobPod>() <= 24 && size_of::<PodFacts>() <= 16);
 
-/// The place of an active pod in the order in which pods are removed: the least goes first.
+/// The rank of an active pod in the order of deletion. The lowest rank goes first.
 ///
 /// Source: `ActivePods` of Kubernetes' `pkg/controller`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank([i64; RANK_RULES.len()]);
 
-/// The rules of [`Rank`], in their order.
+/// The rules of [`Rank`], in order.
 const RANK_RULES: [&str; 7] = [
     "no node before a node",
     "Pending, Unknown, Running",
@@ -217,7 +222,7 @@ const RANK_RULES: [&str; 7] = [
 ];
 
 impl Rank {
-    /// The rank of a pod. O(containers).
+    /// Returns the rank of a pod. O(containers).
     pub fn of(pod: &Pod) -> Rank {
         let status = &pod.status;
         let phase = match status.phase {
@@ -246,14 +251,14 @@ impl Rank {
         ])
     }
 
-    /// The first rule that tells the ranks apart; `None` where the order is open.
+    /// Returns the first rule that distinguishes two ranks; `None` if they are equal.
     pub fn rule(self, other: Rank) -> Option<&'static str> {
         let differs = self.0.iter().zip(other.0).position(|(a, b)| *a != b);
         differs.map(|at| RANK_RULES[at])
     }
 }
 
-/// How often the containers of a pod were restarted, all together.
+/// Returns the total number of restarts of a pod's containers.
 pub(super) fn restarts(pod: &Pod) -> i64 {
     let status = &pod.status;
     let init = status.init_container_statuses.iter();

@@ -13,17 +13,18 @@ use super::policies::FailureAction;
 use super::sync::Sync;
 use super::tracking::REMOVE_FINALIZER;
 
-/// What has become of the deletion of a pod.
+/// The result of deleting a pod.
 struct Deletion {
-    /// Whether the pod is on its way out or gone.
+    /// Whether the pod is being deleted or gone.
     is_deleted: bool,
-    /// Whether the pod was asked to be deleted, and was ready.
+    /// Whether a deletion was requested while the pod was ready.
     was_ready: bool,
     error: Option<String>,
 }
 
 impl Sync<'_> {
-    /// Creates `count` pods, for an indexed Job those of these indexes, in batches of 1, 2, 4, ….
+    /// Creates `count` pods in batches of 1, 2, 4, …; for an indexed Job, the pods of these
+    /// indexes.
     pub(super) async fn create_pods(
         &mut self,
         count: usize,
@@ -38,7 +39,7 @@ impl Sync<'_> {
             Ok(pods) => pods,
             Err(problem) => {
                 expectations.lower(self.key, many, 0);
-                // As upstream: the first of a slow start is tried.
+                // As upstream: the first create of the slow start counts as tried.
                 self.report_created(1, 1);
                 return Err(SyncFailure::new("template", problem));
             }
@@ -46,7 +47,7 @@ impl Sync<'_> {
         let namespace = self.object.metadata.namespace.clone();
         let create = |at: usize| Request::CreatePod {
             namespace: namespace.clone(),
-            // The pods of a Job without indexes are one.
+            // The pods of a Job without indexes are identical.
             pod: Arc::clone(pods.get(at).unwrap_or(&pods[0])),
             name: None,
         };
@@ -57,7 +58,7 @@ impl Sync<'_> {
         let is_failed = |answer: &&Answer| matches!(answer, Answer::Failed(_));
         let refused = started.answers.iter().filter(is_failed).count();
         let failed = started.errors().count();
-        // The others are refused as their namespace is being deleted, and not counted.
+        // The other refusals mean that the namespace is being deleted. They are not counted.
         let tried = started.answers.len() - (refused - failed);
         self.report_created(tried, failed);
         let regarding = &self.job.reference;
@@ -88,7 +89,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Tells the metrics how many pods were tried to be created, and why.
+    /// Reports to the metrics how many creates were tried and why.
     fn report_created(&self, tried: usize, failed: usize) {
         let has_losses = self.failed > 0;
         let reason = match self.job.replaces_only_failed() {
@@ -101,7 +102,7 @@ impl Sync<'_> {
         created.add([reason, "failed"], failed as u64);
     }
 
-    /// The pods to create: one for each index, or one for all.
+    /// Returns the pods to create: one for each index, or one for all.
     fn new_pods(&self, count: usize, indexes: &[i64]) -> Result<Vec<Arc<Pod>>, String> {
         if count == 0 {
             return Ok(Vec::new());
@@ -114,7 +115,7 @@ impl Sync<'_> {
         pods.map(|pod| pod.map(Arc::new)).collect()
     }
 
-    /// The pod of an index.
+    /// Builds the pod of an index.
     fn indexed_pod(&self, pod: &Pod, index: i64) -> Result<Pod, String> {
         let job = &self.object.metadata.name;
         let mut pod = pod.clone();
@@ -131,7 +132,7 @@ impl Sync<'_> {
         Ok(pod)
     }
 
-    /// The annotations of a new pod with the failures of its index so far, if there are any.
+    /// Returns the annotations of a new pod with the failures of its index so far.
     fn failure_counts(&self, index: i64) -> Vec<(&'static str, i64)> {
         if self.job.spec.backoff_limit_per_index.is_none() {
             return Vec::new();
@@ -149,7 +150,8 @@ impl Sync<'_> {
         counts.into_iter().filter(is_told).collect()
     }
 
-    /// Deletes these pods, after their finalizers are removed: what is deleted so is never counted as failed.
+    /// Removes the finalizers of these pods and deletes the pods. Pods deleted this way never count
+    /// as failed.
     pub(super) async fn delete_pods(&mut self, places: &[usize]) -> Result<(), SyncFailure> {
         let many = i64::try_from(places.len()).unwrap_or(i64::MAX);
         let now_ns = self.calls.now().mono_ns;
@@ -160,8 +162,8 @@ impl Sync<'_> {
         self.note(&deletions)
     }
 
-    /// Deletes all active pods and leaves their finalizers: they are counted when they have ended. Returns whether all
-    /// are deleted.
+    /// Deletes all active pods and leaves their finalizers, so the pods are counted when they have
+    /// ended. Returns whether all are deleted.
     pub(super) async fn delete_active_pods(&mut self) -> (bool, Result<(), SyncFailure>) {
         let places = self.active_places();
         let deletions = places.iter().map(|place| self.delete_pod(*place, false));

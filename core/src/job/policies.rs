@@ -1,4 +1,5 @@
-//! What a Job makes of a failed pod (`podFailurePolicy`), and which successes suffice (`successPolicy`).
+//! The handling of failed pods (`podFailurePolicy`) and the successes that suffice
+//! (`successPolicy`).
 //!
 //! Source: `pod_failure_policy.go` and `success_policy.go` of Kubernetes' `pkg/controller/job`.
 
@@ -22,29 +23,29 @@ struct FailureRule {
 enum FailureMatch {
     ExitCodes {
         container: Option<String>,
-        /// `None` for an operator that Kubernetes doesn't define: it matches nothing.
+        /// `None` for an operator that Kubernetes doesn't define, which matches nothing.
         is_in: Option<bool>,
         values: Vec<i64>,
     },
-    /// Types and statuses.
+    /// Pairs of condition type and status.
     Conditions(Vec<(String, String)>),
 }
 
-/// What becomes of a failed pod.
+/// The action of a failure policy for a failed pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureAction {
-    /// It is not counted.
+    /// The failure does not count.
     Ignore,
-    /// It is counted.
+    /// The failure counts.
     Count,
-    /// It is counted, and its index has failed.
+    /// The failure counts, and the index of the pod fails.
     FailIndex,
-    /// It is counted, and the Job has failed.
+    /// The failure counts, and the Job fails.
     FailJob,
 }
 
 impl FailureAction {
-    /// The value in the rule.
+    /// Returns the action as the rule spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureAction::Ignore => "Ignore",
@@ -61,23 +62,23 @@ impl FailureAction {
     }
 }
 
-/// The rule that a failed pod has met.
+/// The rule of a failure policy that a failed pod matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetRule {
-    /// What it says.
+    /// The action of the rule.
     pub action: FailureAction,
-    /// The message of a Job that fails by it.
+    /// The message of a Job that the rule fails.
     pub message: String,
 }
 
 impl FailurePolicy {
-    /// The policy in a spec; `None` if there is none.
+    /// Reads the policy of a spec; `None` if there is none.
     pub fn read(policy: &Value) -> Option<FailurePolicy> {
         let rules = list(policy.as_object()?.get("rules").unwrap_or(&Value::Null));
         Some(FailurePolicy(rules.iter().map(FailureRule::read).collect()))
     }
 
-    /// The first rule with a known action that a failed pod meets.
+    /// Returns the first rule with a known action that matches a failed pod.
     pub fn met(&self, pod: &Pod) -> Option<MetRule> {
         let rules = self.0.iter().enumerate();
         rules.into_iter().find_map(|(at, rule)| {
@@ -120,7 +121,7 @@ impl FailureRule {
 }
 
 impl FailureMatch {
-    /// What of the pod matches, for the message.
+    /// Returns the matching part of the pod, for the message.
     fn what(&self, pod: &Pod) -> Option<String> {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         match self {
@@ -176,7 +177,7 @@ struct SuccessRule {
 }
 
 impl SuccessPolicy {
-    /// The policy in a spec; `None` if there is none.
+    /// Reads the policy of a spec; `None` if there is none.
     pub fn read(policy: &Value) -> Option<SuccessPolicy> {
         let rules = list(policy.as_object()?.get("rules").unwrap_or(&Value::Null));
         let rules = rules.iter().map(|rule| SuccessRule {
@@ -186,8 +187,8 @@ impl SuccessPolicy {
         Some(SuccessPolicy(rules.collect()))
     }
 
-    /// The message about the first rule that these indexes of a Job with that many completions meet; `None` if they
-    /// meet none.
+    /// Returns the message about the first rule that these indexes satisfy, for a Job with that
+    /// many completions; `None` if they satisfy no rule.
     pub fn met(&self, succeeded: &Indexes, completions: i64) -> Option<String> {
         let done = succeeded.count();
         if done == 0 {
@@ -196,7 +197,7 @@ impl SuccessPolicy {
         let is_met = |rule: &SuccessRule| match (&rule.indexes, rule.count) {
             (Some(indexes), count) => {
                 let wanted = Indexes::parse(indexes, completions);
-                // Of |a| + |b|, those in both are counted once in the union.
+                // The sum |a| + |b| counts the common indexes twice, the union once.
                 let both = wanted.count() + done - wanted.union(succeeded).count();
                 let all = wanted.count();
                 all > 0 && (both == all || count.is_some_and(|count| both >= count))

@@ -1,4 +1,4 @@
-//! The row of the controller of Jobs.
+//! The row of the Job controller.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
 use super::{Controller, ControllerOptions, SECOND_NS};
 use crate::controller::{ControllerType, Setup};
 
-/// The controller of Jobs.
+/// The Job controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jobs;
 
-/// A sync waits until the caches have its last writes.
+/// A sync waits until the caches show its last writes.
 const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyJob");
 
-/// A Job that is suspended loses its start time.
+/// Suspending a Job clears its start time.
 const SUSPENDED_JOBS_CHANGE: Gate = Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
 
-/// How long the changes of a Job's pods are gathered before its sync. Upstream has no flag for it.
+/// How long changes of a Job's pods are batched before its sync. Upstream has no flag for it.
 const BATCH_PERIOD: NumberFlag = NumberFlag {
     flag: "job-batch-period",
     default: SECOND_NS,
     form: NumberForm::Time,
-    help: "The changes of a Job's pods are gathered for so long before its sync, which upstream has no flag for",
+    help: "How long changes of a Job's pods are batched before its sync; upstream has no flag for it",
 };
 
 const fn queue(name: &'static str) -> QueueRow {

@@ -1,4 +1,4 @@
-//! The status of a Job: read when the Job arrives, changed by a sync, written whole.
+//! The status of a Job: read when the Job arrives, changed by a sync, written as a whole.
 
 use podstorm_objects::{DynamicObject, Map, Time, Uid};
 use serde_json::{Value, json};
@@ -19,18 +19,18 @@ pub(super) struct JobStatus {
     pub(super) uncounted: Uncounted,
 }
 
-/// `uncountedTerminatedPods`: pods that have ended, and that no counter has yet.
+/// `uncountedTerminatedPods`: ended pods that are not in the counters yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Uncounted {
     pub(super) succeeded: Vec<Uid>,
     pub(super) failed: Vec<Uid>,
 }
 
-/// The conditions, as they are written.
+/// The conditions, in the form in which they are written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conditions(Vec<Value>);
 
-/// Type, reason and message of a condition that is true.
+/// The reason and message of a true condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) reason: String,
@@ -38,7 +38,7 @@ pub(super) struct Reason {
 }
 
 impl Conditions {
-    /// The first condition of that type that is true.
+    /// Returns the first true condition of that type.
     pub(super) fn met(&self, kind: &str) -> Option<Reason> {
         let is_met = |it: &&Value| it["type"] == kind && it["status"] == "True";
         let found = self.0.iter().find(is_met)?;
@@ -49,7 +49,7 @@ impl Conditions {
         })
     }
 
-    /// `Complete` or `Failed`, if the Job has finished.
+    /// Returns `Complete` or `Failed` if the Job has finished.
     pub(super) fn end(&self) -> Option<&str> {
         let mut ends = self.0.iter().filter(|it| it["status"] == "True");
         ends.find_map(|it| match it["type"].as_str() {
@@ -58,12 +58,12 @@ impl Conditions {
         })
     }
 
-    /// Appends a condition that is true since now, whatever there is of that type.
+    /// Appends a condition that is true as of now, even if one of that type exists.
     pub(super) fn append(&mut self, kind: &str, reason: &Reason, now: Time) {
         self.0.push(condition(kind, "True", reason, now));
     }
 
-    /// Sets a condition in place of the first of its type; appends it if there is none.
+    /// Replaces the first condition of that type, or appends one.
     pub(super) fn set(&mut self, kind: &str, reason: &Reason, now: Time) {
         let new = condition(kind, "True", reason, now);
         match self.0.iter_mut().find(|it| it["type"] == kind) {
@@ -72,8 +72,8 @@ impl Conditions {
         }
     }
 
-    /// Sets the condition `Suspended`; returns whether it changed. `False` is set only in place of a condition that is
-    /// there.
+    /// Sets the condition `Suspended` and returns whether it changed. Writes `False` only over an
+    /// existing condition.
     pub(super) fn set_suspended(&mut self, is_suspended: bool, now: Time) -> bool {
         let (status, reason, message) = match is_suspended {
             true => ("True", "JobSuspended", "Job suspended"),
@@ -141,7 +141,8 @@ impl JobStatus {
         }
     }
 
-    /// The object with this status. Members of the status that the controller doesn't know stay.
+    /// Returns the object with this status. Keeps members of the status that the controller doesn't
+    /// know.
     pub(super) fn write(&self, object: &DynamicObject) -> DynamicObject {
         let mut new = object.clone();
         let mut members = match new.fields.remove("status") {

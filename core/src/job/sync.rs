@@ -1,4 +1,4 @@
-//! One sync of one Job: its steps in upstream's order, which can be observed.
+//! One sync of one Job. Its steps are in upstream's order, which clients can observe.
 //!
 //! Source: `syncJob` in Kubernetes' `pkg/controller/job`.
 
@@ -31,49 +31,49 @@ pub(super) struct Sync<'a> {
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
     pub(super) job: Arc<CachedJob>,
-    /// The Job that the next write replaces.
+    /// The version of the Job that the next write replaces.
     pub(super) object: Arc<DynamicObject>,
-    /// The status as later steps see it and writes send it.
+    /// The status as later steps read it and writes send it.
     pub(super) status: JobStatus,
-    /// The pods of the Job, ended ones and those on their way out included.
+    /// The pods of the Job, including ended and terminating ones.
     pub(super) pods: Vec<JobPod>,
-    /// The pods whose tracking finalizer was removed before: they are counted.
+    /// The pods whose tracking finalizer was removed earlier. They are counted.
     pub(super) released: BTreeSet<Uid>,
-    /// The record of failures with those of this sync. The first status write stores it.
+    /// The failure record, including the failures of this sync. The first status write stores it.
     pub(super) failures: Failures,
     /// When the Job started, in ns since the Unix epoch.
     pub(super) start_ns: Option<i64>,
     pub(super) active: i64,
     pub(super) ready: i64,
     pub(super) terminating: i64,
-    /// The pods, of an indexed Job the indexes, that have succeeded.
+    /// The number of pods that have succeeded; for an indexed Job, the number of indexes.
     pub(super) succeeded: i64,
-    /// The pods that have failed and count.
+    /// The number of failed pods that count.
     pub(super) failed: i64,
     pub(super) indexes: IndexesOf,
-    /// What finishes the Job.
+    /// The condition that finishes the Job, if there is one.
     pub(super) hit: Option<Hit>,
-    /// Whether the status is to be written.
+    /// Whether the status must be written.
     pub(super) needs_flush: bool,
-    /// What the sync has done, as the metrics name it.
+    /// The action of the sync, as a metric label.
     pub(super) action: &'static str,
 }
 
 /// The indexes of an indexed Job.
 #[derive(Debug, Default)]
 pub(super) struct IndexesOf {
-    /// Those that the status has as succeeded.
+    /// The succeeded indexes of the stored status.
     pub(super) stored: Indexes,
     pub(super) succeeded: Indexes,
-    /// How many the status has as failed.
+    /// The number of failed indexes in the stored status.
     pub(super) stored_failed: i64,
-    /// Present where each index has a back-off limit.
+    /// The failed indexes; `None` without a back-off limit per index.
     pub(super) failed: Option<Indexes>,
     /// By index, the failed pod that keeps its finalizer until its replacement is active.
     pub(super) delayed: BTreeMap<i64, JobPod>,
 }
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let name = shared.jobs.name(key);
     if name.namespace.is_empty() || name.name.is_empty() {
@@ -125,7 +125,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 }
 
 impl<'a> Sync<'a> {
-    /// A sync that has looked at nothing yet.
+    /// Creates a sync that has not read any pod yet.
     pub(super) fn new(
         shared: &'a Shared,
         calls: &'a Calls,
@@ -196,7 +196,7 @@ impl<'a> Sync<'a> {
         managed
     }
 
-    /// Counts the pods, and finds out whether something finishes the Job.
+    /// Counts the pods and decides whether something finishes the Job.
     pub(super) fn judge(&mut self, now: Now) {
         self.classify();
         let start = self.status.start_time.and_then(Time::unix_seconds);
@@ -211,7 +211,7 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Finds the pods of the Job, adopts and releases.
+    /// Finds the pods of the Job; adopts and releases pods.
     async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
         let job = Arc::clone(&self.job);
         let meta = &job.object.metadata;
@@ -225,10 +225,10 @@ impl<'a> Sync<'a> {
             return Err(SyncFailure::new("identity", "no owner uid provided"));
         }
         let matches = |pod: &Pod| selector.matches(&pod.metadata.labels);
-        // A failure policy looks at pods that were counted, too.
+        // A failure policy also reads pods that were counted.
         let keeps_done = job.spec.failure_policy.is_some();
         let (mut pods, mut all_settled) = (Vec::new(), true);
-        // Most pods of a large Job have ended, and were counted.
+        // The common case in a large Job: the pod has ended and was counted.
         let mark = job.selector_mark;
         let skips = |facts: &PodFacts| !keeps_done && facts.is_done() && facts.matches == mark;
         self.for_each_candidate(skips, |pod, facts| {
@@ -266,7 +266,7 @@ impl<'a> Sync<'a> {
                     let mut body = patch.body();
                     body["metadata"][member] = json!([TRACKING_FINALIZER]);
                     let Value::Object(body) = body else {
-                        unreachable!("a patch of metadata is an object");
+                        unreachable!("a metadata patch is an object");
                     };
                     let patch = Patch::Strategic(body);
                     let patched = self.calls.patch(Kind::POD, &pod.metadata, patch, false);
@@ -275,7 +275,8 @@ impl<'a> Sync<'a> {
                         && is_adoption
                     {
                         self.wrote(Kind::POD, &patched.metadata().resource_version);
-                        // As upstream: a pod that names the Job as an owner already is not counted in this sync.
+                        // As upstream: a pod that already names the Job as an owner is not counted
+                        // in this sync.
                         if !pod
                             .metadata
                             .owner_references
@@ -305,8 +306,8 @@ impl<'a> Sync<'a> {
         Ok(())
     }
 
-    /// The pods with the Job as their controller but for those to be skipped, then the orphans of its namespace, with what
-    /// the cache keeps of them. O(these).
+    /// Calls `found` for the pods that the Job controls, except the skipped ones, then for the
+    /// orphans of its namespace, with the fields that the cache keeps. O(these pods).
     fn for_each_candidate(
         &self,
         skips: impl Fn(&PodFacts) -> bool,
@@ -326,7 +327,8 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Notes of each pod what was counted before, and which rule of the failure policy it meets.
+    /// Notes for each pod whether it was counted before and which rule of the failure policy it
+    /// matches.
     fn look_at_pods(&mut self) {
         let spec = &self.job.spec;
         let uncounted = &self.status.uncounted;
@@ -345,7 +347,7 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Counts the pods by their state, and records the failures.
+    /// Counts the pods by state and records the failures.
     fn classify(&mut self) {
         self.look_at_pods();
         let only_replace_failed = self.job.spec.only_replace_failed;
@@ -361,7 +363,8 @@ impl<'a> Sync<'a> {
             if !self.counts(pod) {
                 continue;
             }
-            // As upstream: the success of a pod that is listed as failed counts here, and nowhere else.
+            // As upstream: the success of a pod that is listed as failed counts here and nowhere
+            // else.
             let is_settled = self.shared.options.keep_first_outcome && pod.in_failed;
             if pod.phase == PodPhase::Succeeded && !pod.in_succeeded && !is_settled {
                 new_succeeded.push(&pod.pod);
@@ -377,19 +380,21 @@ impl<'a> Sync<'a> {
             self.status.succeeded + many(new_succeeded.len()) + uids(&uncounted.succeeded);
         self.failed =
             self.status.failed + many(new_failed.len()) - ignored + uids(&uncounted.failed);
-        // The last ones were created last: one of them may well have ended after the failures, which is enough.
+        // The last pods were created last. If one of them ended after the failures, no more need be
+        // read.
         let succeeded = new_succeeded.into_iter().rev();
         let succeeded = succeeded.map(|pod| finish_ns(pod));
         self.failures = self.failures.with(&new_failed, succeeded);
     }
 
-    /// Whether the end of a pod is to be counted: it is tracked, was not counted before, and has one of the indexes.
+    /// Reports whether the end of a pod counts: the pod is tracked, was not counted before, and has
+    /// a valid index.
     pub(super) fn counts(&self, pod: &JobPod) -> bool {
         let spec = &self.job.spec;
         pod.is_tracked && !pod.is_released && (!spec.is_indexed() || spec.has_index(pod.index))
     }
 
-    /// What completes the Job, if enough of its pods have succeeded and none is active.
+    /// Returns the completion of the Job if enough pods have succeeded and none is active.
     pub(super) fn completion(&self) -> Option<Hit> {
         let is_complete = match self.job.spec.completions {
             None => self.succeeded > 0 && self.active == 0,
@@ -401,7 +406,7 @@ impl<'a> Sync<'a> {
         })
     }
 
-    /// Writes the condition `Suspended`; returns whether it changed.
+    /// Writes the condition `Suspended` and returns whether it changed.
     fn tell_suspension(&mut self) -> bool {
         let is_suspended = self.job.spec.is_suspended;
         let now = self.calls.now().wall();
@@ -420,7 +425,7 @@ impl<'a> Sync<'a> {
         true
     }
 
-    /// Adds the key after a delay of at least the time for which changes of pods are gathered.
+    /// Adds the key after a delay, at least as long as changes of pods are batched.
     pub(super) fn again_after(&self, delay_ns: i64) {
         self.add_after(delay_ns.max(self.shared.options.batch_ns));
     }

@@ -1,5 +1,5 @@
-//! How ended pods are counted: their UIDs go into the status, their finalizers are removed, and the UIDs move into the
-//! counters.
+//! The counting of ended pods: their UIDs go into the status, their finalizers are removed, and the
+//! UIDs move into the counters.
 //!
 //! Source: `trackJobStatusAndRemoveFinalizers` in Kubernetes' `pkg/controller/job`.
 
@@ -22,7 +22,7 @@ use super::sync::Sync;
 pub(super) const REMOVE_FINALIZER: Patch = Patch::RemoveFinalizer(TRACKING_FINALIZER);
 
 impl Sync<'_> {
-    /// Counts the ended pods, and writes the status as often as that takes.
+    /// Counts the ended pods and writes the status as often as this requires.
     pub(super) async fn track(&mut self) -> Result<(), SyncFailure> {
         for pod in &mut self.pods {
             pod.is_tracked &= !pod.is_released;
@@ -75,7 +75,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Moves the pods without finalizer from the lists into the counters.
+    /// Moves the pods without a finalizer from the lists into the counters.
     fn count_released(&mut self) {
         let status = &mut self.status;
         if status.uncounted == Uncounted::default() {
@@ -98,8 +98,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Puts the pods that have ended on the lists. Returns the places of those whose finalizers go, and whether others
-    /// must wait for the next sync.
+    /// Adds ended pods to the lists. Returns the positions of the pods whose finalizers are to be
+    /// removed, and whether other pods must wait for the next sync.
     fn note_ended(&mut self) -> (Vec<usize>, bool) {
         let spec = self.job.spec.clone();
         let is_deleting = self.object.metadata.is_deleting();
@@ -129,7 +129,7 @@ impl Sync<'_> {
             }
             removed.push(place);
             let has_index = !spec.is_indexed() || spec.has_index(pod.index);
-            // A pod that fails with its Job may meet a rule before it has ended.
+            // A pod that fails with its Job may match a rule before it has ended.
             let met = |pod: &JobPod| match is_failed {
                 true => pod.met,
                 false => policy.and_then(|it| it.met(&pod.pod)).map(|it| it.action),
@@ -186,7 +186,7 @@ impl Sync<'_> {
         status.failed_indexes = failed;
     }
 
-    /// Says that the Job is about to finish.
+    /// Adds the condition that the Job is about to finish.
     fn note_hit(&mut self) {
         let Some(hit) = &self.hit else {
             return;
@@ -203,7 +203,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Removes the finalizers of these pods. Those that have none afterwards are tracked no longer.
+    /// Removes the finalizers of these pods. Pods without a finalizer are no longer tracked.
     async fn remove_finalizers(&mut self, places: &[usize]) -> Result<(), SyncFailure> {
         if places.is_empty() {
             return Ok(());
@@ -250,7 +250,8 @@ impl Sync<'_> {
         outcome
     }
 
-    /// Whether a pod that is gone on the server stays noted as released until the cache has lost it, too.
+    /// Reports whether a pod that the server has lost stays noted as released until the cache loses
+    /// it, too.
     fn stays_noted(&self, place: usize) -> bool {
         if !self.shared.options.count_gone_pods_once {
             return false;
@@ -260,7 +261,7 @@ impl Sync<'_> {
         cached.is_some_and(|pod| pod.metadata.uid == meta.uid)
     }
 
-    /// Writes the status, if that is needed.
+    /// Writes the status if it has changed.
     async fn flush(&mut self, step: &str) -> Result<(), SyncFailure> {
         if !self.needs_flush {
             return Ok(());
@@ -277,8 +278,8 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// What the status counts: the pods or, of an indexed Job, the indexes that have succeeded; the pods that have failed;
-    /// the indexes that have failed.
+    /// Returns what the status counts: succeeded pods (for an indexed Job, succeeded indexes),
+    /// failed pods, and failed indexes.
     fn counted(&self, succeeded_indexes: i64, failed_indexes: i64) -> [i64; 3] {
         let succeeded = match self.job.spec.is_indexed() {
             true => succeeded_indexes,
@@ -287,7 +288,7 @@ impl Sync<'_> {
         [succeeded, self.status.failed, failed_indexes]
     }
 
-    /// Tells the metrics what a written status counts more than `before`, which then is what the status counts.
+    /// Reports to the metrics what a written status counts beyond `before`, and updates `before`.
     fn report(&self, before: &mut [i64; 3]) {
         let indexes = &self.indexes;
         let failed_indexes = indexes.failed.as_ref().map_or(0, Indexes::count);
