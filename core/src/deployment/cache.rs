@@ -1,5 +1,5 @@
-//! The Deployments and ReplicaSets that the controller reads. Each Deployment has what is derived from
-//! it once, when it arrives; the store of ReplicaSets is the one of their own controller.
+//! The cached Deployments and ReplicaSets. Each Deployment has values derived once, when it
+//! arrives. The store of ReplicaSets is shared with the ReplicaSet controller.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::template::TemplateForm;
 #[derive(Debug)]
 pub(crate) struct CachedDeployment {
     pub(crate) object: Arc<Deployment>,
-    /// The compiled selector, or the error of compiling it.
+    /// The compiled selector, or the compile error.
     pub(super) selector: Result<Arc<Selector>, SelectorError>,
-    /// Its template, to be compared with others.
+    /// The comparable form of the template.
     pub(super) form: TemplateForm,
     /// The controller reference of its ReplicaSets.
     pub(super) controller_ref: Arc<OwnerReference>,
-    /// The reference that Events about it carry.
+    /// The reference that Events about the Deployment carry.
     pub(super) reference: Arc<ObjectReference>,
 }
 
@@ -67,7 +67,7 @@ impl Informed for CachedDeployment {
     }
 }
 
-/// The stores that the controller reads. That of ReplicaSets leads to their pods.
+/// The stores that the controller reads. The store of ReplicaSets leads to their pods.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) deployments: Arc<Store<CachedDeployment>>,
@@ -82,15 +82,15 @@ impl Caches {
         }
     }
 
-    /// The Deployment to which a controller reference resolves: by name, of the same UID.
+    /// Resolves a controller reference to a cached Deployment by name and UID.
     pub(super) fn resolve(&self, meta: &ObjectMeta) -> Option<(KeyId, Arc<CachedDeployment>)> {
         let owner = meta.controller()?;
         let is_one = *owner.kind == *Kind::DEPLOYMENT.name();
         is_one.then(|| self.deployments.resolve(&meta.namespace, owner))?
     }
 
-    /// The ReplicaSets that a Deployment could keep, release or adopt: those whose controller has that
-    /// UID, and the orphans of its namespace.
+    /// Returns the ReplicaSets that a Deployment could keep, release or adopt: those whose
+    /// controller has that UID, and the orphans of its namespace.
     pub(super) fn candidates(&self, namespace: &Str, owner: &Uid) -> Vec<Arc<Owner>> {
         let (owned, orphans) = (self.sets.owned(owner), self.sets.orphans(namespace));
         let most = |hint: (usize, Option<usize>)| hint.1.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The conditions of a Deployment: their words, and when one takes the place of another.
+//! The conditions of a Deployment: their names and reasons, and how one replaces another.
 //!
 //! Source: `pkg/controller/deployment/util` in Kubernetes.
 
@@ -6,7 +6,7 @@ use podstorm_objects::{DeploymentCondition, DeploymentSpec, DeploymentStatus, Re
 
 /// Enough pods are available.
 pub(super) const AVAILABLE: &str = "Available";
-/// A rollout goes on, is done, has failed, or is paused.
+/// A rollout is in progress, complete, failed or paused.
 pub(super) const PROGRESSING: &str = "Progressing";
 /// Pods could not be created or deleted.
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -22,7 +22,7 @@ pub(super) const CREATE_FAILED: &str = "ReplicaSetCreateError";
 pub(super) const PAUSED: &str = "DeploymentPaused";
 pub(super) const RESUMED: &str = "DeploymentResumed";
 
-/// A condition that is set now.
+/// Creates a condition that is set now.
 pub(super) fn condition(
     kind: &str,
     status: &str,
@@ -41,7 +41,7 @@ pub(super) fn condition(
     }
 }
 
-/// The condition of that type.
+/// Returns the condition of that type.
 pub(super) fn find<'a>(
     status: &'a DeploymentStatus,
     kind: &str,
@@ -49,18 +49,18 @@ pub(super) fn find<'a>(
     status.conditions.iter().find(|it| *it.kind == *kind)
 }
 
-/// Whether the condition `Progressing` has that reason.
+/// Reports whether the condition `Progressing` has that reason.
 pub(super) fn progressing_is(status: &DeploymentStatus, reason: &str) -> bool {
     find(status, PROGRESSING).is_some_and(|it| *it.reason == *reason)
 }
 
-/// Whether a condition has that status and reason.
+/// Reports whether a condition has that status and reason.
 pub(super) fn is_set(status: &DeploymentStatus, kind: &str, value: &str, reason: &str) -> bool {
     find(status, kind).is_some_and(|it| *it.status == *value && *it.reason == *reason)
 }
 
-/// Sets a condition. One of the same type, status and reason stays as it is. Otherwise the new one
-/// goes to the end, with the time of the old one's last transition if the status is the same.
+/// Sets a condition. Keeps an existing one of the same type, status and reason. Otherwise appends
+/// the new one; with an unchanged status it keeps the time of the last transition.
 pub(super) fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     if let Some(old) = find(status, &new.kind)
         && old.status == new.status
@@ -79,8 +79,8 @@ pub(super) fn remove(status: &mut DeploymentStatus, kind: &str) {
     status.conditions.retain(|it| *it.kind != *kind);
 }
 
-/// The seconds after which a rollout without progress has failed; `None` where none ever does, which
-/// is also what the largest number says.
+/// Returns the seconds after which a rollout without progress has failed; `None` if it never fails.
+/// `i32::MAX` also means never.
 pub(super) fn progress_deadline(spec: &DeploymentSpec) -> Option<i32> {
     spec.progress_deadline_seconds
         .filter(|seconds| *seconds != i32::MAX)

@@ -1,4 +1,4 @@
-//! Which of a Deployment's ReplicaSets is the new one, and which revisions they have.
+//! The search for a Deployment's new ReplicaSet, and the revisions of ReplicaSets.
 
 use std::cmp::Ordering;
 use std::num::{IntErrorKind, ParseIntError};
@@ -8,10 +8,11 @@ use podstorm_objects::{ObjectMeta, PodTemplate, ReplicaSet, Str, Time};
 use super::annotations::REVISION;
 use crate::template::{TemplateForm, same_template};
 
-/// Sorts the ReplicaSets that a Deployment controls by creation and tells the place of the new one:
-/// the first with the Deployment's template, even if it is being deleted. All others are old.
-/// `set` gives an item's ReplicaSet, `form_of` the form of its template, and `form` is that of the
-/// Deployment's. Allocates nothing, unless templates are the same in other words.
+/// Sorts the ReplicaSets that a Deployment controls by creation and returns the position of the new
+/// one: the first with the Deployment's template, even if it is being deleted. All others are old.
+/// `set` returns the ReplicaSet of an item and `form_of` the form of its template; `form` is the
+/// form of the Deployment's template. Allocates only to compare templates that are equal but
+/// spelled differently.
 ///
 /// Source: `FindNewReplicaSet` and `FindOldReplicaSets` of the controller's utilities.
 pub fn new_and_old<T>(
@@ -27,7 +28,7 @@ pub fn new_and_old<T>(
         .position(|it| same_template(&set(it).spec.template, form_of(it), template, form))
 }
 
-/// The oldest first, those without a time before all others; then by name.
+/// Compares by creation time, oldest first, an unset time before all others; then by name.
 pub fn by_creation(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     fn age(replica_set: &ReplicaSet) -> (Time, &str) {
         let metadata = &replica_set.metadata;
@@ -36,8 +37,8 @@ pub fn by_creation(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     age(a).cmp(&age(b))
 }
 
-/// The lowest revision first, 0 where it is absent; then by creation, and also where one of the two
-/// can't be read. With such a revision this is no total order, upstream's neither.
+/// Compares by revision, lowest first, 0 if absent; then by creation. Compares by creation only if
+/// a revision can't be parsed, so the order is then not total, as upstream's.
 pub fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     let of = |replica_set: &ReplicaSet| revision(&replica_set.metadata);
     let revisions = match (of(a), of(b)) {
@@ -47,16 +48,16 @@ pub fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     revisions.then_with(|| by_creation(a, b))
 }
 
-/// A revision that is not a number of 64 bits.
+/// A revision that is not a 64-bit number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("strconv.ParseInt: parsing {text:?}: {}", problem(.cause))]
 pub struct RevisionError {
-    /// The annotation's text.
+    /// The text of the annotation.
     pub text: Str,
     cause: ParseIntError,
 }
 
-/// What is wrong with a number, in Go's words.
+/// Returns the problem with a number, in Go's words.
 pub(super) fn problem(error: &ParseIntError) -> &'static str {
     match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -64,10 +65,10 @@ pub(super) fn problem(error: &ParseIntError) -> &'static str {
     }
 }
 
-/// The revision of a Deployment or a ReplicaSet; `None` without the annotation.
+/// Returns the revision of a Deployment or a ReplicaSet; `None` without the annotation.
 ///
 /// # Errors
-/// The annotation is not a number of 64 bits; an empty one is none.
+/// Fails if the annotation is not a 64-bit number. An empty annotation is not one.
 pub fn revision(metadata: &ObjectMeta) -> Result<Option<i64>, RevisionError> {
     let Some(text) = metadata.annotations.get(REVISION) else {
         return Ok(None);
@@ -79,18 +80,17 @@ pub fn revision(metadata: &ObjectMeta) -> Result<Option<i64>, RevisionError> {
     text.parse().map(Some).map_err(error)
 }
 
-/// The revision, 0 where there is none; `None` where it can't be read.
+/// Returns the revision, 0 if absent; `None` if it can't be parsed.
 pub fn readable_revision(metadata: &ObjectMeta) -> Option<i64> {
     revision(metadata).map(Option::unwrap_or_default).ok()
 }
 
-/// The highest of some revisions that can be read, at least 0.
+/// Returns the highest of these revisions, at least 0.
 pub fn max_revision(revisions: impl IntoIterator<Item = i64>) -> i64 {
     revisions.into_iter().fold(0, i64::max)
 }
 
-/// The second highest of some revisions that can be read, at least 0, equal ones counted each: the one
-/// before the last.
+/// Returns the second highest of these revisions, at least 0. Equal revisions count separately.
 pub fn last_revision(revisions: impl IntoIterator<Item = i64>) -> i64 {
     let (mut highest, mut second) = (0, 0);
     for revision in revisions {

@@ -1,9 +1,10 @@
-//! What wakes a Deployment: events of its own, of its ReplicaSets, and the end of a pod where pods are
-//! recreated.
+//! The events that wake a Deployment: its own, those of its ReplicaSets, and, for the strategy
+//! `Recreate`, the end of a pod.
 //!
-//! Source: the event handlers in Kubernetes' `pkg/controller/deployment`. One difference: upstream asks
-//! the server for the ReplicaSets of a Deployment when a pod ends; a handler makes no calls here, and the
-//! cached ones serve as well, because a later event of theirs wakes the Deployment anyway.
+//! Source: the event handlers in Kubernetes' `pkg/controller/deployment`. One difference: when a
+//! pod ends, upstream asks the server for the ReplicaSets of the Deployment. A handler makes no
+//! calls here. The cached ReplicaSets suffice, because their later events wake the Deployment
+//! anyway.
 
 use podstorm_objects::{Kind, Now, ObjectMeta, Pod};
 use podstorm_runtime::informer::Handler;
@@ -16,7 +17,7 @@ use super::cache::CachedDeployment;
 use super::sizes::RECREATE;
 use crate::replicaset::{Owner, OwnerChange};
 
-/// Whatever happens to a Deployment wakes it.
+/// Wakes a Deployment on every event.
 impl Handler<CachedDeployment> for Shared {
     fn handle(&self, change: &Change<CachedDeployment>, now: Now) {
         self.queue.add(change.key, now.mono_ns);
@@ -38,7 +39,7 @@ impl Handler<Owner> for Shared {
 }
 
 impl Shared {
-    /// A pod is gone. If its Deployment recreates pods, and none of the old ones is left, new ones can
+    /// Handles a deleted pod. If its Deployment recreates pods and no old pod is left, new pods can
     /// be created.
     pub(super) fn pod_deleted(&self, pod: &Pod, now: Now) {
         let Some(owner) = pod.metadata.controller() else {
@@ -58,10 +59,10 @@ impl Shared {
         }
     }
 
-    /// Whether ReplicaSets of a Deployment that its selector matches have pods, ended ones included.
+    /// Reports whether the Deployment's matching ReplicaSets have pods, including ended ones.
     fn has_pods(&self, deployment: &CachedDeployment) -> bool {
-        // A broken selector selects nothing to count, and nothing is done then; an absent one selects
-        // everything here, as an empty text does in a list.
+        // With a broken selector nothing is counted and the Deployment does not wake. An absent
+        // selector matches everything here, like an empty selector text in a list.
         let Ok(selector) = &deployment.selector else {
             return true;
         };

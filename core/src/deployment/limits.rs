@@ -1,11 +1,11 @@
-//! Limits of the controller of Deployments.
+//! Limits of the Deployment controller.
 
-/// How often in a row the key of a Deployment is tried again.
+/// The maximum number of consecutive retries of a key.
 ///
 /// Source: `maxRetries` in Kubernetes' `pkg/controller/deployment`.
 pub(super) const RETRIES_MAX: u32 = 15;
 
-/// The most bytes of the annotation with the former revisions of a ReplicaSet.
+/// The maximum length in bytes of the annotation with a ReplicaSet's earlier revisions.
 ///
 /// Source: `maxRevHistoryLengthInChars` in Kubernetes' `pkg/controller/deployment`.
 pub(super) const REVISION_HISTORY_BYTES_MAX: usize = 2000;

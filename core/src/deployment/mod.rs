@@ -1,20 +1,23 @@
-//! The controller of Deployments: for each template a Deployment has had there is a ReplicaSet, and a
-//! rollout moves pods from the old ones to the new one, some at a time.
+//! The Deployment controller: one ReplicaSet per template that the Deployment has had. A rollout
+//! moves pods from the old ReplicaSets to the new one in steps.
 //!
-//! What it does is Kubernetes' own controller's, request by request, its oddities included; see
-//! `docs/deployments.md`. Each file is one part of it:
+//! The controller makes the requests of Kubernetes' own controller, in the same order and with the
+//! same oddities; see `docs/deployments.md`. The files:
 //!
-//! * `cache`: the Deployments and ReplicaSets that it reads; `handlers`: what wakes a Deployment.
-//! * `sync`: the steps of one sync, in their order. `rolling`, `recreate`, `scaling` and
-//!   `rollback` are the ways in which it ends; `clean_up` deletes what the history is too short for.
-//! * `find_new`: which ReplicaSet has the Deployment's template. `new_set`: its revision, or its
-//!   creation. [`crate::template`]: when templates are equal, and the hash that names a ReplicaSet.
-//! * `proportions`, `sizes`: how many pods each ReplicaSet gets. `status`, `conditions`: what is
-//!   told about a rollout.
-//! * `limits`: how often a key is tried again, and how long a history may be.
-//! * `rollout`: what `kubectl rollout` makes of it.
+//! * `cache`: the cached Deployments and ReplicaSets; `handlers`: the events that wake a
+//!   Deployment.
+//! * `sync`: the steps of one sync, in order. It ends in `rolling`, `recreate`, `scaling` or
+//!   `rollback`; `clean_up` deletes ReplicaSets beyond the history limit.
+//! * `find_new`: the search for the ReplicaSet with the Deployment's template. `new_set`: its
+//!   revision, or its creation. [`crate::template`]: equality of templates, and the hash that names
+//!   a ReplicaSet.
+//! * `proportions`, `sizes`: the number of pods of each ReplicaSet. `status`, `conditions`: the
+//!   report of a rollout.
+//! * `limits`: the limits of retries and of the revision history.
+//! * `rollout`: the results of `kubectl rollout`.
 //!
-//! A sync is one `async fn`, polled by the driver: it asks for an API call and goes on with the answer.
+//! A sync is one `async fn` that the driver polls: it requests an API call and continues with the
+//! answer.
 
 pub mod annotations;
 mod cache;
@@ -56,7 +59,7 @@ pub use revisions::set_annotations;
 pub use row::Deployments;
 pub use sync::SyncStep;
 
-/// The options of the controller.
+/// Configuration of a [`Controller`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
     /// The gate `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
@@ -64,7 +67,7 @@ pub struct ControllerOptions {
 }
 
 impl Default for ControllerOptions {
-    /// As in Kubernetes 1.36: on.
+    /// Returns the defaults of Kubernetes 1.36: on.
     fn default() -> Self {
         ControllerOptions {
             terminating_replicas: true,
@@ -72,11 +75,12 @@ impl Default for ControllerOptions {
     }
 }
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The Deployment controller, over informers that controllers may share. A clone is the same
+/// controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     options: ControllerOptions,
@@ -85,7 +89,7 @@ struct Shared {
 }
 
 impl Controller {
-    /// A controller that reads Deployments, ReplicaSets and pods from these informers.
+    /// Creates a controller that reads Deployments, ReplicaSets and pods from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             options,
@@ -97,18 +101,19 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The key of a name; a new name gets a new key.
+    /// Returns the key of a name. A new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
         self.0.caches.deployments.intern(namespace, name)
     }
 
-    /// The work queue.
+    /// Returns the work queue.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queue
     }
 
-    /// What a sync of that key would begin with: the cached Deployment, and the cached ReplicaSets that
-    /// it controls or could adopt, in no order. For those who check the controller's work.
+    /// Returns the input of a sync of that key: the cached Deployment, and the cached ReplicaSets
+    /// that it controls or could adopt, in no particular order. For code that checks the
+    /// controller's work.
     pub fn cached(&self, key: KeyId) -> Option<(Arc<Deployment>, Vec<Arc<ReplicaSet>>)> {
         let caches = &self.0.caches;
         let deployment = caches.deployments.get(key)?.object.clone();
@@ -118,8 +123,9 @@ impl Controller {
         Some((deployment, sets))
     }
 
-    /// The cached ReplicaSet of that name, with any controller or none. A sync whose create is refused because
-    /// the name is taken continues with this ReplicaSet. For code that checks the controller's work. O(1).
+    /// Returns the cached ReplicaSet of that name, with or without a controller. A sync whose
+    /// create is refused because the name is taken continues with this ReplicaSet. For code that
+    /// checks the controller's work. O(1).
     pub fn cached_set(&self, namespace: &str, name: &str) -> Option<Arc<ReplicaSet>> {
         let found = self.0.caches.sets.get_named(namespace, name);
         found.map(|set| set.object.clone())

@@ -1,4 +1,4 @@
-//! The newest ReplicaSet of a Deployment: brought up to date, or created.
+//! The newest ReplicaSet of a Deployment: updated or created.
 //!
 //! Source: `getAllReplicaSetsAndSyncRevision` and `getNewReplicaSet` in Kubernetes'
 //! `pkg/controller/deployment`.
@@ -24,8 +24,9 @@ use crate::template::{
 };
 
 impl Sync<'_> {
-    /// All ReplicaSets, after the newest one has been brought up to date. Without one, one is created
-    /// if `creates`. It looks at what the sync began with each time it is called, as upstream does.
+    /// Returns all ReplicaSets after updating the newest one. If there is none and `creates` is
+    /// set, creates it. Every call starts from the ReplicaSets that the sync claimed, as upstream
+    /// does.
     pub(super) async fn sync_revision(&mut self, creates: bool) -> Result<Sets, SyncFailure> {
         let Sets { new, old } = self.claimed.clone();
         let new = match new {
@@ -81,7 +82,7 @@ impl Sync<'_> {
                 let message = format!("Failed to create new replica set \"{name}\": {error}");
                 if has_deadline {
                     self.set_progressing("False", CREATE_FAILED, &message);
-                    // The error of the creation is the one that counts.
+                    // The sync fails with the error of the create, not with this one.
                     let _written = self.put_status().await;
                 }
                 self.event(EventType::Warning, CREATE_FAILED, message);
@@ -106,7 +107,7 @@ impl Sync<'_> {
         Ok(new)
     }
 
-    /// The ReplicaSet to create, and the count that its hash was made with.
+    /// Returns the ReplicaSet to create, and the collision count of its hash.
     fn new_set(
         &self,
         old: &[Set],
@@ -117,7 +118,7 @@ impl Sync<'_> {
         let count = deployment.status.collision_count;
         let hash = pod_template_hash(&spec.template, count);
         let Some(selector) = &spec.selector else {
-            // Upstream crashes here. No server lets it come to that.
+            // Upstream crashes here. The server rejects such a Deployment.
             let name = format!("{}/{}", meta.namespace, meta.name);
             let message = format!("deployment {name} has no label selector");
             return Err(SyncStep::Selector.error(message));
@@ -161,8 +162,8 @@ impl Sync<'_> {
         ))
     }
 
-    /// The name of the new ReplicaSet is taken: by itself, if its creation is not known yet, or by
-    /// another with the same hash, so that the next one must be different.
+    /// Handles a create whose name is taken. Either the ReplicaSet itself exists and its creation
+    /// was not known yet, or another one has the same hash; then the next hash must differ.
     async fn find_created(
         &mut self,
         name: &str,
@@ -181,18 +182,18 @@ impl Sync<'_> {
             return Ok(found.object.clone());
         }
         self.deployment_mut().status.collision_count = Some(count.unwrap_or(0).wrapping_add(1));
-        // The error of the creation is the one that counts.
+        // The sync fails with the error of the create, not with this one.
         let _written = self.put_status().await;
         Err(SyncStep::Create.failure()(error.clone()))
     }
 
-    /// Whether a ReplicaSet has the Deployment's template.
+    /// Reports whether a ReplicaSet has the Deployment's template.
     pub(super) fn has_new_template(&self, set: &ReplicaSet, form: &TemplateForm) -> bool {
         let (wanted, wanted_form) = (&self.deployment.spec.template, &self.as_read.form);
         same_template(wanted, wanted_form, &set.spec.template, form)
     }
 
-    /// Sets the Deployment's revision, and tells whether that is a change.
+    /// Sets the Deployment's revision and returns whether it changed.
     fn set_own_revision(&mut self, revision: &str) -> bool {
         let annotations = &self.deployment.metadata.annotations;
         if annotations.get(REVISION).map_or("", |text| text) == revision {
@@ -203,7 +204,7 @@ impl Sync<'_> {
         true
     }
 
-    /// Sets the condition `Progressing` now.
+    /// Sets the condition `Progressing` as of now.
     pub(super) fn set_progressing(&mut self, status: &str, reason: &str, message: &str) {
         let now = self.calls.now();
         let new = condition(PROGRESSING, status, reason, message, now.wall());

@@ -1,5 +1,5 @@
-//! What each ReplicaSet gets when a Deployment is scaled in the middle of a rollout: as large a share as
-//! it has.
+//! The shares of the ReplicaSets when a Deployment is scaled during a rollout, in proportion to
+//! their sizes.
 //!
 //! Source: `scale` and `GetReplicaSetProportion` in Kubernetes' `pkg/controller/deployment`.
 
@@ -13,30 +13,30 @@ use super::find_new::by_creation;
 use super::revisions::size_annotation;
 use super::sizes::{ROLLING_UPDATE, max_surge};
 
-/// How a scaling is carried out.
+/// The way to carry out a scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleMode {
-    /// One ReplicaSet gets all.
+    /// One ReplicaSet gets all pods.
     Single,
-    /// The newest one has all that is wanted, so the others get nothing.
+    /// The newest ReplicaSet has all wanted pods, so the others get none.
     Saturated,
-    /// Each gets its share.
+    /// Each ReplicaSet gets its share.
     Proportional,
-    /// Nothing is done: several are active, and the strategy is none that has several.
+    /// Nothing changes: several ReplicaSets are active, and the strategy is not `RollingUpdate`.
     Nothing,
 }
 
-/// What a scaling makes of the ReplicaSets.
+/// The sizes of the ReplicaSets after a scaling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalePlan {
-    /// How it is carried out.
+    /// The way to carry it out.
     pub mode: ScaleMode,
-    /// The sizes, in the order in which they are written; those that are right already among them.
+    /// The sizes in the order of the writes, including those that are already right.
     pub sizes: Vec<(Arc<ReplicaSet>, i32)>,
 }
 
-/// What scaling a Deployment makes of its newest ReplicaSet and the old ones, which come oldest first.
-/// Sizes are of 32 bits and wrap as upstream's do. O(n log n).
+/// Plans the scaling of a Deployment's newest ReplicaSet and its old ones, which come oldest first.
+/// Sizes have 32 bits and wrap as upstream's do. O(n log n).
 pub fn scale_plan(
     deployment: &Deployment,
     new: Option<&Arc<ReplicaSet>>,
@@ -70,7 +70,7 @@ pub fn scale_plan(
             sizes: Vec::new(),
         };
     }
-    // The order in which upstream looks at them where their sizes and ages don't decide.
+    // The order in which upstream reads them when sizes and ages are equal.
     let youngest_first = active_old.into_iter().rev();
     let active = youngest_first.chain(active_new).cloned().collect();
     ScalePlan {
@@ -79,11 +79,11 @@ pub fn scale_plan(
     }
 }
 
-/// Whether the newest ReplicaSet is all that the Deployment wants, and available.
+/// Reports whether the newest ReplicaSet has all pods that the Deployment wants, available.
 fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
     let replicas = deployment.replicas();
     let desired = new.metadata.annotations.get(DESIRED_REPLICAS);
-    // Sic: read with a sign, and cut to 32 bits.
+    // As upstream: parsed with a sign and truncated to 32 bits.
     let desired = desired.and_then(|text| text.parse::<i64>().ok());
     let desired = desired.map(|number| number as i32);
     new.replicas() == replicas
@@ -91,7 +91,7 @@ fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
         && new.status.available_replicas == replicas
 }
 
-/// The sizes of several active ReplicaSets, in the order in which they are written.
+/// Returns the sizes of several active ReplicaSets, in the order of the writes.
 fn shares(
     deployment: &Deployment,
     mut active: Vec<Arc<ReplicaSet>>,
@@ -105,7 +105,7 @@ fn shares(
         .iter()
         .fold(0, |sum: i32, set| sum.wrapping_add(set.replicas()));
     let to_add = allowed.wrapping_sub(all);
-    // The largest take most; of equal ones the youngest grow first, and the oldest shrink first.
+    // Larger ones come first. Of equal ones, the youngest grows first and the oldest shrinks first.
     let by_size = |a: &Arc<ReplicaSet>, b: &Arc<ReplicaSet>| b.replicas().cmp(&a.replicas());
     match to_add.cmp(&0) {
         Ordering::Less => active.sort_by(|a, b| by_size(a, b).then_with(|| by_creation(a, b))),
@@ -132,8 +132,8 @@ fn shares(
     sizes
 }
 
-/// How many pods of those to add, or to take away if that is negative, a ReplicaSet gets after `added`
-/// of them have been given to others.
+/// Returns the share of a ReplicaSet in the pods to add, or to remove if negative, after `added` of
+/// them went to others.
 fn share(deployment: &Deployment, set: &ReplicaSet, to_add: i32, added: i32) -> i32 {
     if to_add == added {
         return 0;
@@ -147,7 +147,7 @@ fn share(deployment: &Deployment, set: &ReplicaSet, to_add: i32, added: i32) -> 
     }
 }
 
-/// By how much a ReplicaSet grows if it keeps its share of the Deployment.
+/// Returns the growth of a ReplicaSet that keeps its share of the Deployment.
 #[expect(clippy::cast_possible_truncation, reason = "it wraps as upstream's")]
 fn fraction(deployment: &Deployment, set: &ReplicaSet) -> i32 {
     let (size, replicas) = (set.replicas(), deployment.replicas());

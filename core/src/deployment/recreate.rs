@@ -1,4 +1,4 @@
-//! The strategy `Recreate`: all old pods end before the first new one begins.
+//! The strategy `Recreate`: all old pods end before the first new one starts.
 //!
 //! Source: `pkg/controller/deployment/recreate.go` in Kubernetes.
 
@@ -25,10 +25,7 @@ impl Sync<'_> {
         if sets.new.is_none() {
             sets = self.sync_revision(true).await?;
         }
-        let new = sets
-            .new
-            .as_ref()
-            .expect("one is created where there is none");
+        let new = sets.new.as_ref().expect("a missing ReplicaSet is created");
         let replicas = self.deployment.replicas();
         if new.replicas() != replicas {
             let scaled = self.scale_set(new, replicas).await;
@@ -40,7 +37,7 @@ impl Sync<'_> {
         self.rollout_status(&sets).await
     }
 
-    /// Whether pods of old ReplicaSets are left that have not ended, terminating ones among them.
+    /// Reports whether pods of old ReplicaSets have not ended yet, including terminating ones.
     fn has_old_pods(&self, sets: &Sets) -> bool {
         if sets
             .old

@@ -1,4 +1,4 @@
-//! How the annotations that tell of revisions and sizes get onto a ReplicaSet.
+//! The annotations of a ReplicaSet with revisions and sizes.
 //!
 //! Source: `pkg/controller/deployment/util` in Kubernetes.
 
@@ -7,14 +7,14 @@ use podstorm_objects::{Deployment, Labels, ReplicaSet, Str};
 use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY, is_copied};
 use super::sizes::max_surge;
 
-/// The number of an annotation about sizes: digits alone, within an `int32`.
+/// Parses a size annotation: only digits, within an `int32`.
 pub(super) fn size_annotation(set: &ReplicaSet, name: &str) -> Option<i32> {
     let text = set.metadata.annotations.get(name)?;
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// The annotations about sizes that a ReplicaSet of a Deployment should have now.
+/// Returns the size annotations of a Deployment's ReplicaSets as they should be now.
 pub(super) fn size_annotations(deployment: &Deployment) -> [(&'static str, Str); 2] {
     let replicas = deployment.replicas();
     let max = replicas.wrapping_add(max_surge(deployment));
@@ -24,7 +24,7 @@ pub(super) fn size_annotations(deployment: &Deployment) -> [(&'static str, Str);
     ]
 }
 
-/// Sets `annotations` and tells whether they were changed.
+/// Sets an annotation and returns whether it changed.
 fn put(annotations: &mut Labels, name: &str, value: &str) -> bool {
     let is_new = annotations.get(name).is_none_or(|old| **old != *value);
     if is_new {
@@ -33,17 +33,17 @@ fn put(annotations: &mut Labels, name: &str, value: &str) -> bool {
     is_new
 }
 
-/// Sets the annotations about sizes, and tells whether they were changed.
+/// Sets the size annotations and returns whether they changed.
 pub(super) fn set_sizes(deployment: &Deployment, annotations: &mut Labels) -> bool {
     let [desired, max] = size_annotations(deployment);
-    // Both, whatever comes of the first.
+    // Sets both; `|` does not short-circuit.
     put(annotations, desired.0, &desired.1) | put(annotations, max.0, &max.1)
 }
 
-/// Gives the newest ReplicaSet of a Deployment the annotations that it should have: the Deployment's,
-/// its revision, and the revisions that it had. One that is about to be created, which `exists` denies,
-/// also gets those about sizes. Returns whether they were changed; `false` also where the revision that
-/// it has can't be read, even if some of the Deployment's were copied before that was noticed.
+/// Sets the annotations of a Deployment's newest ReplicaSet: the Deployment's own, the revision,
+/// and the earlier revisions. A ReplicaSet that does not exist yet also gets the size annotations.
+/// Returns whether anything changed; also `false` if the present revision can't be parsed, even
+/// though the Deployment's annotations were copied before.
 pub fn set_annotations(
     deployment: &Deployment,
     annotations: &mut Labels,
@@ -78,7 +78,7 @@ pub fn set_annotations(
     changed
 }
 
-/// Appends a former revision; the oldest ones make room.
+/// Appends an earlier revision and drops the oldest ones to make room.
 fn add_to_history(annotations: &mut Labels, former: &str, bytes_max: usize) {
     let history = annotations.get(REVISION_HISTORY).cloned();
     let history = history.as_deref().unwrap_or_default();

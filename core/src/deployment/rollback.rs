@@ -1,5 +1,5 @@
-//! The rollback that clients of long ago ask for by an annotation: the Deployment gets the template of an
-//! earlier revision. `kubectl rollout undo` does the same by itself.
+//! Rollback by annotation, for old clients: the Deployment gets the template of an earlier
+//! revision. `kubectl rollout undo` does the same without the controller.
 //!
 //! Source: `pkg/controller/deployment/rollback.go` in Kubernetes.
 
@@ -15,7 +15,7 @@ use super::sync::{Set, Sync, SyncStep};
 use crate::template::{TemplateForm, without_hash_label};
 
 impl Sync<'_> {
-    /// The revision to go back to, 0 for the last one.
+    /// Returns the revision to roll back to; 0 is the previous one.
     pub(super) fn rollback_revision(&self) -> Option<i64> {
         let annotations = &self.deployment.metadata.annotations;
         annotations.get(ROLLBACK_TO)?.parse().ok()

@@ -1,5 +1,5 @@
-//! The strategy `RollingUpdate`: the new ReplicaSet grows as far as `maxSurge` lets it, the old ones
-//! shrink as far as `maxUnavailable` lets them. A sync does one of the two.
+//! The strategy `RollingUpdate`: the new ReplicaSet grows within `maxSurge`, and the old ones
+//! shrink within `maxUnavailable`. A sync does one of the two.
 //!
 //! Source: `pkg/controller/deployment/rolling.go` in Kubernetes.
 
@@ -14,8 +14,8 @@ impl Sync<'_> {
     pub(super) async fn roll(&mut self) -> Result<(), SyncFailure> {
         let sets = self.sync_revision(true).await?;
         let new = sets.new.clone();
-        let new = new.expect("one is created where there is none");
-        // Sic: a failure to shrink the old ones is not told, and the next event tries it again.
+        let new = new.expect("a missing ReplicaSet is created");
+        // As upstream: a failure to shrink old ReplicaSets is not reported; the next event retries.
         let moved = self.size_new(&sets, &new).await?
             || self.shrink_old(&sets, &new).await.unwrap_or(false);
         if !moved && is_complete(&self.deployment, &self.deployment.status) {
@@ -24,7 +24,7 @@ impl Sync<'_> {
         self.rollout_status(&sets).await
     }
 
-    /// Gives the new ReplicaSet its size; returns whether that was a change.
+    /// Resizes the new ReplicaSet and returns whether its size changed.
     async fn size_new(&mut self, sets: &Sets, new: &Set) -> Result<bool, SyncFailure> {
         let replicas = self.deployment.replicas();
         let size = if new.replicas() > replicas {
@@ -47,8 +47,8 @@ impl Sync<'_> {
         Ok(true)
     }
 
-    /// Shrinks the old ReplicaSets: first by pods that are not available anyway, then by as many as may
-    /// be missing. Returns whether there was anything to shrink.
+    /// Shrinks the old ReplicaSets: first by unavailable pods, then by as many pods as may be
+    /// unavailable. Returns whether there was anything to shrink.
     async fn shrink_old(&self, sets: &Sets, new: &Set) -> Result<bool, ShrinkError> {
         let mut old: Vec<Set> = sets
             .old
@@ -86,7 +86,7 @@ impl Sync<'_> {
         Ok(unhealthy || healthy)
     }
 
-    /// Shrinks old ReplicaSets, oldest first, by the pods that are not available.
+    /// Shrinks old ReplicaSets, oldest first, by their unavailable pods.
     async fn shrink_unhealthy(&self, old: &mut [Set], max_down: i32) -> Result<bool, ShrinkError> {
         let mut left = max_down;
         for set in old {
@@ -107,7 +107,7 @@ impl Sync<'_> {
         Ok(left != max_down)
     }
 
-    /// Shrinks old ReplicaSets, oldest first, by as many pods as there are available beyond the least.
+    /// Shrinks old ReplicaSets, oldest first, by the available pods beyond the required minimum.
     async fn shrink_available(&self, old: &[Set], budget: i32) -> Result<bool, ShrinkError> {
         let mut left = budget;
         for set in old {
@@ -126,7 +126,7 @@ impl Sync<'_> {
     }
 }
 
-/// Why old ReplicaSets were not shrunk. It is never told.
+/// The error of shrinking old ReplicaSets. It is never reported.
 enum ShrinkError {
     MoreAvailableThanWanted,
     Refused,

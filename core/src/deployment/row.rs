@@ -1,4 +1,4 @@
-//! The row of the controller of Deployments.
+//! The row of the Deployment controller.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{Controller, ControllerOptions};
 use crate::controller::{ControllerType, Setup};
 use crate::replicaset::TERMINATING_REPLICAS;
 
-/// The controller of Deployments.
+/// The Deployment controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deployments;
 
@@ -36,7 +36,7 @@ impl ControllerType for Deployments {
             Write::status(Kind::DEPLOYMENT),
         ],
         queues: &[QueueRow {
-            // A key whose sync has failed sixteen times in a row waits for the next event.
+            // After sixteen consecutive failures a key waits for the next event.
             retries_max: Some(RETRIES_MAX),
             ..QueueRow::new("deployment")
         }],

@@ -1,5 +1,5 @@
-//! Scaling: what a sync does where the Deployment was given another size, or is paused; and the write
-//! that gives one ReplicaSet its size.
+//! Scaling: the sync of a Deployment that is paused or whose size has changed, and the write that
+//! resizes one ReplicaSet.
 //!
 //! Source: `sync`, `isScalingEvent` and `scale` in Kubernetes' `pkg/controller/deployment`.
 
@@ -15,7 +15,7 @@ use super::revisions::{set_sizes, size_annotation, size_annotations};
 use super::sync::{Set, Sets, Sync, SyncStep};
 
 impl Sync<'_> {
-    /// Whether an active ReplicaSet was last sized for another size of the Deployment.
+    /// Reports whether an active ReplicaSet was last sized for another size of the Deployment.
     pub(super) fn is_scaling_event(&self, sets: &Sets) -> bool {
         let replicas = self.deployment.replicas();
         let mut active = sets.all().filter(|set| set.replicas() > 0);
@@ -25,7 +25,7 @@ impl Sync<'_> {
         })
     }
 
-    /// Gives the ReplicaSets their sizes, and makes no rollout go on.
+    /// Resizes the ReplicaSets without advancing the rollout.
     pub(super) async fn only_scale(&mut self) -> Result<(), SyncFailure> {
         let sets = self.sync_revision(false).await?;
         let plan = scale_plan(&self.deployment, sets.new.as_ref(), &sets.old);
@@ -52,7 +52,8 @@ impl Sync<'_> {
             .all(|(name, text)| annotations.get(name) == Some(text))
     }
 
-    /// Gives one ReplicaSet a size and the annotations about sizes; returns it as the server has it then.
+    /// Sets the size and the size annotations of one ReplicaSet. Returns the server's version of
+    /// it.
     pub(super) async fn scale_set(&self, set: &Set, size: i32) -> Result<Set, ApiError> {
         let mut scaled = ReplicaSet::clone(set);
         scaled.spec.replicas = Some(size);
@@ -90,7 +91,9 @@ impl Sync<'_> {
             Answer::Object(object) => {
                 let kind = object.kind();
                 let set = object.downcast();
-                Ok(set.unwrap_or_else(|| panic!("a ReplicaSet is answered by a {kind:?}")))
+                Ok(set.unwrap_or_else(|| {
+                    panic!("a write of a ReplicaSet can't be answered by a {kind:?}")
+                }))
             }
             other => panic!("a write of a ReplicaSet can't be answered by {other:?}"),
         }

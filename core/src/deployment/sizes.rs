@@ -1,5 +1,5 @@
-//! Sizes of a rolling update: how many pods there may be beyond those wanted, how many may be
-//! missing, and how large the new ReplicaSet becomes.
+//! Sizes of a rolling update: the maximum surge, the maximum number of unavailable pods, and the
+//! size of the new ReplicaSet.
 //!
 //! Sums wrap around in 32 bits as upstream's do; validation keeps real sizes far from that.
 
@@ -7,31 +7,31 @@ use podstorm_objects::{Deployment, IntOrString, RollingUpdate, Str};
 
 use super::find_new::problem;
 
-/// The strategy that replaces old pods by new ones step by step.
+/// The strategy that replaces old pods with new ones in steps.
 pub const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// The strategy that removes all old pods before it creates new ones.
 pub const RECREATE: &str = "Recreate";
 
-/// How far the number of pods may be off during a rolling update.
+/// The bounds on the number of pods during a rolling update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fenceposts {
-    /// How many pods there may be beyond `replicas`.
+    /// The maximum number of pods beyond `replicas`.
     pub surge: i32,
-    /// How many of `replicas` may be unavailable.
+    /// The maximum number of `replicas` that may be unavailable.
     pub unavailable: i32,
 }
 
-/// A count or percentage that can't be used.
+/// An unusable count or percentage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntOrStringError {
-    /// There is none where one is needed.
+    /// A required value is absent.
     #[error("nil value for IntOrString")]
     Absent,
-    /// A text that does not end in `%`.
+    /// The text does not end in `%`.
     #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
     NoPercentage,
-    /// What stands before the `%` is not a number of 64 bits.
+    /// The text before the `%` is not a 64-bit number.
     #[error(
         "invalid value for IntOrString: invalid value {text:?}: strconv.Atoi: parsing {:?}: {problem}",
         text.strip_suffix('%').unwrap_or(text)
@@ -39,28 +39,28 @@ pub enum IntOrStringError {
     NoNumber {
         /// The whole text.
         text: Str,
-        /// What is wrong with it.
+        /// The problem with the number.
         problem: &'static str,
     },
 }
 
-/// Why the size of the new ReplicaSet is unknown.
+/// The error of computing the size of the new ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// `maxSurge` can't be used.
+    /// `maxSurge` is unusable.
     #[error(transparent)]
     MaxSurge(#[from] IntOrStringError),
-    /// A strategy that does not exist.
+    /// The strategy does not exist.
     #[error("deployment type {0} isn't supported")]
     Strategy(Str),
 }
 
-/// Resolves `maxSurge` and `maxUnavailable` together; absent is 0. Of a percentage of `replicas`
-/// the surge is rounded up and the unavailable pods are rounded down. If both are 0 then, one pod
-/// may be unavailable, or nothing could move.
+/// Resolves `maxSurge` and `maxUnavailable` together; absent means 0. A percentage of `replicas` is
+/// rounded up for the surge and down for the unavailable pods. If both results are 0, one pod may
+/// be unavailable, because otherwise the rollout could not start.
 ///
 /// # Errors
-/// The first text that is not a percentage.
+/// Returns the error of the first text that is not a percentage.
 ///
 /// Source: `ResolveFenceposts` of the controller's utilities.
 pub fn fenceposts(
@@ -80,14 +80,14 @@ pub fn fenceposts(
     Ok(Fenceposts { surge, unavailable })
 }
 
-/// The surge of a Deployment's rolling update. 0 for another strategy, or if either limit can't be
-/// read.
+/// Returns the surge of a Deployment's rolling update; 0 for another strategy or if either limit
+/// can't be parsed.
 pub fn max_surge(deployment: &Deployment) -> i32 {
     limits(deployment).surge
 }
 
-/// How many pods of a Deployment may be unavailable, at most all. 0 for another strategy than a
-/// rolling update, without pods, or if either limit can't be read.
+/// Returns how many pods of a Deployment may be unavailable, at most all. 0 for a strategy other
+/// than a rolling update, without pods, or if either limit can't be parsed.
 pub fn max_unavailable(deployment: &Deployment) -> i32 {
     match deployment.replicas() {
         0 => 0,
@@ -107,12 +107,12 @@ fn limits(deployment: &Deployment) -> Fenceposts {
     fenceposts(surge, unavailable, deployment.replicas()).unwrap_or_default()
 }
 
-/// The size that the new ReplicaSet gets. `sizes_sum` is the size of all ReplicaSets together and
-/// `new_size` that of the new one. A rolling update fills what the surge leaves free, and never
-/// makes the ReplicaSet smaller unless `replicas` is.
+/// Returns the size of the new ReplicaSet. `sizes_sum` is the total size of all ReplicaSets and
+/// `new_size` the current size of the new one. A rolling update fills the free surge. It never
+/// shrinks the ReplicaSet unless `replicas` shrinks.
 ///
 /// # Errors
-/// `maxSurge` is absent or can't be read; an unknown strategy.
+/// Fails if `maxSurge` is absent or can't be parsed, or if the strategy is unknown.
 ///
 /// Source: `NewRSNewReplicas` of the controller's utilities.
 pub fn new_replica_set_size(
@@ -142,7 +142,7 @@ pub fn new_replica_set_size(
     }
 }
 
-/// A count, or a percentage of `of` that `round` makes whole.
+/// Returns a count as is, or a percentage of `of`, rounded with `round`.
 pub(crate) fn scaled(
     value: &IntOrString,
     of: i32,
@@ -162,8 +162,8 @@ pub(crate) fn scaled(
     Ok(truncated(round(percent as f64 * f64::from(of) / 100.0)))
 }
 
-/// A whole number in 32 bits, as Go converts it on amd64: a number beyond 64 bits becomes the
-/// smallest of these, and then the lower half is taken.
+/// Converts a whole number to 32 bits as Go does on amd64: a number beyond 64 bits becomes the
+/// smallest 64-bit number, and then the lower half is taken.
 fn truncated(number: f64) -> i32 {
     let is_in_range = number >= i64::MIN as f64 && number < i64::MAX as f64;
     (if is_in_range { number as i64 } else { i64::MIN }) as i32
@@ -179,7 +179,7 @@ mod tests {
             let value = IntOrString::Text(value.into());
             fenceposts(Some(&value), None, replicas).map(|it| it.surge)
         };
-        let refused = surge("9223372036854775808%", 4).expect_err("it is out of range");
+        let refused = surge("9223372036854775808%", 4).expect_err("the number is out of range");
         assert_eq!(
             refused.to_string(),
             "invalid value for IntOrString: invalid value \"9223372036854775808%\": \

@@ -1,4 +1,4 @@
-//! The status of a Deployment, and what it tells of a rollout.
+//! The status of a Deployment and its report of the rollout's progress.
 //!
 //! Source: `pkg/controller/deployment/progress.go` and `sync.go` in Kubernetes.
 
@@ -19,8 +19,8 @@ use super::sync::{Sets, Sync, SyncStep};
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Whether a status says that a rollout is over: all pods are of the newest template and available, and
-/// no others are left.
+/// Reports whether a status shows a complete rollout: all pods have the newest template and are
+/// available, and no others are left.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let replicas = deployment.replicas();
     status.updated_replicas == replicas
@@ -29,7 +29,7 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// Whether a rollout has come further between two statuses.
+/// Reports whether a rollout has advanced from one status to the next.
 fn is_progressing(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
     let old_pods =
         |status: &DeploymentStatus| status.replicas.wrapping_sub(status.updated_replicas);
@@ -40,7 +40,7 @@ fn is_progressing(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
 }
 
 impl Sync<'_> {
-    /// The status that the ReplicaSets make, with the conditions as they are but for `Available`.
+    /// Computes the status from the ReplicaSets. Of the conditions only `Available` is updated.
     fn status_of(&self, sets: &Sets) -> DeploymentStatus {
         let deployment = &*self.deployment;
         let sum = |of: fn(&ReplicaSet) -> i32| {
@@ -81,8 +81,8 @@ impl Sync<'_> {
         status
     }
 
-    /// The terminating pods, unless a ReplicaSet doesn't tell. One whose controller has not seen it yet
-    /// has none.
+    /// Returns the number of terminating pods; `None` if a ReplicaSet does not report it. A
+    /// ReplicaSet that its controller has not observed yet has none.
     fn terminating(&self, sets: &Sets) -> Option<i32> {
         if !self.shared.options.terminating_replicas {
             return None;
@@ -95,7 +95,7 @@ impl Sync<'_> {
             })
     }
 
-    /// Writes the status if it has changed, without a word on progress.
+    /// Writes the status if it has changed, without the progress.
     pub(super) async fn plain_status(&mut self, sets: &Sets) -> Result<(), SyncFailure> {
         let status = self.status_of(sets);
         if status == self.deployment.status {
@@ -108,8 +108,8 @@ impl Sync<'_> {
             .map_err(SyncStep::Status.failure())
     }
 
-    /// Writes the status if it has changed, with what it tells of the rollout. If not, looks again when
-    /// the rollout may have failed.
+    /// Writes the status, including the rollout's progress, if it has changed. Otherwise schedules
+    /// a check for the time at which the rollout may have failed.
     pub(super) async fn rollout_status(&mut self, sets: &Sets) -> Result<(), SyncFailure> {
         let mut status = self.status_of(sets);
         self.tell_progress(&mut status, sets);
@@ -149,7 +149,7 @@ impl Sync<'_> {
         } else if is_progressing(&deployment.status, status) {
             let message = format!("{subject} is progressing.");
             let mut new = condition(PROGRESSING, "True", UPDATED, &message, now);
-            // Replaced even where the reason stays: the time is when it last came further.
+            // Replaced even if the reason stays: the time is that of the last progress.
             if let Some(old) = find(status, PROGRESSING)
                 && old.status == new.status
             {
@@ -166,10 +166,10 @@ impl Sync<'_> {
         }
     }
 
-    /// When the deadline of the rollout is, in ns of the wall clock.
+    /// Returns the deadline of the rollout in ns of the wall clock.
     fn deadline_ns(&self, progressing: &DeploymentCondition) -> Option<i64> {
         let seconds = progress_deadline(&self.deployment.spec)?;
-        // What this sync has set counts with its fraction of a second.
+        // A condition set by this sync keeps its fraction of a second.
         let from_ns = self.progressing_set_ns;
         let from_ns = from_ns.or(progressing.last_update_time.unix_nanos());
         let from_ns = from_ns.unwrap_or(i64::MIN);
@@ -190,8 +190,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Adds the key again when the deadline is over, if the rollout can still miss it. Sic: one that is
-    /// over already is tried again at once, as often as the queue lets it.
+    /// Adds the key for the time of the deadline if the rollout can still miss it. As upstream:
+    /// after the deadline the key is added immediately, as often as the queue allows.
     fn look_again_later(&self) {
         let status = &self.deployment.status;
         let Some(progressing) = find(status, PROGRESSING) else {
@@ -213,7 +213,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Writes the Deployment's status as the sync has made it.
+    /// Writes the Deployment's status as the sync has computed it.
     pub(super) async fn put_status(&self) -> Result<(), ApiError> {
         let object = Arc::new(self.deployment.to_untyped());
         match self.calls.request(Request::PutStatus { object }).await {
@@ -223,7 +223,8 @@ impl Sync<'_> {
     }
 }
 
-/// Tells that pods of the newest ReplicaSet, or of any, could not be created or deleted.
+/// Sets the condition about failed creates or deletes of the newest ReplicaSet's pods, or of any
+/// ReplicaSet's.
 fn tell_failures(status: &mut DeploymentStatus, sets: &Sets) {
     let failure = |set: &ReplicaSet| {
         let mut conditions = set.status.conditions.iter();

@@ -1,4 +1,4 @@
-//! One sync of one Deployment: its steps in upstream's order, which can be observed.
+//! One sync of one Deployment. Its steps are in upstream's order, which clients can observe.
 //!
 //! Source: `syncDeployment` in Kubernetes' `pkg/controller/deployment`.
 
@@ -18,20 +18,20 @@ use super::find_new::{max_revision, new_and_old, readable_revision};
 use super::sizes::{RECREATE, ROLLING_UPDATE};
 use crate::replicaset::Owner;
 
-/// A ReplicaSet as a sync has it: as cached, or as the server answered.
+/// A ReplicaSet in a sync: from the cache or from an answer of the server.
 pub(super) type Set = Arc<ReplicaSet>;
 
 /// The ReplicaSets of a Deployment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sets {
-    /// The one with the Deployment's template.
+    /// The ReplicaSet with the Deployment's template.
     pub(super) new: Option<Set>,
     /// All others, oldest first.
     pub(super) old: Arc<[Set]>,
 }
 
 impl Sets {
-    /// The old ones, then the new one.
+    /// Iterates over the old ReplicaSets, then the new one.
     pub(super) fn all(&self) -> impl Iterator<Item = &Set> {
         self.old.iter().chain(&self.new)
     }
@@ -40,7 +40,7 @@ impl Sets {
 /// The step of a sync that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStep {
-    /// The selector can't be compiled, or is absent where one is needed.
+    /// The selector can't be compiled, or a required selector is absent.
     Selector,
     /// A ReplicaSet could not be adopted or released.
     Claim,
@@ -48,7 +48,7 @@ pub enum SyncStep {
     Identity,
     /// A ReplicaSet could not be created.
     Create,
-    /// A ReplicaSet whose name is taken is not cached.
+    /// The name of a new ReplicaSet is taken, and the cache has no ReplicaSet with it.
     NotCached,
     /// A ReplicaSet could not be written.
     PutSet,
@@ -58,14 +58,14 @@ pub enum SyncStep {
     PutDeployment,
     /// A ReplicaSet could not be deleted.
     Delete,
-    /// `maxSurge` can't be read.
+    /// `maxSurge` can't be parsed.
     Sizes,
     /// The strategy is unknown.
     Strategy,
 }
 
 impl SyncStep {
-    /// One or two words for statistics.
+    /// Returns one or two words for statistics.
     pub fn label(self) -> &'static str {
         match self {
             SyncStep::Selector => "selector",
@@ -82,7 +82,7 @@ impl SyncStep {
         }
     }
 
-    /// The failure of this step with that text.
+    /// Returns the failure of this step with that text.
     pub(super) fn error(self, message: String) -> SyncFailure {
         SyncFailure {
             label: self.label(),
@@ -91,7 +91,8 @@ impl SyncStep {
         }
     }
 
-    /// The failure of this step by an answer. In a namespace that is being deleted no retry helps.
+    /// Converts a refused request to the failure of this step. In a terminating namespace the
+    /// failure is final.
     pub(super) fn failure(self) -> impl Fn(ApiError) -> SyncFailure {
         move |error| SyncFailure {
             label: self.label(),
@@ -107,17 +108,19 @@ pub(super) struct Sync<'a> {
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
     pub(super) as_read: Arc<CachedDeployment>,
-    /// The Deployment as later steps see it and writes send it. It keeps the version that was read.
+    /// The Deployment as later steps read it and writes send it. It keeps the version that was
+    /// read.
     pub(super) deployment: Arc<Deployment>,
-    /// Its ReplicaSets when they were claimed.
+    /// The claimed ReplicaSets.
     pub(super) claimed: Sets,
-    /// One more than the highest revision of the old ones.
+    /// One more than the highest revision of the old ReplicaSets.
     pub(super) new_revision: i64,
-    /// When this sync set the condition `Progressing`, if it did, in ns of the wall clock.
+    /// The time in ns of the wall clock at which this sync set the condition `Progressing`, if it
+    /// did.
     pub(super) progressing_set_ns: Option<i64>,
 }
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(cached) = shared.caches.deployments.get(key) else {
         return Ok(End::Forget);
@@ -170,7 +173,7 @@ impl Sync<'_> {
         }
     }
 
-    /// An empty selector would select everything.
+    /// Refuses an empty selector, which would match everything.
     async fn refuse_to_select_all(&mut self) {
         let message =
             "This deployment is selecting all pods. A non-empty selector is required.".to_owned();
@@ -178,12 +181,12 @@ impl Sync<'_> {
         let generation = self.deployment.metadata.generation;
         if self.deployment.status.observed_generation < generation {
             self.deployment_mut().status.observed_generation = generation;
-            // Upstream doesn't look at the answer either: the next event tries it again.
+            // Upstream ignores the answer, too. The next event retries.
             let _written = self.put_status().await;
         }
     }
 
-    /// Adopts and releases ReplicaSets, and finds the new one among those that are left.
+    /// Adopts and releases ReplicaSets, and finds the new one among the claimed ones.
     async fn claim(&mut self) -> Result<(), SyncFailure> {
         let cached = Arc::clone(&self.as_read);
         let meta = &cached.object.metadata;
@@ -195,7 +198,7 @@ impl Sync<'_> {
         let candidates = self.shared.caches.candidates(&meta.namespace, &meta.uid);
         let reference = cached.controller_ref.clone();
         let matches = |set: &Owner| selector.matches(&set.object.metadata.labels);
-        // Upstream's order is that of a map.
+        // Upstream iterates over a map, in no fixed order.
         let mut claim = Claim::new(meta, reference, candidates, matches).by_name();
         loop {
             match claim.step() {
@@ -251,7 +254,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Nothing can be told of the pods of a ReplicaSet without a name.
+    /// Fails if a ReplicaSet lacks a name, namespace or UID, because its pods can't be found.
     fn check_identities(&self) -> Result<(), SyncFailure> {
         for set in self.claimed.all() {
             let meta = &set.metadata;
@@ -282,7 +285,7 @@ impl Sync<'_> {
         self.put_status().await.map_err(SyncStep::Status.failure())
     }
 
-    /// The Deployment, to change for later steps and writes.
+    /// Returns the Deployment for changes that later steps and writes see.
     pub(super) fn deployment_mut(&mut self) -> &mut Deployment {
         Arc::make_mut(&mut self.deployment)
     }

@@ -1,5 +1,5 @@
 //! `kubectl rollout history` and `undo`: the revisions that a Deployment's ReplicaSets keep, and
-//! going back to one.
+//! the return to one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,8 @@ use super::super::find_new::{new_and_old, revision};
 use super::RolloutError;
 use crate::template::{TemplateForm, same_template, without_hash_label};
 
-/// The revisions of a Deployment, in ascending order. Shows as the table that kubectl prints.
+/// The revisions of a Deployment, in ascending order. `Display` formats the table that kubectl
+/// prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// One row for each revision.
@@ -22,29 +23,29 @@ pub struct History {
 /// A revision of a Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryRow {
-    /// Its number; 0 if its ReplicaSet has none.
+    /// The number of the revision; 0 if the ReplicaSet has none.
     pub revision: i64,
-    /// Why it was made, for people.
+    /// The reason for the revision, for people.
     pub change_cause: Option<Str>,
-    /// The ReplicaSet with its template.
+    /// The ReplicaSet with the template of the revision.
     pub replica_set: Arc<ReplicaSet>,
 }
 
-/// What kubectl does to go back to a revision.
+/// The action of kubectl to return to a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undo {
-    /// The JSON patch that it sends; `None` if the Deployment is as wanted.
+    /// The JSON patch that kubectl sends; `None` if the Deployment already has the template.
     pub patch: Option<String>,
-    /// What it prints after the Deployment's name.
+    /// The text that kubectl prints after the Deployment's name.
     pub message: String,
 }
 
-/// The history of a Deployment. `replica_sets` are those of its namespace, in any order. Revisions
-/// that can't be read are left out. Of ReplicaSets with equal ones the new one counts, or else the
-/// youngest.
+/// Returns the history of a Deployment. `replica_sets` are those of its namespace, in any order.
+/// Revisions that can't be parsed are left out. Of ReplicaSets with equal revisions, the new one
+/// counts, or otherwise the youngest.
 ///
 /// # Errors
-/// The Deployment's selector can't be compiled.
+/// Fails if the Deployment's selector can't be compiled.
 pub fn history(
     deployment: &Deployment,
     replica_sets: &[Arc<ReplicaSet>],
@@ -65,10 +66,10 @@ pub fn history(
     })
 }
 
-/// Goes back to a revision; 0 is the one before the last.
+/// Returns to a revision; 0 is the one before the last.
 ///
 /// # Errors
-/// There is no such revision; the Deployment is paused; its selector can't be compiled.
+/// Fails if there is no such revision, the Deployment is paused, or its selector can't be compiled.
 pub fn undo(
     deployment: &Deployment,
     replica_sets: &[Arc<ReplicaSet>],
@@ -104,11 +105,11 @@ pub fn undo(
 }
 
 impl History {
-    /// The row of one revision, whose template kubectl describes. Of an empty history kubectl shows
-    /// the history instead.
+    /// Returns the row of one revision, whose template kubectl describes. For an empty history
+    /// kubectl prints the history instead.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if the history lacks the revision.
     pub fn at(&self, revision: i64) -> Result<&HistoryRow, RolloutError> {
         let found = self
             .rows
@@ -139,15 +140,15 @@ impl fmt::Display for History {
     }
 }
 
-/// A ReplicaSet of the Deployment, and its revision if that can be read; 0 if it has none.
+/// A ReplicaSet of the Deployment, with its revision if that can be parsed; 0 if it has none.
 struct Owned {
     replica_set: Arc<ReplicaSet>,
     form: TemplateForm,
     revision: Option<i64>,
 }
 
-/// The Deployment's ReplicaSets that its selector matches: the old ones in the order of their
-/// creation, then the new.
+/// Returns the Deployment's ReplicaSets that match its selector: the old ones by creation, then the
+/// new one.
 fn owned(
     deployment: &Deployment,
     replica_sets: &[Arc<ReplicaSet>],
@@ -179,7 +180,7 @@ fn owned(
     Ok(owned)
 }
 
-/// The ReplicaSet with the second highest revision, the first of equal ones.
+/// Returns the ReplicaSet with the second highest revision, the first of equal ones.
 fn before_last(owned: &[Owned]) -> Option<&Owned> {
     let (mut last, mut before): (Option<&Owned>, Option<&Owned>) = (None, None);
     for it in owned
@@ -195,7 +196,7 @@ fn before_last(owned: &[Owned]) -> Option<&Owned> {
     before
 }
 
-/// The annotation of the ReplicaSet, or of its template.
+/// Returns the annotation of the ReplicaSet, or of its template.
 fn change_cause(replica_set: &ReplicaSet) -> Option<Str> {
     let own = &replica_set.metadata.annotations;
     let of_template = &replica_set.spec.template.metadata.annotations;
@@ -208,8 +209,9 @@ fn change_cause(replica_set: &ReplicaSet) -> Option<Str> {
     given(own).or_else(|| given(of_template))
 }
 
-/// The patch that gives a Deployment the template of a ReplicaSet, and its annotations but for
-/// those that are never copied. It fails if the Deployment has no annotations, as kubectl's does.
+/// Returns the patch that gives a Deployment the template of a ReplicaSet and its annotations,
+/// except those that are never copied. The patch fails if the Deployment has no annotations, as
+/// kubectl's does.
 fn patch(deployment: &Deployment, replica_set: &ReplicaSet) -> String {
     let template = without_hash_label(&replica_set.spec.template);
     let annotations = |of: &Labels, copied: bool| {

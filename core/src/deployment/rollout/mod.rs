@@ -1,6 +1,6 @@
-//! What `kubectl rollout status`, `history` and `undo` say and do about a Deployment, as pure
-//! functions. The controller uses none of it: this is for commands that show or steer rollouts, and
-//! for recorded cases.
+//! The texts and decisions of `kubectl rollout status`, `history` and `undo` about a Deployment, as
+//! pure functions. The controller does not use them. They serve commands that show or control
+//! rollouts, and recorded cases.
 //!
 //! Source of texts and decisions: `polymorphichelpers` of kubectl 1.36.
 
@@ -15,44 +15,44 @@ use podstorm_objects::SelectorError;
 
 use super::find_new::RevisionError;
 
-/// Why kubectl ends with an error.
+/// The error with which kubectl ends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RolloutError {
-    /// The wanted revision is below zero.
+    /// The wanted revision is negative.
     #[error("revision must be a positive integer: {0}")]
     NegativeRevision(i64),
-    /// The Deployment's revision can't be read.
+    /// The Deployment's revision can't be parsed.
     #[error("cannot get the revision of deployment {deployment:?}: {cause}")]
     UnreadableRevision {
-        /// The Deployment's name.
+        /// The name of the Deployment.
         deployment: CompactString,
-        /// What is wrong with it.
+        /// The problem with the revision.
         cause: RevisionError,
     },
-    /// The Deployment is at another revision than the wanted one.
+    /// The Deployment is at a revision other than the wanted one.
     #[error("desired revision ({wanted}) is different from the running revision ({running})")]
     OtherRevision {
-        /// The revision that was asked about.
+        /// The wanted revision.
         wanted: i64,
-        /// The Deployment's.
+        /// The revision of the Deployment.
         running: i64,
     },
-    /// The rollout made no progress for too long. The Deployment's name.
+    /// The rollout made no progress for too long. Has the Deployment's name.
     #[error("deployment {0:?} exceeded its progress deadline")]
     DeadlineExceeded(CompactString),
     /// The Deployment's selector can't be compiled.
     #[error(transparent)]
     Selector(#[from] SelectorError),
-    /// No ReplicaSet has the revision to be shown.
+    /// No ReplicaSet has the revision to show.
     #[error("unable to find the specified revision")]
     NothingToShow,
-    /// No ReplicaSet has the revision to go back to.
+    /// No ReplicaSet has the revision to return to.
     #[error("unable to find specified revision {0} in history")]
     NotInHistory(i64),
-    /// There is no revision before the last. The Deployment's name.
+    /// There is no revision before the last. Has the Deployment's name.
     #[error("no rollout history found for deployment {0:?}")]
     NoHistory(CompactString),
-    /// A paused Deployment is not rolled back.
+    /// The Deployment is paused, so it is not rolled back.
     #[error(
         "you cannot rollback a paused deployment; resume it first with 'kubectl rollout resume' and try again"
     )]

@@ -1,25 +1,25 @@
-//! `kubectl rollout status`: how far a rollout is.
+//! `kubectl rollout status`: the progress of a rollout.
 
 use podstorm_objects::Deployment;
 
 use super::super::find_new::revision;
 use super::RolloutError;
 
-/// How far a rollout is.
+/// The progress of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutStatus {
     /// The sentence that kubectl prints, without a line break.
     pub message: String,
-    /// Whether the rollout has ended well.
+    /// Whether the rollout is complete.
     pub done: bool,
 }
 
-/// What kubectl says about one state of a Deployment. `revision` is that of `--revision`; 0 is any.
-/// Terminating pods do not matter.
+/// Returns kubectl's report on one state of a Deployment. `wanted` is the revision of `--revision`;
+/// 0 is any. Ignores terminating pods.
 ///
 /// # Errors
-/// The Deployment is at another revision or its own can't be read, if one is wanted; the progress
-/// deadline is exceeded.
+/// Fails if the progress deadline is exceeded. If a revision is wanted, also fails if the
+/// Deployment is at another revision or its own can't be parsed.
 pub fn rollout_status(deployment: &Deployment, wanted: i64) -> Result<RolloutStatus, RolloutError> {
     let (metadata, status) = (&deployment.metadata, &deployment.status);
     check_revision(deployment, wanted)?;
