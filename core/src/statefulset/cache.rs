@@ -1,4 +1,4 @@
-//! The StatefulSets that the controller reads, each with what is derived from it once, when it arrives.
+//! The cached StatefulSets, each with values derived once, when the set arrives.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +18,7 @@ use super::status::Status;
 use crate::cache::{mark, selector_mark};
 use crate::revisions::{Revision, RevisionData, is_same_template, restored_spec};
 
-/// The revisions of which a set remembers what they restore: the current one and that of the update.
+/// The number of revisions whose restored form a set keeps: the current one and the update's.
 const FORMS_MAX: usize = 2;
 
 /// A cached StatefulSet.
@@ -29,28 +29,30 @@ pub(crate) struct CachedSet {
     pub(super) spec: Arc<Spec>,
     /// The controller reference of its pods and revisions.
     pub(super) controller_ref: Arc<OwnerReference>,
-    /// The reference that Events about it carry.
+    /// The reference that Events about the set carry.
     pub(super) reference: Arc<ObjectReference>,
 }
 
-/// What follows from the spec alone, and stays while the spec does.
+/// The values that depend only on the spec, kept for as long as the spec does not change.
 #[derive(Debug)]
 pub(super) struct Spec {
     pub(super) read: SetSpec,
     pub(super) selector: Result<Arc<Selector>, SelectorError>,
-    /// What tells its selector from those that the set had before.
+    /// A mark that distinguishes the selector from earlier selectors of the set.
     pub(super) selector_mark: u32,
-    /// What tells its claim templates from those that the set had before; 0 if it has none.
+    /// A mark that distinguishes the claim templates from earlier ones of the set; 0 if it has
+    /// none.
     pub(super) storage_mark: u32,
-    /// The data of a revision with today's template; made when it is asked for first.
+    /// The data of a revision with the current template, built on first use.
     data: OnceLock<Result<RevisionData, String>>,
-    /// What revisions restore, the latest last. Every sync writes it.
+    /// The restored forms of revisions, the latest last. Every sync writes it.
     forms: Mutex<Vec<(RevisionId, Arc<Form>)>>,
-    /// The revision that has other data and restores the same template. Every sync writes it.
+    /// The revision that has other data but restores the same template. Every sync writes it.
     same: Mutex<Option<RevisionId>>,
 }
 
-/// What tells a revision from all others, and from itself before it was changed.
+/// The UID and version of a revision, which distinguish it from other revisions and from its
+/// earlier states.
 type RevisionId = (Uid, ResourceVersion);
 
 fn id_of(revision: &Revision) -> RevisionId {
@@ -59,10 +61,10 @@ fn id_of(revision: &Revision) -> RevisionId {
 }
 
 impl CachedSet {
-    /// The data of a revision with today's template.
+    /// Returns the data of a revision with the current template.
     ///
     /// # Errors
-    /// The template holds a value of a wrong type.
+    /// Fails if the template has a value of the wrong type.
     pub(super) fn data(&self) -> Result<&RevisionData, String> {
         let template = || spec_of(&self.object).and_then(|spec| spec.get("template"));
         let data = self.spec.data.get_or_init(|| {
@@ -72,7 +74,7 @@ impl CachedSet {
         data.as_ref().map_err(String::clone)
     }
 
-    /// Whether a revision with other data than today's restores the same template.
+    /// Reports whether a revision with other data restores the current template.
     pub(super) fn is_same_template(&self, revision: &Revision) -> bool {
         let id = id_of(revision);
         if lock(&self.spec.same).as_ref() == Some(&id) {
@@ -88,10 +90,10 @@ impl CachedSet {
         is_same
     }
 
-    /// The set as a revision has it.
+    /// Returns the set as a revision restores it.
     ///
     /// # Errors
-    /// The revision can't be applied.
+    /// Fails if the revision can't be applied.
     pub(super) fn form(&self, revision: &Revision) -> Result<Arc<Form>, String> {
         let id = id_of(revision);
         let known = |forms: &Vec<(RevisionId, Arc<Form>)>| {

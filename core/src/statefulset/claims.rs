@@ -1,5 +1,5 @@
-//! Which owners a claim has, by `persistentVolumeClaimRetentionPolicy`: a claim that is to go with its pod or its set is
-//! owned by it, and garbage collection does the rest.
+//! The owners of claims, by `persistentVolumeClaimRetentionPolicy`. A claim that must be deleted
+//! with its pod or its set is owned by it, and garbage collection does the rest.
 //!
 //! Source: `stateful_set_utils.go` of Kubernetes' `pkg/controller/statefulset`.
 
@@ -11,29 +11,29 @@ use serde_json::Value;
 use super::identity::ordinal_of;
 use super::spec::SetSpec;
 
-/// What becomes of claims when their pod or set goes.
+/// The fate of claims when their pod or set is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// They stay.
+    /// The claims stay.
     #[default]
     Retain,
-    /// They go, too.
+    /// The claims are deleted, too.
     Delete,
-    /// A text that Kubernetes doesn't define.
+    /// A value that Kubernetes doesn't define.
     Other,
 }
 
 /// `persistentVolumeClaimRetentionPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// When the set is deleted.
+    /// The policy for a deleted set.
     pub when_deleted: Policy,
-    /// When the set is scaled down.
+    /// The policy for a set that is scaled down.
     pub when_scaled: Policy,
 }
 
 impl RetentionPolicy {
-    /// Reads it; absent, claims stay.
+    /// Reads the policy. Without a policy, claims stay.
     pub fn read(value: &Value) -> RetentionPolicy {
         let policy = |name: &str| match value[name].as_str() {
             _ if value.is_null() => Policy::Retain,
@@ -48,22 +48,22 @@ impl RetentionPolicy {
     }
 }
 
-/// Who may own a claim: a set, and the pod of one ordinal.
+/// The possible owners of a claim: a set, and the pod of one ordinal.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners<'a> {
     policy: RetentionPolicy,
     set: Owner<'a>,
-    /// Without a UID for a pod that is not created.
+    /// The pod; without a UID if it is not created.
     pod: Owner<'a>,
     is_out_of_range: bool,
 }
 
-/// A kind and the metadata of an object of it.
+/// The kind and metadata of an object.
 #[derive(Clone, Copy, Debug)]
 struct Owner<'a>(Kind, &'a ObjectMeta);
 
 impl<'a> Owners<'a> {
-    /// The owners of the claims of a pod.
+    /// Returns the possible owners of the claims of a pod.
     pub fn new(set: &'a ObjectMeta, spec: &SetSpec, pod: &'a ObjectMeta) -> Owners<'a> {
         Owners {
             policy: spec.policy,
@@ -73,7 +73,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// The owner that the policy wants.
+    /// Returns the owner that the policy requires.
     fn wanted(&self) -> Option<Owner<'a>> {
         let RetentionPolicy {
             when_deleted,
@@ -88,12 +88,13 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whether a claim belongs to the pod that had this one's name before.
+    /// Reports whether a claim belongs to an earlier pod of the same name.
     pub fn is_of_earlier_pod(&self, refs: &[Arc<OwnerReference>]) -> bool {
         self.pod.is_stale(refs)
     }
 
-    /// Whether something else controls the claim, or an earlier pod or set owns it. If claims stay anyway, it does not matter.
+    /// Reports whether another object controls the claim, or an earlier pod or set owns it. `false`
+    /// if claims stay anyway.
     pub fn has_unexpected_controller(&self, refs: &[Arc<OwnerReference>]) -> bool {
         let is_unexpected = |owner: &Arc<OwnerReference>| {
             let expected = [self.set, self.pod].into_iter();
@@ -106,7 +107,7 @@ impl<'a> Owners<'a> {
         self.policy != stays && refs.iter().any(is_unexpected)
     }
 
-    /// Whether a claim has the owners that the policy wants, or must not be touched.
+    /// Reports whether a claim has the owners that the policy requires, or must not be changed.
     pub fn are_up_to_date(&self, refs: &[Arc<OwnerReference>]) -> bool {
         if self.set.is_stale(refs) || self.pod.is_stale(refs) {
             return true;
@@ -125,7 +126,7 @@ impl<'a> Owners<'a> {
             && has_pod == (wanted == Some(Kind::POD))
     }
 
-    /// The owners that a claim with these should have.
+    /// Returns the owners that a claim with these owners should have.
     pub fn corrected(&self, refs: &OwnerReferences) -> OwnerReferences {
         let mut corrected = refs.clone();
         corrected.retain(|it| !self.set.is_named(it) && !self.pod.is_named(it));
@@ -140,7 +141,7 @@ impl<'a> Owners<'a> {
 }
 
 impl Owner<'_> {
-    /// Whether a reference names the object, or one of that name with another UID.
+    /// Reports whether a reference has the object's kind and name, whatever its UID.
     fn is_named(&self, reference: &OwnerReference) -> bool {
         let Owner(kind, meta) = self;
         *reference.name == *meta.name
@@ -148,7 +149,7 @@ impl Owner<'_> {
             && *reference.api_version == *kind.api_version()
     }
 
-    /// Whether the object that the references name first is gone, and this one has its name.
+    /// Reports whether the first such reference is to an earlier object of this name.
     fn is_stale(&self, refs: &[Arc<OwnerReference>]) -> bool {
         let first = refs.iter().find(|it| self.is_named(it));
         first.is_some_and(|it| it.uid != self.1.uid)

@@ -1,4 +1,5 @@
-//! How far a StatefulSet is, by its own words: what clients read who wait for it, and what `kubectl rollout status` says.
+//! A StatefulSet's progress, as clients see it in its spec and status, and the report of `kubectl
+//! rollout status`.
 
 use std::ops::Range;
 
@@ -9,14 +10,14 @@ use super::spec::Strategy;
 use super::status::Status;
 use crate::revisions::{RevisionData, revision_hash, revision_name};
 
-/// How far a StatefulSet is.
+/// A StatefulSet's progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     /// `metadata.generation`.
     pub generation: i64,
-    /// `spec.replicas`, or its default.
+    /// `spec.replicas` or its default.
     pub replicas: i64,
-    /// Whether `spec.replicas` is there, as a server has it.
+    /// Whether `spec.replicas` is present, as it is on a server.
     pub has_replicas: bool,
     /// `spec.ordinals.start`: the ordinal of the first pod.
     pub start: i64,
@@ -42,22 +43,22 @@ pub struct Course {
     pub update_revision: String,
 }
 
-/// What `kubectl rollout status` says.
+/// The report of `kubectl rollout status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutStatus {
     /// The sentence that kubectl prints, without a line break.
     pub message: String,
-    /// Whether the rollout has ended well.
+    /// Whether the rollout is complete.
     pub done: bool,
 }
 
-/// Why `kubectl rollout status` says nothing of a StatefulSet.
+/// The error of `kubectl rollout status` for another update strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rollout status is only available for RollingUpdate strategy type")]
 pub struct NotRolling;
 
 impl Course {
-    /// How far an object is; `None` where it is not a StatefulSet. O(members of its status).
+    /// Returns the progress of a StatefulSet; `None` for other objects. O(members of its status).
     pub fn of(object: &dyn Object) -> Option<Course> {
         let set = object.downcast_ref::<DynamicObject>()?;
         if object.kind() != Kind::STATEFUL_SET {
@@ -84,20 +85,20 @@ impl Course {
         })
     }
 
-    /// The ordinals that there are to be.
+    /// Returns the wanted ordinals.
     pub fn ordinals(&self) -> Range<i64> {
         self.start..self.start.saturating_add(self.replicas)
     }
 
-    /// Whether the status is of the newest spec.
+    /// Reports whether the status reflects the newest spec.
     pub fn is_observed(&self) -> bool {
         self.observed_generation != 0 && self.observed_generation >= self.generation
     }
 
-    /// What `kubectl rollout status` says.
+    /// Returns the report of `kubectl rollout status`.
     ///
     /// # Errors
-    /// Pods are not replaced by the controller.
+    /// Fails if the update strategy is not `RollingUpdate`.
     ///
     /// Source: `StatefulSetStatusViewer` of Kubernetes' `kubectl/pkg/polymorphichelpers`.
     pub fn rollout_status(&self) -> Result<RolloutStatus, NotRolling> {
@@ -110,7 +111,7 @@ impl Course {
             return says(false, message.to_owned());
         }
         let missing = self.replicas - self.ready;
-        // As upstream: without a number of replicas nothing is counted, and without a partition neither.
+        // As upstream: nothing is counted without a number of replicas or without a partition.
         if missing > 0 && self.has_replicas {
             return says(false, format!("Waiting for {missing} pods to be ready..."));
         }
@@ -151,10 +152,11 @@ impl Course {
     }
 }
 
-/// The status that the controller leaves behind when all is well: every pod is there, available and of today's template.
+/// Returns the final status of a settled set: every pod exists, is available and has the current
+/// template.
 ///
 /// # Errors
-/// The template holds a value of a wrong type.
+/// Fails if the template has a value of the wrong type.
 pub fn settled_status(set: &DynamicObject) -> Result<Value, String> {
     let course = Course::of(set).ok_or("not a StatefulSet")?;
     let revision = revision_of_today(set)?;
@@ -173,10 +175,10 @@ pub fn settled_status(set: &DynamicObject) -> Result<Value, String> {
     Ok(status.to_json())
 }
 
-/// The name of the revision that is created for today's template if no other revision has it.
+/// Returns the name of the revision to create for the current template if no other revision has it.
 ///
 /// # Errors
-/// The template holds a value of a wrong type.
+/// Fails if the template has a value of the wrong type.
 fn revision_of_today(set: &DynamicObject) -> Result<String, String> {
     let spec = set.fields.get("spec").unwrap_or(&Value::Null);
     let data = RevisionData::of_template(&spec["template"]);

@@ -1,4 +1,5 @@
-//! What wakes a StatefulSet: its own changes, and those of its pods. Claims and revisions wake nothing.
+//! The events that wake a StatefulSet: its own changes and those of its pods. Claims and revisions
+//! wake nothing.
 //!
 //! Source: the event handlers in Kubernetes' `pkg/controller/statefulset`.
 
@@ -38,7 +39,7 @@ impl Keyed for Shared {
 }
 
 impl Shared {
-    /// Handles the change of a pod.
+    /// Handles a change of a pod.
     pub(super) fn pod_changed(&self, change: &PodChange, now: Now) {
         match &change.old {
             _ if change.deleted => self.pod_deleted(&change.new.metadata, now),
@@ -47,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Handles a run of a list into an empty cache: as if its pods were added one by one.
+    /// Handles a run of a list into an empty cache, with the result of adding its pods one by one.
     pub(super) fn pods_added(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
             self.pod_added(pod, now);

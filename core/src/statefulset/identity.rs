@@ -1,4 +1,4 @@
-//! The identity of a pod: its ordinal, which its name gives, and what else follows from it.
+//! The identity of a pod: the ordinal in its name, and the names and labels that follow from it.
 
 use podstorm_objects::{ObjectMeta, Pod};
 
@@ -10,11 +10,11 @@ pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 /// The label with the ordinal of the pod.
 pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// The label with the name of the revision that the pod is made from.
+/// The label with the name of the pod's revision.
 pub const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// The name of the StatefulSet that a pod's name begins with, and the ordinal that it ends with. A name of another form
-/// has no set, and one whose number is too large no ordinal: -1.
+/// Splits a pod's name into the name of its StatefulSet and the ordinal. A name of another form has
+/// no set. A number that is too large gives the ordinal -1.
 ///
 /// Source: `getParentNameAndOrdinal` of Kubernetes' `pkg/controller/statefulset`.
 pub fn parent_and_ordinal(pod: &str) -> (&str, i64) {
@@ -22,7 +22,7 @@ pub fn parent_and_ordinal(pod: &str) -> (&str, i64) {
     let (before, number) = pod.split_at(pod.len() - digits);
     match before.strip_suffix('-') {
         Some(parent) if digits > 0 => {
-            // As upstream, whose pattern does not look beyond the end of a line.
+            // As upstream, whose pattern does not match across lines.
             let parent = parent.rsplit('\n').next().unwrap_or(parent);
             (parent, number.parse::<i32>().map_or(-1, i64::from))
         }
@@ -30,31 +30,32 @@ pub fn parent_and_ordinal(pod: &str) -> (&str, i64) {
     }
 }
 
-/// The ordinal of a pod; -1 if it has none.
+/// Returns the ordinal of a pod; -1 if it has none.
 pub fn ordinal_of(pod: &ObjectMeta) -> i64 {
     parent_and_ordinal(&pod.name).1
 }
 
-/// Whether the name of a pod is one of the set's.
+/// Reports whether a pod's name is one of the set's.
 pub fn is_member(set: &str, pod: &ObjectMeta) -> bool {
     parent_and_ordinal(&pod.name).0 == set
 }
 
-/// The name of the pod with this ordinal.
+/// Returns the name of the pod with this ordinal.
 pub fn pod_name(set: &str, ordinal: i64) -> String {
     format!("{set}-{ordinal}")
 }
 
-/// The name of the claim of a template for the pod with this ordinal.
+/// Returns the name of the claim of a template for the pod with this ordinal.
 pub fn claim_name(template: &str, set: &str, ordinal: i64) -> String {
     format!("{template}-{set}-{ordinal}")
 }
 
-/// Whether name, namespace and name label of a pod are those of its ordinal. The index label is not looked at.
+/// Reports whether a pod has the name, namespace and name label of its ordinal. Ignores the index
+/// label.
 pub fn identity_matches(set: &ObjectMeta, pod: &ObjectMeta) -> bool {
     let (parent, ordinal) = parent_and_ordinal(&pod.name);
     let label = pod.labels.get(POD_NAME_LABEL);
-    // The name that the ordinal gives has no zeros before it.
+    // The canonical name has no leading zeros.
     let digits = usize::try_from(ordinal.max(1).ilog10() + 1);
     ordinal >= 0
         && *set.name == *parent
@@ -63,8 +64,8 @@ pub fn identity_matches(set: &ObjectMeta, pod: &ObjectMeta) -> bool {
         && label.is_some_and(|label| **label == *pod.name)
 }
 
-/// Whether a pod has a volume for each claim template, with the claim of its ordinal. O(bytes of the spec) where there are
-/// templates.
+/// Reports whether a pod has a volume for each claim template, with the claim of its ordinal.
+/// O(bytes of the spec) if there are templates.
 pub fn storage_matches(set: &ObjectMeta, spec: &SetSpec, pod: &Pod) -> bool {
     let ordinal = ordinal_of(&pod.metadata);
     if ordinal < 0 || spec.claim_templates.is_empty() {
@@ -74,7 +75,7 @@ pub fn storage_matches(set: &ObjectMeta, spec: &SetSpec, pod: &Pod) -> bool {
     let claim_of = |volume: &str| {
         let volumes = volumes.as_array().into_iter().flatten();
         let mut named = volumes.filter(|it| it["name"] == volume);
-        // Of several with one name the last counts.
+        // Of several volumes with one name, the last counts.
         named.next_back()?["persistentVolumeClaim"]["claimName"].as_str()
     };
     let mut templates = spec.claim_templates.iter().map(ClaimTemplate::name);

@@ -1,5 +1,5 @@
-//! Which pods a sync creates, corrects and deletes: first those of the ordinals, then those beyond them, then those that a
-//! rolling update replaces.
+//! The pods that a sync creates, updates and deletes: first those with wanted ordinals, then those
+//! with other ordinals, then those that a rolling update replaces.
 //!
 //! Source: `updateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
 
@@ -15,30 +15,30 @@ use super::pods::{SetPod, revision_number};
 use super::status::Status;
 use super::sync::{Errors, Forms, Sync};
 
-/// The most pods that a set without an order works on at once.
+/// The maximum number of pods that a `Parallel` set works on concurrently.
 const BATCH_MAX: usize = 500;
 
-/// What a set with an order does after a pod.
+/// The step of an ordered set after a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// It goes on with the next.
+    /// Continue with the next pod.
     Next,
-    /// It waits: the sync ends.
+    /// Wait: the sync ends.
     Wait,
 }
 
-/// The pods of a set by their ordinals.
+/// The pods of a set by ordinal.
 struct Sorted<'p> {
-    /// The ordinal of the first pod that the set wants.
+    /// The ordinal of the first wanted pod.
     start: i64,
-    /// Those with an ordinal that the set wants, by it; of several with one ordinal the last.
+    /// The pods with wanted ordinals, in order; of several with one ordinal, the last.
     replicas: Vec<&'p SetPod>,
-    /// Those with other ordinals, the highest first.
+    /// The pods with other ordinals, highest first.
     condemned: Vec<&'p SetPod>,
 }
 
 impl<'p> Sorted<'p> {
-    /// The pod with an ordinal. O(1) where no pod before it is missing, else O(log pods).
+    /// Returns the pod with an ordinal. O(1) if no pod before it is missing, otherwise O(log pods).
     fn replica(&self, ordinal: i64) -> Option<&'p SetPod> {
         let place = usize::try_from(ordinal - self.start).ok()?;
         match self.replicas.get(place) {
@@ -54,7 +54,7 @@ impl<'p> Sorted<'p> {
 }
 
 impl Sync<'_> {
-    /// Does all of it, and counts the pods that were there.
+    /// Creates, updates and deletes pods, and counts the pods that existed before.
     pub(super) async fn manage(&self, forms: &Forms, status: &mut Status) -> Result<(), Errors> {
         let sorted = self.sorted();
         let scaled = self.scale(forms, &sorted).await;
@@ -66,7 +66,7 @@ impl Sync<'_> {
         self.roll(forms, &sorted, status).await
     }
 
-    /// Sorts the pods by ordinal. A pod without one is left out.
+    /// Sorts the pods by ordinal. Leaves out pods without one.
     fn sorted(&self) -> Sorted<'_> {
         let spec = &self.set.spec.read;
         let with_ordinals = self.pods.iter().filter(|pod| pod.ordinal() >= 0);
@@ -89,7 +89,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Creates and corrects the pods of the ordinals, and deletes the others.
+    /// Creates and updates the pods with wanted ordinals and deletes the others.
     async fn scale(&self, forms: &Forms, sorted: &Sorted<'_>) -> Result<Turn, Errors> {
         let Sorted {
             replicas,
@@ -117,19 +117,20 @@ impl Sync<'_> {
         self.for_all(sorted.condemned.len(), condemned).await
     }
 
-    /// How many pods the set wants.
+    /// Returns the number of wanted pods.
     fn count(&self) -> usize {
         usize::try_from(self.set.spec.read.replicas).unwrap_or(0)
     }
 
-    /// The ordinal of the pod at that place.
+    /// Returns the ordinal of the pod at that position.
     fn ordinal(&self, place: usize) -> i64 {
         let place = i64::try_from(place).unwrap_or(i64::MAX);
         self.set.spec.read.start.saturating_add(place)
     }
 
-    /// Takes a step for each of `count` pods: in order up to the first that waits or fails, or in batches of 1, 2, 4, … up to
-    /// the first with a failure, where none waits.
+    /// Runs a step for each of `count` pods. An ordered set runs them in order, up to the first
+    /// that waits or fails. A `Parallel` set runs them in batches of 1, 2, 4, … up to the first
+    /// batch with a failure, and never waits.
     async fn for_all<F>(&self, count: usize, step: impl Fn(usize) -> F) -> Result<Turn, Errors>
     where
         F: Future<Output = Result<Turn, Errors>>,
@@ -155,7 +156,7 @@ impl Sync<'_> {
         Ok(Turn::Next)
     }
 
-    /// Creates or corrects the pod of an ordinal.
+    /// Creates or updates the pod of an ordinal.
     async fn replica(
         &self,
         forms: &Forms,
@@ -202,7 +203,7 @@ impl Sync<'_> {
         Ok(Turn::Next)
     }
 
-    /// The pod of an ordinal that has none, from the current revision or that of the update.
+    /// Builds the pod of an ordinal without one, from the current revision or the update revision.
     fn new_pod(&self, forms: &Forms, ordinal: i64) -> Result<SetPod, Errors> {
         let (form, revision) = self.form_of(forms, ordinal);
         let made = form.pod(&self.set.object.metadata, ordinal, revision);
@@ -210,7 +211,7 @@ impl Sync<'_> {
         made.map_err(|error| vec![error])
     }
 
-    /// What a new pod of an ordinal is made from.
+    /// Returns the form and the revision from which a new pod of an ordinal is built.
     fn form_of<'f>(&self, forms: &'f Forms, ordinal: i64) -> (&'f Form, &'f str) {
         let current_replicas = self.set.status.current;
         match forms.current.spec.wants_current(ordinal, current_replicas) {
@@ -219,7 +220,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Hardened: whether the rolling update replaces a pod at once, as the pod is not ready and its revision was given up.
+    /// Reports whether the rolling update replaces a pod immediately because it is not ready and
+    /// its revision was given up. Hardened behaviour only.
     fn is_given_up(&self, forms: &Forms, ordinal: i64, pod: &SetPod) -> bool {
         let spec = &self.set.spec.read;
         self.shared.options.replace_broken_pods
@@ -238,8 +240,8 @@ impl Sync<'_> {
         Ok(Turn::Next)
     }
 
-    /// Deletes a pod beyond the ordinals. A set with an order deletes one in a sync, and one that is not available only if it
-    /// is the first such pod.
+    /// Deletes a pod with an unwanted ordinal. An ordered set deletes one per sync, and an
+    /// unavailable one only if it is the first unavailable pod.
     async fn condemned(&self, pod: &SetPod, is_first_unavailable: bool) -> Result<Turn, Errors> {
         if pod.is_deleting {
             return Ok(Turn::Wait);
@@ -251,7 +253,7 @@ impl Sync<'_> {
         Ok(Turn::Wait)
     }
 
-    /// Deletes the pods that a rolling update replaces now, from the last one on.
+    /// Deletes the pods that a rolling update replaces now, starting with the last.
     async fn roll(
         &self,
         forms: &Forms,
@@ -286,7 +288,7 @@ impl Sync<'_> {
             let ordinal = self.ordinal(at);
             let pod = match sorted.replica(ordinal) {
                 Some(pod) => Cow::Borrowed(pod),
-                // One that this sync has created, or that waits for its claims.
+                // This sync has created the pod, or the pod waits for its claims.
                 None => Cow::Owned(self.new_pod(forms, ordinal)?),
             };
             let is_broken = looks_for_broken && self.is_given_up(forms, ordinal, &pod);

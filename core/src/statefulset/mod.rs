@@ -1,17 +1,19 @@
-//! The controller of StatefulSets: pods with a name, an order and claims of their own.
+//! The StatefulSet controller: pods with stable names, an order, and claims of their own.
 //!
-//! A sync looks at the pods one ordinal after the other and stops at the first that it has to wait for, or at all of them
-//! at once if the set says `Parallel`. Its template is kept as a revision, so that pods below a partition come back as they
-//! were. What the controller does is Kubernetes' own controller's, request by request, its oddities included. Each file is
-//! one part of it:
+//! A sync handles the pods in the order of their ordinals and stops at the first pod that it must
+//! wait for. With the pod management policy `Parallel` it handles all pods at the same time. A
+//! revision keeps the set's template, so pods below a partition are recreated from the old
+//! template. The controller makes the requests of Kubernetes' own controller, in the same order and
+//! with the same oddities. The files:
 //!
-//! * `cache`: the sets, with what is derived from them; `spec`: what a sync reads of a spec; `handlers`: what wakes a set.
-//! * `identity`, `pod`, `claims`: names and labels, new pods and claims, and who owns a claim.
-//! * `pods`: which pods are the set's, and what the cache keeps of each.
-//! * `sync`: the steps of one sync, in their order; `manage`: which pods it creates, corrects and deletes; `requests`: the
-//!   requests for that; `status`: what is counted.
+//! * `cache`: the sets and the values derived from them; `spec`: the parts of a spec that a sync
+//!   reads; `handlers`: the events that wake a set.
+//! * `identity`, `pod`, `claims`: names and labels, new pods and claims, and the owners of claims.
+//! * `pods`: the pods of a set, and the fields that the cache keeps for each.
+//! * `sync`: the steps of one sync, in order; `manage`: the pods that it creates, updates and
+//!   deletes; `requests`: the requests for that; `status`: the counts.
 //! * `metrics`: the gauges of rolling updates.
-//! * `course`, `waits`: how far a set is and what it waits for, for those who only look.
+//! * `course`, `waits`: a set's progress and its wait, for code that only observes.
 //!
 //! Source: Kubernetes' `pkg/controller/statefulset`.
 
@@ -54,24 +56,27 @@ use pods::PodFacts;
 
 pub use row::StatefulSets;
 
-/// The options of the controller.
+/// Configuration of a [`Controller`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
-    /// The gate `StaleControllerConsistencyStatefulSet`: a sync waits until the caches have its last writes.
+    /// The gate `StaleControllerConsistencyStatefulSet`: a sync waits until the caches show its
+    /// last writes.
     pub waits_for_caches: bool,
-    /// The gate `StatefulSetSemanticRevisionComparison`: a revision that restores today's template is today's, however it
-    /// is written.
+    /// The gate `StatefulSetSemanticRevisionComparison`: a revision that restores the current
+    /// template matches it, even if its data is spelled differently.
     pub compares_templates: bool,
-    /// The gate `MaxUnavailableStatefulSet`: a rolling update makes so many pods unavailable as the set says.
+    /// The gate `MaxUnavailableStatefulSet`: a rolling update makes as many pods unavailable as the
+    /// set allows.
     pub uses_max_unavailable: bool,
-    /// The policy's row of that name: a rolling update does not wait for a pod that is neither ready nor up to date.
+    /// The policy row of this name: a rolling update does not wait for a pod that is neither ready
+    /// nor up to date.
     pub replace_broken_pods: bool,
-    /// The policy's row of that name: a rollout is complete once all pods are available.
+    /// The policy row of this name: a rollout is complete once all pods are available.
     pub complete_when_available: bool,
 }
 
 impl Default for ControllerOptions {
-    /// As in Kubernetes 1.36.
+    /// Returns the defaults of Kubernetes 1.36.
     fn default() -> Self {
         ControllerOptions {
             waits_for_caches: true,
@@ -83,22 +88,23 @@ impl Default for ControllerOptions {
     }
 }
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The StatefulSet controller, over informers that controllers may share. A clone is the same
+/// controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What a sync begins with.
+/// The input of a sync.
 #[derive(Clone, Debug)]
 pub struct SyncInput {
     /// The set.
     pub set: Arc<DynamicObject>,
-    /// The pods that it owns or could adopt, in no order.
+    /// The pods that the set owns or could adopt, in no particular order.
     pub pods: Vec<Arc<Pod>>,
-    /// Its revisions and those that it adopts, the oldest first.
+    /// The revisions that the set owns or could adopt, oldest first.
     pub revisions: Vec<Revision>,
 }
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     options: ControllerOptions,
@@ -113,7 +119,8 @@ struct Shared {
 }
 
 impl Controller {
-    /// A controller that reads StatefulSets, pods, claims and revisions from these informers.
+    /// Creates a controller that reads StatefulSets, pods, claims and revisions from these
+    /// informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         informers.pods().keep::<PodFacts>(Kind::STATEFUL_SET);
         let shared = Arc::new(Shared {
@@ -134,17 +141,17 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The key of a name; a new name gets a new key.
+    /// Returns the key of a name. A new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
         self.0.sets.intern(namespace, name)
     }
 
-    /// The options that it was made with.
+    /// Returns the controller's options.
     pub fn options(&self) -> &ControllerOptions {
         &self.0.options
     }
 
-    /// What a sync of a key would begin with. For code that checks the controller's work.
+    /// Returns the input of a sync of a key. For code that checks the controller's work.
     pub fn cached(&self, key: KeyId) -> Option<SyncInput> {
         let set = self.0.sets.get(key)?;
         Some(SyncInput {
@@ -154,27 +161,27 @@ impl Controller {
         })
     }
 
-    /// The claim of that name as cached.
+    /// Returns the cached claim of that name.
     pub fn cached_claim(&self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         let claim = self.0.claims.get_named(namespace, name)?;
         Some(Arc::clone(&claim))
     }
 
-    /// The versions that were written for a key, which the caches must reach before its next sync.
+    /// Returns the versions written for each key, which the caches must reach before its next sync.
     pub fn written(&self) -> &ConsistencyStore<KeyId, 3> {
         &self.0.written
     }
 }
 
 impl Shared {
-    /// The set to which a controller reference resolves: by name, of the same UID.
+    /// Resolves a controller reference to a cached set by name and UID.
     fn resolve(&self, meta: &ObjectMeta) -> Option<(KeyId, Arc<CachedSet>)> {
         let owner = meta.controller()?;
         let is_set = *owner.kind == *Kind::STATEFUL_SET.name();
         is_set.then(|| self.sets.resolve(&meta.namespace, owner))?
     }
 
-    /// The revisions of the set and those without a controller that match its selector, the oldest first.
+    /// Returns the revisions of the set and the matching ones without a controller, oldest first.
     fn revisions(&self, set: &CachedSet) -> Vec<Revision> {
         let meta = &set.object.metadata;
         let Ok(selector) = &set.spec.selector else {

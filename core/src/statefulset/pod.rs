@@ -1,4 +1,4 @@
-//! The pods and claims of a StatefulSet, as they are created and corrected.
+//! The pods and claims of a StatefulSet, as the controller creates and updates them.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use super::identity::{
 use super::spec::{ClaimTemplate, SetSpec};
 use crate::replicaset::reconcile::pod_of;
 
-/// A StatefulSet as one of its revisions has it.
+/// A StatefulSet as one of its revisions restores it.
 #[derive(Clone, Debug)]
 pub struct Form {
-    /// Its spec.
+    /// The spec of the set.
     pub spec: SetSpec,
-    /// The pod of its template, without what differs between pods.
+    /// The pod from the template, without the properties that differ between pods.
     pod: Pod,
 }
 
 impl Form {
-    /// The form with this spec. O(bytes).
+    /// Creates the form with this spec. O(bytes).
     ///
     /// # Errors
-    /// The template can't be read.
+    /// Fails if the template can't be read.
     pub fn new(
         set: &ObjectMeta,
         controller_ref: &Arc<OwnerReference>,
@@ -47,10 +47,10 @@ impl Form {
         })
     }
 
-    /// The pod with this ordinal, made from the revision of this name.
+    /// Builds the pod with this ordinal, from the revision of this name.
     ///
     /// # Errors
-    /// The spec can't be read.
+    /// Fails if the spec can't be read.
     pub fn pod(&self, set: &ObjectMeta, ordinal: i64, revision: &str) -> Result<Pod, String> {
         let mut pod = self.pod.clone();
         set_identity(&mut pod.metadata, set, ordinal);
@@ -63,7 +63,7 @@ impl Form {
     }
 }
 
-/// Gives a pod the name, namespace and labels of an ordinal.
+/// Sets the name, namespace and labels of a pod to those of an ordinal.
 pub(super) fn set_identity(pod: &mut ObjectMeta, set: &ObjectMeta, ordinal: i64) {
     let name = pod_name(&set.name, ordinal);
     let labels = pod.labels.with(POD_NAME_LABEL, &name);
@@ -72,10 +72,10 @@ pub(super) fn set_identity(pod: &mut ObjectMeta, set: &ObjectMeta, ordinal: i64)
     pod.namespace = set.namespace.clone();
 }
 
-/// Gives a pod the volumes of its claims, before its other ones and in place of those of the same names.
+/// Adds the volumes of a pod's claims before its other volumes, replacing those of the same names.
 ///
 /// # Errors
-/// The spec can't be read.
+/// Fails if the spec can't be read.
 pub(super) fn set_storage(pod: &mut Pod, set: &ObjectMeta, spec: &SetSpec) -> Result<(), String> {
     if spec.claim_templates.is_empty() {
         return Ok(());
@@ -102,7 +102,7 @@ pub(super) fn set_storage(pod: &mut Pod, set: &ObjectMeta, spec: &SetSpec) -> Re
 }
 
 impl ClaimTemplate {
-    /// The claim for the pod with this ordinal.
+    /// Builds the claim for the pod with this ordinal.
     pub fn claim(&self, set: &ObjectMeta, ordinal: i64, match_labels: &Labels) -> DynamicObject {
         let mut claim = self.0.clone();
         let meta = &mut claim.metadata;

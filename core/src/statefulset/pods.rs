@@ -1,5 +1,5 @@
-//! The pods of a set as a sync reads them. The cache keeps what most syncs ask of a pod beside the pod, so that a sync with
-//! nothing to do reads no text.
+//! The pods of a set as a sync reads them. The cache keeps the fields that most syncs need next to
+//! each pod, so a sync with nothing to do parses no text.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use super::cache::CachedSet;
 use super::identity::{REVISION_LABEL, identity_matches, is_member, ordinal_of, storage_matches};
 use super::sync::Sync;
 
-/// What the cache keeps of each pod of a StatefulSet.
+/// The fields that the cache keeps for each pod of a StatefulSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
-    /// What tells the revision that it is made from: see [`revision_number`].
+    /// The number of the pod's revision: see [`revision_number`].
     revision: u64,
-    /// Its ordinal; -1 if it has none.
+    /// The pod's ordinal; -1 if it has none.
     ordinal: i32,
-    /// The mark of the selector with which a sync found that the set keeps it; 0 before.
+    /// The mark of the selector with which a sync found that the set keeps the pod; 0 before.
     kept_by: u32,
-    /// The mark of the claim templates that its volumes match; 0 before a sync has looked.
+    /// The mark of the claim templates that the pod's volumes match; 0 until a sync has checked.
     storage: u32,
     phase: PodPhase,
     is_deleting: bool,
     is_ready: bool,
-    /// Whether it has the name and labels of its ordinal. It holds once `kept_by` is set.
+    /// Whether the pod has the name and labels of its ordinal. Valid once `kept_by` is set.
     has_identity: bool,
 }
 
@@ -47,7 +47,7 @@ impl PodFields for PodFacts {
     }
 
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> PodFacts {
-        // Most changes are of the status, and texts take the longest to look at.
+        // Most changes are of the status, and parsing the labels takes the longest.
         if old.metadata.labels != new.metadata.labels {
             return PodFacts::of(new, node);
         }
@@ -65,24 +65,24 @@ impl PodFields for PodFacts {
     }
 }
 
-/// A pod of the set, ended ones and those on their way out included.
+/// A pod of the set. Includes ended and terminating pods.
 #[derive(Clone, Debug)]
 pub(super) struct SetPod {
     pub(super) pod: Arc<Pod>,
-    /// What tells the revision that it is made from: see [`revision_number`].
+    /// The number of the pod's revision: see [`revision_number`].
     pub(super) revision: u64,
-    /// Its ordinal; -1 if it has none.
+    /// The pod's ordinal; -1 if it has none.
     ordinal: i32,
     pub(super) phase: PodPhase,
     pub(super) is_deleting: bool,
     pub(super) is_ready: bool,
-    /// Whether it has the name and labels of its ordinal.
+    /// Whether the pod has the name and labels of its ordinal.
     pub(super) has_identity: bool,
-    /// Whether its volumes match the claim templates.
+    /// Whether the pod's volumes match the claim templates.
     pub(super) has_storage: bool,
 }
 
-/// A set may have 5,000 of both.
+/// Limits the memory of a set with 5,000 pods.
 const _: () = assert!(size_of::<SetPod>() <= 32 && size_of::<PodFacts>() <= 24);
 
 impl SetPod {
@@ -99,7 +99,7 @@ impl SetPod {
         }
     }
 
-    /// A pod that the cache keeps nothing of.
+    /// Reads a pod for which the cache keeps no fields.
     fn read(pod: Arc<Pod>, set: &CachedSet) -> SetPod {
         let meta = &set.object.metadata;
         let facts = PodFacts {
@@ -110,7 +110,7 @@ impl SetPod {
         SetPod::new(pod, &facts, has_storage)
     }
 
-    /// A pod whose identity and storage are right, or not asked for.
+    /// Creates the entry of a pod whose identity and storage are right or do not matter.
     pub(super) fn of(pod: Arc<Pod>) -> SetPod {
         let facts = PodFacts {
             has_identity: true,
@@ -119,12 +119,12 @@ impl SetPod {
         SetPod::new(pod, &facts, true)
     }
 
-    /// Its ordinal; -1 if it has none.
+    /// Returns the pod's ordinal; -1 if it has none.
     pub(super) fn ordinal(&self) -> i64 {
         self.ordinal.into()
     }
 
-    /// Whether it exists: a pod without a phase doesn't.
+    /// Reports whether the pod exists. A pod without a phase does not.
     pub(super) fn is_created(&self) -> bool {
         self.phase != PodPhase::Unset
     }
@@ -134,20 +134,20 @@ impl SetPod {
     }
 }
 
-/// The name of the revision that a pod is made from; empty without the label.
+/// Returns the name of a pod's revision; empty without the label.
 pub(super) fn revision_of(pod: &Pod) -> &str {
     let revision = pod.metadata.labels.get(REVISION_LABEL);
     revision.map_or("", |revision| &**revision)
 }
 
-/// A number that stands for the name of a revision: 64 bits of its hash.
+/// Returns a number for the name of a revision: 64 bits of its hash.
 pub(super) fn revision_number(name: &str) -> u64 {
     hash_state().hash_one(name)
 }
 
 impl Shared {
-    /// Visits the pods with the set as their controller, then the orphans of its namespace that have a name of the set.
-    /// O(pods of the set and orphans).
+    /// Visits the pods controlled by the set, then the orphans of its namespace that have one of
+    /// its names. O(pods of the set and orphans).
     fn for_each_candidate(
         &self,
         set: &CachedSet,
@@ -166,14 +166,14 @@ impl Shared {
         }
     }
 
-    /// The pods that the set owns or could adopt, in no order.
+    /// Returns the pods that the set owns or could adopt, in no particular order.
     pub(super) fn candidates(&self, set: &CachedSet) -> Vec<Arc<Pod>> {
         let mut pods = Vec::new();
         self.for_each_candidate(set, |pod, _| pods.push(Arc::clone(pod)));
         pods
     }
 
-    /// The pods of the set; `None` if it has to adopt or release one first.
+    /// Returns the pods of the set; `None` if it must adopt or release one first.
     fn kept_pods(&self, set: &CachedSet, matches: impl Fn(&Pod) -> bool) -> Option<Vec<SetPod>> {
         let (meta, spec) = (&set.object.metadata, &*set.spec);
         let (mut pods, mut keeps_all) = (Vec::new(), true);
@@ -206,7 +206,7 @@ impl Shared {
 }
 
 impl Sync<'_> {
-    /// Finds the pods of the set, adopts and releases.
+    /// Finds the pods of the set; adopts and releases pods.
     pub(super) async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
         let meta = &self.set.object.metadata;
         let parts = [("namespace", &*meta.namespace), ("name", &*meta.name)];

@@ -1,4 +1,4 @@
-//! The requests that create, correct and delete pods and claims.
+//! The requests that create, update and delete pods and claims.
 //!
 //! Source: `StatefulPodControl` in Kubernetes' `pkg/controller/statefulset`.
 
@@ -14,11 +14,11 @@ use super::pod::{set_identity, set_storage};
 use super::spec::SetSpec;
 use super::sync::{Errors, Sync};
 
-/// How often a pod is written at most while it conflicts. Upstream pauses for some milliseconds between; here a retry comes
-/// at once, as a sync has no timer.
+/// The maximum number of attempts to write a pod that conflicts. Upstream pauses for some
+/// milliseconds in between; here a retry is immediate, because a sync has no timer.
 const POD_WRITES_MAX: usize = 4;
 
-/// What is done to a pod, as its Events say it.
+/// The change of a pod that an Event reports.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Create,
@@ -52,7 +52,7 @@ impl Sync<'_> {
         created
     }
 
-    /// Deletes a pod. One that is gone counts as deleted.
+    /// Deletes a pod. A pod that is already gone counts as deleted.
     pub(super) async fn delete_pod(&self, pod: &Pod) -> Result<(), Errors> {
         let delete = Request::DeletePod {
             namespace: pod.metadata.namespace.clone(),
@@ -67,8 +67,8 @@ impl Sync<'_> {
         deleted
     }
 
-    /// Gives a pod its identity, storage and claims. The pod is written if anything was wrong, a claim alone included, as
-    /// upstream does.
+    /// Corrects the identity, storage and claims of a pod. As upstream, writes the pod if anything
+    /// was wrong, even if it was only a claim.
     pub(super) async fn update_pod(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let set = &self.set.object.metadata;
         let mut pod = pod.clone();
@@ -115,7 +115,7 @@ impl Sync<'_> {
         updated
     }
 
-    /// Creates the claims of a pod that are not there.
+    /// Creates the missing claims of a pod.
     pub(super) async fn create_claims(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let set = &self.set.object.metadata;
         let ordinal = ordinal_of(&pod.metadata);
@@ -157,13 +157,13 @@ impl Sync<'_> {
         }
     }
 
-    /// Gives the claims of a pod the owners that the policy wants, up to the first failure.
+    /// Sets the owners of a pod's claims as the policy requires, up to the first failure.
     pub(super) async fn correct_claims(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let owners = Owners::new(&self.set.object.metadata, spec, &pod.metadata);
         for claim in self.cached_claims(spec, pod) {
             let (name, refs) = (&claim.metadata.name, &claim.metadata.owner_references);
             if owners.has_unexpected_controller(refs) {
-                // Sic.
+                // The misspelling is upstream's.
                 let text = format!(
                     "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, \
                      the retention policy is ignored for this claim"
@@ -186,13 +186,13 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// As [`correct_claims`](Sync::correct_claims), for a pod that is wanted: an Event tells of a failure.
+    /// Like [`correct_claims`](Sync::correct_claims), for a wanted pod: an Event reports a failure.
     pub(super) async fn correct_claims_of(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let corrected = self.correct_claims(spec, pod).await;
         corrected.inspect_err(|errors| self.pod_event(Deed::Update, pod, Some(errors)))
     }
 
-    /// Whether the claims of a pod have the owners that the policy wants.
+    /// Reports whether the claims of a pod have the owners that the policy requires.
     pub(super) fn has_right_claims(&self, spec: &SetSpec, pod: &Pod) -> bool {
         if spec.claim_templates.is_empty() {
             return true;
@@ -202,7 +202,7 @@ impl Sync<'_> {
         claims.all(|claim| owners.are_up_to_date(&claim.metadata.owner_references))
     }
 
-    /// Whether a claim of a new pod goes with the pod that had its name before.
+    /// Reports whether a claim of a new pod is deleted with an earlier pod of the same name.
     pub(super) fn has_stale_claim(&self, pod: &Pod) -> bool {
         let spec = &self.set.spec.read;
         if spec.claim_templates.is_empty() || spec.policy.when_scaled == Policy::Retain {
@@ -213,7 +213,7 @@ impl Sync<'_> {
         claims.any(|claim| owners.is_of_earlier_pod(&claim.metadata.owner_references))
     }
 
-    /// The claims of a pod that the cache has.
+    /// Returns the cached claims of a pod.
     fn cached_claims(&self, spec: &SetSpec, pod: &Pod) -> impl Iterator<Item = Arc<DynamicObject>> {
         let ordinal = ordinal_of(&pod.metadata);
         spec.claim_templates.iter().filter_map(move |template| {

@@ -1,4 +1,4 @@
-//! The row of the controller of StatefulSets.
+//! The row of the StatefulSet controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use super::{Controller, ControllerOptions};
 use crate::controller::{ControllerType, Setup};
 use crate::policy::Policy;
 
-/// The controller of StatefulSets.
+/// The StatefulSet controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatefulSets;
 
-/// A sync waits until the caches have its last writes.
+/// A sync waits until the caches show its last writes.
 const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyStatefulSet");
 
-/// Revisions are compared by what they restore.
+/// Revisions are compared by the templates that they restore.
 const SEMANTIC_COMPARISON: Gate = Gate::on("StatefulSetSemanticRevisionComparison");
 
-/// A rolling update makes more than one pod unavailable if the set says so.
+/// A rolling update may make more than one pod unavailable if the set allows it.
 const MAX_UNAVAILABLE: Gate = Gate::off("MaxUnavailableStatefulSet");
 
 impl ControllerType for StatefulSets {
@@ -62,7 +62,7 @@ impl ControllerType for StatefulSets {
 }
 
 impl StatefulSets {
-    /// The options that these gates and this policy set.
+    /// Returns the options for these gates and this policy.
     pub fn options(gates: &BTreeMap<String, bool>, policy: &Policy) -> ControllerOptions {
         ControllerOptions {
             waits_for_caches: STALE_CONSISTENCY.is_on(gates),

@@ -1,4 +1,4 @@
-//! The spec of a StatefulSet as a sync reads it: the one that is live, and those that its revisions restore.
+//! The spec of a StatefulSet as a sync reads it: the live one and those that revisions restore.
 
 use podstorm_objects::{DynamicObject, IntOrString, Kind, Labels, Map};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::claims::RetentionPolicy;
 use crate::deployment::sizes::{IntOrStringError, scaled};
 
-/// What a sync reads of a spec.
+/// The parts of a spec that a sync reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SetSpec {
     /// `replicas`.
@@ -38,32 +38,32 @@ pub struct Strategy {
     pub is_rolling: bool,
     /// Whether the type is `OnDelete`.
     pub is_on_delete: bool,
-    /// `rollingUpdate`, which may be there with another type.
+    /// `rollingUpdate`, which may be present with another type.
     pub rolling_update: Option<RollingUpdate>,
 }
 
 /// `updateStrategy.rollingUpdate`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RollingUpdate {
-    /// How many of the first pods are not updated.
+    /// The number of first pods that are not updated.
     pub partition: i64,
     /// `maxUnavailable`.
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// A template of claims: every pod gets a claim of each.
+/// A template of claims. Every pod gets a claim from each template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimTemplate(pub DynamicObject);
 
 impl ClaimTemplate {
-    /// Its name, which is that of the volume.
+    /// Returns the name of the template, which is also the name of the volume.
     pub fn name(&self) -> &str {
         &self.0.metadata.name
     }
 }
 
 impl SetSpec {
-    /// Reads a spec. What is absent and can't be has the server's default. O(bytes).
+    /// Reads a spec. Absent members get the server's defaults. O(bytes).
     pub fn read(spec: &Map) -> SetSpec {
         let member = |name: &str| spec.get(name).unwrap_or(&Value::Null);
         let number = |name: &str| member(name).as_i64();
@@ -104,19 +104,19 @@ impl SetSpec {
         }
     }
 
-    /// Whether there is to be a pod with this ordinal.
+    /// Reports whether a pod with this ordinal is wanted.
     pub fn has_ordinal(&self, ordinal: i64) -> bool {
         (self.start..self.start.saturating_add(self.replicas)).contains(&ordinal)
     }
 
-    /// How many of the first pods a rolling update leaves alone.
+    /// Returns the number of first pods that a rolling update leaves unchanged.
     pub(super) fn partition(&self) -> i64 {
         let rolling = self.strategy.rolling_update.as_ref();
         rolling.map_or(0, |rolling| rolling.partition)
     }
 
-    /// Whether a new pod with this ordinal is made from the current revision, while `current_replicas` pods are; if not,
-    /// it is made from that of the update.
+    /// Reports whether a new pod with this ordinal is built from the current revision, if
+    /// `current_replicas` pods have it. Otherwise the pod is built from the update revision.
     pub fn wants_current(&self, ordinal: i64, current_replicas: i64) -> bool {
         let unchanged = match &self.strategy.rolling_update {
             Some(rolling) => rolling.partition,
@@ -126,10 +126,10 @@ impl SetSpec {
         ordinal < self.start.saturating_add(unchanged)
     }
 
-    /// How many pods a rolling update may make unavailable: at least one.
+    /// Returns how many pods a rolling update may make unavailable, at least one.
     ///
     /// # Errors
-    /// `maxUnavailable` is a text that is no percentage.
+    /// Fails if `maxUnavailable` is a text but not a percentage.
     pub(super) fn max_unavailable(&self) -> Result<i64, IntOrStringError> {
         let rolling = self.strategy.rolling_update.as_ref();
         let value = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
@@ -137,10 +137,11 @@ impl SetSpec {
     }
 }
 
-/// How many of so many pods may be unavailable: percentages are rounded down, and it is at least one.
+/// Returns how many of this many pods may be unavailable, at least one. Percentages are rounded
+/// down.
 ///
 /// # Errors
-/// A text that is no percentage.
+/// Fails for a text that is not a percentage.
 ///
 /// Source: `getStatefulSetMaxUnavailable` of Kubernetes' `pkg/controller/statefulset`.
 pub fn max_unavailable(

@@ -1,4 +1,4 @@
-//! The status of a StatefulSet: every sync counts it from the pods.
+//! The status of a StatefulSet. Every sync counts it from the pods.
 
 use podstorm_objects::DynamicObject;
 use serde_json::{Value, json};
@@ -7,7 +7,8 @@ use super::pods::{SetPod, revision_number};
 use super::spec::SetSpec;
 use crate::replicaset::reconcile::is_available;
 
-/// The status that a sync computes. What others put there is gone once it is written, conditions among it, as upstream.
+/// The status that a sync computes. As upstream, writing it drops what others put there, including
+/// conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) observed_generation: i64,
@@ -21,7 +22,7 @@ pub(super) struct Status {
     pub(super) collision_count: i32,
 }
 
-/// What a sync asks of a pod.
+/// The criteria for the health of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Health {
     pub(super) min_ready_seconds: i32,
@@ -29,7 +30,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Whether a pod has been ready for long enough, whatever its phase.
+    /// Reports whether a pod has been ready for long enough, whatever its phase.
     pub(super) fn is_available(self, pod: &SetPod) -> bool {
         let since = || pod.pod.ready_time();
         pod.is_ready
@@ -37,12 +38,12 @@ impl Health {
                 || is_available(since(), self.min_ready_seconds, self.now_ns))
     }
 
-    /// Whether a pod is not available, or on its way out.
+    /// Reports whether a pod is not available or is terminating.
     pub(super) fn is_unavailable(self, pod: &SetPod) -> bool {
         !self.is_available(pod) || pod.is_deleting
     }
 
-    /// Whether a pod runs and has been ready for long enough.
+    /// Reports whether a pod runs and has been ready for long enough.
     pub(super) fn is_healthy(self, pod: &SetPod) -> bool {
         pod.is_running_and_ready() && self.is_available(pod)
     }
@@ -67,7 +68,7 @@ impl Status {
         }
     }
 
-    /// The status as it is written.
+    /// Returns the status in the form in which it is written.
     pub(super) fn to_json(&self) -> Value {
         let mut status = json!({
             "replicas": self.replicas,
@@ -93,7 +94,7 @@ impl Status {
         status
     }
 
-    /// Counts pods in place of those counted before.
+    /// Counts these pods and replaces the previous counts.
     pub(super) fn count<'p>(&mut self, pods: impl IntoIterator<Item = &'p SetPod>, health: Health) {
         (self.replicas, self.ready, self.available) = (0, 0, 0);
         (self.current, self.updated) = (0, 0);
@@ -114,7 +115,8 @@ impl Status {
         }
     }
 
-    /// Ends a rolling update whose pods are all there, updated and ready, and `available` where that is asked for.
+    /// Completes a rolling update whose pods all exist and are updated and ready, and available if
+    /// `available` is set.
     pub(super) fn complete_rolling_update(&mut self, spec: &SetSpec, available: bool) {
         let last = if available {
             self.available
@@ -128,7 +130,8 @@ impl Status {
         }
     }
 
-    /// Whether the stored status is not this one. A change of the count of collisions alone is not written.
+    /// Reports whether the stored status differs from this one. A change of only the collision
+    /// count is not written.
     pub(super) fn differs_from(&self, stored: &Status) -> bool {
         fn compared(it: &Status) -> impl PartialEq {
             let counts = [it.replicas, it.ready, it.available, it.current, it.updated];

@@ -1,4 +1,4 @@
-//! One sync of one StatefulSet: its steps in upstream's order, which can be observed.
+//! One sync of one StatefulSet. Its steps are in upstream's order, which clients can observe.
 //!
 //! Source: `sync` and `UpdateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
 
@@ -21,11 +21,11 @@ use crate::revisions::{Found, Owner, Revision, delete_all, surplus};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// How often a status is written at most while it conflicts. Upstream pauses for some milliseconds between; here a retry
-/// comes at once, as a sync has no timer.
+/// The maximum number of attempts to write a status that conflicts. Upstream pauses for some
+/// milliseconds in between; here a retry is immediate, because a sync has no timer.
 const STATUS_WRITES_MAX: usize = 5;
 
-/// What went wrong, one text for each request.
+/// The errors of a sync, one text per request.
 pub(super) type Errors = Vec<String>;
 
 /// A sync in progress.
@@ -34,13 +34,13 @@ pub(super) struct Sync<'a> {
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
     pub(super) set: &'a CachedSet,
-    /// The pods of the set, ended ones and those on their way out included.
+    /// The pods of the set, including ended and terminating ones.
     pub(super) pods: Vec<SetPod>,
-    /// When the sync began to change pods.
+    /// The time at which the sync began to change pods.
     pub(super) now: Now,
 }
 
-/// The set at the revisions that matter.
+/// The set as its current revision and its update revision restore it.
 pub(super) struct Forms {
     pub(super) current_revision: String,
     pub(super) update_revision: String,
@@ -48,7 +48,7 @@ pub(super) struct Forms {
     pub(super) update: Arc<Form>,
 }
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let versions = [
         shared.claims.version().get(),
@@ -63,7 +63,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         return Ok(End::Forget);
     };
     if set.spec.selector.is_err() {
-        // As upstream, which logs it.
+        // As upstream, which logs the error.
         return Ok(End::Forget);
     }
     let owner = Owner {
@@ -90,7 +90,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 }
 
 impl Sync<'_> {
-    /// Brings revisions, pods and status up to date, and deletes the revisions that are too many, whatever has failed before.
+    /// Updates revisions, pods and status, and deletes surplus revisions even after a failure.
     async fn update(
         &self,
         owner: &Owner<'_>,
@@ -122,7 +122,7 @@ impl Sync<'_> {
         }
     }
 
-    /// The current revision, and that of today's template.
+    /// Returns the current revision and the revision of the current template.
     async fn find_revisions(
         &self,
         owner: &Owner<'_>,
@@ -138,7 +138,7 @@ impl Sync<'_> {
         found.map_err(|failure| failure.message)
     }
 
-    /// Works on the pods, and writes the status, also after a failure.
+    /// Changes the pods and writes the status, even after a failure.
     async fn perform(&self, found: &Found, status: &mut Status) -> Result<(), Errors> {
         let form = |revision| self.set.form(revision).map_err(|error| vec![error]);
         let forms = Forms {
@@ -196,7 +196,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Looks again when the next pod becomes available.
+    /// Adds the key for the time when the next pod becomes available.
     fn look_again(&self, status: &Status) {
         let seconds = self.set.spec.read.min_ready_seconds;
         if seconds <= 0 || status.ready == status.available {

@@ -1,5 +1,5 @@
-//! What a StatefulSet waits for: the pod or claim at which its syncs stop. For those who only look; the questions are those
-//! that a sync asks, in its order.
+//! The wait of a StatefulSet: the pod or claim at which its syncs stop. For code that only
+//! observes. The checks are those of a sync, in the same order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use super::spec::SetSpec;
 use super::status::{Health, Status};
 use crate::replicaset::reconcile::next_availability_check;
 
-/// What a set waits for.
+/// The pod for which a set waits, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The name of the pod.
     pub pod: String,
-    /// The revision that the pod is made from; empty where there is no pod.
+    /// The revision of the pod; empty if there is no pod.
     pub revision: String,
-    /// What must change.
+    /// The condition that must change.
     pub reason: WaitReason,
     /// Whether the pod has an ordinal that the set no longer wants.
     pub is_condemned: bool,
 }
 
-/// What must change before a sync goes on.
+/// The condition that must change before a sync continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// The pod is on its way out.
+    /// The pod is terminating.
     Terminating,
-    /// It does not run, or is not ready.
+    /// The pod does not run or is not ready.
     NotReady,
-    /// It has not been ready for `minReadySeconds`; it will be after so long, ns.
+    /// The pod has not been ready for `minReadySeconds`. Has the remaining time in ns.
     NotAvailable(i64),
-    /// The pod is not created while this claim goes with the pod that had its name before.
+    /// The pod is not created until this claim is deleted with an earlier pod of the same name.
     StaleClaim(String),
 }
 
-/// What a set with these pods and claims waits for; `None` where a sync goes on, or nothing is left to do. O(pods · log pods +
-/// replicas).
+/// Returns the wait of a set with these pods and claims; `None` if a sync continues or nothing is
+/// left to do. O(pods · log pods + replicas).
 pub fn wait_of(
     set: &DynamicObject,
     pods: &[Arc<Pod>],
@@ -79,7 +79,7 @@ pub fn wait_of(
             },
             Some(_) => {}
             None => match look.stale_claim(ordinal) {
-                // It is created before anything else happens.
+                // The missing pod is created before anything else happens.
                 None if is_ordered => return None,
                 None => {}
                 wait => return wait,
@@ -115,7 +115,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// What keeps a sync from going on behind a pod.
+    /// Returns the reason for which a sync stops at a pod.
     fn obstacle(&self, pod: &SetPod, is_condemned: bool) -> Option<Wait> {
         let seconds = self.spec.min_ready_seconds;
         let health = Health {
@@ -140,7 +140,7 @@ impl Look<'_> {
         })
     }
 
-    /// The claim that keeps the pod with this ordinal from being created.
+    /// Returns the claim that blocks the creation of the pod with this ordinal.
     fn stale_claim(&self, ordinal: i64) -> Option<Wait> {
         if self.spec.policy.when_scaled == Policy::Retain {
             return None;
@@ -190,7 +190,7 @@ mod tests {
         DynamicObject::from_json(Kind::STATEFUL_SET, set).expect("a set")
     }
 
-    /// `ready`, `unready` or `leaving`.
+    /// Builds a pod in the state `ready`, `unready` or `leaving`.
     fn pod(name: &str, revision: &str, state: &str) -> Arc<Pod> {
         let ready = if state == "unready" { "False" } else { "True" };
         let mut pod = json!({"metadata": {"name": name, "namespace": "shop", "uid": name,
@@ -217,7 +217,7 @@ mod tests {
         let leaving = pod("web-1", "old", "leaving");
         let found = waits(&ordered, &[a.clone(), leaving, c.clone()]);
         assert_eq!(found, Some(("web-1".to_owned(), WaitReason::Terminating)));
-        // A pod that is missing is created, and one that is well and outdated deleted.
+        // A missing pod is created, and a healthy outdated one deleted.
         assert_eq!(waits(&ordered, &[a.clone(), c.clone()]), None);
         let all = [
             a.clone(),
@@ -225,7 +225,7 @@ mod tests {
             pod("web-2", "new", "ready"),
         ];
         assert_eq!(waits(&ordered, &all), None);
-        // Without an order the broken pod of the old revision goes.
+        // Without an order the broken pod of the old revision is deleted.
         let parallel = set("Parallel", 3, 0);
         assert_eq!(waits(&parallel, &[a.clone(), broken, c]), None);
         let updating = pod("web-2", "new", "unready");
