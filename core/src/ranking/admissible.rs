@@ -1,8 +1,8 @@
-//! Checks whether a correct implementation may make a given choice of pods.
+//! A check that a correct implementation may make a given choice of pods.
 //!
 //! The rules contradict each other among some pods, so there is not always one right answer. Every
-//! comparison sort agrees on an extended key. This module writes that key in its long form,
-//! independent of the packed keys of the ranker, so that each checks the other.
+//! comparison sort agrees on an extended key. This module spells that key out, independently of the
+//! packed keys of the ranker, so each checks the other.
 
 use std::cmp::Reverse;
 
@@ -11,23 +11,23 @@ use podstorm_objects::Time;
 use super::age::time_code;
 use super::relation::{Candidate, RankOptions, before};
 
-/// How a choice breaks the rules. Numbers are indices into the list of candidates.
+/// A violation of the rules by a choice. Numbers are indices into the list of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inadmissible {
-    /// There are more or fewer flags than candidates.
+    /// The number of flags differs from the number of candidates.
     #[error("{flags} flags for {candidates} candidates")]
     Length {
-        /// How many flags there are.
+        /// The number of flags.
         flags: usize,
-        /// How many candidates there are.
+        /// The number of candidates.
         candidates: usize,
     },
     /// A pod was chosen, and a pod that every sort puts before it was not.
-    #[error("candidate {chosen} was chosen, though {spared} goes before it and was spared")]
+    #[error("candidate {chosen} was chosen but {spared}, which goes before it, was spared")]
     Order {
-        /// The chosen one.
+        /// The chosen candidate.
         chosen: usize,
-        /// The spared one.
+        /// The spared candidate.
         spared: usize,
     },
 }
@@ -46,17 +46,16 @@ pub(super) enum Extension {
     NotReady(Reverse<u64>, u8),
 }
 
-/// Checks a choice among the candidates: `chosen[i]` says whether candidate `i` is to be deleted.
-/// The number of chosen pods is not checked. `options.now_wall_ns` must be the same as for the
-/// choice.
+/// Checks a choice among the candidates: `chosen[i]` states whether candidate `i` is deleted. Does
+/// not check the number of chosen pods. `options.now_wall_ns` must be the same as for the choice.
 ///
 /// Of two pods with different extended keys, the one with the smaller key must go first. Among the
-/// pods with the key at the cut, no spared pod may be before a chosen one, if the rules don't
-/// contradict each other there; if they do, any choice is good. O(n log n), and O(m²) in the `m`
-/// pods at the cut.
+/// pods with the key at the cut, no spared pod may go before a chosen one, unless the rules
+/// contradict each other there; then any choice is correct. O(n log n), and O(m²) in the `m` pods
+/// at the cut.
 ///
 /// # Errors
-/// The first pair found in the wrong order.
+/// Returns the first pair found in the wrong order.
 pub fn check_admissible(
     candidates: &[Candidate<'_>],
     chosen: &[bool],
@@ -104,7 +103,7 @@ pub fn check_admissible(
     }
 }
 
-/// The part of one pod's extended key that doesn't depend on the other pods.
+/// Returns the part of a pod's extended key that doesn't depend on the other pods.
 pub(super) fn first_key(candidate: &Candidate<'_>, options: &RankOptions) -> (Key, Extension) {
     let fields = candidate.fields;
     let cost = if options.pod_deletion_cost {
@@ -128,7 +127,7 @@ pub(super) fn first_key(candidate: &Candidate<'_>, options: &RankOptions) -> (Ke
     (key, extension)
 }
 
-/// What rules 6 and 8 compare for unequal times before they compare UIDs.
+/// Returns the value of an unequal time that rules 6 and 8 compare before UIDs.
 pub(super) fn code_of(time: Time, options: &RankOptions) -> u8 {
     match options.log_now() {
         Some(now_ns) => time_code(now_ns, time),
@@ -162,8 +161,9 @@ fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Ke
     keys
 }
 
-/// Whether a relation on a group is a strict weak order: it has no cycles, and incomparability is
-/// transitive. This holds exactly if it compares the numbers of predecessors.
+/// Reports whether a relation on a group is a strict weak order: it has no cycles, and
+/// incomparability is transitive. This holds exactly if the relation compares the numbers of
+/// predecessors.
 pub(super) fn is_strict_weak_order(group: &[usize], before: impl Fn(usize, usize) -> bool) -> bool {
     let predecessors = |at: usize| group.iter().filter(|other| before(**other, at)).count();
     let counted: Vec<(usize, usize)> = group.iter().map(|at| (*at, predecessors(*at))).collect();

@@ -1,19 +1,19 @@
-//! The logarithmic scale on which ages are compared. Pods of about the same age are tied, so a
-//! scale-down right after a scale-up doesn't delete exactly the newest pods.
+//! The logarithmic scale for comparing ages. Pods of about the same age are tied, so a scale-down
+//! right after a scale-up doesn't delete exactly the newest pods.
 
 use podstorm_objects::Time;
 
-/// The bucket of an age in nanoseconds: -1 for ages of zero or less, else the binary logarithm of
-/// the age, rounded down, from 0 to 63. O(1).
+/// Returns the bucket of an age in nanoseconds: -1 for ages of zero or less, otherwise the binary
+/// logarithm of the age, rounded down, from 0 to 63. O(1).
 ///
-/// Upstream takes the logarithm of the age as a double. From `k = 49` (6.5 days) on, that logarithm
-/// rounds up to `k` just below `2^k` nanoseconds. The starts of the buckets are therefore a table:
-/// counting leading zeros alone would give other results for ages recorded in the wild.
+/// Upstream computes the logarithm of the age as a double. From `k = 49` (6.5 days) on, that
+/// logarithm rounds up to `k` just below `2^k` nanoseconds. A table therefore has the starts of the
+/// buckets: counting leading zeros would give other results for ages recorded in the wild.
 pub const fn age_bucket(age_ns: i64) -> i32 {
     if age_ns <= 0 {
         return -1;
     }
-    // It is at most 62, so there is a next bucket.
+    // At most 62, so a next bucket exists.
     let floor = age_ns.ilog2();
     if age_ns >= STARTS[floor as usize + 1] {
         floor as i32 + 1
@@ -22,7 +22,7 @@ pub const fn age_bucket(age_ns: i64) -> i32 {
     }
 }
 
-/// By how many nanoseconds the buckets from 49 on start before their power of two. The double
+/// The nanoseconds by which the buckets from 49 on start before their power of two. The double
 /// nearest to `log2(2^k - c)` is `k` while `c / (2^k ln 2)` is below half a unit in the last place
 /// of `k`. From 54 on the value doubles with every `k`; below 54, rounding to whole numbers changes
 /// it.
@@ -50,17 +50,18 @@ const STARTS: [i64; 64] = {
     starts
 };
 
-/// The age of `time` at `now_ns` (nanoseconds since the Unix epoch), saturating. `None` when unset.
+/// Returns the age of `time` at `now_ns` (nanoseconds since the Unix epoch), saturating; `None` if
+/// the time is unset.
 pub(super) fn age_ns(now_ns: i64, time: Time) -> Option<i64> {
     let seconds = time.unix_seconds()?;
     let age = i128::from(now_ns) - i128::from(seconds) * 1_000_000_000;
     Some(age.clamp(-i128::from(i64::MAX), i128::from(i64::MAX)) as i64)
 }
 
-/// A bucket as a small unsigned number. An unset time sorts before all others.
+/// Returns a bucket as a small unsigned number. An unset time sorts before all others.
 #[inline]
 pub(super) fn time_code(now_ns: i64, time: Time) -> u8 {
-    // If the current time and `time` are less than 146 years from 1970, nothing below can overflow.
+    // With the current time and `time` less than 146 years from 1970, nothing below overflows.
     const NEAR_NS: u64 = 1 << 62;
     const NEAR_SECONDS: u64 = NEAR_NS / 1_000_000_000;
     let seconds = time.unix_seconds().unwrap_or(i64::MIN);
@@ -78,7 +79,7 @@ fn code_of_far_time(now_ns: i64, time: Time) -> u8 {
 
 #[inline]
 fn bucket_code(age_ns: i64) -> u8 {
-    // Buckets are from -1 to 63.
+    // Buckets range from -1 to 63.
     (age_bucket(age_ns) + 2) as u8
 }
 

@@ -1,19 +1,19 @@
-//! The annotation for the deletion cost of a pod.
+//! The annotation with the deletion cost of a pod.
 
-/// The annotation's key.
+/// The key of the annotation.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// An annotation value that is not a valid cost. It counts as 0.
+/// The error for an annotation value that is not a valid cost. Such a value counts as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pod deletion cost is not a decimal 32-bit integer")]
 pub struct InvalidDeletionCost;
 
-/// The deletion cost that an annotation value means; absent means 0.
+/// Parses the deletion cost in an annotation; absent means 0.
 ///
 /// # Errors
-/// The value is not a decimal 32-bit integer, begins with `+`, or begins with `0` and has more
-/// characters (after a minus sign leading zeros are allowed). Ranking counts such pods as cost 0:
-/// the API server has refused invalid values since it knows the annotation, so they are rare.
+/// Fails if the value is not a decimal 32-bit integer, begins with `+`, or begins with `0` and has
+/// more characters (leading zeros after a minus sign are allowed). Ranking counts such pods as cost
+/// 0. They are rare, because the API server refuses invalid values.
 pub fn deletion_cost(annotation: Option<&str>) -> Result<i32, InvalidDeletionCost> {
     match annotation {
         None | Some("0") => Ok(0),

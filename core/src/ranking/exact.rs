@@ -1,9 +1,9 @@
-//! Comparing the pods that share a key: rules 6 to 8 on exact values.
+//! The comparison of pods with equal keys: rules 6 to 8 on exact values.
 //!
 //! In a burst nearly all pods share a key, and for nearly all pairs the UIDs decide, because the
-//! times differ but their buckets do not. If this holds for a whole set of pods, 16 bytes of each
-//! pod are moved and compared: a [`Probe`]. The exact values are read only for the few pairs that
-//! the probes leave undecided.
+//! times differ but their buckets do not. If this holds for a whole set of pods, the sort moves and
+//! compares 16 bytes of each pod: a [`Probe`]. It reads the exact values only for the few pairs
+//! that the probes leave undecided.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use super::age::time_code;
 use super::fields::RankFields;
 use super::relation::RankOptions;
 
-/// What rules 6 to 8 compare of one pod. Made only for the pods at the cut.
+/// The values of one pod that rules 6 to 8 compare. Built only for the pods at the cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact {
     /// The bits of a canonical UID, which sort like its text.
@@ -35,31 +35,32 @@ impl Exact {
     }
 }
 
-/// The small record of a pod at the cut that sorting moves.
+/// The small record of a pod at the cut that the sort moves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// The upper half of the UID if UIDs decide among these pods; else zero for all.
+    /// The upper half of the UID if UIDs decide among these pods; otherwise zero for all.
     uid_high: u64,
-    /// The lower half of the time that must differ for the UIDs to decide, in seconds.
+    /// The lower half, in seconds, of the time that must differ for the UIDs to decide.
     time_low: u32,
-    /// Index of the pod's exact values.
+    /// The index of the pod's exact values.
     pub(super) slot: u32,
 }
 
 /// The pods with the key at the cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TiedPods<'a> {
-    /// By slot.
+    /// The exact values by slot.
     exact: &'a [Exact],
-    /// The UIDs by slot if any of them is not canonical; else empty.
+    /// The UIDs by slot if any of them is not canonical; otherwise empty.
     uids: &'a [Uid],
-    /// The current time if ages are compared on the logarithmic scale. `None` if the later time
+    /// The current time if ages are compared on the logarithmic scale; `None` if the later time
     /// goes first.
     log_now: Option<i64>,
 }
 
 impl<'a> TiedPods<'a> {
-    /// `uids` has all UIDs by slot if any is not canonical; else it is empty.
+    /// Creates the view. `uids` has all UIDs by slot if any is not canonical; otherwise it is
+    /// empty.
     pub(super) fn new(exact: &'a [Exact], uids: &'a [Uid], options: &RankOptions) -> TiedPods<'a> {
         TiedPods {
             exact,
@@ -86,8 +87,8 @@ impl<'a> TiedPods<'a> {
         }
     }
 
-    /// The time for which this holds among all these pods: if two pods differ in it, their UIDs say
-    /// which goes first. `None` if there is no such time.
+    /// Returns the time with this property among all these pods: if two pods differ in it, their
+    /// UIDs decide which goes first. `None` if there is no such time.
     fn time_where_uids_decide(&self) -> Option<fn(&Exact) -> Time> {
         let log_now = self.log_now.filter(|_| self.uids.is_empty())?;
         // Earliest and latest time. Codes are monotonic in the time, so all codes lie between
@@ -119,7 +120,7 @@ impl<'a> TiedPods<'a> {
         one_code(range(creation)).then_some(creation)
     }
 
-    /// Which of two pods with equal keys goes first. Equal if no rule distinguishes them.
+    /// Compares two pods with equal keys. Equal if no rule distinguishes them.
     #[inline]
     pub(super) fn compare(&self, a: &Probe, b: &Probe) -> Ordering {
         if a.time_low != b.time_low && a.uid_high != b.uid_high {
@@ -128,7 +129,7 @@ impl<'a> TiedPods<'a> {
         self.compare_slots(a.slot, b.slot)
     }
 
-    /// As [`compare`](Self::compare), by the exact values. Pods that are not ready have no ready
+    /// Like [`compare`](Self::compare), by the exact values. Pods that are not ready have no ready
     /// time, so rule 6 skips them.
     pub(super) fn compare_slots(&self, a_slot: u32, b_slot: u32) -> Ordering {
         let (a, b) = (&self.exact[a_slot as usize], &self.exact[b_slot as usize]);

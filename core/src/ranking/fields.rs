@@ -1,12 +1,12 @@
-//! What ranking needs to know about one pod, in one cache line.
+//! The values that ranking needs of one pod, in one cache line.
 
 use podstorm_objects::{Pod, PodPhase, Time, Uid};
 
 use super::cost::{DELETION_COST_ANNOTATION, deletion_cost};
 
-/// The ranking fields of a pod, computed once when the pod enters the cache. They hold all that the
-/// rules read of the pod itself. The number of related pods on its node is looked up by the node
-/// number.
+/// The ranking fields of a pod, computed once when the pod enters the cache. They have everything
+/// that the rules read of the pod itself. The number of related pods on its node is looked up by
+/// node number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankFields {
     /// Rules 1 to 4, smaller first; see the bit numbers below. The low 28 bits are zero.
@@ -14,34 +14,34 @@ pub struct RankFields {
     /// When the pod became ready; unset if it is not ready.
     pub(super) ready_time: Time,
     pub(super) creation_time: Time,
-    /// The most restarts of a container in the high half, the most restarts of a sidecar in the low
-    /// half. So the pod with the larger number is the one that rule 7 deletes first.
+    /// The most restarts of any container in the high half, the most restarts of any sidecar in the
+    /// low half. Rule 7 deletes the pod with the larger number first.
     pub(super) restarts: u64,
     pub(super) uid: Uid,
     node: u32,
 }
 
-/// The bit that is set when the pod has a node.
+/// The bit for a pod with a node.
 pub(super) const SCHEDULED_SHIFT: u32 = 63;
-/// Two bits for the phase: 0 pending or not known, 1 `Unknown`, 2 running.
+/// Two bits for the phase: 0 pending or unrecognized, 1 `Unknown`, 2 running.
 pub(super) const PHASE_SHIFT: u32 = 61;
-/// The bit that is set when the pod is ready.
+/// The bit for a ready pod.
 pub(super) const READY_SHIFT: u32 = 60;
 /// 32 bits for the deletion cost, shifted so that they compare unsigned.
 pub(super) const COST_SHIFT: u32 = 28;
 /// The bits of the deletion cost.
 pub(super) const COST_MASK: u64 = (u32::MAX as u64) << COST_SHIFT;
 
-// The zero time as Go writes it: the year 1.
+// Go's zero time: the year 1.
 const ZERO_TIME: Time = Time::from_unix_seconds(-62_135_596_800);
 
 // One pod's fields are read together, so they must fit one cache line.
 const _: () = assert!(size_of::<RankFields>() <= 64);
 
 impl RankFields {
-    /// The fields of a pod. `node` is the dense number that the caller gives to the pod's node
-    /// name, 0 without a node. Reads the annotation and walks over the container statuses once.
-    /// Allocates nothing.
+    /// Computes the fields of a pod. `node` is the dense number that the caller assigns to the
+    /// pod's node name, 0 without a node. Reads the annotation and walks over the container
+    /// statuses once. Allocates nothing.
     #[inline]
     pub fn of(pod: &Pod, node: u32) -> RankFields {
         let annotation = pod.metadata.annotations.get(DELETION_COST_ANNOTATION);
@@ -49,8 +49,8 @@ impl RankFields {
         RankFields::with_cost(pod, node, cost)
     }
 
-    /// The fields of the next version of the pod with these fields. Values that can't have changed
-    /// are not computed again.
+    /// Computes the fields of the pod's next version. Values that can't have changed are not
+    /// computed again.
     #[inline]
     pub fn next(&self, old: &Pod, new: &Pod, node: u32) -> RankFields {
         if old.metadata.annotations.is_same(&new.metadata.annotations) {
@@ -79,56 +79,57 @@ impl RankFields {
         }
     }
 
-    /// The number of the pod's node, as given.
+    /// Returns the node number that the caller assigned.
     #[inline]
     pub fn node(&self) -> u32 {
         self.node
     }
 
-    /// The pod's UID.
+    /// Returns the pod's UID.
     pub fn uid(&self) -> &Uid {
         &self.uid
     }
 
-    /// Whether the pod has a node.
+    /// Reports whether the pod has a node.
     #[inline]
     pub fn is_scheduled(&self) -> bool {
         self.prefix >> SCHEDULED_SHIFT & 1 == 1
     }
 
-    /// 0 for pending pods and unknown texts, 1 for `Unknown`, 2 for running pods.
+    /// Returns 0 for pending pods and unrecognized phases, 1 for `Unknown`, 2 for running pods.
     pub fn phase_ordinal(&self) -> u8 {
         (self.prefix >> PHASE_SHIFT & 3) as u8
     }
 
-    /// Whether the pod is ready, whatever its phase.
+    /// Reports whether the pod is ready, whatever its phase.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.prefix >> READY_SHIFT & 1 == 1
     }
 
-    /// The deletion cost; 0 when there is none or it is invalid.
+    /// Returns the deletion cost; 0 if it is absent or invalid.
     pub fn deletion_cost(&self) -> i32 {
         ((self.prefix >> COST_SHIFT) as u32 ^ 0x8000_0000) as i32
     }
 
-    /// When the pod became ready; unset when it is not ready or the moment is not recorded.
+    /// Returns the time at which the pod became ready; unset if it is not ready or has no such
+    /// time.
     pub fn ready_time(&self) -> Time {
         self.ready_time
     }
 
-    /// When the pod was created.
+    /// Returns the creation time.
     pub fn creation_time(&self) -> Time {
         self.creation_time
     }
 
-    /// The most restarts of any container.
+    /// Returns the most restarts of any container.
     #[inline]
     pub fn container_restarts(&self) -> u32 {
         (self.restarts >> 32) as u32
     }
 
-    /// The most restarts of any sidecar, an init container that is always restarted.
+    /// Returns the most restarts of any sidecar, an init container that is always restarted.
     pub fn sidecar_restarts(&self) -> u32 {
         self.restarts as u32
     }
@@ -150,7 +151,7 @@ fn normalized(time: Time) -> Time {
     if time == ZERO_TIME { Time::UNSET } else { time }
 }
 
-/// All entries count, also those for which the spec has no container.
+/// Returns the most restarts. All entries count, even those without a container in the spec.
 fn container_restarts(pod: &Pod) -> u64 {
     most(
         pod.status

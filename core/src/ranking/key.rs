@@ -1,9 +1,9 @@
 //! The rules that form a true order, packed into one number per pod.
 //!
-//! From the highest bit: scheduled (1 bit), phase (2), ready (1), cost (32). In the fine form
-//! follow the rank (21 bits, inverted: a higher rank goes first) and seven bits of the next rule:
-//! the code of the ready time for ready pods, the container restarts (inverted, up to 127) for
-//! others. All restarts above 127 give the same key; such pairs are compared later.
+//! From the highest bit: scheduled (1 bit), phase (2), ready (1), cost (32). The fine form
+//! continues with the rank (21 bits, inverted: a higher rank goes first) and seven bits of the next
+//! rule: the code of the ready time for ready pods, the container restarts (inverted, up to 127)
+//! for others. All restarts above 127 give the same key; such pairs are compared later.
 //!
 //! A node with more than two million related pods does not fit the fine form. A ranking with such a
 //! node uses the coarse form, without the seven bits.
@@ -12,11 +12,11 @@ use super::age::time_code;
 use super::fields::{COST_MASK, COST_SHIFT, RankFields};
 use super::relation::RankOptions;
 
-/// Bits of the fine form below the rank.
+/// The number of bits of the fine form below the rank.
 const DETAIL_BITS: u32 = 7;
-/// The largest rank that the fine form holds.
+/// The largest rank that fits the fine form.
 pub(super) const FINE_RANK_MAX: u32 = (1 << (COST_SHIFT - DETAIL_BITS)) - 1;
-/// The largest rank that the coarse form holds; larger ranks count as this one. (No cluster has a
+/// The largest rank that fits the coarse form; larger ranks count as this one. (No cluster has a
 /// node with 268 million pods.)
 const COARSE_RANK_MAX: u32 = (1 << COST_SHIFT) - 1;
 /// The largest value of the detail.
@@ -25,10 +25,10 @@ const DETAIL_MAX: u32 = (1 << DETAIL_BITS) - 1;
 // Codes of times are at most 65.
 const _: () = assert!(DETAIL_MAX > 65);
 
-/// How keys are made in one ranking.
+/// The construction of keys in one ranking.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packing {
-    /// Bits of the prefix that count.
+    /// The bits of the prefix that count.
     prefix_mask: u64,
     /// The current time, if ages are compared on the logarithmic scale.
     log_now: Option<i64>,
@@ -47,14 +47,14 @@ impl Packing {
         }
     }
 
-    /// The rank that counts: pods without a node all have rank 0.
+    /// Returns the rank that counts: 0 for pods without a node.
     #[inline]
     pub(super) fn rank(fields: &RankFields, rank_of_node: &impl Fn(u32) -> u32) -> u32 {
         let rank = rank_of_node(fields.node());
         if fields.is_scheduled() { rank } else { 0 }
     }
 
-    /// The fine key; the rank must fit.
+    /// Returns the fine key. The rank must fit.
     #[inline]
     pub(super) fn fine(&self, fields: &RankFields, rank: u32) -> u64 {
         let inverted = FINE_RANK_MAX.wrapping_sub(rank) & FINE_RANK_MAX;
@@ -66,7 +66,7 @@ impl Packing {
         fields.prefix & self.prefix_mask | u64::from(inverted << DETAIL_BITS | detail)
     }
 
-    /// The coarse key.
+    /// Returns the coarse key.
     #[inline]
     pub(super) fn coarse(&self, fields: &RankFields, rank: u32) -> u64 {
         let inverted = COARSE_RANK_MAX - rank.min(COARSE_RANK_MAX);

@@ -1,23 +1,24 @@
-//! Chooses which pods to delete when there are too many.
+//! Ranking: the choice of the pods to delete when there are too many.
 //!
 //! Upstream sorts the pods by eight rules and deletes from the front. The first five rules form a
-//! true order. The last three don't ([`before`] has the rules, and which pair breaks which law), so
-//! a sort is not well defined. This module selects the first `k` instead:
+//! true order. The last three don't, so a sort is not well defined; [`before`] has the rules and
+//! the laws that they break. This module selects the first `k` instead:
 //!
-//! 1. The values that the rules need of a pod are computed once and kept: [`RankFields`].
+//! 1. The cache keeps the values that the rules need of each pod: [`RankFields`].
 //! 2. [`Ranker::choose`] packs the rules that form an order into one `u64` per pod, finds the key
 //!    at the cut, and takes every pod below it.
 //! 3. Of the pods with the key at the cut, a quickselect that tolerates contradictions takes the
-//!    number that is missing, by comparing pairs.
+//!    remaining number, by comparing pairs.
 //!
-//! The result is admissible for any input ([`check_admissible`] defines this and checks it) and the
-//! same for the same input. Ranking never panics, and from the second call of a size on it
-//! allocates nothing. It reads no clock: `now` is an argument.
+//! The result is admissible for any input ([`check_admissible`] defines and checks this) and the
+//! same for the same input. Ranking never panics. From the second call of a size on it allocates
+//! nothing. It reads no clock: `now` is an argument.
 //!
-//! A new rule goes into five modules: `fields` (what the rules read of a pod), `relation` (the rules in pairs), `key` (the
-//! rules that form an order, packed into one `u64` with no bit free), `admissible` (the rules once more, to check a
-//! choice) and `segments` (where the rules fix an order and where they leave it open). What changes without an event of
-//! the pod, such as related pods, is passed by the number of the node.
+//! A new rule touches five modules: `fields` (the values that the rules read of a pod), `relation`
+//! (the rules for pairs), `key` (the rules that form an order, packed into one `u64` without a free
+//! bit), `admissible` (the rules again, to check a choice) and `segments` (the parts of an order
+//! that the rules fix or leave open). A value that changes without an event of the pod, such as the
+//! number of related pods, is passed by node number.
 //!
 //! ```
 //! use podstorm::object::Pod;

@@ -1,23 +1,23 @@
 //! The number of pods on each node, by dense node number.
 
 /// Counts by node number. Clearing costs O(counted nodes), not O(all nodes), so one value serves
-/// many rankings. A reused value allocates only for node numbers it has never seen.
+/// many rankings. A reused value allocates only for new node numbers.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCounts {
-    /// By node number.
+    /// The counts by node number.
     counts: Vec<u32>,
-    /// The numbers whose count is not zero, each once.
+    /// The numbers with a nonzero count, each once.
     touched: Vec<u32>,
 }
 
 impl NodeCounts {
-    /// Counts of zero.
+    /// Creates counts that are all zero.
     pub fn new() -> NodeCounts {
         NodeCounts::default()
     }
 
-    /// Counts one more pod on a node; number 0 stands for pods without a node. O(1), except for a
-    /// node number higher than all before, which costs memory in proportion to the number.
+    /// Counts one more pod on a node; number 0 means no node. O(1), except for a node number higher
+    /// than all before, which costs memory in proportion to the number.
     #[inline]
     pub fn add(&mut self, node: u32) {
         let at = node as usize;
@@ -34,17 +34,17 @@ impl NodeCounts {
     #[cold]
     fn grow(&mut self, at: usize) {
         self.counts.resize((at + 1).next_power_of_two(), 0);
-        // Every number can be touched once, so this vector never grows during a count.
+        // A number is touched at most once, so this vector never grows during a count.
         self.touched.reserve(self.counts.len() - self.touched.len());
     }
 
-    /// How many pods have been counted on a node. O(1).
+    /// Returns the number of pods counted on a node. O(1).
     #[inline]
     pub fn get(&self, node: u32) -> u32 {
         self.counts.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// Sets all counts to zero. O(nodes touched since the last time).
+    /// Resets all counts to zero. O(nodes touched since the last time).
     pub fn clear(&mut self) {
         for node in self.touched.drain(..) {
             self.counts[node as usize] = 0;

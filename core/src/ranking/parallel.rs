@@ -1,8 +1,8 @@
-//! Choosing from a long list on several cores. Each core takes pieces of the list and keeps, of
-//! each piece, only the keys that may be at the cut or below. The kept keys are few more than the
-//! number of pods to choose, and one core finishes the choice.
+//! The choice from a long list on several cores. Each core takes pieces of the list and keeps, of
+//! each piece, only the keys that may be at the cut or below. The kept keys are only slightly more
+//! than the pods to choose, and one core finishes the choice.
 //!
-//! The pieces are joined in the order of the list, so the choice is the same as on one core.
+//! The pieces are joined in list order, so the choice is the same as on one core.
 
 use rayon::prelude::*;
 
@@ -11,20 +11,20 @@ use super::key::{FINE_RANK_MAX, Packing};
 use super::ranker::{Ranker, SAMPLE, bound_place, split};
 use super::relation::RankOptions;
 
-/// From this many items on, several cores work. Two cores are then 1.5 times faster or more; see
-/// `bench/results/packages.md`.
+/// The number of items from which several cores work. Two cores are then at least 1.5 times faster;
+/// see `bench/results/packages.md`.
 const PARALLEL_MIN: usize = 32_768;
 
-/// Items in a piece: about 20 µs of work, against the few µs that it costs to hand it out.
+/// The number of items in a piece: about 20 µs of work; distributing it costs a few µs.
 const PIECE: usize = 8_192;
 
-/// The fewest sampled candidates from which a bound is taken.
+/// The minimum number of sampled candidates for a bound.
 const SAMPLED_MIN: usize = SAMPLE / 4;
 
 /// The candidates that a piece of the list contributes.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
-    /// Indices into the list of the candidates up to the bound, then free entries.
+    /// The list indices of the candidates up to the bound, followed by free entries.
     near: Vec<u32>,
     /// The keys of these candidates.
     keys: Vec<u64>,
@@ -34,14 +34,14 @@ pub(super) struct Piece {
 }
 
 impl Ranker {
-    /// The same ranker, which uses several cores from this number of items on, instead of the
-    /// default of some ten thousands.
+    /// Sets the number of items from which several cores are used, instead of the default of some
+    /// ten thousands.
     pub fn parallel_from(mut self, items: usize) -> Ranker {
         self.parallel_from = Some(items);
         self
     }
 
-    /// Fills `chosen` with indices into the list. Returns false if one core is faster, or if the
+    /// Fills `chosen` with indices into the list. Returns `false` if one core is faster or the
     /// choice needs all keys.
     pub(super) fn choose_parallel<T: Sync>(
         &mut self,
@@ -87,7 +87,7 @@ impl Ranker {
         });
         let kept = pieces.iter().map(|piece| piece.kept).sum();
         if kept < k || pieces.iter().any(|piece| piece.rank_max > FINE_RANK_MAX) {
-            return false; // An unlucky sample, or ranks that need another form of key.
+            return false; // An unlucky sample, or ranks that need the coarse form.
         }
 
         let pieces = std::mem::take(&mut self.pieces);
@@ -96,7 +96,7 @@ impl Ranker {
         true
     }
 
-    /// Fills `chosen` from the candidates that the pieces have kept, `kept` in all.
+    /// Fills `chosen` from the `kept` candidates of all pieces.
     fn cut(
         &mut self,
         pieces: &[Piece],
@@ -135,7 +135,7 @@ impl Piece {
             self.near.resize(items.len(), 0);
             self.keys.resize(items.len(), 0);
         }
-        let first = u32::try_from(first).expect("pods are numbered in 32 bits");
+        let first = u32::try_from(first).expect("pod numbers fit 32 bits");
         let (mut kept, mut rank_max) = (0, 0);
         for (at, item) in (first..).zip(items) {
             let Some((key, rank)) = key(item) else {
@@ -159,7 +159,7 @@ mod tests {
 
     const NOW_NS: i64 = 1_772_921_233 * 1_000_000_000;
 
-    /// Pods with many ties: a handful of ready times and nodes.
+    /// Builds pods with many ties: a few ready times and nodes.
     fn listed(count: u32, seed: u64) -> (Vec<bool>, Vec<RankFields>) {
         let mut state = seed;
         let mut draw = |below: u64| {
@@ -210,7 +210,7 @@ mod tests {
         }
         assert!(
             shared_out >= 12,
-            "several cores were asked {shared_out} times"
+            "several cores were used {shared_out} times"
         );
     }
 

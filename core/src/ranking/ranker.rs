@@ -1,4 +1,4 @@
-//! The selection, with its scratch memory.
+//! The selection of pods and its scratch memory.
 
 use podstorm_objects::Uid;
 
@@ -8,74 +8,73 @@ use super::key::{FINE_RANK_MAX, Packing};
 use super::relation::RankOptions;
 use super::select::{merge_sort, select_first};
 
-/// Capacity for this many tied pods is reserved from the first call on (40 KB), so that the usual
-/// handful, a little more in one call than in the last, doesn't grow the scratch memory bit by bit.
+/// The minimum capacity for tied pods, reserved on the first call (40 KB). Their usual small number
+/// varies a little between calls and must not grow the scratch memory bit by bit.
 const TIED_CAPACITY_MIN: usize = 512;
 
-/// How many keys are sampled to find a bound for the relevant keys.
+/// The number of keys sampled to find a bound for the relevant keys.
 pub(super) const SAMPLE: usize = 256;
-/// A bound is used from this many pods on, if at most a quarter of them are to be deleted.
+/// The number of pods from which a bound is used, if at most a quarter of them are deleted.
 const NARROW_MIN: usize = 4 * SAMPLE;
 
-// The index in the sample for the largest share of pods that is narrowed, with its margin, must be
-// in the sample.
+// The sample index for the largest narrowed share of pods, with its margin, must be in the sample.
 const _: () = assert!(SAMPLE / 4 + 3 * (SAMPLE / 4).isqrt() + 4 < SAMPLE);
 
-/// Chooses pods to delete. The scratch memory is kept between calls: a call allocates nothing if an
-/// earlier call had as many pods, and as many (or 512) pods tied at the cut. About 40 bytes per
-/// pod, and 100 bytes per pod at the cut.
+/// Chooses the pods to delete. Keeps its scratch memory between calls: a call allocates nothing if
+/// an earlier call had as many pods, and as many (or 512) pods tied at the cut. Uses about 40 bytes
+/// per pod, and 100 bytes per pod at the cut.
 #[derive(Debug, Default)]
 pub struct Ranker {
     /// The caller's numbers of the pods, by position.
     ids: Vec<u32>,
-    /// By position.
+    /// The keys, by position.
     pub(super) keys: Vec<u64>,
-    /// Positions of the pods that may be at the cut or below, then free entries. As long as the
-    /// longest list of keys so far, like the next three.
+    /// The positions of pods that may be at the cut or below, followed by free entries. This list
+    /// and the next three are as long as the longest list of keys so far.
     near: Vec<u32>,
-    /// The keys of these pods. Selecting the key at the cut changes their order.
+    /// The keys of these pods. Selecting the key at the cut reorders them.
     loose_keys: Vec<u64>,
-    /// Positions of the pods below the cut.
+    /// The positions of the pods below the cut.
     pub(super) below: Vec<u32>,
-    /// Positions of the pods whose key is the one at the cut.
+    /// The positions of the pods with the key at the cut.
     pub(super) tied: Vec<u32>,
-    /// Exact values of the tied pods, or of all for the full order.
+    /// The exact values of the tied pods, or of all pods for the full order.
     exact: Vec<Exact>,
     /// The UIDs of the tied pods, if any is not canonical.
     uids: Vec<Uid>,
     probes: Vec<Probe>,
     probe_scratch: Vec<Probe>,
-    /// The chosen pods: positions first, the caller's numbers at the end.
+    /// The chosen pods: first as positions, in the end as the caller's numbers.
     pub(super) chosen: Vec<u32>,
-    /// Positions, for the full order.
+    /// The positions for the full order.
     order: Vec<u32>,
     order_scratch: Vec<u32>,
-    /// What each piece of a list has found, on several cores.
+    /// The candidates that each piece of a list contributes, on several cores.
     #[cfg(feature = "rayon")]
     pub(super) pieces: Vec<super::parallel::Piece>,
-    /// From how many items on several cores work, if it was set.
+    /// The number of items from which several cores work, if it was set.
     #[cfg(feature = "rayon")]
     pub(super) parallel_from: Option<usize>,
 }
 
 impl Ranker {
-    /// A ranker without scratch memory yet.
+    /// Creates a ranker without scratch memory.
     pub fn new() -> Ranker {
         Ranker::default()
     }
 
-    /// Chooses `k` of the candidates to delete, or all if there are not more. A candidate is the
-    /// caller's number of a pod and its fields. The chosen numbers are returned in no particular
-    /// order. The candidates should be active pods.
+    /// Chooses `k` of the candidates to delete, or all if there are no more than `k`. A candidate
+    /// is the caller's number of a pod and the pod's fields. Returns the chosen numbers in no
+    /// particular order. The candidates should be active pods.
     ///
-    /// `rank_of_node` gives the number of related pods on a node, for rule 5. It is called once or
-    /// twice per candidate with [`RankFields::node`]. Its result is ignored for pods without a
-    /// node, which are known by their fields.
+    /// `rank_of_node` returns the number of related pods on a node, for rule 5. It is called once
+    /// or twice per candidate with [`RankFields::node`]. Its result is ignored for pods whose
+    /// fields have no node.
     ///
     /// The candidates are iterated up to three times, always in the same order. The same candidates
     /// in the same order give the same choice. O(n) expected, O(n log n) at worst.
-    // Not inlined: next to a caller's own values there are too few registers for the loops, which
-    // costs 4 % more instructions.
+    // Not inlined: next to a caller's own values the loops would run out of registers, which costs
+    // 4 % more instructions.
     #[inline(never)]
     pub fn choose<'a>(
         &mut self,
@@ -92,10 +91,10 @@ impl Ranker {
         &self.chosen
     }
 
-    /// As [`choose`](Self::choose), among the items of a list that are candidates; `fields` are those of
-    /// all items, and the chosen numbers are indices. With the feature `rayon`, a list of some ten thousand items of
-    /// which few are to be deleted is split over the rayon pool that the caller runs in; the choice
-    /// is the same.
+    /// Like [`choose`](Self::choose), among the candidates in a list. `fields` has the fields of
+    /// all items, and the chosen numbers are indices. With the feature `rayon`, a list of some ten
+    /// thousand items, few of them to be deleted, is split over the rayon pool of the caller; the
+    /// choice is the same.
     pub fn choose_among<T: Sync>(
         &mut self,
         items: &[T],
@@ -115,12 +114,12 @@ impl Ranker {
         self.choose(candidates, rank_of_node, options, k)
     }
 
-    /// All candidates in the order of deletion; without `whole`, those after the first `k` stay in
+    /// Returns all candidates in deletion order; without `whole`, those after the first `k` keep
     /// their original order. The first `k` are exactly those that [`choose`](Self::choose) returns
-    /// for this `k`. Where the rules contradict each other, the order is one of several that are
-    /// consistent with what the rules agree on; see [`before`](super::before).
+    /// for this `k`. Where the rules contradict each other, the order is one of several that fit
+    /// the rest of the rules; see [`before`](super::before).
     ///
-    /// O(n log n), or O(n) expected and O(k log k) of the first alone. Meant for explanations.
+    /// O(n log n), or O(n) expected plus O(k log k) for only the first `k`. For explanations.
     pub fn order<'a>(
         &mut self,
         candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
@@ -137,7 +136,7 @@ impl Ranker {
         self.chosen
             .iter()
             .for_each(|at| is_chosen[*at as usize] = true);
-        // The chosen pods come first. Each part is in order of position until it is sorted.
+        // The chosen pods come first. Each part is in position order until it is sorted.
         let (first, last): (Vec<u32>, Vec<u32>) =
             (0..end_of(&self.keys)).partition(|at| is_chosen[*at as usize]);
         self.order.clear();
@@ -191,8 +190,8 @@ impl Ranker {
         }
     }
 
-    /// Fills `chosen` with the positions of the first `k`: from the keys and, where they are equal,
-    /// from the fields.
+    /// Fills `chosen` with the positions of the first `k`, by the keys and, where they are equal,
+    /// by the fields.
     fn select<'a>(
         &mut self,
         fields: impl Iterator<Item = &'a RankFields> + Clone,
@@ -229,7 +228,7 @@ impl Ranker {
         self.tied = tied_at;
     }
 
-    /// Reserves memory for a list of this many keys.
+    /// Reserves memory for a list with this many keys.
     pub(super) fn reserve(&mut self, keys: usize) {
         if self.near.len() < keys {
             self.near.resize(keys, 0);
@@ -259,8 +258,8 @@ impl Ranker {
         }
     }
 
-    /// A key that is probably above the `k`-th, but not by much. `None` if looking for one doesn't
-    /// pay. Taken from a sample at regular distances.
+    /// Returns a key that is probably slightly above the `k`-th, from a sample at regular
+    /// distances; `None` if a bound would not pay off.
     fn bound(&mut self, k: usize) -> Option<u64> {
         if self.keys.len() < NARROW_MIN || k > self.keys.len() / 4 {
             return None;
@@ -331,7 +330,8 @@ impl Ranker {
     }
 }
 
-/// The index, in a sorted sample of `keys` keys, of a key that is probably above the `k`-th.
+/// Returns the index, in a sorted sample of `keys` keys, of a key that is probably above the
+/// `k`-th.
 pub(super) fn bound_place(k: usize, keys: usize) -> usize {
     // The number of sampled keys below the k-th varies by about its square root.
     let expected = k * SAMPLE / keys;
@@ -346,8 +346,8 @@ pub(super) fn split(
 ) -> (usize, usize) {
     let (mut below, mut tied) = (0, 0);
     for (at, key) in keys {
-        // Every position is written and the counts decide which stay, because the branch could not
-        // be predicted near the middle.
+        // Every position is written and the counts decide which stay, because a branch would be
+        // unpredictable near the middle.
         below_places[below] = at;
         tied_places[tied] = at;
         below += usize::from(key < cut);
@@ -356,12 +356,12 @@ pub(super) fn split(
     (below, tied)
 }
 
-/// The position after the last.
+/// Returns the position after the last.
 fn end_of(keys: &[u64]) -> u32 {
-    u32::try_from(keys.len()).expect("pods are numbered in 32 bits")
+    u32::try_from(keys.len()).expect("pod numbers fit 32 bits")
 }
 
-/// The items at these positions, which are ascending.
+/// Returns the items at these ascending positions.
 fn at_positions<T>(
     positions: &[u32],
     mut items: impl Iterator<Item = T> + Clone,

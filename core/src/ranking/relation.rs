@@ -1,4 +1,4 @@
-//! Upstream's rules for which of two pods is deleted first.
+//! Upstream's rules for the order in which two pods are deleted.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,18 +11,18 @@ use super::age::{age_bucket, age_ns};
 /// The options of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankOptions {
-    /// The current time in nanoseconds since the Unix epoch, read once per ranking. `None` stands
-    /// for Go's zero time: times are then compared as if `logarithmic_scale_down` were off.
+    /// The current time in nanoseconds since the Unix epoch, read once per ranking. `None` is Go's
+    /// zero time: times are then compared as if `logarithmic_scale_down` were off.
     pub now_wall_ns: Option<i64>,
     /// The feature gate `PodDeletionCost`; on since Kubernetes 1.22.
     pub pod_deletion_cost: bool,
-    /// The feature gate `LogarithmicScaleDown`; on since 1.22, for good since 1.31. When off, the
-    /// later time goes first.
+    /// The feature gate `LogarithmicScaleDown`; on since 1.22, locked since 1.31. If off, the later
+    /// time goes first.
     pub logarithmic_scale_down: bool,
 }
 
 impl RankOptions {
-    /// Both gates on, as in Kubernetes 1.36.
+    /// Returns the options of Kubernetes 1.36, with both gates on.
     pub const fn at(now_wall_ns: i64) -> RankOptions {
         RankOptions {
             now_wall_ns: Some(now_wall_ns),
@@ -31,19 +31,19 @@ impl RankOptions {
         }
     }
 
-    /// The current time, if ages are compared on the logarithmic scale.
+    /// Returns the current time if ages are compared on the logarithmic scale.
     #[inline]
     pub(super) fn log_now(&self) -> Option<i64> {
         self.now_wall_ns.filter(|_| self.logarithmic_scale_down)
     }
 }
 
-/// What the rules compare of a pod.
+/// The properties of a pod that the rules compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The pod's own fields.
     pub fields: &'a RankFields,
-    /// How many active pods of the related ReplicaSets share its node, itself included; 0 for
+    /// The number of active pods of the related ReplicaSets on its node, itself included; 0 for
     /// ReplicaSets without an owner.
     pub rank: u32,
 }
@@ -74,7 +74,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The number of the rule in upstream's list of eight.
+    /// Returns the number of the rule in upstream's list of eight.
     pub const fn number(self) -> u8 {
         match self {
             Rule::Unscheduled => 1,
@@ -88,7 +88,7 @@ impl Rule {
         }
     }
 
-    /// A short text about the pod that goes first, compared with the other, e.g. `not ready`.
+    /// Returns a short text that compares the first pod with the other, e.g. `not ready`.
     pub const fn words(self) -> &'static str {
         match self {
             Rule::Unscheduled => "not scheduled",
@@ -111,17 +111,18 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Whether `a` must go before `b`: the first rule that distinguishes them says so. O(1).
+/// Reports whether `a` must go before `b`, by the first rule that distinguishes them. O(1).
 ///
 /// This relation is not an order to sort by. Rule 6 compares the UIDs of pods that became ready at
 /// different times of one age bucket, but leaves pods of the same time to rule 7, so three pods can
-/// form a cycle. And of two pods that no rule distinguishes, a third pod may be before one and
-/// after the other.
+/// form a cycle. And of two pods that no rule distinguishes, one may go before a third pod and the
+/// other after it.
 pub fn before(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
     matches!(decide(a, b, options), Some((_, Ordering::Less)))
 }
 
-/// The rule that distinguishes two pods, whichever goes first. `None` if no rule does. O(1).
+/// Returns the rule that distinguishes two pods, whichever goes first; `None` if no rule does.
+/// O(1).
 pub fn deciding_rule(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<Rule> {
     match decide(a, b, options) {
         Some((_, Ordering::Equal)) | None => None,
@@ -129,8 +130,8 @@ pub fn deciding_rule(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) 
     }
 }
 
-/// The first rule that applies and its result: less if `a` goes first. The result is equal if times
-/// differ within a bucket and the UIDs are the same; later rules then don't apply.
+/// Returns the first rule that applies and its result: less if `a` goes first. The result is equal
+/// if times differ within a bucket and the UIDs are the same; later rules then don't apply.
 fn decide(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<(Rule, Ordering)> {
     let (a, a_rank, b, b_rank) = (a.fields, a.rank, b.fields, b.rank);
     let told_apart = |rule: Rule, order: Ordering| order.is_ne().then_some((rule, order));
@@ -164,7 +165,7 @@ fn decide(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<(
         })
 }
 
-/// Rules 6 and 8. `None` if the times are equal.
+/// Applies rule 6 or 8; `None` if the times are equal.
 fn decide_by_time(
     (a, b): (&RankFields, &RankFields),
     (a_time, b_time): (Time, Time),

@@ -1,29 +1,30 @@
-//! Selecting and sorting by a relation that may contradict itself.
+//! Selection and sorting by a relation that may contradict itself.
 //!
-//! Both functions guarantee this for any relation: if the items fall into groups such that every
-//! item of an earlier group is before every item of a later one, the result keeps the order of the
-//! groups. Inside a group of contradicting items the result depends on their positions, not on
+//! Both functions guarantee this for any relation: if the items fall into groups in which every
+//! item of an earlier group goes before every item of a later one, the result keeps the order of
+//! the groups. Inside a group of contradicting items the result depends on their positions, not on
 //! chance. Neither function panics on contradictions, as std's sorts may, and neither is quadratic.
 
 use std::cmp::Ordering;
 
-/// Up to this many items are sorted by insertion, which is faster than partitioning them.
+/// The maximum number of items sorted by insertion, which is faster than partitioning them.
 const INSERTION_MAX: usize = 20;
-/// From this many items on, the pivot is the median of three medians.
+/// The number of items from which the pivot is the median of three medians.
 const NINTHER_MIN: usize = 64;
 
 /// Moves `count` items to the front such that no item after them is in an earlier group. The rest
 /// of the slice is unspecified and may not contain all other items.
 ///
-/// `scratch` grows to twice the items and never shrinks. O(n) expected, O(n log n) at worst.
+/// `scratch` grows to twice the number of items and never shrinks. O(n) expected, O(n log n) at
+/// worst.
 pub(super) fn select_first<T: Copy>(
     mut items: &mut [T],
     mut count: usize,
     scratch: &mut Vec<T>,
     compare: impl Fn(&T, &T) -> Ordering,
 ) {
-    // A transitive relation halves the rest every other round. Any other relation, or input made to
-    // defeat the choice of pivots, ends in the merge sort.
+    // A transitive relation halves the rest every other round. Any other relation, or an input that
+    // defeats the choice of pivots, ends in the merge sort.
     let mut rounds_left = 2 * (items.len() | 1).ilog2() + 4;
     while count > 0 && count < items.len() {
         if items.len() <= INSERTION_MAX {
@@ -47,7 +48,7 @@ pub(super) fn select_first<T: Copy>(
 }
 
 /// Splits the items around a pivot: the items before it, those equal to it, those after it. Returns
-/// the numbers of the first two.
+/// the lengths of the first two parts.
 fn partition<T: Copy>(
     items: &mut [T],
     pivot: T,
@@ -62,8 +63,8 @@ fn partition<T: Copy>(
     let (mut less, mut equal, mut greater) = (0, 0, 0);
     for at in 0..length {
         let item = items[at];
-        // Every item is written to two places and stays in at most one. A branch could not be
-        // predicted and would be wrong half of the time.
+        // Every item is written to two places and stays in at most one. A branch would be
+        // unpredictable and wrong half of the time.
         items[less] = item;
         greater_items[greater] = item;
         let order = compare(&item, &pivot);
@@ -79,7 +80,7 @@ fn partition<T: Copy>(
     (less, equal)
 }
 
-/// An item from about the middle.
+/// Returns an item from about the middle.
 fn pivot<T: Copy>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> T {
     let median = |low: usize, middle: usize, high: usize| {
         let (a, b, c) = (items[low], items[middle], items[high]);
@@ -131,8 +132,8 @@ fn insertion_sort<T: Copy>(items: &mut [T], compare: &impl Fn(&T, &T) -> Orderin
     }
 }
 
-/// Stable sort with the guarantee of this module. `scratch` grows to the number of items and never
-/// shrinks. Always O(n log n) comparisons.
+/// Sorts stably, with the guarantee of this module. `scratch` grows to the number of items and
+/// never shrinks. Always O(n log n) comparisons.
 pub(super) fn merge_sort<T: Copy>(
     items: &mut [T],
     scratch: &mut Vec<T>,
@@ -161,8 +162,8 @@ fn merge<T: Copy>(
     compare: &impl Fn(&T, &T) -> Ordering,
 ) {
     if !compare(&items[middle], &items[middle - 1]).is_lt() {
-        // No item of the later run goes before the last of the earlier one. If both runs keep the
-        // order of the groups, their concatenation does too: the two items at the seam don't
+        // No item of the later run goes before the last item of the earlier one. If both runs keep
+        // the order of the groups, their concatenation does too: the two items at the seam don't
         // contradict the groups, and neither do the items around them.
         return;
     }
@@ -171,7 +172,7 @@ fn merge<T: Copy>(
     let (mut early, mut late) = (0, middle);
     for at in 0..items.len() {
         if early == middle {
-            // The rest of the later run is in place already.
+            // The rest of the later run is already in place.
             return;
         }
         if late < items.len() && compare(&items[late], &scratch[early]).is_lt() {
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Groups of ten. Inside a group the relation is arbitrary but deterministic.
+    /// Compares groups of ten. Inside a group the relation is arbitrary but deterministic.
     fn odd_relation(a: &u32, b: &u32) -> Ordering {
         if a / 10 != b / 10 {
             return a.cmp(b);
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Whether no item after the front is in an earlier group than an item of the front.
+    /// Reports whether no item after the front is in an earlier group than an item of the front.
     fn keeps_to_groups(front: &[u32], all: &[u32]) -> bool {
         let mut expected: Vec<u32> = all.iter().map(|item| item / 10).collect();
         expected.sort_unstable();

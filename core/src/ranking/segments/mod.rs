@@ -1,10 +1,10 @@
-//! Where an order of deletion is certain, and where a correct implementation may have another
-//! order.
+//! The parts of a deletion order that are certain, and those that a correct implementation may
+//! order differently.
 //!
 //! The rules contradict each other among some pods and do not distinguish others. An order
-//! therefore falls into segments. Which pods are in a segment, and which segments come before it,
-//! is the same for every correct implementation. Within a segment of several pods upstream's own
-//! order depends on chance.
+//! therefore falls into segments. The pods of a segment, and the segments before it, are the same
+//! for every correct implementation. Within a segment of several pods upstream's own order depends
+//! on chance.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -14,16 +14,16 @@ use podstorm_objects::Time;
 use super::admissible::{Extension, Key, code_of, first_key};
 use super::relation::{Candidate, RankOptions};
 
-/// Consecutive pods in an order of deletion.
+/// Consecutive pods in a deletion order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderSegment {
     /// Positions in the order.
     pub range: Range<usize>,
-    /// What is known about the order inside the segment.
+    /// The kind of order inside the segment.
     pub kind: SegmentKind,
 }
 
-/// What is known about the order inside a segment.
+/// The kind of order inside a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
     /// A single pod: its position is certain.
@@ -34,15 +34,15 @@ pub enum SegmentKind {
     Contradictory,
 }
 
-/// Whether two pods have the same first key: rules 1 to 5 leave them equal, and so does the age
-/// bucket with which the next rule begins. O(1).
+/// Reports whether two pods have the same first key: rules 1 to 5 and the first age bucket of the
+/// next rule leave them equal. O(1).
 pub fn has_same_key(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
     first_key(&a, options) == first_key(&b, options)
 }
 
-/// Divides an order that [`Ranker::order`](super::Ranker::order) gave for the same
-/// candidates and options. If a segment ends at `k`, the first `k` pods are the only correct choice
-/// of `k` pods. Else several choices among the pods of the segment around `k` are correct.
+/// Divides an order that [`Ranker::order`](super::Ranker::order) returned for the same candidates
+/// and options. If a segment ends at `k`, the first `k` pods are the only correct choice of `k`
+/// pods. Otherwise several choices among the pods of the segment around `k` are correct.
 ///
 /// Two pods with the same UID, which no server has, make a segment contradictory. O(n log n).
 pub fn order_segments(order: &[Candidate<'_>], options: &RankOptions) -> Vec<OrderSegment> {
@@ -57,7 +57,7 @@ pub fn order_segments(order: &[Candidate<'_>], options: &RankOptions) -> Vec<Ord
     found
 }
 
-/// Restarts, then the code of the creation time: what rules 7 and 8 begin with.
+/// Restarts, then the code of the creation time: the first comparisons of rules 7 and 8.
 type LaterKey = (Reverse<u64>, u8);
 
 fn later_key(pod: &Candidate<'_>, options: &RankOptions) -> LaterKey {
@@ -87,7 +87,7 @@ fn divide(
     }
 }
 
-/// Divides consecutive pods that only comparing pairs can order.
+/// Divides consecutive pods that only pairwise comparison can order.
 fn settle(
     pods: &[Candidate<'_>],
     start: usize,
@@ -119,10 +119,10 @@ fn settle(
     }
 }
 
-/// Whether rules 6 to 8 form an order with ties (a strict weak order) on pods with equal first
-/// keys, if ages are compared on the logarithmic scale. UIDs decide between two pods that differ in
-/// the ready time. So pods with the same ready time must be ordered by their own rules in a way
-/// that fits the pods whose UIDs lie between theirs. O(n log n).
+/// Reports whether rules 6 to 8 form an order with ties (a strict weak order) on pods with equal
+/// first keys, if ages are compared on the logarithmic scale. UIDs decide between two pods that
+/// differ in the ready time. Pods with the same ready time must therefore be ordered by their own
+/// rules in a way that fits the pods whose UIDs lie between theirs. O(n log n).
 fn is_order(pods: &[Candidate<'_>], options: &RankOptions) -> bool {
     if pods.len() == 1 {
         return true;
@@ -173,10 +173,10 @@ fn run_numbers<'a, T: PartialEq>(
     })
 }
 
-/// Whether the pods of one ready time, sorted by UID, are in an order that fits the pods of other
-/// ready times between them.
+/// Reports whether the pods of one ready time, sorted by UID, are in an order that fits the pods of
+/// other ready times between them.
 fn is_order_in_class(class: &[Placed]) -> bool {
-    // Earlier runs must be before later ones by rules 7 and 8 as well.
+    // Earlier runs must also go before later ones by rules 7 and 8.
     let runs = class.chunk_by(|a, b| a.run == b.run);
     let mut highest: Option<LaterKey> = None;
     for run in runs {
@@ -186,9 +186,9 @@ fn is_order_in_class(class: &[Placed]) -> bool {
         }
         highest = highest.max(run.iter().map(|pod| pod.later).max());
     }
-    // Pods that only rule 8 can distinguish tie if they have the same creation time. A pod between
-    // two of them by UID, of the same or another ready time, must not be before one and after the
-    // other.
+    // Pods that only rule 8 can distinguish are tied if they have the same creation time. A pod
+    // between two of them by UID, of the same or another ready time, must not go before one and
+    // after the other.
     let mut by_key = class.to_vec();
     by_key.sort_by_key(|pod| pod.later);
     by_key
