@@ -1,4 +1,4 @@
-//! Services and EndpointSlices in the forms that the controllers read.
+//! Services, EndpointSlices and Endpoints in the forms that the controllers read.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use super::subsets::StoredSubsets;
 /// The label of a slice that names its Service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The label of a slice that names who writes it.
+/// The label of a slice with the name of its writer.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// Who writes the slices of this controller.
+/// The name of this controller as a writer of slices.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 
-/// Who writes the slices that mirror Endpoints.
+/// The name of the mirroring controller as a writer of slices.
 pub(super) const MIRRORING_MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// A cached Service.
 #[derive(Debug)]
 pub(super) struct CachedService {
     object: Arc<DynamicObject>,
-    /// What its pods have; `None` where other programs see to its endpoints.
+    /// The selector of its pods; `None` if other programs manage its endpoints.
     selector: Option<Arc<Selector>>,
 }
 
@@ -41,7 +41,7 @@ impl CachedService {
         self.object.fields.get("spec").unwrap_or(&Value::Null)
     }
 
-    /// The selector of a Service whose endpoints the controllers see to.
+    /// Returns the selector of a Service whose endpoints the controllers manage.
     pub(super) fn pods(&self) -> Option<&Arc<Selector>> {
         let selector = self.selector.as_ref()?;
         (self.spec()["type"] != "ExternalName").then_some(selector)
@@ -51,7 +51,7 @@ impl CachedService {
         self.spec()["clusterIP"] == "None"
     }
 
-    /// Whether pods that are not ready count as if they were.
+    /// Reports whether pods that are not ready count as ready.
     pub(super) fn publishes_unready(&self) -> bool {
         self.spec()["publishNotReadyAddresses"] == true
     }
@@ -89,23 +89,23 @@ impl Informed for CachedService {
     }
 }
 
-/// A cached EndpointSlice, found by the Service that is its controller.
+/// A cached EndpointSlice, indexed by the Service that controls it.
 #[derive(Debug)]
 pub(super) struct CachedSlice {
     object: Arc<DynamicObject>,
-    /// Its endpoints in their order; none of a slice that another controller writes.
+    /// The endpoints of the slice in order; empty if another controller writes the slice.
     pub(super) endpoints: Box<[StoredEndpoint]>,
-    /// What tells its ports from others.
+    /// A text that identifies its ports.
     pub(super) ports_key: String,
 }
 
 impl CachedSlice {
-    /// The name of the Service of a slice that the controller of slices writes.
+    /// Returns the name of the Service if the EndpointSlice controller writes the slice.
     pub(super) fn service(&self) -> Option<&Str> {
         self.service_if_by(MANAGER)
     }
 
-    /// The name of the Endpoints, and of their Service, that a slice mirrors.
+    /// Returns the name of the Endpoints, and of their Service, that a slice mirrors.
     pub(super) fn mirrors(&self) -> Option<&Str> {
         self.service_if_by(MIRRORING_MANAGER)
     }
@@ -155,7 +155,7 @@ impl Cached for CachedSlice {
 #[derive(Debug)]
 pub(super) struct CachedEndpoints {
     object: Arc<DynamicObject>,
-    /// `None` if the controller of Endpoints did not write them so.
+    /// `None` if the Endpoints controller would write the same addresses in another form.
     pub(super) stored: Option<StoredSubsets>,
 }
 

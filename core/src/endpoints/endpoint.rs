@@ -1,5 +1,6 @@
-//! What an endpoint of an EndpointSlice says, or an address of Endpoints, in a form that is compared without JSON: that
-//! of a pod, and that of a cached object, which is read once, when the object arrives.
+//! The content of an endpoint of an EndpointSlice, or of an address of Endpoints, in a form that is
+//! compared without JSON. It comes from a pod, or from a cached object, which is parsed once, when
+//! it arrives.
 
 use podstorm_objects::cells::items;
 use podstorm_objects::{Address, Str, Uid};
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 /// The addresses of an endpoint.
 pub(super) type Addresses = SmallVec<[Address; 1]>;
 
-/// What an endpoint says. Two are equal if their JSON is.
+/// The content of an endpoint. Two are equal if their JSON is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint<'a> {
     pub(super) addresses: &'a [Address],
@@ -32,7 +33,8 @@ pub(super) struct Conditions {
 }
 
 impl Endpoint<'_> {
-    /// Whether this is the same endpoint, whatever else it says: of the same pod, host name and addresses.
+    /// Reports whether this is the same endpoint, possibly with other content: the same pod, host
+    /// name and addresses.
     pub(super) fn is_same(&self, other: &Endpoint<'_>) -> bool {
         let has_same_addresses = || {
             let sorted = |it: &Endpoint<'_>| {
@@ -48,7 +50,7 @@ impl Endpoint<'_> {
             && has_same_addresses()
     }
 
-    /// The order in which new endpoints are put into slices.
+    /// Returns the sort key by which new endpoints are put into slices.
     pub(super) fn order(&self) -> impl Ord + use<> {
         let addresses = self.addresses.iter().map(Address::to_string);
         let hostname = self.hostname.unwrap_or("").to_owned();
@@ -75,7 +77,7 @@ impl Endpoint<'_> {
         endpoint
     }
 
-    /// The JSON of its first address as Endpoints have it.
+    /// Returns the JSON of the first address, in the form of Endpoints.
     pub(super) fn to_address(self) -> Value {
         let ip = self.addresses.first().map(Address::to_string);
         let mut address =
@@ -98,7 +100,7 @@ impl Endpoint<'_> {
     }
 }
 
-/// The reference to a pod that endpoints carry.
+/// Returns the reference to a pod that endpoints carry.
 fn target(namespace: &str, name: &str, uid: &Uid) -> Value {
     json!({"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()})
 }
@@ -114,12 +116,12 @@ pub(super) struct StoredEndpoint {
     zone: Option<Str>,
     hostname: Option<Str>,
     conditions: Conditions,
-    /// Whether the endpoint says nothing else: its JSON is that of this form.
+    /// Whether the endpoint has no other content, so that its JSON is that of this form.
     pub(super) is_plain: bool,
 }
 
 impl StoredEndpoint {
-    /// Reads an endpoint. O(its JSON).
+    /// Parses an endpoint. O(its JSON).
     pub(super) fn read(endpoint: &Value) -> StoredEndpoint {
         let text = |value: &Value| value.as_str().map(Str::from);
         let target = &endpoint["targetRef"];
@@ -144,7 +146,7 @@ impl StoredEndpoint {
         read
     }
 
-    /// Reads an address of Endpoints, which is ready or is not. O(its JSON).
+    /// Parses an address of Endpoints, from the list of ready or of other addresses. O(its JSON).
     pub(super) fn read_address(address: &Value, ready: bool) -> StoredEndpoint {
         let mut read = StoredEndpoint::read(address);
         read.addresses = address["ip"]

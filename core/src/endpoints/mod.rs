@@ -1,15 +1,15 @@
-//! The controllers of endpoints: for each Service with a selector, the addresses of the pods that the
-//! Service selects, as EndpointSlices and as Endpoints.
+//! The endpoints controllers: for each Service with a selector they write the addresses of the
+//! selected pods, as EndpointSlices and as Endpoints.
 //!
-//! Two controllers share all but what they write: `cache` has the Services in the form that both read,
-//! `selected` the pods of a Service with their addresses and ports, `endpoint` what an endpoint says; `slices`
-//! decides which EndpointSlices to write, `subsets` what Endpoints say, and `sync` carries both out, with
-//! `write`. A sync costs the pods of its Service, not those of its namespace, and makes JSON of what changes
-//! alone.
+//! The two controllers differ only in their output. `cache` has the Services in the form that both
+//! read, `selected` the pods of a Service with their addresses and ports, `endpoint` the content of
+//! an endpoint. `slices` decides which EndpointSlices to write, `subsets` builds Endpoints, and
+//! `sync` carries both out, with `write`. The cost of a sync depends on the pods of its Service,
+//! not on those of the namespace. JSON is built only for changes.
 //!
-//! A Service without a selector, or of type `ExternalName`, is left alone, and so is whatever was written
-//! for it before: as upstream. `mirror` is a controller of its own: it writes the EndpointSlices of Endpoints
-//! that clients write for such Services.
+//! As upstream, a Service without a selector, or of type `ExternalName`, is ignored, and so is
+//! anything written for it before. `mirror` is a separate controller: it writes EndpointSlices for
+//! the Endpoints that clients write for such Services.
 //!
 //! Source: Kubernetes' `pkg/controller/endpointslice`, `pkg/controller/endpoint`,
 //! `pkg/controller/endpointslicemirroring` and `k8s.io/endpointslice`.
@@ -45,11 +45,12 @@ use trigger::Triggers;
 pub use mirror::{EndpointSliceMirroring, Mirroring};
 pub use row::{EndpointSlices, EndpointsOfServices};
 
-/// One of the two controllers, over informers that it shares with others. A clone is the same controller.
+/// One of the two controllers, over informers that controllers may share. A clone is the same
+/// controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     services: Arc<Store<CachedService>>,
@@ -57,25 +58,25 @@ struct Shared {
     queue: RateLimitingQueue<KeyId>,
     output: Output,
     triggers: Mutex<BTreeMap<KeyId, Triggers>>,
-    /// Of the names of pods, of which each is looked for in several places.
+    /// The hasher of pod names, each of which is looked up in several places.
     hasher: RandomState,
 }
 
-/// What a controller writes.
+/// The output of a controller.
 #[derive(Debug)]
 enum Output {
     Slices {
         slices: Arc<Store<CachedSlice>>,
         nodes: Arc<Store<Arc<Node>>>,
-        /// The versions that syncs have written. A sync that does not see the slices of the one before
-        /// would make them a second time.
+        /// The versions that syncs have written. Without the slices of the last sync in the cache,
+        /// a sync would create them again.
         written: ConsistencyStore<KeyId, 1>,
     },
     Endpoints(Arc<Store<CachedEndpoints>>),
 }
 
 impl Controller {
-    /// The controller that writes EndpointSlices.
+    /// Creates the controller that writes EndpointSlices.
     fn of_slices(queue: QueueRow, informers: &mut Informers) -> Controller {
         let output = Output::Slices {
             slices: informers.store(Kind::ENDPOINT_SLICE, || ()),
@@ -88,7 +89,7 @@ impl Controller {
         controller
     }
 
-    /// The controller that writes Endpoints.
+    /// Creates the controller that writes Endpoints.
     fn of_endpoints(queue: QueueRow, informers: &mut Informers) -> Controller {
         let output = Output::Endpoints(informers.store(Kind::ENDPOINTS, || ()));
         let controller = Controller::new(queue, output, informers);
@@ -110,7 +111,7 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The work queue.
+    /// Returns the work queue.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queue
     }
@@ -140,7 +141,7 @@ impl Shared {
     }
 }
 
-/// Whatever happens to a Service wakes it.
+/// Wakes a Service on every event.
 impl Handler<CachedService> for Shared {
     fn handle(&self, change: &Change<CachedService>, now: Now) {
         self.queue.add(change.key, now.mono_ns);
@@ -151,8 +152,8 @@ impl Handler<CachedService> for Shared {
     }
 }
 
-/// A slice that somebody changes or deletes wakes its Service, which puts the slice right. A sync's own
-/// writes do too, and find nothing to do.
+/// Wakes the Service of a changed or deleted slice, which then corrects the slice. A sync's own
+/// writes do this too; the next sync then finds nothing to do.
 impl Handler<CachedSlice> for Shared {
     fn handle(&self, change: &Change<CachedSlice>, now: Now) {
         let forms = [change.old.as_ref(), change.new.as_ref()];
@@ -165,7 +166,7 @@ impl Handler<CachedSlice> for Shared {
         for name in services {
             let namespace = &forms[0]
                 .or(forms[1])
-                .expect("one gave the name")
+                .expect("one of them has the name")
                 .namespace();
             self.queue
                 .add(self.services.intern(namespace, name), now.mono_ns);
@@ -173,8 +174,8 @@ impl Handler<CachedSlice> for Shared {
     }
 }
 
-/// Endpoints that somebody deletes are made again. A change waits for the next change of the Service's
-/// pods: as upstream.
+/// Wakes the Service of deleted Endpoints, which are then recreated. As upstream, a changed
+/// Endpoints object waits for the next change of the Service's pods.
 impl Handler<CachedEndpoints> for Shared {
     fn handle(&self, change: &Change<CachedEndpoints>, now: Now) {
         if change.new.is_none()
@@ -220,7 +221,7 @@ impl Workload for Controller {
         for change in &listed.changes {
             self.0.pod_changed(change, now);
         }
-        // Runs are of a list into an empty cache.
+        // A list into an empty cache comes in runs.
         if !listed.runs.is_empty() {
             for key in self.0.services.keys() {
                 self.0.queue.add(key, now.mono_ns);

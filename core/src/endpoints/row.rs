@@ -10,7 +10,7 @@ use podstorm_runtime::workqueue::{QueueRow, RetryDelay, Workers};
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// How often in a row a failed key is retried.
+/// The maximum number of consecutive retries of a failed key.
 pub(super) const RETRIES_MAX: u32 = 15;
 
 /// Upstream's defaults of `--concurrent-service-endpoint-syncs`, `--concurrent-endpoint-syncs` and

@@ -1,4 +1,4 @@
-//! The pods that a Service selects, with what endpoints say of them.
+//! The pods that a Service selects, with the content of their endpoints.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use super::cache::CachedService;
 use super::endpoint::{Addresses, Conditions, Endpoint};
 use super::slices::ports_key;
 
-/// A pod that has an address.
+/// A selected pod with an address.
 #[derive(Clone, Debug)]
 pub(super) struct Selected {
     pub(super) pod: Arc<Pod>,
-    /// The hash of its name.
+    /// The hash of the pod's name.
     pub(super) hash: u64,
-    /// Its addresses: those of IP version 4, then those of version 6.
+    /// The pod's addresses: IPv4 first, then IPv6.
     addresses: Addresses,
     v6_at: usize,
-    /// The zone of its node, where that is asked for.
+    /// The zone of the pod's node, if it is needed.
     pub(super) zone: Option<Str>,
-    /// The host name by which the Service makes it known, if any.
+    /// The host name that the Service publishes for the pod, if it does.
     pub(super) hostname: Option<Str>,
-    /// The ports of the Service that it has.
+    /// The ports of the Service that the pod has.
     pub(super) ports: Arc<Ports>,
 }
 
 /// Ports of pods.
 #[derive(Debug)]
 pub(super) struct Ports {
-    /// As both kinds of endpoints write them, in the order of the Service.
+    /// The ports as both kinds of endpoints write them, in the order of the Service.
     pub(super) list: Vec<Value>,
-    /// What tells them from others.
+    /// A text that identifies the ports.
     pub(super) key: String,
 }
 
 impl Selected {
-    /// Its addresses of one version, the first one first.
+    /// Returns the pod's addresses of one IP version, in their original order.
     pub(super) fn addresses(&self, v6: bool) -> &[Address] {
         let (v4, of_v6) = self.addresses.split_at(self.v6_at);
         if v6 { of_v6 } else { v4 }
     }
 
-    /// The endpoint with its addresses of one version; `None` if it has none.
+    /// Returns the endpoint with the pod's addresses of one IP version; `None` if it has none.
     pub(super) fn endpoint(&self, v6: bool, publishes_unready: bool) -> Option<Endpoint<'_>> {
         let addresses = self.addresses(v6);
         let (pod, meta) = (&*self.pod, &self.pod.metadata);
@@ -67,13 +67,13 @@ impl Selected {
     }
 }
 
-/// What a Service makes of a spec, which the pods of one template share.
+/// The values that a Service derives from a spec. The pods of one template share them.
 struct OfSpec {
     spec: Arc<PodSpec>,
     ports: Arc<Ports>,
     /// The host name in the spec.
     hostname: Option<Str>,
-    /// Whether the Service is the pods' `subdomain`, so that it makes their host names known.
+    /// Whether the Service is the `subdomain` of the pods, so that it publishes their host names.
     names_hosts: bool,
 }
 
@@ -93,8 +93,8 @@ impl OfSpec {
     }
 }
 
-/// The pods of a Service that have an address and have not ended; those that are being deleted only where
-/// `also_deleting` says so. O(pods of the Service + their specs).
+/// Returns the pods of a Service that have an address and have not ended; terminating pods only if
+/// `also_deleting` is set. O(pods of the Service + their specs).
 pub(super) fn selected(
     service: &CachedService,
     pods: Vec<Arc<Pod>>,
@@ -112,7 +112,7 @@ pub(super) fn selected(
             continue;
         }
         let of_spec = match last.take() {
-            // Equal specs are one allocation where their parts are shared.
+            // The comparison is cheap if equal specs share one allocation.
             Some(known) if known.spec == pod.spec => known,
             _ => OfSpec::new(service, &pod.spec),
         };
@@ -135,7 +135,7 @@ pub(super) fn selected(
     found
 }
 
-/// Whether two states of a pod with the same labels may differ in what endpoints say.
+/// Reports whether two states of a pod with the same labels may have different endpoints.
 pub(super) fn differ(old: &Pod, new: &Pod) -> bool {
     old.is_ready() != new.is_ready()
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
@@ -149,7 +149,7 @@ pub(super) fn differ(old: &Pod, new: &Pod) -> bool {
                 != ["hostname", "subdomain"].map(|it| new.spec.get(it))
 }
 
-/// `status.podIPs`, or `status.podIP` alone: those of IP version 4 first, and how many these are.
+/// Returns `status.podIPs`, or only `status.podIP`: IPv4 addresses first, and the number of these.
 fn addresses(pod: &Pod) -> (Addresses, usize) {
     let mut all = Addresses::new();
     if let Some(started) = &pod.status.started {
@@ -171,8 +171,9 @@ fn addresses(pod: &Pod) -> (Addresses, usize) {
     (all, v6_at)
 }
 
-/// The addresses in a list of objects like `{"ip":"10.0.0.1"}`, compact JSON; an address has no character that is escaped.
-/// What follows an item with other members is left out. Every sync reads them: a search would take longer.
+/// Iterates over the addresses in a list of objects like `{"ip":"10.0.0.1"}` in compact JSON. An
+/// address has no escaped character. Stops at an item with other members. Every sync reads these
+/// lists, and a general search would be slower.
 fn ips(list: &str) -> impl Iterator<Item = &str> {
     let mut left = list.strip_prefix('[').unwrap_or_default();
     std::iter::from_fn(move || {
@@ -183,12 +184,13 @@ fn ips(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether an address is one of IP version 6.
+/// Reports whether an address is an IPv6 address.
 pub(super) fn is_v6(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(|it| it.is_ipv6())
 }
 
-/// The ports of a Service on pods of this spec. A port that the pods don't have is left out.
+/// Returns the ports of a Service on pods with this spec. Leaves out ports that the pods don't
+/// have.
 ///
 /// Source: `FindPort` of Kubernetes' `pkg/api/v1/pod`.
 fn ports(service: &CachedService, spec: &PodSpec) -> Vec<Value> {
@@ -219,7 +221,7 @@ fn ports(service: &CachedService, spec: &PodSpec) -> Vec<Value> {
     found.collect()
 }
 
-/// The ports of the containers and of the sidecars.
+/// Returns the ports of the containers and of the sidecars.
 fn named_ports(spec: &PodSpec) -> Vec<Value> {
     let of = |list: &str, also: fn(&Value) -> bool| {
         let all = json!({"all": spec.get(list)});

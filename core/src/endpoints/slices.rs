@@ -1,5 +1,5 @@
-//! Which EndpointSlices a sync creates, changes and deletes: as few writes as possible, as full slices as
-//! that allows.
+//! The EndpointSlices that a sync creates, updates and deletes: as few writes as possible, and with
+//! that the fullest slices.
 //!
 //! Source: the reconciler of Kubernetes' `k8s.io/endpointslice`.
 
@@ -19,13 +19,13 @@ use super::endpoint::Endpoint;
 use super::selected::{Ports, Selected, is_v6};
 use super::trigger;
 
-/// The label of what belongs to a Service without an address of its own.
+/// The label of objects that belong to a Service without a cluster IP.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Most endpoints of a slice: upstream's `--max-endpoints-per-slice`.
+/// The maximum number of endpoints in a slice: upstream's `--max-endpoints-per-slice`.
 const ENDPOINTS_MAX: usize = 100;
 
-/// What a sync writes.
+/// The writes of a sync.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: Vec<DynamicObject>,
@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) delete: Vec<Arc<DynamicObject>>,
 }
 
-/// The address types of a Service.
+/// Returns the address types of a Service.
 pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
     let of = |family: &Value| if family == "IPv6" { "IPv6" } else { "IPv4" };
     let families: Vec<_> = items(service.spec(), "/ipFamilies").map(of).collect();
@@ -47,8 +47,9 @@ pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
     }
 }
 
-/// What is to be written so that the slices of a Service have these pods. O(pods + endpoints), and a logarithm
-/// for each new endpoint. Memory is taken for each slice, and JSON made for those that change.
+/// Plans the writes after which the slices of a Service have these pods. O(pods + endpoints), and a
+/// logarithm for each new endpoint. Allocates for each slice, and builds JSON only for the slices
+/// that change.
 pub(super) fn plan(
     service: &CachedService,
     pods: &[Selected],
@@ -82,14 +83,14 @@ pub(super) fn plan(
     plan
 }
 
-/// What tells one list of ports from another.
+/// Returns a text that identifies a list of ports.
 pub(super) fn ports_key(ports: &[Value]) -> String {
     let mut texts: Vec<String> = ports.iter().map(Value::to_string).collect();
     texts.sort();
     texts.join(",")
 }
 
-/// The endpoints of a slice.
+/// Returns the endpoints of a slice.
 pub(super) fn endpoints_of(slice: &DynamicObject) -> &[Value] {
     let endpoints = slice.fields.get("endpoints").and_then(Value::as_array);
     endpoints.map_or(&[], Vec::as_slice)
@@ -120,10 +121,10 @@ impl<'s> FamilyPlan<'s> {
         }
     }
 
-    /// Fills `own`, the slices of the address type, with their places in the index.
+    /// Fills `own`, the slices of the address type, given with their positions in the index.
     fn fill(&mut self, pods: &'s [Selected], own: Vec<(usize, &'s CachedSlice)>, index: &'s Index) {
         let count = own.len();
-        // By their ports, in whose order they are filled.
+        // Numbers by ports, the order in which the slices are filled.
         let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
         let mut all: Vec<OfPorts<'_>> = Vec::new();
         let mut number_of = |key: &'s str, all: &mut Vec<OfPorts<'_>>| {
@@ -132,7 +133,7 @@ impl<'s> FamilyPlan<'s> {
                 all.len() - 1
             })
         };
-        // Where each slice of the index is.
+        // The position of each slice of the index.
         let mut homes: Vec<Option<(usize, usize)>> = vec![None; index.slices.len()];
         for (at, slice) in own {
             let number = number_of(&slice.ports_key, &mut all);
@@ -142,7 +143,7 @@ impl<'s> FamilyPlan<'s> {
         }
         let v6 = self.family == "IPv6";
         let publishes_unready = self.service.publishes_unready();
-        // Pods of one spec share their ports.
+        // Pods with one spec share their ports.
         let mut last: Option<(&Arc<Ports>, usize)> = None;
         for (pod, selected) in (0..).zip(pods) {
             let Some(endpoint) = selected.endpoint(v6, publishes_unready) else {
@@ -164,7 +165,7 @@ impl<'s> FamilyPlan<'s> {
                 let is_same = is_right || stored.view().is_same(&endpoint);
                 is_same.then_some((slice, place, is_right))
             });
-            // Of equal endpoints of slices the first one is it.
+            // Of equal endpoints in several slices, the first counts.
             match same.min_by_key(|(slice, place, _)| (*slice, *place)) {
                 Some((slice, place, is_right)) => {
                     slices[slice].1[place] = Some(Found { pod, is_right });
@@ -192,9 +193,9 @@ impl<'s> FamilyPlan<'s> {
         self.reuse_deleted();
     }
 
-    /// Puts endpoints with the same ports into slices: first where they are, then into those that change
-    /// anyway, then into the fullest one that has room for the rest, then into new ones. `json` is that of a
-    /// pod's endpoint.
+    /// Puts endpoints with the same ports into slices: first where they already are, then into
+    /// slices that change anyway, then into the fullest slice with room for the rest, then into new
+    /// ones. `json` returns the JSON of a pod's endpoint.
     fn fill_ports(&mut self, ports: &[Value], of_ports: OfPorts<'_>, json: impl Fn(u32) -> Value) {
         let mut kept: Vec<&CachedSlice> = Vec::new();
         let mut changed: Vec<(DynamicObject, Vec<Value>)> = Vec::new();
@@ -249,7 +250,7 @@ impl<'s> FamilyPlan<'s> {
         }
     }
 
-    /// A Service without endpoints has a slice without endpoints.
+    /// Keeps or creates one empty slice for a Service without endpoints.
     fn keep_one_empty(&mut self) {
         let is_it = |slice: &Arc<DynamicObject>| {
             let is_empty = |member: &str| match slice.fields.get(member) {
@@ -267,7 +268,7 @@ impl<'s> FamilyPlan<'s> {
         }
     }
 
-    /// One that would go becomes one that would come: one write where there were two.
+    /// Turns each pair of a deleted and a created slice into an update: one write instead of two.
     fn reuse_deleted(&mut self) {
         let Plan {
             create,
@@ -311,36 +312,37 @@ impl<'s> FamilyPlan<'s> {
     }
 }
 
-/// The slices and the pods that have the same ports.
+/// The slices and pods with the same ports.
 #[derive(Default)]
 struct OfPorts<'s> {
-    /// The ports of the pods, if there is any.
+    /// The ports of the pods, if there are pods.
     ports: Option<&'s [Value]>,
-    /// Each with what has become of its endpoints.
+    /// The slices, each with the state of its endpoints.
     slices: Vec<(&'s CachedSlice, Vec<Option<Found>>)>,
-    /// The endpoints that no slice has, with the numbers of their pods.
+    /// The endpoints that are not in any slice, with the numbers of their pods.
     new: Vec<(u32, Endpoint<'s>)>,
 }
 
-/// An endpoint of a slice that is wanted.
+/// A wanted endpoint that a slice already has.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// The number of its pod.
+    /// The number of the pod.
     pod: u32,
-    /// Whether the slice says what it is to say.
+    /// Whether the endpoint in the slice has the right content.
     is_right: bool,
 }
 
-/// Slices with their endpoints by the names of the pods. It stays from sync to sync, as long as the slices do.
+/// The slices and an index of their endpoints by pod name. Kept between syncs while the slices stay
+/// the same.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     slices: Vec<Arc<CachedSlice>>,
-    /// By the hash of a name, which is kept: the places of slice and endpoint.
+    /// The positions of slice and endpoint, by the stored hash of the pod's name.
     places: HashTable<(u64, u32, u32)>,
 }
 
 impl Index {
-    /// Has these slices from now on. O(endpoints), and O(slices) if it has them.
+    /// Replaces the slices. O(endpoints), or O(slices) if they are unchanged.
     pub(super) fn update(&mut self, slices: Vec<Arc<CachedSlice>>, hasher: &RandomState) {
         let (known, new) = (self.slices.iter(), slices.iter());
         if slices.len() == self.slices.len() && known.zip(new).all(|(a, b)| Arc::ptr_eq(a, b)) {
@@ -359,7 +361,7 @@ impl Index {
         self.slices = slices;
     }
 
-    /// The places of slice and endpoint of all endpoints whose pods have a name with this hash.
+    /// Returns the positions of slice and endpoint for the endpoints whose pod name has this hash.
     fn named(&self, hash: u64) -> impl Iterator<Item = (usize, usize)> {
         let places = self.places.iter_hash(hash);
         let places = places.filter(move |place| place.0 == hash);
@@ -367,7 +369,7 @@ impl Index {
     }
 }
 
-/// Fills a slice up.
+/// Fills a slice to its maximum.
 fn take(new: &mut impl Iterator<Item = Value>, endpoints: &mut Vec<Value>) {
     let room = ENDPOINTS_MAX.saturating_sub(endpoints.len());
     endpoints.extend(new.take(room));

@@ -1,4 +1,4 @@
-//! What the Endpoints of a Service say.
+//! The content of a Service's Endpoints.
 //!
 //! Source: `syncService` of Kubernetes' `pkg/controller/endpoint`, and `RepackSubsets` of its
 //! `pkg/api/v1/endpoints`.
@@ -19,19 +19,20 @@ use super::selected::{Ports, Selected};
 use super::slices::{HEADLESS, families};
 use super::trigger;
 
-/// The label that names who writes Endpoints.
+/// The label with the name of the writer of Endpoints.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
-/// Who writes the Endpoints of this controller.
+/// The name of this controller as the writer of Endpoints.
 const MANAGER: &str = "endpoint-controller";
 
-/// The annotation of Endpoints that had to leave addresses out.
+/// The annotation of Endpoints from which addresses were left out.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
-/// Most addresses.
+/// The maximum number of addresses.
 const ADDRESSES_MAX: usize = 1_000;
 
-/// The Endpoints of a Service with these pods, on top of those that are there; `None` where these are right.
+/// Returns the Endpoints of a Service with these pods, based on the existing ones; `None` if those
+/// are already right.
 pub(super) fn endpoints(
     service: &CachedService,
     pods: &[Selected],
@@ -90,20 +91,21 @@ fn labels(service: &CachedService) -> Labels {
     }
 }
 
-/// An address in its order: by its number, then by its pod.
+/// The sort key of an address: the IP address, then the UID of the pod.
 type Place = (Option<IpAddr>, String);
 
-/// The ports that addresses share, and those of them that are ready and those that are not.
+/// Shared ports, the ready addresses with them, and the other addresses with them.
 type OfPorts = (Vec<Value>, [BTreeMap<Place, Value>; 2]);
 
 /// Addresses by their ports.
 type ByPorts = BTreeMap<Vec<String>, OfPorts>;
 
-/// Which addresses the Endpoints of a Service have.
+/// The rules for the addresses in the Endpoints of a Service.
 struct Said {
     v6: bool,
     publishes_unready: bool,
-    /// Whether pods without ports have addresses: without ports there are endpoints of headless Services alone.
+    /// Whether pods without ports have addresses. Only a headless Service has endpoints without
+    /// ports.
     needs_no_ports: bool,
 }
 
@@ -117,7 +119,7 @@ impl Said {
         }
     }
 
-    /// The address of a pod, if it has one: one that is ready or is not.
+    /// Returns the address of a pod, ready or not, if it has one.
     fn address<'s>(&self, selected: &'s Selected) -> Option<Endpoint<'s>> {
         if selected.ports.list.is_empty() && !self.needs_no_ports {
             return None;
@@ -138,14 +140,15 @@ impl Said {
 /// The subsets of cached Endpoints.
 #[derive(Debug)]
 pub(super) struct StoredSubsets {
-    /// What tells the ports of each subset from others.
+    /// Keys that identify the ports of each subset.
     ports: Vec<Vec<String>>,
     /// All addresses, each with the number of its subset.
     addresses: Vec<(usize, StoredEndpoint)>,
 }
 
 impl StoredSubsets {
-    /// Reads the subsets; `None` if this controller would write the same addresses in another form.
+    /// Parses the subsets; `None` if this controller would write the same addresses in another
+    /// form.
     pub(super) fn read(endpoints: &DynamicObject) -> Option<StoredSubsets> {
         let known = subsets_of(endpoints)?;
         let mut stored = StoredSubsets {
@@ -173,7 +176,7 @@ impl StoredSubsets {
         (render(again) == known).then_some(stored)
     }
 
-    /// Whether these are the addresses of those pods. Allocates nothing for a pod.
+    /// Reports whether these are the addresses of those pods. Allocates nothing per pod.
     fn is_of(&self, pods: &[Selected], said: &Said) -> bool {
         let hasher = hash_state();
         let mut by_name = HashTable::with_capacity(self.addresses.len());
@@ -208,7 +211,7 @@ impl StoredSubsets {
     }
 }
 
-/// The subsets of Endpoints; `None` if the member is not a list.
+/// Returns the subsets of Endpoints; `None` if the member is not a list.
 fn subsets_of(endpoints: &DynamicObject) -> Option<&[Value]> {
     match endpoints.fields.get("subsets") {
         None | Some(Value::Null) => Some(&[]),
@@ -216,7 +219,7 @@ fn subsets_of(endpoints: &DynamicObject) -> Option<&[Value]> {
     }
 }
 
-/// What tells the ports of one subset from those of another.
+/// Returns a key that identifies the ports of a subset.
 fn subset_key(ports: &[Value]) -> Vec<String> {
     let mut key: Vec<String> = ports.iter().map(Value::to_string).collect();
     key.sort();
@@ -229,7 +232,7 @@ fn place(address: &Endpoint<'_>) -> Place {
     (ip.and_then(|ip| ip.parse().ok()), address.uid.to_string())
 }
 
-/// No address yet with these ports, whose key that is.
+/// Returns an entry without addresses for these ports, which have this key.
 fn of_ports(ports: &[Value], key: &[String]) -> OfPorts {
     let mut ports = ports.to_vec();
     ports.sort_by_cached_key(Value::to_string);
@@ -256,8 +259,8 @@ fn by_ports(pods: &[Selected], said: &Said) -> ByPorts {
     by_ports
 }
 
-/// The subsets in the form that upstream gives them: addresses that have the same ports make one. Ready addresses and
-/// others stand apart.
+/// Builds the subsets in upstream's form: addresses with the same ports form one subset, with ready
+/// addresses and others in separate lists.
 fn render(by_ports: ByPorts) -> Vec<Value> {
     let subsets = by_ports.into_values().map(|(ports, [ready, not_ready])| {
         let mut subset = Map::new();
@@ -275,7 +278,7 @@ fn render(by_ports: ByPorts) -> Vec<Value> {
     subsets.collect()
 }
 
-/// A port of Endpoints as Services have it: with a name, be it empty.
+/// Converts a port of Endpoints to the form of Services, always with a name, which may be empty.
 pub(super) fn named_port(port: &Value) -> Value {
     let mut port = port.clone();
     if port["name"].is_null() {
@@ -284,7 +287,7 @@ pub(super) fn named_port(port: &Value) -> Value {
     port
 }
 
-/// A port as Endpoints have it: without an empty name.
+/// Converts a port to the form of Endpoints, without an empty name.
 fn endpoint_port(mut port: Value) -> Value {
     if port["name"] == ""
         && let Some(members) = port.as_object_mut()
@@ -294,7 +297,7 @@ fn endpoint_port(mut port: Value) -> Value {
     port
 }
 
-/// At most as many addresses as Endpoints may have, ready ones first; whether some were left out.
+/// Limits the number of addresses, keeping ready ones first. Returns whether some were left out.
 fn cut(mut subsets: Vec<Value>) -> (Vec<Value>, bool) {
     let mut room = ADDRESSES_MAX;
     let mut is_cut = false;

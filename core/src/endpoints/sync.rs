@@ -17,10 +17,10 @@ use super::selected::{Selected, selected};
 use super::write::{is_of_ending_namespace, write};
 use super::{Output, Shared, slices, subsets};
 
-/// The label of a node that names its zone.
+/// The label of a node with the name of its zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(service) = shared.services.get(key) else {
         lock(&shared.triggers).remove(&key);
@@ -60,12 +60,13 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     }
 }
 
-/// The Service does not exist: its Endpoints go by name, its slices with their owner.
+/// Handles a Service that does not exist. Deletes its Endpoints by name; its slices are deleted
+/// with their owner.
 async fn gone(shared: &Shared, key: KeyId, calls: &Calls) -> Result<End, SyncFailure> {
     let name = shared.services.name(key);
     match &shared.output {
         Output::Slices { written, .. } => written.clear(&key, None),
-        // The cache may not have what the last sync has created.
+        // The cache may not show yet what the last sync has created.
         Output::Endpoints(_) => {
             let meta = ObjectMeta {
                 name: (&*name.name).into(),
@@ -79,8 +80,8 @@ async fn gone(shared: &Shared, key: KeyId, calls: &Calls) -> Result<End, SyncFai
     Ok(End::Forget)
 }
 
-/// The pods whose node is cached, with its zone, and the error of the first one whose node is not: such a pod
-/// waits, unless the Service publishes pods whatever their state.
+/// Returns the pods whose node is cached, with its zone, and the error of the first pod whose node
+/// is not. Such a pod waits, unless the Service publishes pods in any state.
 fn with_nodes(
     service: &CachedService,
     mut pods: Vec<Selected>,
@@ -88,7 +89,7 @@ fn with_nodes(
 ) -> (Vec<Selected>, Option<String>) {
     let publishes_unready = service.publishes_unready();
     let mut missing: Option<Arc<Pod>> = None;
-    // Whether the node of the last pod is cached, and its zone: pods of one node often come one after the other.
+    // Whether the last pod's node is cached, and its zone: pods of one node are often consecutive.
     let mut last: Option<(Str, bool, Option<Str>)> = None;
     pods.retain_mut(|selected| {
         let pod = &selected.pod;
@@ -157,7 +158,7 @@ async fn write_slices(
     Err(SyncFailure::new("write failed", problem))
 }
 
-/// The slices that this controller has written for a Service.
+/// Returns the slices that this controller has written for a Service.
 fn own_slices(slices: &Store<CachedSlice>, service: &CachedService) -> Vec<Arc<CachedSlice>> {
     let meta = service.meta();
     let owned = slices.owned(&meta.uid).map(|(_, slice)| slice);

@@ -1,5 +1,5 @@
-//! Since when a change has waited that endpoints are about to show: the annotation by which others measure
-//! how long it took.
+//! The time of the change that a write of endpoints shows. Clients measure the latency of endpoints
+//! by this annotation.
 //!
 //! Source: `TriggerTimeTracker` of Kubernetes' `k8s.io/endpointslice`.
 
@@ -12,15 +12,16 @@ use podstorm_objects::{ObjectMeta, Time};
 use super::selected::Selected;
 use super::slices::Index;
 
-/// The annotation.
+/// The annotation with the time.
 pub(super) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// What the last sync of a Service saw.
+/// The state that the last sync of a Service saw.
 #[derive(Debug)]
 pub(super) struct Triggers {
-    /// When the Service was created.
+    /// The creation time of the Service.
     service: Time,
-    /// By the hash of its name: when each pod became ready or stopped to be.
+    /// The time at which each pod last became ready or stopped being ready, by the hash of its
+    /// name.
     pods: HashTable<(u64, CompactString, Time)>,
     /// The endpoints of the slices.
     pub(super) index: Index,
@@ -37,8 +38,8 @@ impl Default for Triggers {
 }
 
 impl Triggers {
-    /// Takes down what this sync sees; the oldest of the changes since the last one, if there is any. Allocates for
-    /// new pods alone.
+    /// Records what this sync sees and returns the time of the oldest change since the last sync,
+    /// if there was one. Allocates only for new pods.
     pub(super) fn changed(&mut self, service: &ObjectMeta, pods: &[Selected]) -> Option<Time> {
         let mut oldest = Some(service.creation_timestamp).filter(|at| *at > self.service);
         for selected in pods {

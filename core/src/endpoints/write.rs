@@ -1,4 +1,4 @@
-//! Writing the EndpointSlices of a Service or of Endpoints.
+//! The writes of the EndpointSlices of a Service or of Endpoints.
 
 use podstorm_objects::{ApiError, DynamicObject, Kind, Reason};
 use podstorm_runtime::consistency::ConsistencyStore;
@@ -7,10 +7,10 @@ use podstorm_runtime::intern::KeyId;
 
 use super::slices::Plan;
 
-/// Carries a plan out for the object whose slices these are, and records the versions of its writes.
+/// Carries out a plan for the object that owns the slices, and records the versions of the writes.
 ///
 /// # Errors
-/// What failed first, and why: nothing follows it.
+/// Stops at the first failed write and returns its error.
 pub(super) async fn write(
     plan: Plan,
     key: KeyId,
@@ -24,7 +24,7 @@ pub(super) async fn write(
         let of = format!("EndpointSlice for {kind} {namespace}/{name}");
         format!("failed to {what} {of}: {}", error.message)
     };
-    // An object that is going gets no new slices.
+    // An object that is being deleted gets no new slices.
     let creates = plan.create.into_iter().filter(|_| !meta.is_deleting());
     let updates = plan.update.into_iter().map(|slice| (false, slice));
     for (is_new, slice) in creates.map(|slice| (true, slice)).chain(updates) {
@@ -56,7 +56,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Whether an object was refused because its namespace is being deleted.
+/// Reports whether a create was refused because the namespace is being deleted.
 pub(super) fn is_of_ending_namespace(error: &ApiError) -> bool {
     error.reason == Reason::Forbidden && error.has_cause("NamespaceTerminating")
 }

@@ -1,10 +1,11 @@
-//! The controller that mirrors Endpoints: EndpointSlices of the Endpoints that clients write for Services without a
-//! selector.
+//! The EndpointSlice mirroring controller: EndpointSlices for the Endpoints that clients write for
+//! Services without a selector.
 //!
-//! Keys are those of Endpoints, which a Service and mirrored slices name too. Endpoints that are not to be mirrored,
-//! and those that are gone, lose their slices. `plan` decides what to write.
+//! A key is the name of Endpoints. Their Service and their mirrored slices have the same key.
+//! Endpoints that must not be mirrored, and deleted ones, lose their slices. `plan` decides what to
+//! write.
 //!
-//! One lock guards the mirrored slices by Endpoints; it is not held across a call.
+//! One lock guards the map from Endpoints to their mirrored slices. It is not held across a call.
 //!
 //! Source: Kubernetes' `pkg/controller/endpointslicemirroring`.
 
@@ -31,13 +32,13 @@ use super::row::{RETRIES_MAX, WORKERS};
 use super::write::write;
 use crate::controller::{ControllerType, Setup};
 
-/// The label of Endpoints that have no mirrored slices.
+/// The label of Endpoints that must not be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// The annotation of Endpoints that are the lock of a leader election.
+/// The annotation of Endpoints that serve as the lock of a leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// The controller's row.
+/// The EndpointSlice mirroring controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointSliceMirroring;
 
@@ -85,7 +86,7 @@ impl ControllerType for EndpointSliceMirroring {
     }
 }
 
-/// The controller that mirrors Endpoints, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Mirroring(Arc<Shared>);
 
@@ -95,14 +96,15 @@ struct Shared {
     services: Arc<Store<CachedService>>,
     slices: Arc<Store<CachedSlice>>,
     queue: RateLimitingQueue<KeyId>,
-    /// The cached slices that mirror each Endpoints. Written by the handler of slices; no set is empty.
+    /// The cached slices that mirror each Endpoints. Written by the handler of slices; no set is
+    /// empty.
     mirrored: Mutex<BTreeMap<KeyId, BTreeSet<KeyId>>>,
-    /// The versions that syncs have written: a sync that does not see the slices of the one before would make them
-    /// a second time.
+    /// The versions that syncs have written. Without the slices of the last sync in the cache, a
+    /// sync would create them again.
     written: ConsistencyStore<KeyId, 1>,
 }
 
-/// Whether Endpoints are mirrored if their Service allows it.
+/// Reports whether Endpoints are mirrored if their Service allows it.
 fn is_mirrored(endpoints: &dyn Object) -> bool {
     let meta = endpoints.metadata();
     meta.labels.get(SKIP).is_none_or(|value| **value != *"true")
@@ -122,7 +124,8 @@ impl Handler<AnyObject> for Shared {
     }
 }
 
-/// A Service that comes or goes without a selector, or gets or loses one, wakes its Endpoints.
+/// Wakes the Endpoints of a Service without a selector that is created or deleted, or of one that
+/// gains or loses its selector.
 impl Handler<CachedService> for Shared {
     fn handle(&self, change: &Change<CachedService>, now: Now) {
         let is_bare = |service: &Arc<CachedService>| service.selector().is_none();
@@ -139,8 +142,8 @@ impl Handler<CachedService> for Shared {
     }
 }
 
-/// A mirrored slice that a client changes or deletes wakes its Endpoints. A sync's own writes do too, and find nothing
-/// to do.
+/// Wakes the Endpoints of a changed or deleted mirrored slice. A sync's own writes do this too; the
+/// next sync then finds nothing to do.
 impl Handler<CachedSlice> for Shared {
     fn handle(&self, change: &Change<CachedSlice>, now: Now) {
         let of = |slice: &Arc<CachedSlice>| {
@@ -170,7 +173,7 @@ impl Handler<CachedSlice> for Shared {
 
 impl Keyed for Shared {
     fn is_idle(&self, key: KeyId) -> bool {
-        // Slices of Endpoints that are gone are yet to be deleted under this key.
+        // The slices of deleted Endpoints still have to be deleted under this key.
         self.queue.is_idle(key) && !lock(&self.mirrored).contains_key(&key)
     }
 
@@ -201,7 +204,7 @@ impl Workload for Mirroring {
     }
 }
 
-/// Mirrors one Endpoints, or deletes its slices.
+/// Mirrors one Endpoints object, or deletes its slices.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.endpoints.name(key);
     let endpoints = shared.endpoints.get(key).filter(|it| is_mirrored(&***it));
@@ -239,7 +242,7 @@ async fn delete(slice: &DynamicObject, calls: &Calls) -> Result<(), SyncFailure>
 }
 
 impl Shared {
-    /// The cached slices that mirror an Endpoints, by name.
+    /// Returns the cached slices that mirror one Endpoints object, by name.
     fn slices_of(&self, key: KeyId) -> Vec<Arc<DynamicObject>> {
         let keys = lock(&self.mirrored).get(&key).cloned().unwrap_or_default();
         let cached = keys.into_iter().filter_map(|key| self.slices.get(key));

@@ -1,4 +1,4 @@
-//! Which slices mirror Endpoints: one for each list of ports and address type.
+//! The slices that mirror Endpoints: one for each list of ports and address type.
 //!
 //! Source: `reconciler` in Kubernetes' `pkg/controller/endpointslicemirroring`.
 
@@ -15,24 +15,25 @@ use crate::endpoints::slices::{Plan, endpoints_of, ports_key};
 use crate::endpoints::subsets::named_port;
 use crate::endpoints::trigger;
 
-/// Most addresses of a subset: upstream's default of `--mirroring-max-endpoints-per-subset`.
+/// The maximum number of addresses of a subset: upstream's default of
+/// `--mirroring-max-endpoints-per-subset`.
 const ADDRESSES_MAX: usize = 1_000;
 
-/// The annotation with what `kubectl apply` applied last.
+/// The annotation with the configuration that `kubectl apply` last applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What a sync writes, and the addresses that it leaves out.
+/// The writes of a sync, and the number of addresses that it leaves out.
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
     pub(super) plan: Plan,
-    /// Addresses that are not IP addresses.
+    /// The number of addresses that are not IP addresses.
     invalid_count: usize,
-    /// Those, and the addresses above the limit of a subset.
+    /// The number of those and of the addresses above the limit of a subset.
     skipped_count: usize,
 }
 
 impl Mirror {
-    /// The reasons and texts of the Events about addresses that are left out.
+    /// Returns the reasons and texts of the Events about addresses that are left out.
     pub(super) fn events(&self) -> Vec<(&'static str, String)> {
         let (invalid, skipped) = (self.invalid_count, self.skipped_count);
         let mut events = Vec::new();
@@ -52,13 +53,14 @@ impl Mirror {
     }
 }
 
-/// Endpoints by what tells them apart.
+/// Endpoints by the key that identifies them.
 type Endpoints = BTreeMap<String, Value>;
 
-/// What tells one slice of an Endpoints from another: its address type and its ports.
+/// The key of a slice: its address type and its ports.
 type Key = (&'static str, String);
 
-/// What is to be written so that these slices mirror Endpoints. O((addresses + endpoints) × log).
+/// Plans the writes after which these slices mirror the Endpoints. O((addresses + endpoints) ×
+/// log).
 pub(super) fn mirror(endpoints: &DynamicObject, existing: &[Arc<DynamicObject>]) -> Mirror {
     let mut mirror = Mirror::default();
     let wanted = mirror.wanted(endpoints);
@@ -102,7 +104,8 @@ pub(super) fn mirror(endpoints: &DynamicObject, existing: &[Arc<DynamicObject>])
     mirror
 }
 
-/// One that would go becomes one of its address type that would come: one write where there were two.
+/// Turns a deleted and a created slice of the same address type into an update: one write instead
+/// of two.
 fn reuse_deleted(plan: &mut Plan) {
     let family = |slice: &DynamicObject| slice.fields.get("addressType").cloned();
     let mut create = Vec::new();
@@ -119,7 +122,7 @@ fn reuse_deleted(plan: &mut Plan) {
     plan.create = create;
 }
 
-/// Makes a slice the next version of one that is there.
+/// Makes a slice the next version of an existing one.
 fn take_place(slice: &mut DynamicObject, old: &DynamicObject) {
     let new = std::mem::replace(&mut slice.metadata, old.metadata.clone());
     slice.metadata.labels = new.labels;
@@ -127,7 +130,7 @@ fn take_place(slice: &mut DynamicObject, old: &DynamicObject) {
     slice.metadata.owner_references = new.owner_references;
 }
 
-/// A slice of Endpoints, yet without a name.
+/// Builds a slice for Endpoints, without a name.
 fn slice(
     endpoints: &DynamicObject,
     family: &str,
@@ -158,13 +161,14 @@ fn slice(
     slice
 }
 
-/// The annotations of Endpoints that their slices have too.
+/// Returns the annotations of Endpoints that their slices also have.
 fn annotations(of: &Labels) -> Labels {
     of.without(trigger::ANNOTATION).without(LAST_APPLIED)
 }
 
 impl Mirror {
-    /// The endpoints of each slice with its ports; counts the addresses that are left out.
+    /// Returns the endpoints of each slice with its ports, and counts the addresses that are left
+    /// out.
     fn wanted(&mut self, endpoints: &DynamicObject) -> BTreeMap<Key, (Vec<Value>, Endpoints)> {
         let mut wanted: BTreeMap<Key, (Vec<Value>, Endpoints)> = BTreeMap::new();
         let all = json!({"subsets": endpoints.fields.get("subsets")});
@@ -194,7 +198,7 @@ impl Mirror {
     }
 }
 
-/// The endpoint of an address with its address type; `None` if the text is not an IP address.
+/// Returns the address type and endpoint of an address; `None` if its text is not an IP address.
 fn endpoint(address: &Value, is_ready: bool) -> Option<(&'static str, Value)> {
     let ip: IpAddr = address["ip"].as_str()?.parse().ok()?;
     let ip = ip.to_canonical();
@@ -208,7 +212,7 @@ fn endpoint(address: &Value, is_ready: bool) -> Option<(&'static str, Value)> {
     Some((if ip.is_ipv6() { "IPv6" } else { "IPv4" }, endpoint))
 }
 
-/// What tells one endpoint from another: its addresses, its host name and its pod.
+/// Returns a key that identifies an endpoint: its addresses, host name and pod.
 fn endpoint_key(endpoint: &Value) -> String {
     let mut addresses: Vec<&str> = items(endpoint, "/addresses")
         .filter_map(Value::as_str)
