@@ -1,5 +1,5 @@
 //! Stores of any kind, for the garbage collector and for requests whose kind is known only at run
-//! time; and the stores of kinds without a Rust type.
+//! time; also the stores of kinds without a Rust type.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -25,24 +25,24 @@ use crate::{
     WatchOptions, builtin, errors, schemas,
 };
 
-/// A store whose kind is known only at run time. Its methods do what the requests of the same names
-/// do.
+/// A store whose kind is known only at run time. Its methods carry out the requests with the same
+/// names.
 pub(crate) trait AnyStore: Debug + Send + Sync {
     fn kind(&self) -> Kind;
     fn totals(&self) -> WriteTotals;
     /// See [`KindStore::restore`].
     fn restore(&self, objects: &[AnyObject], totals: WriteTotals, version: u64);
-    /// Notifies the services of the kind and the collector of objects, as if they were just created.
+    /// Notifies the services of the kind and the garbage collector of objects, as if they were new.
     fn notify(&self, cluster: &Cluster, objects: &[AnyObject], now: Now);
     fn last_version(&self) -> u64;
     fn compact(&self);
     fn index_owners(&self);
     fn set_has_owners(&self);
 
-    /// The namespaces of the objects with these UIDs. O(n).
+    /// Returns the namespaces of the objects with these UIDs. O(n).
     fn namespaces_of(&self, uids: &Places<&Uid>) -> HashMap<Uid, Str, RandomState>;
 
-    /// The bytes of an object, if it exists, as [`Footprint`](crate::Footprint) counts them.
+    /// Returns the size of an object, if it exists, as [`Footprint`](crate::Footprint) counts it.
     fn bytes(&self, namespace: &str, name: &str) -> Option<usize>;
 
     /// Calls `read` with the metadata of an object, if it exists.
@@ -262,7 +262,7 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// The object as a value of this kind.
+    /// Converts the object to this kind.
     fn owned(&self, object: AnyObject) -> Result<R, ApiError> {
         let found = object.kind();
         match object.downcast::<R>() {
@@ -270,7 +270,7 @@ impl<R: Strategy> KindStore<R> {
                 Ok(Arc::unwrap_or_clone(object).of_kind(self.kind()))
             }
             _ => Err(errors::bad_request(format!(
-                "the object provided is a {}, a {} is wanted",
+                "the object provided is a {}, expected a {}",
                 found.name(),
                 self.kind().name()
             ))),
@@ -278,15 +278,15 @@ impl<R: Strategy> KindStore<R> {
     }
 }
 
-/// The stores of kinds without a Rust type.
+/// The stores of the kinds without a Rust type.
 #[derive(Debug)]
 pub(crate) struct DynamicStores {
-    /// What all stores share.
+    /// The state that all stores share.
     shared: Shared,
-    /// The kinds that were added, and the built-in kinds that were used. Each gets its store at its
+    /// The added kinds, and the built-in kinds that have been used. A kind gets its store at its
     /// first use.
     stores: RwLock<BTreeMap<Kind, LazyStore>>,
-    /// Whether owners of every kind that is served are in the cluster, if anywhere.
+    /// Whether an owner of a served kind is in this cluster or nowhere.
     holds_all_owners: AtomicBool,
 }
 
@@ -301,7 +301,8 @@ impl DynamicStores {
         }
     }
 
-    /// The store of a kind, and its kind with the row that has the rules: a caller may know another.
+    /// Returns the store of a kind, and the kind with the row that has the rules, which the
+    /// caller's may lack.
     fn get(&self, kind: Kind) -> Option<(Kind, LazyStore)> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, store)) = stores.get_key_value(&kind) {
@@ -315,28 +316,28 @@ impl DynamicStores {
 
     fn make(&self, kind: Kind) -> KindStore<DynamicObject> {
         let store = KindStore::new(kind, &self.shared);
-        // From the first object on, as it is not known here whether the other stores are indexed.
+        // Indexed from the first object on: other stores may be indexed already.
         store.index_owners();
         store
     }
 
-    /// The stores that were used. Allocates where there are more than sixteen.
+    /// Returns the stores in use. Allocates if there are more than 16.
     fn all(&self) -> SmallVec<[LazyStore; 16]> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         let used = stores.values().filter(|store| store.get().is_some());
         used.cloned().collect()
     }
 
-    /// Stores the objects of a custom kind, in the version that it is given.
+    /// Serves a custom kind. Its objects are stored in the version of `kind`.
     ///
     /// # Errors
-    /// The kind is built in, or was added otherwise.
+    /// The kind is built in, or was added by [`Cluster::serve_kind`].
     pub(crate) fn serve_custom(&self, kind: Kind) -> Result<(), ()> {
         if builtin::is_built_in(kind) {
             return Err(());
         }
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        // The key is the row that was given last.
+        // The key must be the newest row.
         let store = stores.remove_entry(&kind);
         if store
             .as_ref()
@@ -355,11 +356,11 @@ impl DynamicStores {
         stores.remove(&kind);
     }
 
-    /// The kind that an owner reference names, if the cluster ever held an object of it. Otherwise
-    /// the owner of an imported object may exist elsewhere, so the cluster can't know that it is
-    /// gone, unless it was told that it [holds all owners](Cluster::set_holds_all_owners).
+    /// Returns the kind that an owner reference names, if the cluster ever held an object of the
+    /// kind. The owner of an imported object may exist elsewhere, so the cluster can't know whether
+    /// it still exists, unless the cluster [holds all owners](Cluster::set_holds_all_owners).
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
-        // Relaxed: set once, before the requests that it is about.
+        // Relaxed: set once, before the requests that depend on it.
         if self.holds_all_owners.load(Ordering::Relaxed) {
             let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
             let added = stores.keys().copied();
@@ -385,10 +386,10 @@ impl Cluster {
     /// with their owners, deleted with their namespace and counted for quota.
     ///
     /// # Errors
-    /// 409 when a kind of that group and resource is served already.
+    /// 409 when a kind of this group and resource is already served.
     pub fn serve_kind(&self, kind: Kind) -> Result<(), ApiError> {
         let taken = || {
-            let what = format!("{} is served already", kind.group_resource());
+            let what = format!("{} is already served", kind.group_resource());
             Err(ApiError::status(409, Reason::AlreadyExists, what))
         };
         if builtin::is_built_in(kind) {
@@ -403,16 +404,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Says that an owner of a kind that is served exists in this cluster or nowhere. Before this, an
-    /// owner of a kind of which the cluster never held an object counts as existing, so that what a
-    /// cluster held can be loaded without the owners of its workloads.
+    /// Declares that an owner of a served kind is in this cluster or nowhere. Before this call, an
+    /// owner counts as existing if the cluster never held an object of its kind. So a cluster can
+    /// load objects without the owners of its workloads.
     pub fn set_holds_all_owners(&self) {
         // Relaxed: see `kind_of`.
         self.dynamic.holds_all_owners.store(true, Ordering::Relaxed);
     }
 
-    /// The kinds that the server serves, those with a Rust type first; those that definitions describe in
-    /// the version that their objects are stored in.
+    /// Returns the kinds that the server serves, those with a Rust type first. A custom kind comes
+    /// in the version in which its objects are stored.
     pub fn kinds(&self) -> Vec<Kind> {
         let stores = self.dynamic.stores.read();
         let stores = stores.unwrap_or_else(PoisonError::into_inner);
@@ -422,7 +423,7 @@ impl Cluster {
     }
 
     fn typed_stores(&self) -> [&dyn AnyStore; Kind::TYPED.len()] {
-        // In the order of `Kind::TYPED`.
+        // The order of `Kind::TYPED`.
         [
             &self.namespaces,
             &self.nodes,
@@ -434,7 +435,7 @@ impl Cluster {
     }
 
     fn typed_store(&self, kind: Kind) -> Option<&dyn AnyStore> {
-        // Nearly always the row itself is the same.
+        // Usually the same row.
         let is_row = |known: &Kind| std::ptr::eq(known.row(), kind.row());
         let all = || Kind::TYPED.iter();
         let at = all()
@@ -443,10 +444,10 @@ impl Cluster {
         Some(self.typed_stores()[at])
     }
 
-    /// Calls `act` with the store of a kind; no lock is held meanwhile.
+    /// Calls `act` with the store of a kind. No lock is held during the call.
     ///
     /// # Errors
-    /// 404 for a kind that is not served.
+    /// 404 if the kind is not served.
     pub(crate) fn with_store<T>(
         &self,
         kind: Kind,
@@ -464,7 +465,7 @@ impl Cluster {
     /// Calls `act` with the store of a kind without a Rust type.
     ///
     /// # Errors
-    /// 404 for another kind.
+    /// 404 for any other kind.
     pub(crate) fn with_dynamic_store<T>(
         &self,
         kind: Kind,
@@ -477,8 +478,8 @@ impl Cluster {
         Ok(act(store.get_or_init(|| self.dynamic.make(known))))
     }
 
-    /// As [`with_dynamic_store`](Cluster::with_dynamic_store), where the store was used; otherwise
-    /// it is empty.
+    /// Like [`with_dynamic_store`](Cluster::with_dynamic_store), but skips a store that was never
+    /// used: such a store is empty.
     pub(crate) fn with_used_store<T>(
         &self,
         kind: Kind,
@@ -491,8 +492,8 @@ impl Cluster {
         store.get().map(act)
     }
 
-    /// Calls `act` with every store that may hold objects, typed kinds first; no lock is held
-    /// meanwhile.
+    /// Calls `act` with every store that may hold objects, typed kinds first. No lock is held
+    /// during the calls.
     pub(crate) fn for_each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {
         self.typed_stores().into_iter().for_each(&mut act);
         for store in self.dynamic.all() {
@@ -502,7 +503,8 @@ impl Cluster {
         }
     }
 
-    /// The kind that an owner reference names, if the cluster can know whether the owner exists.
+    /// Returns the kind that an owner reference names, if the cluster can know whether the owner
+    /// exists.
     #[inline]
     pub(crate) fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
         Kind::TYPED

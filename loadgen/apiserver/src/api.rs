@@ -1,4 +1,4 @@
-//! Requests for objects of a kind that is known only at run time.
+//! Requests for objects of kinds that are known only at run time.
 
 use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, ResourceVersion};
 use serde_json::Value;
@@ -12,8 +12,8 @@ use crate::{
     WatchOptions, custom, limits, time_limit,
 };
 
-/// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the
-/// kind. Otherwise it does, and fails, like the method of [`Cluster`] of the same name.
+/// Requests for the objects of one kind. A request gets 404 if the cluster does not serve the kind.
+/// Otherwise it behaves, and fails, like the method of [`Cluster`] with the same name.
 #[derive(Clone, Copy, Debug)]
 pub struct Api<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -23,7 +23,7 @@ pub struct Api<'a> {
 }
 
 impl Cluster {
-    /// Requests for objects of that kind.
+    /// Returns the requests for objects of a kind.
     pub fn api(&self, kind: Kind) -> Api<'_> {
         Api {
             cluster: self,
@@ -35,7 +35,7 @@ impl Cluster {
 }
 
 impl<'a> Api<'a> {
-    /// The same, and `manager` notes who owns the fields of what is created, updated and patched.
+    /// Sets the field manager, which records the owners of created, updated and patched fields.
     #[must_use]
     pub fn managed_by(self, manager: &'a dyn FieldManager) -> Self {
         let manager = Some(manager);
@@ -44,8 +44,8 @@ impl<'a> Api<'a> {
 }
 
 impl Api<'_> {
-    /// The same, and where `dry_run` is true no write is committed: each answers what it would, an
-    /// object without a new version.
+    /// Turns dry run on or off. A dry run commits nothing: a write returns its would-be result,
+    /// with an object that has no new version.
     #[must_use]
     pub fn dry_run(self, dry_run: bool) -> Self {
         Self { dry_run, ..self }
@@ -60,8 +60,8 @@ impl Api<'_> {
 
     /// Reads an object from JSON, without storing it.
     ///
-    /// # Errors
-    /// 404 for the kind, and where the document exceeds a [limit](limits::Exceeded); within, a member of a wrong
+    /// 404 for the kind, or for a document that exceeds a [limit](limits::Exceeded). The inner
+    /// error is a member of a wrong type, with its path.
     /// type with its path.
     pub fn read(&self, value: Value) -> Result<Result<AnyObject, DecodeError>, ApiError> {
         limits::check(&value)?;
@@ -72,7 +72,7 @@ impl Api<'_> {
     /// See [`Cluster::create`].
     ///
     /// # Errors
-    /// As there; 400 for an object of another kind.
+    /// As [`Cluster::create`]; 400 for an object of another kind.
     pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let created = self.create_only(object, now)?;
         self.written(&created, now);
@@ -87,7 +87,7 @@ impl Api<'_> {
         self.cluster.with_store(self.kind, create)?
     }
 
-    /// Does what a write brings about in the server.
+    /// Handles the effects of a write: definitions that were changed, or whose deletion can end.
     fn written(&self, written: &AnyObject, now: Now) {
         self.noticed(written, now);
         self.cluster.end_definitions(now);
@@ -101,10 +101,10 @@ impl Api<'_> {
     }
 
     /// See [`Cluster::import`]. A definition that is being deleted stays until
-    /// [`end_definitions`](Cluster::end_definitions), as its objects may be imported after it.
+    /// [`end_definitions`](Cluster::end_definitions), because its objects may be imported after it.
     ///
     /// # Errors
-    /// As there; 400 for an object of another kind.
+    /// As [`Cluster::import`]; 400 for an object of another kind.
     pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
         let imported = self.cluster.with_store(self.kind, import)??;
@@ -112,8 +112,8 @@ impl Api<'_> {
         Ok(imported)
     }
 
-    /// Takes an object of a file: one that exists, by its UID, is imported, any other created. What is being deleted
-    /// stays as [`import`](Api::import) says.
+    /// Loads an object from a file: imports it if it has a UID, otherwise creates it. An object
+    /// that is being deleted stays, as [`import`](Api::import) describes.
     ///
     /// # Errors
     /// As [`import`](Api::import) and [`create`](Api::create).
@@ -126,8 +126,8 @@ impl Api<'_> {
         Ok(created)
     }
 
-    /// The bytes in memory of an object, about; `None` where it or its kind isn't there. O(size of what clients gave:
-    /// texts count by their length alone).
+    /// Returns the approximate size of an object in memory in bytes; `None` if the object or its
+    /// kind does not exist. O(size of the fields that clients set); strings count by their length.
     pub fn bytes(&self, namespace: &str, name: &str) -> Option<usize> {
         let bytes = |store: &dyn AnyStore| store.bytes(namespace, name);
         self.cluster.with_store(self.kind, bytes).ok().flatten()
@@ -136,7 +136,7 @@ impl Api<'_> {
     /// See [`Cluster::get`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cluster::get`].
     pub fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {
         self.cluster
             .with_store(self.kind, |store| store.get(namespace, name))?
@@ -145,16 +145,16 @@ impl Api<'_> {
     /// See [`Cluster::list_page`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cluster::list_page`].
     pub fn list(&self, options: &ListOptions<'_>) -> Result<ListPage<dyn Object>, ApiError> {
         let list = |store: &dyn AnyStore| store.list(self.cluster, options);
         self.cluster.with_store(self.kind, list)?
     }
 
-    /// See [`Cluster::list_as_of`]; of all namespaces.
+    /// See [`Cluster::list_as_of`]; lists all namespaces.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cluster::list_as_of`].
     pub fn list_as_of(&self, version: u64) -> Result<(Vec<AnyObject>, ResourceVersion), ApiError> {
         self.cluster
             .with_store(self.kind, |store| store.list_as_of(version))?
@@ -163,7 +163,7 @@ impl Api<'_> {
     /// See [`Cluster::count`].
     ///
     /// # Errors
-    /// 404 alone.
+    /// 404 for the kind.
     pub fn count(&self) -> Result<u64, ApiError> {
         self.cluster
             .with_store(self.kind, |store| store.totals().live())
@@ -180,7 +180,7 @@ impl Api<'_> {
     /// See [`Cluster::last_version`].
     ///
     /// # Errors
-    /// 404 alone.
+    /// 404 for the kind.
     pub fn last_version(&self) -> Result<u64, ApiError> {
         self.cluster
             .with_store(self.kind, |store| store.last_version())
@@ -189,7 +189,7 @@ impl Api<'_> {
     /// See [`Cluster::watch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cluster::watch`].
     pub fn watch(&self, from: WatchFrom, options: WatchOptions) -> Result<AnyWatch, ApiError> {
         let watch = |store: &dyn AnyStore| store.watch(self.cluster, from, options);
         self.cluster.with_store(self.kind, watch)?
@@ -198,7 +198,7 @@ impl Api<'_> {
     /// See [`Cluster::update`].
     ///
     /// # Errors
-    /// As there; 400 for an object of another kind.
+    /// As [`Cluster::update`]; 400 for an object of another kind.
     pub fn update(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         self.put(object, Verb::Update, now)
     }
@@ -206,16 +206,17 @@ impl Api<'_> {
     /// See [`Cluster::update_status`].
     ///
     /// # Errors
-    /// As there; 400 for an object of another kind, 404 where the kind has no status.
+    /// As [`Cluster::update_status`]; 400 for an object of another kind, 404 for a kind without a
+    /// status.
     pub fn update_status(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         self.with_status()?;
         self.put(object, Verb::UpdateStatus, now)
     }
 
-    /// Replaces a part of a pod; all else of `object` is passed over.
+    /// Replaces a part of a pod; the rest of `object` is ignored.
     ///
     /// # Errors
-    /// As [`Cluster::update`]; 400 for an object of another kind; 404 for a kind but pods.
+    /// As [`Cluster::update`]; 400 for an object of another kind; 404 for any kind but Pod.
     pub fn update_part(
         &self,
         object: AnyObject,
@@ -226,10 +227,10 @@ impl Api<'_> {
         self.put(object, part.verb(), now)
     }
 
-    /// Patches a part of a pod; what the patch does to all else is passed over.
+    /// Patches a part of a pod; the patch's other changes are ignored.
     ///
     /// # Errors
-    /// As [`Cluster::patch`]; 404 for a kind but pods.
+    /// As [`Cluster::patch`]; 404 for any kind but Pod.
     pub fn patch_part(
         &self,
         namespace: &str,
@@ -254,7 +255,7 @@ impl Api<'_> {
     /// See [`Cluster::patch`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cluster::patch`].
     pub fn patch(
         &self,
         namespace: &str,
@@ -268,7 +269,7 @@ impl Api<'_> {
     /// See [`Cluster::patch_status`].
     ///
     /// # Errors
-    /// As there; 404 where the kind has no status.
+    /// As [`Cluster::patch_status`]; 404 for a kind without a status.
     pub fn patch_status(
         &self,
         namespace: &str,
@@ -280,7 +281,7 @@ impl Api<'_> {
         self.apply((namespace, name), patch, Verb::PatchStatus, now)
     }
 
-    /// Shows the observer of field owners a document that a patch has made.
+    /// Passes a patched document to the field manager, if there is one.
     ///
     /// # Errors
     /// As [`FieldManager::patched`].
@@ -310,7 +311,7 @@ impl Api<'_> {
     /// See [`Cluster::delete`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cluster::delete`].
     pub fn delete(
         &self,
         namespace: &str,
@@ -331,13 +332,14 @@ impl Api<'_> {
         Ok(deletion)
     }
 
-    /// Deletes the objects that `select` admits, of one namespace or of all, one after the other;
-    /// returns them as they were before, as upstream does, sorted by namespace and
-    /// name. O(n) in all objects.
+    /// Deletes the objects that `select` admits, one after another, in one namespace or in all.
+    /// Returns them as they were before, as upstream does, sorted by namespace and name. O(n) in
+    /// all objects.
     ///
     /// # Errors
-    /// 404 for the kind; as [`delete`](Api::delete) but for objects that are gone meanwhile; 504 once the
-    /// [time](time_limit) of the request is over. What was deleted before stays so.
+    /// 404 for the kind; as [`delete`](Api::delete), except for objects that disappear meanwhile;
+    /// 504 when the [time limit](time_limit) of the request is exceeded. Earlier deletions are not
+    /// undone.
     pub fn delete_collection(
         &self,
         namespace: Option<&str>,

@@ -1,4 +1,4 @@
-//! A Kubernetes API server in memory, for tests of controllers: one process, no network, no etcd.
+//! An in-memory Kubernetes API server for tests of controllers: one process, no network, no etcd.
 //! It gives the guarantees that controllers depend on: resource versions and optimistic
 //! concurrency, list and watch, defaulting and validation, graceful deletion, finalizers, garbage
 //! collection, namespaces, quota, `/status` and `/scale`.
@@ -22,7 +22,7 @@
 //!     "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template.clone()},
 //! });
 //! let replica_set = cluster.create(ReplicaSet::from_json(replica_set)?, now)?;
-//! assert_eq!(replica_set.spec.replicas, Some(1), "a default");
+//! assert_eq!(replica_set.spec.replicas, Some(1), "a default value");
 //!
 //! let mut pod = template;
 //! pod["metadata"]["generateName"] = json!("web-");
@@ -31,38 +31,40 @@
 //!
 //! let mut events = Vec::new();
 //! watch.poll(100, now, &mut events);
-//! // The end of the initial state, which was empty, then the new pod.
+//! // First the end of the initial state, which is empty; then the new pod.
 //! assert!(matches!(&events[..], [WatchEvent::Bookmark { .. }, WatchEvent::Added(added)] if *added == pod));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Every method takes `&self` and may be called from any thread. None reads a clock: `now` is an
-//! argument. Objects are `Arc`s that the store, its watches and all callers share. Equal seeds and
-//! equal sequences of calls give equal objects, versions and events.
+//! Every method takes `&self` and may be called from any thread. Methods read no clock: the time is
+//! an argument, `now`. Objects are `Arc`s that the store, its watches and all callers share. Equal
+//! seeds and equal sequences of calls give equal objects, versions and events.
 //!
 //! A write is prepared on a private copy and without a lock: admission (the namespace exists),
 //! defaulting, validation and the rules of metadata. A short commit (`store`) then assigns the
 //! version and appends the event to the kind's log (`log`). After that, with no lock held, the
-//! garbage collector (`gc`) is notified and drained watches are woken. The program that runs the cluster has garbage
-//! collected ([`Cluster::collect_garbage`]). A client empties namespaces that are being deleted, and finalizes them
-//! ([`Cluster::finalize`]).
+//! garbage collector (`gc`) is notified and drained watches are woken.
+//!
+//! The program that runs the cluster must call the garbage collector
+//! ([`Cluster::collect_garbage`]). A client must empty the namespaces that are being deleted and
+//! finalize them ([`Cluster::finalize`]).
 //!
 //! # Modules
 //!
 //! | module | content |
 //! |---|---|
-//! | `store`, `watch`, `list`, `select`, `state` | the objects of one kind with the log of their events; watches; lists; selectors; a cluster's state as a value |
-//! | `create`, `update`, `patch`, `scale`, `delete`, `pods` | requests that write; `pods` has the frequent ones for pods, eviction, and the admission plugins |
-//! | `builtin`, `kinds`, `dynamic`, `gated` | the rows of the built-in kinds; the strategies of the kinds with a Rust type, and of all others |
-//! | [`schemas`], `strategic` | what Kubernetes' types say of their fields (types, merge rules, defaults, values), and the strategic merge by these rules |
-//! | [`validation`], [`errors`], `internal` | the rules that objects must keep; every refusal with upstream's text; values as messages quote them |
+//! | `store`, `watch`, `list`, `select`, `state` | the objects of one kind and the log of their events; watches; lists; selectors; a cluster's state as a value |
+//! | `create`, `update`, `patch`, `scale`, `delete`, `pods` | write requests; `pods` has the frequent ones for pods, eviction, and the admission plugins |
+//! | `builtin`, `kinds`, `dynamic`, `gated` | the rows of the built-in kinds; the strategies of the kinds with a Rust type, and of all other kinds |
+//! | [`schemas`], `strategic` | the fields of Kubernetes' types (types, merge rules, defaults, values), and the strategic merge patch |
+//! | [`validation`], [`errors`], `internal` | the validation rules; every error with upstream's text; values as messages quote them |
 //! | [`custom`] | CustomResourceDefinitions: names, schemas, the rows of the kinds that they describe |
 //! | `any`, `api` | stores and requests for kinds that are known only at run time; only `any` lists the six kinds with a Rust type |
-//! | `quotas`, `ranges`, `default_class` | what the objects of a namespace may use together; what containers get and may ask for; the default class of claims |
-//! | `gc`, [`namespaces`], `finalizer` | the garbage collector; the server's part in the end of a namespace |
-//! | [`limits`], [`time_limit`] | how large a document may become, and how long a request may take |
+//! | `quotas`, `ranges`, `default_class` | ResourceQuotas; LimitRanges; the default storage class of claims |
+//! | `gc`, [`namespaces`], `finalizer` | the garbage collector; the server's part in the deletion of a namespace |
+//! | [`limits`], [`time_limit`] | the maximum size of a document and the maximum duration of a request |
 //! | [`latency`] | distributions of durations, among them the delay of watch events |
-//! | `checkers` | in tests: commits, lists, watches and refusals checked against the server's history |
+//! | `checkers` | for tests: checks commits, lists, watches and refusals against the server's history |
 
 mod any;
 mod api;
@@ -157,52 +159,54 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 /// A request as the admission hook sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionRequest<'a> {
-    /// The kind to be created.
+    /// The kind of the new object.
     pub kind: Kind,
-    /// Its namespace; empty for cluster-scoped kinds.
+    /// The namespace; empty for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// Its name; empty when the server generates one.
+    /// The name; empty when the server generates one.
     pub name: &'a str,
 }
 
-/// Decides whether an object may be created, for policies of the caller. The error is the answer to
-/// the request.
+/// A caller's admission policy: decides whether an object may be created. The error is returned to
+/// the client.
 pub type Admission = Arc<dyn Fn(&AdmissionRequest<'_>) -> Result<(), ApiError> + Send + Sync>;
 
-/// The options of a cluster.
+/// Options of a cluster.
 #[derive(Clone, Default)]
 pub struct ClusterOptions {
     /// The seed of UIDs and generated names.
     pub seed: u64,
-    /// How many past events each kind keeps for watches.
+    /// The number of past events that each kind keeps for watches.
     pub history: History,
-    /// Called before every create, after the namespace was found.
+    /// The caller's admission policy. Called before every create, after the namespace check.
     pub admission: Option<Admission>,
-    /// Whether older states are kept, as far back as `history` goes: for
-    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. It costs a pointer for
-    /// each event, and every event keeps the previous object alive.
+    /// Keeps older states, as far back as `history` reaches, for
+    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. The cost is a pointer
+    /// per event, and each event keeps the previous version of its object alive.
     pub keeps_past: bool,
-    /// Observes every commit. Without an observer this costs nothing.
+    /// An observer of every commit. Without an observer this costs nothing.
     pub observer: Option<Arc<dyn CommitObserver>>,
-    /// Whether garbage collection is left to others: nothing is deleted with its owner, and the finalizers
-    /// `orphan` and `foregroundDeletion` stay until somebody removes them.
+    /// Turns the garbage collector off, for a cluster whose client collects garbage: dependents
+    /// outlive their owner, and the finalizers `orphan` and `foregroundDeletion` stay until a
+    /// client removes them.
     pub leaves_garbage: bool,
-    /// Whether others count what is used of quotas. Creates and changes are charged all the same; nothing is
-    /// given back, and a quota whose limits are not in its status yet refuses nothing.
+    /// Leaves the recount of quotas to a client. Creates and updates are still charged, but
+    /// deletions release nothing, and a quota without limits in its status refuses nothing.
     pub leaves_quotas: bool,
-    /// Whether the garbage collector writes Events about owners in another namespace.
+    /// Whether the garbage collector writes Events about owner references to another namespace.
     pub records_gc_events: bool,
-    /// Whether containers may not be privileged, in pods and in templates of pods: a server of Kubernetes with
+    /// Refuses privileged containers in pods and pod templates, like a Kubernetes server with
     /// `--allow-privileged=false`.
     pub forbids_privileged: bool,
-    /// Whether pods that controllers make of templates are [admitted](Cluster::admit_pod) as those of other
-    /// clients are: it gives each spec a priority and tolerations, which only a client reads.
+    /// Whether pods that controllers create from templates are [admitted](Cluster::admit_pod) like
+    /// the pods of other clients. Admission sets a priority and tolerations, which only clients
+    /// read.
     pub admits_templates: bool,
-    /// The admission plugins that are on.
+    /// The enabled admission plugins.
     pub plugins: Plugins,
-    /// Feature gates by their names. A gate that is not named is off.
+    /// Feature gates by name. A missing gate is off.
     pub feature_gates: BTreeMap<String, bool>,
-    /// Seconds that admission has new pods tolerate a node that is not reachable, 300 where absent.
+    /// How long admission lets new pods tolerate an unreachable node, in seconds. Default: 300.
     pub unreachable_toleration_seconds: Option<i64>,
 }
 
@@ -233,7 +237,7 @@ impl fmt::Debug for ClusterOptions {
 #[derive(Debug)]
 pub struct Cluster {
     options: ClusterOptions,
-    /// The last resource version; every commit of any kind takes the next one.
+    /// The last resource version; each commit of any kind takes the next one.
     version: Arc<AtomicU64>,
     names: IdentityGenerator,
     owners: Arc<OwnerIndex>,
@@ -247,13 +251,13 @@ pub struct Cluster {
     pub(crate) replica_sets: KindStore<ReplicaSet>,
     pub(crate) replication_controllers: KindStore<ReplicationController>,
     pub(crate) events: KindStore<Event>,
-    /// The kinds without a type of their own.
+    /// The stores of the kinds without a Rust type.
     dynamic: DynamicStores,
     definitions: custom::Definitions,
 }
 
 impl Cluster {
-    /// An empty cluster: no namespace either.
+    /// Creates an empty cluster, without any namespace.
     pub fn new(options: ClusterOptions) -> Cluster {
         let observed = options.observer.clone().map(|observer| {
             Arc::new(Observed {
@@ -288,33 +292,33 @@ impl Cluster {
         }
     }
 
-    /// The last resource version that the server has assigned, 0 before the first write.
+    /// Returns the last resource version that the server has assigned, 0 before the first write.
     pub fn resource_version(&self) -> u64 {
-        // Relaxed: a snapshot that orders nothing; a list's version is exact.
+        // Relaxed: a snapshot that orders nothing; the version of a list is exact.
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The version of the last write of this kind, 0 before the first. A watch of the kind reaches
-    /// this version by events alone. It may need a bookmark to reach a list's version, which is
-    /// that of the whole server.
+    /// Returns the version of the last write of this kind, 0 before the first. A watch of the kind
+    /// reaches this version by events alone. To reach a list's version, which is that of the whole
+    /// server, it may need a bookmark.
     pub fn last_version<R: ClusterResource>(&self) -> u64 {
         R::store(self).log().last_version()
     }
 
-    /// The number of objects of a kind.
+    /// Returns the number of objects of a kind.
     pub fn count<R: ClusterResource>(&self) -> u64 {
         R::store(self).totals().live()
     }
 
-    /// Counts of all commits so far.
+    /// Returns the counts of all commits so far.
     pub fn write_counts(&self) -> WriteCounts {
         let mut counts = WriteCounts::default();
         self.for_each_store(|store| counts.add(store.kind(), &store.totals()));
         counts
     }
 
-    /// The totals of pods, which [`write_counts`](Cluster::write_counts) has too. Takes one short
-    /// lock.
+    /// Returns the totals of pods, which are also part of [`write_counts`](Cluster::write_counts).
+    /// Takes one short lock.
     pub fn pod_totals(&self) -> PodTotals {
         PodTotals::of(&self.pods.totals())
     }
@@ -322,8 +326,8 @@ impl Cluster {
     /// Opens a watch.
     ///
     /// # Errors
-    /// 410 when the history does not reach back to the version; 504 for the state as of a version
-    /// that the server has not reached.
+    /// 410 when the history does not reach back to the version; 504 for a state at a version that
+    /// the server has not reached.
     pub fn watch<R: ClusterResource>(
         &self,
         from: WatchFrom,
@@ -354,14 +358,14 @@ impl Cluster {
             }
             WatchFrom::InitialAsOf(version) => {
                 let (state, position) = store.as_of(None, version, Some(waker))?;
-                let position = position.expect("a watch was asked for");
+                let position = position.expect("a watch was requested");
                 let objects = Some(state.objects);
                 Ok(Watch::new(log, position, version, objects, &options))
             }
         }
     }
 
-    /// Compacts the event history of a kind: a watch from an older version gets 410.
+    /// Compacts the event history of a kind: a watch from an older version gets a 410.
     pub fn compact<R: ClusterResource>(&self) {
         R::store(self).log().compact();
     }

@@ -106,7 +106,7 @@ fn objects_are_created_read_listed_updated_patched_and_deleted() {
     assert!(misnamed.starts_with(wanted), "{misnamed}");
     assert_eq!(
         refused(api.create(Arc::new(Pod::default()), NOW)),
-        "400 the object provided is a Pod, a Widget is wanted"
+        "400 the object provided is a Pod, expected a Widget"
     );
 
     let larger = json!({"spec": {"size": 3}, "status": {"ready": true}});
@@ -304,9 +304,9 @@ fn a_quota_counts_them() {
 fn a_kind_is_served_once_and_before_that_not_at_all() {
     let (cluster, kind) = served();
     let again = cluster.serve_kind(Kind::define(WIDGETS));
-    assert_eq!(refused(again), "409 widgets.example.com is served already");
+    assert_eq!(refused(again), "409 widgets.example.com is already served");
     let pods = cluster.serve_kind(Kind::POD);
-    assert_eq!(refused(pods), "409 pods is served already");
+    assert_eq!(refused(pods), "409 pods is already served");
     assert!(cluster.kinds().contains(&kind));
     let other = Kind::define(ResourceType {
         resource: "gadgets",

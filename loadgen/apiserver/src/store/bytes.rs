@@ -1,6 +1,7 @@
-//! How many bytes an object takes, about: what the event log counts against its limit.
+//! The approximate size of objects in bytes, which the event log counts against its limit.
 //!
-//! Parts that other objects share count in full: what a past event keeps alive at most.
+//! Parts that an object shares with others count in full: the size is the most that a past event
+//! can keep alive.
 
 use podstorm_objects::{
     DynamicObject, Event, Map, Namespace, Node, ObjectMeta, Pod, PodTemplate, Regarding,
@@ -10,13 +11,13 @@ use serde_json::Value;
 
 /// An object that knows its size.
 pub trait Footprint {
-    /// Bytes in memory, about; shared parts count in full. O(size of what clients give: texts count
-    /// by their length alone).
+    /// Returns the approximate size in memory, in bytes; shared parts count in full. O(size of the
+    /// fields that clients set); strings count by their length.
     fn bytes(&self) -> usize;
 }
 
-/// A member of a [`Map`], but for what its name and value have of their own: a `String`, a `Value`,
-/// and a share of the node.
+/// The fixed cost of a [`Map`] member: a `String`, a `Value`, and a share of the node. The heap
+/// data of its name and value come on top.
 const MEMBER: usize = 24 + size_of::<Value>() + 16;
 
 impl Footprint for DynamicObject {
@@ -97,7 +98,7 @@ fn of_template(template: &PodTemplate) -> usize {
     size_of_val(template) + of_metadata(&template.metadata) + template.spec.bytes()
 }
 
-/// What metadata has outside of itself.
+/// Returns the heap data of metadata.
 fn of_metadata(metadata: &ObjectMeta) -> usize {
     let pairs = metadata.labels.pairs().iter();
     let pairs = pairs.chain(metadata.annotations.pairs());
@@ -119,7 +120,7 @@ fn of_map(map: &Map) -> usize {
         .sum()
 }
 
-/// What a value has outside of itself. It goes as deep as objects may be.
+/// Returns the heap data of a value. Recurses as deep as objects may be nested.
 fn of_value(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -139,9 +140,9 @@ mod tests {
 
     use super::*;
 
-    /// A long text in each place where clients can put one.
+    /// Puts a long text in each place where clients can put one.
     #[test]
-    fn a_long_text_counts_wherever_it_stands() {
+    fn a_long_text_counts_in_every_place() {
         const LONG: usize = 100_000;
         let long = "x".repeat(LONG);
         let template = |it: &str| {

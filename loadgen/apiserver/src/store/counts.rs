@@ -1,4 +1,4 @@
-//! Counts of the server's commits, so that a run can be audited.
+//! Counts of the server's commits, for the audit of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use podstorm_objects::Kind;
 
 use super::log::Change;
 
-/// The request that a commit belongs to.
+/// The request that causes a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     Create,
@@ -23,7 +23,7 @@ pub(crate) enum Verb {
     Delete,
 }
 
-/// Every verb with its name and its subresource, as requests name them.
+/// Every verb with the method and subresource of its requests.
 const VERBS: [(Verb, &str, &str); 11] = [
     (Verb::Create, "create", ""),
     (Verb::Import, "import", ""),
@@ -42,17 +42,17 @@ const VERBS: [(Verb, &str, &str); 11] = [
     (Verb::Delete, "delete", ""),
 ];
 
-/// The effects of one commit, for the totals.
+/// The effects of one commit that the totals count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteEffects {
     pub(crate) verb: Verb,
-    /// Everything is done but the commit.
+    /// Run every step except the commit.
     pub(crate) dry_run: bool,
-    /// The pod was bound.
+    /// The write binds the pod.
     pub(crate) bound: bool,
-    /// The object got a controller.
+    /// The write gives the object a controller.
     pub(crate) adopted: bool,
-    /// The object lost its controller.
+    /// The write removes the object's controller.
     pub(crate) released: bool,
 }
 
@@ -68,14 +68,14 @@ impl WriteEffects {
     }
 }
 
-/// The running totals of one kind; part of its log, under its lock.
+/// The running totals of one kind. Part of the kind's log, under its lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteTotals {
     writes: [u64; VERBS.len()],
     imported: u64,
     created: u64,
     bound: u64,
-    /// Writes that made a pod ready, and pods that are ready.
+    /// The number of writes that made a pod ready; `live_ready` is the number of ready pods.
     ready: u64,
     live_ready: u64,
     deleted: u64,
@@ -85,7 +85,7 @@ pub(crate) struct WriteTotals {
 }
 
 impl WriteTotals {
-    /// Counts a commit: the object was a ready pod before it, and is one after it.
+    /// Counts a commit. The flags tell whether the object was a ready pod before, and is one after.
     pub(crate) fn count(
         &mut self,
         change: Change,
@@ -111,12 +111,12 @@ impl WriteTotals {
         self.released += u64::from(effects.released);
     }
 
-    /// The same totals where that many ready pods exist.
+    /// Sets the number of ready pods.
     pub(crate) fn with_live_ready(self, live_ready: u64) -> WriteTotals {
         WriteTotals { live_ready, ..self }
     }
 
-    /// The same totals for that many existing objects: creates or deletions that came in between are counted.
+    /// Sets the number of existing objects: counts the difference as creates or deletions.
     pub(crate) fn with_live(mut self, live: u64) -> WriteTotals {
         let (more, less) = (
             live.saturating_sub(self.live()),
@@ -127,7 +127,7 @@ impl WriteTotals {
         self
     }
 
-    /// The number of existing objects.
+    /// Returns the number of existing objects.
     pub(crate) fn live(&self) -> u64 {
         self.imported + self.created - self.deleted
     }
@@ -137,8 +137,8 @@ impl WriteTotals {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
     /// Commits by verb and resource, e.g. `create pods`, `create pods/binding`, `update
-    /// replicasets/status`, `import pods`. A deletion that is first marked and then carried out
-    /// counts as two. The sum is the server's resource version.
+    /// replicasets/status`, `import pods`. A deletion that first marks the object counts as two.
+    /// The sum is the server's resource version.
     pub writes: BTreeMap<String, u64>,
     /// Totals of pods.
     pub pods: PodTotals,
@@ -147,23 +147,23 @@ pub struct WriteCounts {
 /// Totals over all pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodTotals {
-    /// Pods that exist.
+    /// The number of pods.
     pub existing: u64,
-    /// Pods that are active and ready.
+    /// The number of pods that are active and ready.
     pub existing_ready: u64,
-    /// Created by any client, without imported ones.
+    /// Pods created by any client, without imported ones.
     pub created: u64,
-    /// Bound to a node.
+    /// Pods bound to a node.
     pub bound: u64,
     /// Status writes that made an active pod ready.
     pub ready: u64,
-    /// Removed.
+    /// Pods removed.
     pub deleted: u64,
-    /// Writes that gave a pod another controller than before.
+    /// Writes that gave a pod a new controller.
     pub adopted: u64,
     /// Writes that removed a pod's controller.
     pub released: u64,
-    /// Most existing pods at one time.
+    /// The highest number of pods at one time.
     pub peak: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The mutex of the cluster, which ignores poisoning.
+//! A mutex that ignores poisoning.
 
 use std::sync::PoisonError;
 

@@ -1,13 +1,14 @@
 //! The objects of one kind, by namespace and name.
 //!
-//! A store has shards by the hash of the key. Each shard is a table of shared objects under its own
+//! A store is sharded by the hash of the key. Each shard is a table of shared objects under its own
 //! lock. A write prepares its object without a lock, then [commits](KindStore::replace) under the
-//! shard's lock: it checks that the stored object is still the one it started from, appends the
-//! event to the kind's log, which assigns the version, and replaces the object. A reader of the log
-//! may see the event a moment before the table has the object. A `get` then waits for the shard, so
-//! no reader sees an older state after a newer event.
+//! shard's lock: it checks that the stored object is still the one that it read, appends the event
+//! to the kind's log, which assigns the version, and replaces the object. A reader of the log may
+//! see the event a moment before the table has the object. A `get` then waits for the shard, so no
+//! reader sees an older state after a newer event.
 //!
-//! Lock order: shards in ascending order, then the names in order, then the log, then the owner index.
+//! Lock order: shards in ascending order, then the ordered names, then the log, then the owner
+//! index.
 
 mod bytes;
 pub(crate) mod counts;
@@ -44,10 +45,10 @@ use self::primitives::AtomicU64;
 pub use self::resource::{ClusterResource, Strategy};
 use super::Waker;
 
-/// Shards of a store: more than threads, so that two writers seldom need the same.
+/// The number of shards: more than threads, so that two writers seldom need the same shard.
 const SHARDS: usize = 32;
 
-/// The key of an object with its hash.
+/// The key of an object, with its hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     namespace: &'a str,
@@ -55,7 +56,7 @@ pub(crate) struct Key<'a> {
     pub(crate) hash: KeyHash,
 }
 
-/// The hash of an object's key: enough to find an object that the caller holds.
+/// The hash of an object's key: enough to find an object that the caller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyHash(u64);
 
@@ -66,9 +67,9 @@ struct Stored<R> {
 
 struct Shard<R> {
     table: HashTable<Stored<R>>,
-    /// Whether the owner index includes this shard; then every commit updates it.
+    /// Whether the owner index includes this shard. If so, every commit updates the index.
     indexed: bool,
-    /// Whether the names in order include this shard; then creates and removals update them.
+    /// Whether the ordered names include this shard. If so, creates and deletions update the names.
     named: bool,
 }
 
@@ -77,10 +78,10 @@ pub struct KindStore<R> {
     kind: Kind,
     shards: Box<[CachePadded<Lock<Shard<R>>>]>,
     log: Arc<Log<R>>,
-    /// The names in order, once a page was asked for; empty before.
+    /// The names in order; empty until a page is first requested.
     names: pages::Names,
     owners: Arc<OwnerIndex>,
-    /// Whether an object of this kind was ever named as an owner; otherwise deletions look for no
+    /// Whether an object of this kind was ever named as an owner. If not, deletions look for no
     /// dependents.
     has_owners: AtomicBool,
     hasher: ahash::RandomState,
@@ -94,13 +95,13 @@ impl<R> std::fmt::Debug for KindStore<R> {
     }
 }
 
-/// A new object that was not stored, as its name is taken.
+/// A new object that was not stored because its name is taken.
 pub(crate) struct Taken<R> {
     pub(crate) refused: Arc<R>,
     pub(crate) holder: Arc<R>,
 }
 
-/// What the stores of all kinds share.
+/// The state that the stores of all kinds share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) history: History,
@@ -112,13 +113,13 @@ pub(crate) struct Shared {
 
 /// The outcome of a commit.
 pub(crate) enum CommitOutcome<R> {
-    /// Committed: the object as stored, or its last state.
+    /// Committed. The object as stored, or its last state.
     Done(Arc<R>),
     /// The stored object has changed: read it again.
     Conflict,
 }
 
-/// The state of a kind as of one version, sorted by namespace and name.
+/// The state of a kind at one version, sorted by namespace and name.
 pub(crate) struct Snapshot<R> {
     pub(crate) objects: Vec<Arc<R>>,
     pub(crate) version: u64,
@@ -160,7 +161,7 @@ impl<R: Strategy> KindStore<R> {
     }
 
     fn shard_of(&self, KeyHash(hash): KeyHash) -> usize {
-        // The table uses the low bits for its buckets and the top seven for its tags.
+        // The table uses the low bits for its buckets and the top seven bits for its tags.
         (hash >> 48) as usize % SHARDS
     }
 
@@ -168,7 +169,7 @@ impl<R: Strategy> KindStore<R> {
         &self.shards[self.shard_of(hash)]
     }
 
-    /// The stored object. O(1), one lock.
+    /// Returns the stored object. O(1), one lock.
     pub(crate) fn read(&self, key: &Key<'_>) -> Option<Arc<R>> {
         let shard = self.shard(key.hash).lock();
         shard
@@ -177,7 +178,8 @@ impl<R: Strategy> KindStore<R> {
             .map(|stored| stored.object.clone())
     }
 
-    /// Whether `read` holds for the stored object; `None` when there is none.
+    /// Calls `read` with the stored object and returns the result; `None` if there is no such
+    /// object.
     pub(crate) fn inspect<T>(&self, key: &Key<'_>, read: impl FnOnce(&R) -> T) -> Option<T> {
         let shard = self.shard(key.hash).lock();
         shard
@@ -225,7 +227,7 @@ impl<R: Strategy> KindStore<R> {
         Ok(object)
     }
 
-    /// Fills a store that is empty with objects of another one, as they are. The version is that of the
+    /// Fills an empty store with the objects of another store, unchanged. `version` is that of the
     /// whole state.
     pub(crate) fn restore(
         &self,
@@ -252,7 +254,7 @@ impl<R: Strategy> KindStore<R> {
             .begin_behind(version, totals.with_live_ready(ready));
     }
 
-    /// Replaces `current` by `new`.
+    /// Replaces `current` with `new`.
     pub(crate) fn replace(
         &self,
         key: KeyHash,
@@ -270,7 +272,7 @@ impl<R: Strategy> KindStore<R> {
         let mut append = self.log.begin();
         let new = append.push(Change::Modified, Some(current), (new, bytes), effects, now);
         let after = append.finish();
-        // The caller holds `current`, so nothing is freed here.
+        // The caller still holds `current`, so nothing is freed here.
         stored.object = new.clone();
         if shard.indexed {
             self.owners.change(Some(&**current), Some(&*new));
@@ -280,8 +282,8 @@ impl<R: Strategy> KindStore<R> {
         CommitOutcome::Done(new)
     }
 
-    /// Removes `current`: a `Modified` event with `marked`, where given, then a `Deleted` event
-    /// with `last`.
+    /// Removes `current`. Appends a `Modified` event with `marked`, if given, then a `Deleted`
+    /// event with `last`.
     pub(crate) fn remove(
         &self,
         key: KeyHash,
@@ -298,7 +300,7 @@ impl<R: Strategy> KindStore<R> {
             return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
-        // It is the last state but for the marks of the deletion.
+        // It equals the last state except for the deletion marks, so the size is the same.
         let marked = marked.map(|marked| {
             let marked = (marked, bytes);
             append.push(Change::Modified, Some(current), marked, effects, now)
@@ -319,8 +321,8 @@ impl<R: Strategy> KindStore<R> {
         CommitOutcome::Done(last)
     }
 
-    /// The whole kind, or one namespace, as of one version. O(n log n); holds every shard's lock
-    /// while it collects.
+    /// Returns the kind, or one namespace of it, at one version. O(n log n). Holds every shard's
+    /// lock while it collects.
     pub(crate) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
         let (objects, version) = self.collect(namespace, || self.log.version());
         Snapshot {
@@ -329,8 +331,8 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// Calls `look` with every object as of one version, in no order. O(n); holds every shard's
-    /// lock.
+    /// Calls `look` with every object at one version, in no particular order. O(n). Holds every
+    /// shard's lock.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&Arc<R>)) {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         for stored in shards.iter().flat_map(|shard| &shard.table) {
@@ -338,7 +340,7 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// The whole kind, and a watch position behind it.
+    /// Returns the whole kind, and a watch position after it.
     pub(crate) fn snapshot_and_watch(&self, waker: Option<Waker>) -> (Snapshot<R>, Position<R>) {
         let (objects, (position, version)) = self.collect(None, || self.log.open_at_end(waker));
         (
@@ -371,7 +373,7 @@ impl<R: Strategy> KindStore<R> {
         (objects, then())
     }
 
-    /// Adds this kind to the owner index, once and for all. O(n) at the first call.
+    /// Adds this kind to the owner index. O(n) on the first call; later calls do nothing.
     pub(crate) fn index_owners(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -384,20 +386,20 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// The kind of its objects.
+    /// Returns the kind of its objects.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Records that an object of this kind was named as an owner.
     pub(crate) fn set_has_owners(&self) {
-        // Relaxed: the locks of the store order it against look-ups and deletions.
+        // Relaxed: the store's locks order this against look-ups and deletions.
         if !self.has_owners.load(Relaxed) {
             self.has_owners.store(true, Relaxed);
         }
     }
 
-    /// Whether an object of this kind was ever named as an owner.
+    /// Reports whether an object of this kind was ever named as an owner.
     pub(crate) fn has_owners(&self) -> bool {
         // Relaxed: as above.
         self.has_owners.load(Relaxed)
@@ -425,10 +427,10 @@ fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
     move |stored| Arc::ptr_eq(&stored.object, object)
 }
 
-/// From this number of objects on, sorting uses rayon's threads.
+/// The number of objects from which sorting uses rayon's threads.
 const PARALLEL_SORT_MIN: usize = 1 << 16;
 
-/// Namespace, name, and the index that they are of.
+/// Namespace, name, and the index of the object.
 type SortKey<'a> = (&'a str, CompactString, u32);
 
 fn sort_key(index: usize, metadata: &ObjectMeta) -> SortKey<'_> {
@@ -442,8 +444,8 @@ fn sort_order(a: &SortKey<'_>, b: &SortKey<'_>) -> Ordering {
     namespaces.then_with(|| a.1.cmp(&b.1))
 }
 
-/// Keys of objects, sorted on all cores. Apart from [`sorted`], so that it is compiled once and not for every
-/// kind.
+/// Sorts the keys of objects on all cores. Separate from [`sorted`], so that it is compiled once
+/// and not for every kind.
 fn sorted_keys<'a>(metadata: &[&'a ObjectMeta]) -> Vec<SortKey<'a>> {
     let keys = metadata.par_iter().enumerate();
     let mut keys: Vec<_> = keys
@@ -453,8 +455,9 @@ fn sorted_keys<'a>(metadata: &[&'a ObjectMeta]) -> Vec<SortKey<'a>> {
     keys
 }
 
-/// Sorts by namespace and name. The keys are copied side by side first, since comparisons within
-/// the objects would miss the cache at every step. They are unique, so unstable sorts have one outcome.
+/// Sorts by namespace and name. The keys are copied into one array first, because comparisons
+/// within the objects would miss the cache at every step. Keys are unique, so an unstable sort has
+/// one outcome.
 pub(crate) fn sorted<R: Strategy>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     let metadata = objects.iter().map(|object| object.metadata());
     let keys = if objects.len() < PARALLEL_SORT_MIN {

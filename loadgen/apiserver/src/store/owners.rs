@@ -1,8 +1,8 @@
 //! The owner index: the dependents of each owner, by the owner's UID.
 //!
 //! The index is empty until the garbage collector first needs it. Then each store adds its objects
-//! ([`KindStore::index_owners`](super::KindStore)), and every commit updates the index. Runs that
-//! delete no owner pay nothing.
+//! ([`KindStore::index_owners`](super::KindStore)), and every commit updates the index. A run that
+//! deletes no owner pays nothing for it.
 
 use ahash::RandomState;
 use compact_str::CompactString;
@@ -11,7 +11,7 @@ use podstorm_objects::{Kind, OwnerReferences, Str, Uid, hash_state};
 
 use super::{Lock, Strategy};
 
-/// An object by kind and key; sorts by kind, namespace, name.
+/// An object by kind and key. Sorts by kind, namespace, name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
     pub(crate) kind: Kind,
@@ -35,7 +35,7 @@ type Dependents = HashSet<ObjectKey, RandomState>;
 /// The dependents of every owner.
 #[derive(Debug)]
 pub(crate) struct OwnerIndex {
-    /// By the owner's UID; no entry is empty. Never iterated.
+    /// The dependents by the owner's UID. An entry is never empty. Never iterated.
     dependents: Lock<HashMap<Uid, Dependents, RandomState>>,
 }
 
@@ -74,7 +74,7 @@ impl OwnerIndex {
         }
     }
 
-    /// The dependents of an owner, sorted. Complete once every store is indexed.
+    /// Returns the dependents of an owner, sorted. Complete once every store is indexed.
     pub(crate) fn of(&self, owner: &Uid) -> Vec<ObjectKey> {
         let dependents = self.dependents.lock();
         let mut keys: Vec<ObjectKey> = dependents
@@ -87,7 +87,7 @@ impl OwnerIndex {
     }
 }
 
-/// Whether both lists have equal references.
+/// Reports whether both lists have equal references.
 #[inline]
 pub(crate) fn same_owners(a: &OwnerReferences, b: &OwnerReferences) -> bool {
     a.len() == b.len()

@@ -1,7 +1,7 @@
-//! Pages of a kind: the next objects by namespace and name as of a version.
+//! Pages of a kind: the next objects by namespace and name at a version.
 //!
-//! The names are kept in order from the first page on that anybody asks for, so that a page costs
-//! what it holds, and what has changed since its version.
+//! The names are kept in order from the first request for a page on. So a page costs as much as the
+//! objects it holds and the changes since its version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub(super) type Names = Lock<BTreeSet<(Str, CompactString)>>;
 
 /// Objects in order.
 pub(crate) struct Page<R> {
-    /// One more than was asked for, where there are more.
+    /// The objects, one more than requested if there are more.
     pub(crate) objects: Vec<Arc<R>>,
     pub(crate) version: u64,
-    /// How many objects there were from the first on; known for the newest state alone.
+    /// The number of objects from the page's start on; known only for the newest state.
     pub(crate) left: Option<usize>,
 }
 
@@ -32,13 +32,15 @@ pub(super) fn key_of<R: Strategy>(object: &R) -> (Str, CompactString) {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// The first objects from a namespace and name on, of one namespace or of all, as of a version or of
-    /// now: `limit` and one more. O(limit + e log e) in the e events since the version, and O(log n); without a
-    /// version also O(n) in the objects of the namespace, which are counted. The first call is O(n log n).
-    /// Holds every shard's lock while it collects.
+    /// Returns the first objects from a namespace and name on: `limit` of them and one more. They
+    /// are of one namespace or of all, at `version` or now.
+    ///
+    /// With e events since the version: O(limit + e log e) and O(log n). Without a version also
+    /// O(n) in the objects of the namespace, which are counted. The first call is O(n log n). Holds
+    /// every shard's lock while it collects.
     ///
     /// # Errors
-    /// The state as of the version is not available.
+    /// The state at the version is not available.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,
@@ -60,13 +62,13 @@ impl<R: Strategy> KindStore<R> {
         let from = (Str::from(from.0), CompactString::from(from.1));
         let is_in = |at: &str| namespace.is_none_or(|namespace| at == namespace);
         let rest = || names.range(&from..).take_while(|(at, _)| is_in(at));
-        // Of the objects that are there now those go that have changed.
+        // Undoing the later events may remove as many of the current objects.
         let most = limit.saturating_add(1).saturating_add(undo.len());
         let found = rest().take(most).map(|(namespace, name)| {
             let key = self.key(namespace, name);
             let at = self.shard_of(key.hash);
             let stored = shards[at].table.find(key.hash.0, is_at(&key));
-            stored.expect("what has a name is stored").object.clone()
+            stored.expect("every name in the list is stored").object.clone()
         });
         let mut objects: Vec<Arc<R>> = found.collect();
         let left = match version {

@@ -1,4 +1,4 @@
-//! The parts of a pod that have subresources of their own.
+//! Parts of a pod that have their own subresources.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use super::counts::Verb;
 
-/// A part of a pod that is written by itself.
+/// A part of a pod that is written on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodPart {
     /// `spec.ephemeralContainers`, through `/ephemeralcontainers`.
     EphemeralContainers,
-    /// The amounts that containers ask for and are limited to, through `/resize`.
+    /// The requests and limits of containers, through `/resize`.
     Resources,
 }
 
 impl PodPart {
-    /// The part that a subresource writes.
+    /// Returns the part that a subresource writes.
     pub fn of_subresource(name: &str) -> Option<PodPart> {
         match name {
             "ephemeralcontainers" => Some(PodPart::EphemeralContainers),
@@ -41,7 +41,7 @@ impl PodPart {
         }
     }
 
-    /// Makes all of `new` but this part that of the stored pod.
+    /// Replaces everything in `new` except this part with the stored pod's values.
     pub(crate) fn keep_the_rest(self, new: &mut Pod, old: &Pod) {
         let mut members = old.spec.to_map(None);
         let mut sent = new.spec.to_map(None);
@@ -59,7 +59,7 @@ impl PodPart {
                 }
             }
         }
-        // The members of both were readable.
+        // The members of both pods were read without an error before.
         new.spec = match old.spec.with_members(members) {
             Ok(spec) => Arc::new(spec),
             Err(_) => Arc::clone(&old.spec),
@@ -68,14 +68,15 @@ impl PodPart {
         new.token_volume = old.token_volume;
         new.hostname = old.hostname;
         new.status = old.status.clone();
-        // Whose fields they are was noted before.
+        // The owners of the fields were recorded before.
         let noted = std::mem::take(&mut new.metadata.rest);
         new.metadata = old.metadata.clone();
         new.metadata.rest = noted;
     }
 }
 
-/// Sets what containers ask for, each of that name, where the order of them is the same.
+/// Copies the resources of containers from `sent`. Compares containers by position: a pair whose
+/// names differ is skipped.
 fn put_resources(members: &mut Map, sent: &Map, list: &str) {
     let sent = sent.get(list).and_then(Value::as_array);
     let all = members.get_mut(list).and_then(Value::as_array_mut);

@@ -1,4 +1,4 @@
-//! The strategy of a kind: what the server knows of it besides its row.
+//! The strategy of a kind: the server's code for the kind besides its row.
 
 use compact_str::CompactString;
 use podstorm_objects::{ApiError, Cause, DecodeError, Kind, Object, Resource, Time, Uid};
@@ -9,133 +9,136 @@ use super::bytes::Footprint;
 use super::part::PodPart;
 use crate::Cluster;
 
-/// The server's strategy for a kind: reading, defaulting, validation, and what writes may change.
-/// The methods work on a private copy and take no lock.
+/// A kind's strategy in the server: reading, defaulting, validation, and the fields that writes may
+/// change. The methods work on a private copy and take no lock.
 ///
 /// Source: the strategies in Kubernetes' `pkg/registry`.
 pub trait Strategy: Object + Footprint + Clone + PartialEq {
-    /// Reads an object of that kind, which is `R::KIND` for typed kinds.
+    /// Reads an object of the given kind, which is `R::KIND` for typed kinds.
     ///
     /// # Errors
     /// A field of a wrong type or an unreadable value, with its path.
     fn read(kind: Kind, value: Value) -> Result<Self, DecodeError>;
 
-    /// The object with its store's row of their common kind, which knows the rules.
+    /// Returns the object with its store's row of the kind, which has the rules.
     #[must_use]
     fn of_kind(self, _kind: Kind) -> Self {
         self
     }
 
-    /// Sets defaults. Parts that are shared with the stored object have them already.
+    /// Sets defaults. Parts shared with the stored object already have them.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    /// The bytes of the pod spec that the object holds as a text, which defaults make grow; 0 of kinds that [check their
-    /// size](crate::limits) with their rules.
+    /// Returns the size of the pod spec that the object holds as text, which defaults can enlarge;
+    /// 0 for kinds that [check their size](crate::limits) in their validation.
     fn pod_spec_bytes(&self) -> usize {
         0
     }
 
-    /// Adds the finalizers that keep an object until everything in it is gone. No field manager owns them.
+    /// Adds the finalizers that keep an object until it is empty. No field manager owns them.
     fn add_finalizers(&mut self) {}
 
-    /// Fills in what plugins of admission add when a client changes the object.
+    /// Fills in what admission plugins add when a client changes the object.
     ///
     /// # Errors
-    /// What they refuse.
+    /// The refusal of a plugin.
     fn admit_change(&mut self, _cluster: &Cluster, _old: &Self) -> Result<(), ApiError> {
         Ok(())
     }
 
-    /// Fills in what the LimitRanges of its namespace say.
+    /// Applies the LimitRanges of the object's namespace.
     fn apply_ranges(&mut self, _cluster: &Cluster) {}
 
-    /// What admission fills into a new object, after its defaults.
+    /// Fills in what admission adds to a new object after its defaults.
     fn admit(&mut self, _cluster: &Cluster) {}
 
-    /// Fills in or drops members that depend on feature gates; it gets the stored object of an update.
+    /// Fills in or drops fields that depend on feature gates. An update also passes the stored
+    /// object.
     fn apply_gates(&mut self, _cluster: &Cluster, _old: Option<&Self>) {}
 
     /// Sets the status of a new object.
     fn prepare_for_create(&mut self) {}
 
-    /// The new object, of that identity, as its rules look at it; `None` where they don't ask for it.
+    /// Returns the new object with the given identity, for validation; `None` if its rules don't
+    /// need that.
     fn identified(&self, _uid: &Uid, _name: &dyn Fn() -> CompactString) -> Option<Self> {
         None
     }
 
-    /// Sets what follows from the name and the UID of a new object. `number` gives a number that no
-    /// other object gets.
+    /// Sets the fields that depend on the name and UID of a new object. `number` returns a number
+    /// that no other object gets.
     fn complete(&mut self, _number: &dyn Fn() -> u64) {}
 
-    /// Sets what [`complete`](Strategy::complete) does where an object that was made elsewhere lacks it.
+    /// Sets the fields of [`complete`](Strategy::complete) that an object created elsewhere lacks.
     fn complete_existing(&mut self, _number: &dyn Fn() -> u64) {}
 
-    /// Restores what a write to the object may not change: the status.
+    /// Restores what a write to the main resource may not change: the status.
     fn prepare_for_update(&mut self, _old: &Self) {}
 
     /// Restores what a write to `/status` may not change: everything but status and metadata.
     fn prepare_for_status_update(&mut self, _old: &Self) {}
 
-    /// Restores what a write of a part may not change: everything but that. Of pods alone.
+    /// Restores what a write to a part may not change: everything else. Only pods have parts.
     fn prepare_for_part_update(&mut self, _old: &Self, _part: PodPart) {}
 
-    /// The rules that a changed part breaks.
+    /// Returns the rules that a changed part breaks.
     fn validate_part_update(&self, _old: &Self, _part: PodPart) -> Vec<Cause> {
         Vec::new()
     }
 
-    /// Whether the spec differs from the stored one, which increments the generation.
+    /// Reports whether the spec differs from the stored one, which increments the generation.
     fn spec_differs(&self, _old: &Self) -> bool {
         false
     }
 
-    /// A cheap test of the members that change most often: true means that the object differs from
-    /// the stored one, false means nothing.
+    /// A cheap test of the fields that change most often. True means that the object differs from
+    /// the stored one; false means nothing.
     fn obviously_differs(&self, _old: &Self) -> bool {
         false
     }
 
-    /// The broken rules of a new object, its metadata included.
+    /// Returns the broken rules of a new object, its metadata included.
     fn validate_create(&self) -> Vec<Cause>;
 
-    /// The broken rules of a changed object.
+    /// Returns the broken rules of a changed object.
     fn validate_update(&self, _old: &Self) -> Vec<Cause> {
         self.validate_create()
     }
 
-    /// The broken rules of an object with a changed status.
+    /// Returns the broken rules of an object with a changed status.
     fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
         self.validate_create()
     }
 
-    /// The grace period of a first deletion with this request value, s; `None` for kinds without
-    /// graceful deletion.
+    /// Returns the grace period of a first deletion that requests this value, in seconds; `None`
+    /// for kinds without graceful deletion.
     fn grace_period_seconds(&self, _requested: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Whether a deleted object stays until everything in it is gone: a namespace.
+    /// Reports whether a deleted object stays until it is empty, like a namespace.
     fn keeps_until_empty(&self) -> bool {
         false
     }
 
-    /// Marks the object as one whose contents are being deleted; false for kinds without contents.
+    /// Marks the object as terminating; false for kinds without contents.
     fn begin_termination(&mut self, _now: Time) -> bool {
         false
     }
 
-    /// Whether quotas count the object for more than its number: of pods those that have not ended.
+    /// Reports whether quotas charge the object for more than its count, as for pods that have not
+    /// ended.
     fn counts_for_quota(&self) -> bool {
         true
     }
 
-    /// Replaces equal copies by the stored object's shared parts.
+    /// Replaces equal copies with the stored object's shared parts.
     fn share_with(&mut self, _old: &Self) {}
 
-    /// Tells the services within the server of a commit: the state after it. No lock is held.
+    /// Notifies the server's own services of a commit, with the state after it. No lock is held.
     fn committed(_cluster: &Cluster, _new: Option<&Self>) {}
 
-    /// Whether the object is a pod that is active and ready; such pods are counted at every commit.
+    /// Reports whether the object is a pod that is active and ready. Every commit counts such pods.
     #[inline]
     fn is_ready_pod(&self) -> bool {
         false

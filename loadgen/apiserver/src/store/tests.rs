@@ -1,4 +1,4 @@
-//! Concurrent writers.
+//! Tests of concurrent writers.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -30,11 +30,11 @@ fn live_and_die(cluster: &Cluster, thread: usize) {
 }
 
 #[test]
-fn concurrent_writers_make_one_history_and_no_wake_up_is_lost() {
+fn concurrent_writers_make_one_history_and_lose_no_wake_up() {
     let cluster = cluster();
     let (wake, woken) = mpsc::channel();
     let waker: Waker = Arc::new(move || {
-        // The watch is gone once everything was seen.
+        // The watch is closed once everything was seen.
         let _ = wake.send(());
     });
     let options = WatchOptions {
@@ -78,7 +78,7 @@ fn concurrent_writers_make_one_history_and_no_wake_up_is_lost() {
 }
 
 #[test]
-fn of_writers_with_one_version_a_single_one_succeeds() {
+fn of_concurrent_writers_with_one_version_exactly_one_succeeds() {
     let cluster = cluster();
     let mut pod = bound_pod(&cluster, "a", json!({}));
     for round in 0..200 {

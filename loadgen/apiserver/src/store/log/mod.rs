@@ -1,15 +1,16 @@
-//! The event log of one kind: every commit in version order, for watches to read.
+//! The event log of one kind: every commit, in version order, for watches to read.
 //!
 //! Events are in segments of [`SEGMENT_LEN`], or fewer where they are large. A writer appends under
 //! the log's lock, where versions are assigned. Watches read filled slots without a lock, and take
-//! the lock only at the end of a segment or of the log. Whole segments are dropped once no open
-//! watch needs them and more than [`History::min_events`] remain, or beyond
-//! [`History::max_events`] and [`History::max_bytes`] in any case; a watch that needs a dropped
-//! segment gets 410. Where bytes have a limit only the log owns segments, so that a watch that is not
-//! read keeps none alive.
+//! the lock only at the end of a segment or of the log.
+//!
+//! A segment is dropped once no open watch needs it and more than [`History::min_events`] remain.
+//! Beyond [`History::max_events`] and [`History::max_bytes`] it is dropped in any case, and a watch
+//! that needs it gets a 410. If bytes are limited, only the log owns segments, so a watch that is
+//! not read keeps none alive.
 //!
 //! Lock order: a store's shard, then its log. Only the observer is called while the log's lock is
-//! held. [`After::run`] wakes watches and frees memory when all locks are released.
+//! held. [`After::run`] wakes watches and frees memory after all locks are released.
 
 mod history;
 mod segment;
@@ -32,47 +33,47 @@ use super::primitives::{AtomicU64, MutexGuard, OnceLock};
 use super::{Lock, Strategy};
 use crate::Waker;
 
-/// No segment: a watch that waits to hear that it has expired needs none.
+/// Not a segment: the watch has expired and needs none.
 const LOST: u64 = u64::MAX;
 
 /// An open watch, as the log knows it.
 struct Watcher {
     id: u64,
-    /// The segment it reads; [`LOST`] when that was dropped before it was read.
+    /// The segment that it reads; [`LOST`] if that was dropped unread.
     segment: u64,
-    /// Whether it has read everything and waits to be woken.
+    /// Whether it has read everything and waits for its waker.
     drained: bool,
     waker: Option<Waker>,
 }
 
 struct LogState<R> {
-    /// Before the one that is being filled, from the oldest kept on.
+    /// The closed segments, from the oldest one kept.
     closed: VecDeque<Closed<R>>,
-    /// Filled slots of those.
+    /// The filled slots of the closed segments.
     closed_events: usize,
-    /// Bytes of those.
+    /// The bytes of the closed segments.
     closed_bytes: usize,
-    /// The one that is being filled.
+    /// The segment that is being filled.
     tail: Arc<Segment<R>>,
-    /// Its filled slots.
+    /// The filled slots of the tail.
     tail_len: usize,
-    /// Its bytes.
+    /// The bytes of the tail.
     tail_bytes: usize,
-    /// The version of the last dropped event, 0 when there is none.
+    /// The version of the last dropped event, 0 if none was dropped.
     forgotten: u64,
     /// The version of the last event.
     last_version: u64,
     watchers: Vec<Watcher>,
     next_watcher: u64,
-    /// Whether segments keep the objects before.
+    /// Whether segments keep the previous objects.
     keeps_past: bool,
     totals: WriteTotals,
 }
 
 /// The event log of one kind.
 pub(crate) struct Log<R> {
-    /// The server's version counter. It is incremented under this log's lock. So a thread that
-    /// holds the lock and reads `v` knows that every event of this kind up to `v` is in the log.
+    /// The server's version counter. It is incremented under this log's lock: a thread that holds
+    /// the lock and reads `v` knows that every event of this kind up to `v` is in the log.
     version: Arc<AtomicU64>,
     history: History,
     observed: Option<Arc<Observed>>,
@@ -87,29 +88,29 @@ impl<R> fmt::Debug for Log<R> {
     }
 }
 
-/// Where a watch begins to read.
+/// The place in the log where a watch begins to read.
 pub(crate) struct Position<R> {
     pub(crate) watcher: u64,
     pub(crate) segment: Arc<Segment<R>>,
     pub(crate) index: usize,
 }
 
-/// How to reconstruct an older state.
+/// The means to reconstruct an older state.
 pub(crate) struct Past<R> {
-    /// The events since, in order.
+    /// The later events, in order.
     pub(crate) undo: Vec<Undo<R>>,
-    /// The position after that state, for a watch.
+    /// The position after that state, if a watch was requested.
     pub(crate) position: Option<Position<R>>,
 }
 
-/// One event, to be undone.
+/// One event to undo.
 pub(crate) struct Undo<R> {
     pub(crate) after: Arc<R>,
-    /// Absent when the event made the object.
+    /// The object before the event; absent if the event created it.
     pub(crate) before: Option<Arc<R>>,
 }
 
-/// Why a state is not available.
+/// The reason why a state is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
     /// The server has not reached the version.
@@ -118,13 +119,14 @@ pub(crate) enum Unavailable {
     Forgotten { oldest: u64 },
 }
 
-/// What follows the events that a watch could read without the lock.
+/// The continuation of the events that a watch can read without the lock.
 pub(crate) enum Advance<R> {
     /// The next segment.
     Segment(Arc<Segment<R>>),
     /// More events in the same segment.
     More,
-    /// No event: everything up to this version was read. The watch's waker will be called.
+    /// The end of the log: everything up to this version was read. The watch's waker will be
+    /// called.
     Drained { version: u64 },
     /// The next events were dropped.
     Expired { oldest: u64 },
@@ -159,7 +161,7 @@ impl<R: Strategy> Log<R> {
         }
     }
 
-    /// Begins behind a version, as if all events up to it had been dropped.
+    /// Starts the log after a version, as if all events up to it had been dropped.
     pub(crate) fn begin_behind(&self, version: u64, totals: WriteTotals) {
         let mut state = self.state.lock();
         state.forgotten = version;
@@ -167,13 +169,13 @@ impl<R: Strategy> Log<R> {
         state.totals = totals;
     }
 
-    /// Whether the history has a limit in bytes, so that a watch must keep no segment alive.
+    /// Reports whether the history is limited in bytes. Then a watch must keep no segment alive.
     pub(crate) fn is_bounded(&self) -> bool {
         self.history.max_bytes != usize::MAX
     }
 
-    /// What an object counts for in [`History::max_bytes`]. To be asked before a lock is taken: O(size of
-    /// the object), or O(1) where bytes have no limit.
+    /// Returns the size of an object as [`History::max_bytes`] counts it. Call it before taking a
+    /// lock: O(size of the object), or O(1) if bytes have no limit.
     #[inline]
     pub(crate) fn bytes_of(&self, object: &R) -> usize {
         match self.is_bounded() {
@@ -191,23 +193,23 @@ impl<R: Strategy> Log<R> {
         }
     }
 
-    /// The totals of all commits so far.
+    /// Returns the totals of all commits so far.
     pub(crate) fn totals(&self) -> WriteTotals {
         self.state.lock().totals.clone()
     }
 
-    /// The server's version, with every event of this kind up to it in the log.
+    /// Returns the server's version. Every event of this kind up to that version is in the log.
     pub(crate) fn version(&self) -> u64 {
         let _state = self.state.lock();
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The version of this kind's last event, 0 before the first.
+    /// Returns the version of this kind's last event, 0 before the first.
     pub(crate) fn last_version(&self) -> u64 {
         self.state.lock().last_version
     }
 
-    /// Opens a watch at the end; also returns the version after which it starts.
+    /// Opens a watch at the end. Also returns the version after which the watch starts.
     pub(crate) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();
         let version = self.version.load(Ordering::Relaxed);
@@ -215,7 +217,7 @@ impl<R: Strategy> Log<R> {
         (state.register(segment, index, waker), version)
     }
 
-    /// Opens a watch after `version`. The error is the oldest version still kept.
+    /// Opens a watch after `version`. The error is the oldest version kept.
     pub(crate) fn open_behind(
         &self,
         version: u64,
@@ -230,8 +232,9 @@ impl<R: Strategy> Log<R> {
         Ok(state.register(segment, index, waker))
     }
 
-    /// The events to undo in the current state for the state as of `version`. The caller holds the
-    /// locks of all shards. `watch` also opens a watch after the version, with that waker.
+    /// Returns the events to undo in the current state to get the state at `version`. The caller
+    /// holds the locks of all shards. `watch` also opens a watch after the version, with the given
+    /// waker.
     pub(crate) fn undo(
         &self,
         version: u64,
@@ -269,8 +272,8 @@ impl<R: Strategy> Log<R> {
         Ok(Past { undo, position })
     }
 
-    /// What follows the events that a watch has read: those up to the version `read`, the last of them
-    /// before `index` of the segment of that number. The segment is `None` where it was dropped.
+    /// Returns the continuation for a watch that has read all events up to the version `read` and
+    /// is at `index` of the segment `number`. The segment is `None` if it was dropped.
     pub(crate) fn advance(
         &self,
         watcher: u64,
@@ -279,20 +282,20 @@ impl<R: Strategy> Log<R> {
         (segment, index): (Option<&Segment<R>>, usize),
     ) -> Advance<R> {
         let mut state = self.state.lock();
-        // The slot was filled since the watch looked, perhaps with all the rest of the segment.
+        // The slot was filled since the watch checked, perhaps with the rest of the segment.
         let slot = segment.and_then(|segment| segment.entries.get(index));
         if slot.is_some_and(|slot| slot.get().is_some()) {
             return Advance::More;
         }
         if number == state.tail.number {
-            // A full tail too: the next segment is made by the next commit.
+            // Even if the tail is full: the next commit creates the next segment.
             state.watcher(watcher).drained = true;
             return Advance::Drained {
                 version: self.version.load(Ordering::Relaxed),
             };
         }
         let front = state.segment(0).number;
-        // A dropped segment has left the list before, which the lock makes seen.
+        // A dropped segment is not in the list any more, and the lock makes that visible.
         let is_dropped = segment.is_none() || number + 1 < front;
         if is_dropped && read() < state.forgotten {
             return Advance::Expired {
@@ -321,8 +324,8 @@ impl<R: Strategy> Log<R> {
         drop(garbage);
     }
 
-    /// Drops all events, like a compaction: watches that have not read them, and watches opened
-    /// from an older version, get 410.
+    /// Drops all events, like a compaction. Watches that have not read them, and watches opened
+    /// from an older version, get a 410.
     pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
         if state.tail_len > 0 {
@@ -346,22 +349,23 @@ type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 type Wakers = SmallVec<[Waker; 4]>;
 
 impl<R: Strategy> LogState<R> {
-    /// The segment at that place: of the closed ones, or the one that is being filled.
+    /// Returns the segment at an index of the closed segments, or the tail for the index after
+    /// them.
     fn segment(&self, at: usize) -> &Arc<Segment<R>> {
         let closed = self.closed.get(at);
         closed.map_or(&self.tail, |closed| &closed.segment)
     }
 
-    /// The segment and the index of the first event newer than `version`, or the end.
+    /// Returns the segment and index of the first event newer than `version`, or of the end.
     fn behind(&self, version: u64) -> (usize, usize) {
         let newer = |entry: &OnceLock<Entry<R>>| entry.get().is_none_or(|e| e.version() > version);
-        // The first segment whose last event is newer, and the first newer event within.
+        // The first segment whose last event is newer, then the first newer event in it.
         let at = (self.closed).partition_point(|closed| closed.last_version <= version);
         let entries = &self.segment(at).entries;
         (at, entries.partition_point(|entry| !newer(entry)))
     }
 
-    /// The version of the oldest event kept.
+    /// Returns the version of the oldest event kept.
     fn oldest(&self) -> u64 {
         let first = self.segment(0).entries[0].get();
         first.map_or(self.last_version + 1, Entry::version)
@@ -388,7 +392,7 @@ impl<R: Strategy> LogState<R> {
         }
     }
 
-    /// Where a watch is in the list, which is sorted: numbers are given in ascending order.
+    /// Returns the index of a watch in the list, which is sorted because ids ascend.
     fn place_of(&self, id: u64) -> usize {
         let found = self.watchers.binary_search_by_key(&id, |other| other.id);
         found.expect("an open watch is registered")
@@ -412,7 +416,7 @@ impl<R: Strategy> LogState<R> {
         self.closed.push_back(closed);
     }
 
-    /// Removes the segments that need not be kept.
+    /// Drops the segments that are not needed.
     fn forget(&mut self, history: History, garbage: &mut Garbage<R>) {
         let slowest = |watchers: &[Watcher]| watchers.iter().map(|watcher| watcher.segment).min();
         let mut slowest_now = slowest(&self.watchers);
@@ -460,7 +464,7 @@ impl<R: Strategy> LogState<R> {
     }
 }
 
-/// A commit under way: holds the log's lock.
+/// A commit in progress. Holds the log's lock.
 pub(crate) struct Append<'a, R> {
     log: &'a Log<R>,
     state: MutexGuard<'a, LogState<R>>,
@@ -468,11 +472,11 @@ pub(crate) struct Append<'a, R> {
 }
 
 impl<R: Strategy> Append<'_, R> {
-    /// Assigns the next version to the object and appends its event. `old` is the object before; the
-    /// object comes with its [bytes](Log::bytes_of).
+    /// Assigns the next version to the object and appends its event. `old` is the previous object.
+    /// The new object comes with its size, see [`bytes_of`](Log::bytes_of).
     ///
     /// # Panics
-    /// When the object is shared already.
+    /// If the object is already shared.
     pub(crate) fn push(
         &mut self,
         change: Change,
@@ -483,7 +487,7 @@ impl<R: Strategy> Append<'_, R> {
     ) -> Arc<R> {
         let observed = self.log.observed.as_deref();
         let _turn = observed.map(|observed| observed.turn.lock());
-        // Relaxed: the counter's order is that of the locks under which it advances.
+        // Relaxed: the locks under which the counter advances order it.
         let version = self.log.version.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::get_mut(&mut object)
             .expect("an object is not shared before it is committed")
@@ -525,7 +529,7 @@ impl<R: Strategy> Append<'_, R> {
         object
     }
 
-    /// Ends the commit. The result is to be [run](After::run) when no lock is held.
+    /// Ends the commit. [Run](After::run) the result when no lock is held.
     pub(crate) fn finish(mut self) -> After<R> {
         After {
             wakers: self.state.take_wakers(),
@@ -534,7 +538,7 @@ impl<R: Strategy> Append<'_, R> {
     }
 }
 
-/// What is to be done after a commit, when no lock is held.
+/// The work that remains after a commit, for when no lock is held.
 #[must_use]
 pub(crate) struct After<R> {
     wakers: Wakers,

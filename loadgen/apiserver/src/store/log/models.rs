@@ -1,9 +1,9 @@
 //! Models of the event log: a watch gets every event in order or a 410, and a drained watch is
 //! woken.
 //!
-//! `cargo test -p podstorm-apiserver --features loom --lib log::models` runs through all
-//! interleavings of a few threads, with `--features shuttle` through random ones of more;
-//! `SCHEDULES` sets how many. Segments hold two events here.
+//! `cargo test -p podstorm-apiserver --features loom --lib log::models` tries all interleavings of
+//! a few threads. With `--features shuttle` it tries random interleavings of more threads;
+//! `SCHEDULES` sets how many. In these models a segment holds two events.
 
 use podstorm_objects::{Namespace, WatchEvent};
 
@@ -19,7 +19,7 @@ use loom as checker;
 #[cfg(not(feature = "loom"))]
 use shuttle as checker;
 
-/// Runs a model through all schedules with at most that many preemptions.
+/// Runs a model in all schedules with at most this many preemptions.
 #[cfg(feature = "loom")]
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -28,12 +28,12 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Runs a model at random schedules.
+/// Runs a model in random schedules.
 #[cfg(not(feature = "loom"))]
 fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
     let given = std::env::var("SCHEDULES").ok();
-    let schedules = given.map_or(400, |given| given.parse().expect("SCHEDULES is a number"));
+    let schedules = given.map_or(400, |given| given.parse().expect("SCHEDULES must be a number"));
     let model = Arc::new(model);
     let again = model.clone();
     let config = || {
@@ -81,7 +81,7 @@ fn commit(log: &Log<Namespace>) {
     append.finish().run();
 }
 
-/// A watch with what it has delivered.
+/// A watch and the events that it has delivered.
 struct Reader {
     watch: Watch<Namespace>,
     after: u64,
@@ -90,7 +90,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Opens a watch after a version. `None` when its events were dropped.
+    /// Opens a watch after a version. `None` if its events were dropped.
     fn open(log: &Arc<Log<Namespace>>, after: u64, waker: Option<Waker>) -> Option<Reader> {
         let position = log.open_behind(after, waker).ok()?;
         let options = WatchOptions::default();
@@ -102,7 +102,7 @@ impl Reader {
         })
     }
 
-    /// Reads to the end; the version of the bookmark that comes there.
+    /// Reads to the end. Returns the version of the bookmark there.
     fn read(&mut self) -> Option<u64> {
         let now = Now {
             mono_ns: 0,
@@ -112,7 +112,7 @@ impl Reader {
         self.watch.request_bookmark();
         while self.watch.poll(1, now, &mut events).more {}
         for event in events {
-            assert!(!self.expired, "an event behind the end");
+            assert!(!self.expired, "an event after the end");
             match event {
                 WatchEvent::Added(object) => self.versions.push(version_of(&*object)),
                 WatchEvent::Bookmark { version, .. } => bookmark = version.number(),
@@ -123,20 +123,20 @@ impl Reader {
         bookmark
     }
 
-    /// Checks that the events have no gap, and go up to `last` unless the watch got a 410.
+    /// Checks that the events have no gap, and reach `last` unless the watch got a 410.
     fn assert_gap_free(&self, last: u64) {
         let count = self.versions.len() as u64;
         let expected: Vec<u64> = (1..=count).map(|at| self.after + at).collect();
-        assert_eq!(self.versions, expected, "a gap, or twice the same");
+        assert_eq!(self.versions, expected, "a gap or a repeated event");
         assert!(
             self.expired || self.after + count == last,
-            "lost {last} without a word"
+            "lost {last} without a 410"
         );
     }
 }
 
 #[test]
-fn a_watch_beside_a_writer_gets_every_event_in_order() {
+fn a_watch_concurrent_with_a_writer_gets_every_event_in_order() {
     check(3, || {
         let log = log(&counter(), KEEP_ALL);
         let mut reader = Reader::open(&log, 0, None).unwrap();
@@ -154,7 +154,7 @@ fn a_watch_beside_a_writer_gets_every_event_in_order() {
 }
 
 #[test]
-fn a_compaction_leaves_no_gap_but_says_410() {
+fn a_compaction_leaves_no_gap_without_a_410() {
     check(3, || {
         let log = log(&counter(), KEEP_ALL);
         commit(&log);
@@ -176,7 +176,7 @@ fn a_compaction_leaves_no_gap_but_says_410() {
 }
 
 #[test]
-fn a_watch_opened_beside_a_compaction_starts_where_it_asked_or_not_at_all() {
+fn a_watch_opened_during_a_compaction_starts_exactly_or_fails() {
     check(3, || {
         let log = log(&counter(), KEEP_ALL);
         commit(&log);
@@ -196,20 +196,20 @@ fn a_watch_opened_beside_a_compaction_starts_where_it_asked_or_not_at_all() {
                 reader.read();
                 reader.assert_gap_free(4);
             }
-            None => assert!(Reader::open(&log, 1, None).is_none(), "410 is for good"),
+            None => assert!(Reader::open(&log, 1, None).is_none(), "a 410 is permanent"),
         }
-        let mut later = Reader::open(&log, 3, None).expect("what comes behind it is there");
+        let mut later = Reader::open(&log, 3, None).expect("later events are kept");
         later.read();
         assert!(!later.expired);
         later.assert_gap_free(4);
     });
 }
 
-/// An open watch keeps the events that it has not read, up to the limits of events and of bytes (here
-/// every event fills a segment); beyond a limit it gets a 410, though its segment may be freed while
-/// it reads.
+/// An open watch keeps the events that it has not read, up to the limits of events and of bytes.
+/// (Here every event fills a segment.) Beyond a limit it gets a 410, even if its segment is freed
+/// while it reads.
 #[test]
-fn a_slow_watch_is_waited_for_up_to_the_limit() {
+fn events_wait_for_a_slow_watch_up_to_the_limit() {
     for (max_events, max_bytes, may_expire) in [
         (100, usize::MAX, false),
         (2, usize::MAX, true),
@@ -236,10 +236,10 @@ fn a_slow_watch_is_waited_for_up_to_the_limit() {
     }
 }
 
-/// A reader that parks whenever it has read everything reads all: no wake-up is lost between its
-/// last look and the writer's.
+/// A reader that parks whenever it has read everything still reads all events: no wake-up is lost
+/// between the reader's last check and the write.
 #[test]
-fn who_has_read_everything_is_woken() {
+fn a_drained_watch_is_woken() {
     check(3, || {
         let log = log(&counter(), KEEP_ALL);
         let bell = Arc::new((checker::sync::Mutex::new(false), Condvar::new()));
@@ -269,10 +269,10 @@ fn who_has_read_everything_is_woken() {
     });
 }
 
-/// A bookmark says how far the server is, other kinds included, and every event of this kind up to
-/// it has been delivered.
+/// A bookmark carries the server's version, other kinds included. Every event of this kind up to
+/// that version has been delivered.
 #[test]
-fn a_bookmark_comes_behind_every_event_up_to_it() {
+fn a_bookmark_comes_after_every_event_up_to_it() {
     check(3, || {
         let version = counter();
         let (log, other) = (log(&version, KEEP_ALL), log(&version, KEEP_ALL));
@@ -287,7 +287,7 @@ fn a_bookmark_comes_behind_every_event_up_to_it() {
             })
         };
         let of_another_kind = thread::spawn(move || commit(&other));
-        let bookmark = reader.read().expect("it was asked for");
+        let bookmark = reader.read().expect("the reader requested it");
         let before = reader.versions.len();
         writer.join().unwrap();
         of_another_kind.join().unwrap();
@@ -301,10 +301,10 @@ fn a_bookmark_comes_behind_every_event_up_to_it() {
     });
 }
 
-/// Longer than what can be run through: writers, a compactor and readers of different paces.
+/// Too long to try all schedules: writers, a compactor and readers of different speeds.
 #[cfg(not(feature = "loom"))]
 #[test]
-fn readers_of_all_paces_beside_writers_and_compactions() {
+fn readers_of_any_speed_concurrent_with_writers_and_compactions() {
     check(0, || {
         let version = counter();
         let history = History {
@@ -327,7 +327,7 @@ fn readers_of_all_paces_beside_writers_and_compactions() {
             .map(|pace| {
                 let (log, version) = (log.clone(), version.clone());
                 thread::spawn(move || {
-                    // Relaxed: any version will do.
+                    // Relaxed: any version is valid here.
                     let after = version.load(Ordering::Relaxed);
                     let mut reader = Reader::open(&log, after, None)?;
                     for _ in 0..pace {

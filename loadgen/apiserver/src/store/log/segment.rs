@@ -1,17 +1,17 @@
-//! Events and the segments that they are in.
+//! Events and the segments that contain them.
 
 use std::sync::Arc;
 
 use crate::store::Strategy;
 use crate::store::primitives::OnceLock;
 
-/// Most events in a segment: 16 KiB of slots. Segments are dropped as a whole.
+/// The maximum number of events in a segment: 16 KiB of slots. A segment is dropped as a whole.
 pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
 
-/// A segment whose objects have that many bytes gets no more events: a 64th of what a server keeps.
+/// The size of its objects at which a segment gets no more events: a 64th of what a server keeps.
 pub(super) const SEGMENT_BYTES: usize = if MODELLED { 1 } else { 1 << 20 };
 
-/// Whether a model checker runs.
+/// Whether a model checker runs the code.
 const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
 
 /// The type of an event.
@@ -30,7 +30,7 @@ pub enum Change {
 pub(crate) struct Entry<R> {
     pub(crate) change: Change,
     pub(crate) object: Arc<R>,
-    /// When it was committed, in monotonic time.
+    /// The time of the commit, in monotonic nanoseconds.
     pub(crate) commit_ns: i64,
 }
 
@@ -40,26 +40,26 @@ impl<R: Strategy> Entry<R> {
     }
 }
 
-/// The version of a stored object.
+/// Returns the version of a stored object.
 pub(crate) fn version_of<R: Strategy>(object: &R) -> u64 {
     object
         .metadata()
         .resource_version
         .number()
-        .expect("the server's versions are numbers")
+        .expect("the server assigns numeric versions")
 }
 
 /// A run of events. Slots are filled in order, each once, under the log's lock.
 pub(crate) struct Segment<R> {
-    /// Counts segments from the first one of the log.
+    /// The position among all segments of the log, counted from 0.
     pub(crate) number: u64,
     pub(crate) entries: Box<[OnceLock<Entry<R>>]>,
-    /// For each event the object before, if there was one; empty unless older states are kept.
+    /// The previous object of each event, if it had one. Empty unless older states are kept.
     pub(super) before: Box<[OnceLock<Arc<R>>]>,
 }
 
 impl<R> Segment<R> {
-    /// The object before an event; `None` where there was none, or older states are not kept.
+    /// Returns the previous object of an event; `None` if it had none or older states are not kept.
     pub(crate) fn before(&self, index: usize) -> Option<Arc<R>> {
         self.before.get(index)?.get().cloned()
     }
@@ -76,12 +76,12 @@ impl<R> Segment<R> {
     }
 }
 
-/// A segment that gets no more events.
+/// A full segment.
 pub(super) struct Closed<R> {
     pub(super) segment: Arc<Segment<R>>,
-    /// Filled slots, at least one.
+    /// The number of filled slots, at least one.
     pub(super) len: usize,
-    /// Of the objects of its events, about; 0 where bytes have no limit.
+    /// The approximate size of its events' objects; 0 if bytes have no limit.
     pub(super) bytes: usize,
     /// The version of its last event.
     pub(super) last_version: u64,

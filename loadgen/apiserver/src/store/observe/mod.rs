@@ -1,4 +1,4 @@
-//! Observers of commits: an invariant checker sees every write as it happens.
+//! Observers of commits, such as an invariant checker that sees every write as it happens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use super::log::Change;
 
 /// Observes every commit.
 pub trait CommitObserver: Send + Sync {
-    /// Called for every event of every kind, in the order of versions, before a watch can see the
+    /// Called for every event of every kind, in the order of versions, before any watch can see the
     /// event.
     ///
-    /// Locks of the cluster are held: a call into the cluster would deadlock. All writers wait for
+    /// The cluster's locks are held: a call into the cluster would deadlock. All writers wait for
     /// each other here.
     fn committed(&self, commit: &Commit);
 }
 
-/// One commit, which is one event. A request that marks an object as deleted and removes it makes
-/// two: `Modified`, then `Deleted`.
+/// One commit, which is one event. A request that first marks and then removes an object makes two
+/// commits: `Modified`, then `Deleted`.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The version assigned to it.
     pub version: u64,
     /// The type of the event.
     pub change: Change,
-    /// The object before; absent for a new object.
+    /// The previous object; absent for a new object.
     pub old: Option<AnyObject>,
-    /// The object after; for a deletion its last state, with the version of the deletion.
+    /// The new object; for a deletion the last state, with the version of the deletion.
     pub new: AnyObject,
     /// The time of the request.
     pub now: Now,
 }
 
 impl Commit {
-    /// The object before and after, if it is a `T`.
+    /// Returns the previous and the new object if the object is a `T`.
     pub fn of<T: Object>(&self) -> Option<(Option<&T>, &T)> {
         let new = self.new.downcast_ref()?;
         let old = self.old.as_ref().and_then(|old| old.downcast_ref());
@@ -43,10 +43,10 @@ impl Commit {
     }
 }
 
-/// The observer of a cluster, shared by the logs of all kinds.
+/// A cluster's observer, shared by the logs of all kinds.
 pub(crate) struct Observed {
-    /// Held from the assignment of a version to the end of the call. Each log has a lock of its
-    /// own, and the observer sees the commits of all kinds in one order.
+    /// Held from the assignment of a version to the end of the call. Each log has its own lock;
+    /// this one gives the observer the commits of all kinds in one order.
     pub(crate) turn: Lock<()>,
     pub(crate) observer: Arc<dyn CommitObserver>,
 }

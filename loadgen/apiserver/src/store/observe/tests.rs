@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::*;
 use crate::{Cluster, ClusterOptions, DeleteOptions};
 
-/// Writes down what it sees.
+/// Records what it sees.
 #[derive(Default)]
 struct EventLog {
     lines: Mutex<Vec<String>>,
@@ -52,7 +52,7 @@ fn observed() -> (Cluster, Arc<EventLog>) {
 }
 
 #[test]
-fn an_observer_sees_every_event_with_the_object_before_and_after() {
+fn an_observer_sees_every_event_with_the_old_and_the_new_object() {
     let (cluster, log) = observed();
     cluster.create(replica_set("a", json!({})), at(1)).unwrap();
     bound_pod(&cluster, "p", json!({}));
@@ -77,7 +77,7 @@ fn an_observer_sees_every_event_with_the_object_before_and_after() {
 }
 
 #[test]
-fn writes_that_change_nothing_or_are_refused_are_not_observed() {
+fn refused_writes_and_writes_without_changes_are_not_observed() {
     let (cluster, log) = observed();
     cluster.create(replica_set("a", json!({})), at(1)).unwrap();
     let seen = log.lines.lock().unwrap().len();
@@ -88,7 +88,7 @@ fn writes_that_change_nothing_or_are_refused_are_not_observed() {
 }
 
 #[test]
-fn writers_of_all_kinds_are_observed_in_the_order_of_versions() {
+fn commits_of_all_kinds_are_observed_in_the_order_of_versions() {
     let (cluster, log) = observed();
     std::thread::scope(|scope| {
         for thread in 0..4 {

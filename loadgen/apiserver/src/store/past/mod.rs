@@ -1,4 +1,4 @@
-//! The state as of an older version, as served by an API server whose cache lags.
+//! The state at an older version, as served by an API server whose cache lags.
 
 use std::sync::Arc;
 
@@ -12,11 +12,12 @@ use super::{KindStore, Snapshot, sorted};
 use crate::{Cluster, Waker, errors};
 
 impl Cluster {
-    /// All objects of a kind, or of one namespace, as of `version`, sorted by namespace and name,
-    /// and that version. O(n log n) in the objects that exist now and the events since.
+    /// Returns all objects of a kind, or of one namespace, at `version`, sorted by namespace and
+    /// name, together with that version. O(n log n) in the objects that exist now and the events
+    /// since.
     ///
     /// # Errors
-    /// 410 when the history does not reach back to the version, or the cluster does not [keep older
+    /// 410 if the history does not reach back to the version, or the cluster does not [keep older
     /// states](crate::ClusterOptions::keeps_past); 504 for a version that the server has not
     /// reached.
     pub fn list_as_of<R: ClusterResource>(
@@ -30,10 +31,10 @@ impl Cluster {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// The state as of `version`, and a position after it where a watch is asked for.
+    /// Returns the state at `version`, and a position after it if a watch is requested.
     ///
     /// # Errors
-    /// 410 and 504 as [`Cluster::list_as_of`].
+    /// As [`Cluster::list_as_of`].
     pub(crate) fn as_of(
         &self,
         namespace: Option<&str>,
@@ -50,7 +51,7 @@ impl<R: Strategy> KindStore<R> {
     }
 }
 
-/// The current objects with the events since undone.
+/// Returns the current objects with the later events undone.
 pub(super) fn undone<R: Strategy>(
     mut objects: Vec<Arc<R>>,
     undo: Vec<Undo<R>>,
@@ -63,11 +64,11 @@ pub(super) fn undone<R: Strategy>(
         let metadata = object.metadata();
         (metadata.namespace.clone(), metadata.name.clone())
     };
-    // By name: a recreated object has nothing to do with the earlier one of its name.
+    // By name: a recreated object has nothing to do with the earlier object of that name.
     let mut changed = HashSet::with_capacity_and_hasher(undo.len(), hash_state());
     let mut before = Vec::new();
     for event in undo {
-        // The first event of a name since then has the object before.
+        // The first later event of a name has the object at the version.
         if changed.insert(key(&event.after)) {
             before.extend(event.before);
         }

@@ -1,4 +1,4 @@
-//! Older states.
+//! Tests of older states.
 
 use podstorm_objects::Pod;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn remembering(history: History) -> Cluster {
     })
 }
 
-/// Writes at random and remembers every state; the last write is at `resource_version`.
+/// Makes random writes and records every state. The last write is at `resource_version`.
 fn lived(cluster: &Cluster, steps: usize) -> Vec<(u64, Vec<Arc<Pod>>)> {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut states = vec![(cluster.resource_version(), cluster.list::<Pod>(None).0)];
@@ -26,7 +26,7 @@ fn lived(cluster: &Cluster, steps: usize) -> Vec<(u64, Vec<Arc<Pod>>)> {
         let namespace = if other { "other" } else { "default" };
         let metadata = json!({"metadata": {"namespace": namespace}});
         match rng.u32(..4) {
-            // Refusals are part of it: the name may be taken or the pod missing.
+            // Refusals are expected: the name may be taken or the pod missing.
             0 => drop(cluster.create(pod(&name, metadata), at(0))),
             1 => drop(cluster.delete::<Pod>(namespace, &name, &forced(), at(0))),
             2 => drop(cluster.create(replica_set(&format!("r{step}"), json!({})), at(0))),
@@ -45,7 +45,7 @@ fn lived(cluster: &Cluster, steps: usize) -> Vec<(u64, Vec<Arc<Pod>>)> {
 }
 
 #[test]
-fn the_past_is_what_it_was_when_it_was_present() {
+fn an_older_state_equals_what_was_listed_at_its_version() {
     let cluster = remembering(History::default());
     for (version, wanted) in lived(&cluster, 3000) {
         let (found, answered) = cluster.list_as_of::<Pod>(None, version).unwrap();
@@ -58,7 +58,7 @@ fn the_past_is_what_it_was_when_it_was_present() {
 }
 
 #[test]
-fn versions_in_the_middle_of_a_request_have_a_state_too() {
+fn versions_in_the_middle_of_a_request_have_a_state() {
     let cluster = remembering(History::default());
     bound_pod(&cluster, "a", json!({}));
     cluster
@@ -73,7 +73,7 @@ fn versions_in_the_middle_of_a_request_have_a_state_too() {
 }
 
 #[test]
-fn a_watch_from_the_past_begins_with_its_state_and_goes_on_with_every_later_event() {
+fn a_watch_from_the_past_gets_that_state_then_every_later_event() {
     let cluster = remembering(History::default());
     cluster.create(pod("a", json!({})), at(0)).unwrap();
     let past = cluster.resource_version();
@@ -97,7 +97,7 @@ fn a_watch_from_the_past_begins_with_its_state_and_goes_on_with_every_later_even
 }
 
 #[test]
-fn what_was_forgotten_or_is_to_come_is_refused() {
+fn forgotten_and_future_versions_are_refused() {
     let history = History {
         min_events: 600,
         max_events: 10_000,
@@ -125,11 +125,11 @@ fn what_was_forgotten_or_is_to_come_is_refused() {
     cluster.compact::<Pod>();
     assert_eq!(refused(list(now - 1)), "410 Expired");
     let present = list(now).unwrap().0;
-    assert_eq!(present.len(), 3000, "the present is never forgotten");
+    assert_eq!(present.len(), 3000, "the current state is never forgotten");
 }
 
 #[test]
-fn without_a_past_only_the_present_is_known() {
+fn without_keeps_past_only_the_current_state_is_available() {
     let cluster = cluster();
     cluster.create(pod("a", json!({})), at(0)).unwrap();
     let last = cluster.resource_version();
