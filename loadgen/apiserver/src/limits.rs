@@ -1,30 +1,33 @@
-//! How deep and how large a document may become, whatever makes it grow: patches, defaults, conversions,
-//! server-side apply. What is within the limits can be read back from its JSON, alone or in a List.
+//! Limits on the depth and size of documents, whatever makes them grow: patches, defaults,
+//! conversions, server-side apply. A document within the limits can be read back from its JSON,
+//! alone or in a List.
 
 use std::fmt::Display;
 
 use podstorm_objects::{ApiError, Map, Reason};
 use serde_json::Value;
 
-/// Most lists and objects within each other in a text that is read, as `serde_json`.
+/// The maximum nesting of lists and objects in a text to read, as in `serde_json`.
 pub const READ_DEPTH_MAX: usize = 127;
-/// Most lists and objects within each other in an object, its `managedFields` apart: those that are read, less 2
-/// of the List around it and 5 that `managedFields` lie deeper than the fields that they name.
+/// The maximum nesting of lists and objects in an object, except in its `managedFields`: that of a
+/// readable text, less 2 for the List around the object and 5 by which `managedFields` nest deeper
+/// than the fields that they name.
 pub const DEPTH_MAX: usize = READ_DEPTH_MAX - 2 - OWNERS_DEPTH;
 /// `metadata`, `managedFields`, the entry, `fieldsV1`, and the empty object of the innermost field.
 const OWNERS_DEPTH: usize = 5;
-/// Most bytes of an object as JSON, its `managedFields` apart, which may have as many; and most bytes by which one
-/// request makes it grow. As upstream: a body may have as many, and the copies of a JSON patch.
+/// The maximum size of an object as JSON in bytes, without its `managedFields`, which may have as
+/// much again. Also the maximum growth by one request. As upstream's limits on a body and on the
+/// copies of a JSON patch.
 pub const BYTES_MAX: usize = 3 << 20;
-/// Most bytes that one JSON patch moves about without making the document grow.
+/// The maximum number of bytes that one JSON patch moves without growth of the document.
 const MOVED_MAX: usize = 64 << 20;
 
-/// Why a document is refused.
+/// The limit that a document exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Exceeded {
-    /// Too many lists and objects lie within each other.
+    /// Lists and objects are nested too deep.
     #[error(
-        "the object is nested too deep: at most {DEPTH_MAX} lists and objects may lie in each other"
+        "the object is nested too deep: at most {DEPTH_MAX} lists and objects may be inside each other"
     )]
     Depth,
     /// The document is too large.
@@ -32,14 +35,14 @@ pub enum Exceeded {
         "Request entity too large: limit is {BYTES_MAX}: the object would have more bytes as JSON"
     )]
     Bytes,
-    /// The copies of a patch have so many bytes.
+    /// The copies of a patch have this many bytes, which is too many.
     #[error(
         "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {BYTES_MAX}"
     )]
     Copies(usize),
-    /// The operations of a patch move too much.
+    /// The operations of a patch move too many bytes.
     #[error(
-        "the operations of the patch move values of more than {MOVED_MAX} bytes in all: send fewer of them, \
+        "the operations of the patch move values of more than {MOVED_MAX} bytes in total: send fewer operations, \
          or the whole object"
     )]
     Moves,
@@ -49,7 +52,7 @@ pub enum Exceeded {
 }
 
 impl From<Exceeded> for ApiError {
-    /// 400 for the depth, 413 for the size, 422 for what a patch asks for, 504 for the time.
+    /// Returns 400 for the depth, 413 for the size, 422 for a patch, 504 for the time.
     fn from(exceeded: Exceeded) -> ApiError {
         let (code, reason) = match exceeded {
             Exceeded::Depth => (400, Reason::BadRequest),
@@ -61,7 +64,8 @@ impl From<Exceeded> for ApiError {
     }
 }
 
-/// The budget of everything that makes the document of one request grow. It is charged before the growth.
+/// The budget for everything that makes the document of one request grow. Charge it before each
+/// growth.
 #[derive(Debug, Default)]
 pub struct Growth {
     grown: usize,
@@ -69,7 +73,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Charges a copy of a value that will stand below `parents` others. O(size of the value).
+    /// Charges a copy of a value that will be nested in `parents` others. O(size of the value).
     ///
     /// # Errors
     /// The document would become too deep, or the copies too large.
@@ -83,10 +87,10 @@ impl Growth {
         }
     }
 
-    /// Charges a value that will stand below `parents` others and is in memory already. O(size of the value).
+    /// Charges a value in memory that will be nested in `parents` others. O(size of the value).
     ///
     /// # Errors
-    /// The document would become too deep, or too much has been moved.
+    /// The document would become too deep, or too many bytes were moved.
     pub fn place(&mut self, value: &Value, parents: usize) -> Result<(), Exceeded> {
         let mut left = MOVED_MAX.saturating_sub(self.moved);
         let before = left;
@@ -97,10 +101,10 @@ impl Growth {
         self.shift(before - left)
     }
 
-    /// Charges list entries that make room or close a gap.
+    /// Charges the list entries that an insertion or removal shifts.
     ///
     /// # Errors
-    /// Too much has been moved.
+    /// Too many bytes were moved.
     pub fn shift(&mut self, entries: usize) -> Result<(), Exceeded> {
         self.moved = self.moved.saturating_add(entries);
         match self.moved > MOVED_MAX {
@@ -109,14 +113,15 @@ impl Growth {
         }
     }
 
-    /// Whether there is room for more once the value has been added. O(size of the value).
+    /// Reports whether there is room for more once the value has been added. O(size of the value).
     pub(crate) fn has_room_after(&mut self, added: &Value) -> bool {
         self.copy(added, 0).is_ok()
     }
 }
 
-/// What an answer lists, such as paths of members: as many as have [`BYTES_MAX`] bytes in all. A name of megabytes is part
-/// of the path of everything below it, so the paths of a small document can be a million times as large.
+/// Items that a response lists, such as paths of fields, up to [`BYTES_MAX`] bytes in total. A name
+/// of megabytes is part of the path of everything below it, so the paths of a small document can be
+/// a million times as large.
 #[derive(Debug, Default)]
 pub struct Listed {
     all: Vec<String>,
@@ -124,7 +129,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Adds a text while there is room. A text that is not added is not rendered.
+    /// Adds an item if there is room. An item that is not added is not formatted.
     pub fn push(&mut self, text: impl Display) {
         if !self.is_full() {
             let text = text.to_string();
@@ -133,35 +138,36 @@ impl Listed {
         }
     }
 
-    /// How many there are.
-    #[expect(clippy::len_without_is_empty, reason = "no caller asks")]
+    /// Returns the number of items.
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is no room for more.
+    /// Reports whether there is no room for more.
     pub fn is_full(&self) -> bool {
         self.bytes > BYTES_MAX
     }
 
-    /// The texts, in the order in which they were added.
+    /// Returns the items in insertion order.
     pub fn into_vec(self) -> Vec<String> {
         self.all
     }
 }
 
-/// The levels that are left below so many.
+/// Returns the levels left below this many parents.
 fn room_below(parents: usize) -> Result<usize, Exceeded> {
-    // `managedFields` may lie deeper; [`check`] knows where they are.
+    // `managedFields` may be nested deeper, and only [`check`] knows where they are.
     (DEPTH_MAX + OWNERS_DEPTH)
         .checked_sub(parents)
         .ok_or(Exceeded::Depth)
 }
 
-/// Checks the document of an object that a request has made. O(size), on as much stack as the limit has levels.
+/// Checks the document of an object that a request has produced. O(size), recursing as deep as the
+/// limit allows.
 ///
 /// # Errors
-/// It is too deep or too large.
+/// The document is too deep or too large.
 pub fn check(document: &Value) -> Result<(), Exceeded> {
     let mut left = BYTES_MAX;
     match document {
@@ -170,16 +176,16 @@ pub fn check(document: &Value) -> Result<(), Exceeded> {
     }
 }
 
-/// As [`check`], of the members of an object.
+/// Like [`check`], for the members of an object.
 ///
 /// # Errors
-/// As there.
+/// As [`check`].
 pub fn check_object(members: &Map) -> Result<(), Exceeded> {
     check_members(members, &mut BYTES_MAX.clone())
 }
 
 fn check_members(members: &Map, left: &mut usize) -> Result<(), Exceeded> {
-    // Owners have a budget of their own: whatever could be created can be patched.
+    // `managedFields` have a separate budget, so whatever could be created can be patched.
     let mut of_owners = BYTES_MAX;
     each_member(members, left, |name, value, left| match (name, value) {
         ("metadata", Value::Object(metadata)) => {
@@ -198,15 +204,15 @@ fn each_member(
     mut each: impl FnMut(&str, &Value, &mut usize) -> Result<(), Exceeded>,
 ) -> Result<(), Exceeded> {
     for (name, value) in members {
-        // The quotes, the colon and a comma or the brace.
+        // Two quotes, a colon, and a comma or the brace.
         take(left, name.len() + 4)?;
         each(name, value, left)?;
     }
     Ok(())
 }
 
-/// Takes the bytes that a value has as JSON, escapes apart, from those that are left. It goes as deep as it is
-/// allowed, no deeper.
+/// Subtracts the size of a value as JSON, without escapes, from the bytes left. Recurses only as
+/// deep as the limit allows.
 fn measure(value: &Value, depth: usize, left: &mut usize) -> Result<(), Exceeded> {
     let below = || depth.checked_sub(1).ok_or(Exceeded::Depth);
     match value {
@@ -237,13 +243,13 @@ mod tests {
 
     use super::*;
 
-    /// Lists within each other.
+    /// Returns nested lists.
     fn nested(levels: usize) -> Value {
         (1..levels).fold(json!([]), |inner, _| json!([inner]))
     }
 
     #[test]
-    fn a_document_is_as_deep_and_as_large_as_can_be_read_back() {
+    fn a_document_within_the_limits_can_be_read_back() {
         let spec =
             |levels: usize| check(&json!({"metadata": {"name": "a"}, "spec": nested(levels)}));
         assert_eq!(spec(DEPTH_MAX - 1), Ok(()));
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_long_texts_ends_where_it_is_full() {
+    fn a_list_of_long_texts_stops_at_its_limit() {
         let mut listed = Listed::default();
         let long = "x".repeat(BYTES_MAX / 2);
         for number in 0..1_000_000 {
@@ -286,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_request_adds_is_counted_together() {
+    fn the_growth_of_one_request_is_summed() {
         let mut growth = Growth::default();
         let third = json!("x".repeat(BYTES_MAX / 3));
         assert_eq!(growth.copy(&third, 2), Ok(()));

@@ -18,12 +18,13 @@ use super::{
 
 impl Cluster {
     /// Creates an object in the namespace that it names. The server sets UID, timestamps,
-    /// generation and status, and ignores what the client sent there. A missing name is generated
+    /// generation and status, and ignores the client's values of these. A missing name is generated
     /// from `generate_name`.
     ///
     /// # Errors
     /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
-    /// broken rule, 409 for a name that is taken, 504 once the [time](time_limit) of the request is over.
+    /// broken rule, 409 for a name that is taken, 504 when the [time limit](time_limit) of the
+    /// request is exceeded.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::of(Verb::Create);
         self.create_in(R::store(self), object, (effects, None), now)
@@ -64,13 +65,13 @@ impl Cluster {
         self.store_drawn(store, object, draw, now)
     }
 
-    /// Imports an object of an existing cluster: it keeps status, UID and timestamps. Only its
-    /// version is new. A missing UID, creation time or generation is filled in, and what creation generates
-    /// (a Job's selector, a Service's addresses) where the object lacks it. The rules of
-    /// creation are checked, no others; a namespace that is being deleted takes it.
+    /// Imports an object from an existing cluster. It keeps its status, UID and timestamps; only
+    /// its version is new. The server fills in a missing UID, creation time or generation, and what
+    /// creation generates (a Job's selector, a Service's addresses) if the object lacks it. Only
+    /// the rules of creation are checked. A terminating namespace accepts the object.
     ///
     /// # Errors
-    /// As [`create`](Cluster::create), but for the 403.
+    /// As [`create`](Cluster::create), except for the 403.
     pub fn import<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         self.import_in(R::store(self), object, now)
     }
@@ -98,7 +99,7 @@ impl Cluster {
             metadata.uid = draw.uid();
         }
         if let Err(refused) = validate_create(self, &object) {
-            // It may be about what creation generates.
+            // The broken rule may concern what creation generates.
             let identified = identified(&object, &object.metadata().uid, draw);
             object = identified.ok_or(refused)?;
             validate_create(self, &object)?;
@@ -117,7 +118,8 @@ impl Cluster {
         self.admit(kind, metadata, false)
     }
 
-    /// What a namespace or a definition that is being deleted still holds is imported with it.
+    /// Admits an object. An import is admitted even to a namespace or definition that is being
+    /// deleted.
     fn admit(&self, kind: Kind, metadata: &ObjectMeta, is_import: bool) -> Result<(), ApiError> {
         let (namespace, name) = (&*metadata.namespace, metadata.name.as_str());
         if kind.is_namespaced() {
@@ -136,7 +138,7 @@ impl Cluster {
         }
     }
 
-    /// Admission of anything that is created in a namespace.
+    /// Admits the creation of an object in a namespace.
     ///
     /// # Errors
     /// 404 for a missing namespace, 403 for a terminating one.
@@ -158,7 +160,7 @@ impl Cluster {
         }
     }
 
-    /// A new object as it would be stored, if its name is free.
+    /// Returns a new object as it would be stored, if its name is free.
     #[cold]
     fn try_new<R: Strategy>(
         &self,
@@ -189,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// Stores a new object that has been prepared and validated.
+    /// Stores a new object after preparation and validation.
     pub(super) fn store_new<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -232,13 +234,13 @@ impl Cluster {
         loop {
             if generated {
                 let metadata = Arc::get_mut(&mut object)
-                    .expect("not shared yet")
+                    .expect("the object is not shared yet")
                     .metadata_mut();
                 let prefix = metadata.generate_name.as_deref().unwrap_or("");
                 metadata.name = draw.name(prefix, attempt);
             }
             if verb == Verb::Create && (generated || attempt == 0) {
-                let object = Arc::get_mut(&mut object).expect("not shared yet");
+                let object = Arc::get_mut(&mut object).expect("the object is not shared yet");
                 object.complete(&|| self.names.number());
             }
             match store.insert(object, &effects, now) {
@@ -267,7 +269,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Charges a new object to quotas, which tell the name that it will have.
+    /// Charges a new object to quotas, whose errors name the object by its future name.
     #[cold]
     fn charge_named<R: Strategy>(&self, object: &R, draw: Draw, now: Now) -> Result<(), ApiError> {
         if !object.metadata().name.is_empty() {
@@ -280,11 +282,11 @@ impl Cluster {
     }
 }
 
-/// Brings metadata into the form of a new object, whatever the client sent.
+/// Resets metadata to that of a new object, whatever the client sent.
 pub(super) fn prepare_metadata(kind: Kind, metadata: &mut ObjectMeta) {
     metadata.resource_version = ResourceVersion::Unset;
     metadata.generation = i64::from(kind.row().has_generation);
-    // Until it is given one: no rule looks at that of another object.
+    // Set later. No rule reads the UID that the client sent, which may be another object's.
     metadata.uid = Uid::default();
     metadata.deletion_timestamp = Time::UNSET;
     metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
@@ -300,7 +302,7 @@ fn tidy_metadata(metadata: &mut ObjectMeta) {
 }
 
 /// # Errors
-/// 422 with every rule that the new object breaks, the one about its generated name among them.
+/// 422 with every rule that the new object breaks, including the rules of its generated name.
 fn validate_new<R: Strategy>(cluster: &Cluster, object: &R, draw: Draw) -> Result<(), ApiError> {
     if let Some(identified) = identified(object, &draw.uid(), draw) {
         return validate_create(cluster, &identified);
@@ -311,7 +313,7 @@ fn validate_new<R: Strategy>(cluster: &Cluster, object: &R, draw: Draw) -> Resul
     if valid.is_ok() || name.is_empty() || !metadata.name.is_empty() {
         return valid;
     }
-    // Names are generated before the rules are checked, and told.
+    // The errors contain the generated name, which upstream generates before validation.
     let mut named = object.clone();
     named.metadata_mut().name = name;
     validate_create(cluster, &named)
@@ -322,10 +324,11 @@ fn identified<R: Strategy>(object: &R, uid: &Uid, draw: Draw) -> Option<R> {
     object.identified(uid, &|| generated_name(object.metadata(), draw))
 }
 
-/// Checks what defaults have made of an object, before it is looked at any further: a million empty containers would
-/// have a hundred million bytes.
+/// Checks the size of an object after defaulting, before any other use: a million empty containers
+/// grow to a hundred million bytes.
 ///
 /// # Errors
+/// 422 if the object exceeds the maximum size.
 /// 422: it has more bytes than an object may.
 pub(super) fn check_size<R: Strategy>(object: &R) -> Result<(), ApiError> {
     if object.pod_spec_bytes() <= BYTES_MAX {
@@ -336,7 +339,7 @@ pub(super) fn check_size<R: Strategy>(object: &R) -> Result<(), ApiError> {
     Err(errors::invalid(object.kind(), name, vec![cause]))
 }
 
-/// The first name that is tried for an object; empty where it has no prefix of one.
+/// Returns the first name that is tried for an object; empty if the object has no prefix for names.
 fn generated_name(metadata: &ObjectMeta, draw: Draw) -> CompactString {
     match metadata.generate_name.as_deref() {
         None | Some("") => CompactString::default(),
@@ -344,8 +347,8 @@ fn generated_name(metadata: &ObjectMeta, draw: Draw) -> CompactString {
     }
 }
 
-/// The rules that an object of a file breaks that is to be [loaded](crate::Api::load), its defaults set: with what
-/// creation generates where it lacks that.
+/// Returns the rules that an object from a file breaks when it is [loaded](crate::Api::load). Its
+/// defaults are set. What creation generates is added if the object lacks it.
 pub fn validate_loaded<R: Strategy>(object: &R) -> Vec<Cause> {
     let causes = object.validate_create();
     if causes.is_empty() {

@@ -1,4 +1,4 @@
-//! Creates and imports.
+//! Tests of creates and imports.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use super::super::{ClusterOptions, DeleteOptions};
 use super::*;
 
 #[test]
-fn a_create_sets_what_only_the_server_may() {
+fn a_create_sets_the_fields_that_only_the_server_may_set() {
     let cluster = cluster();
     let sent = replica_set(
         "a",
@@ -40,7 +40,7 @@ fn a_create_sets_what_only_the_server_may() {
 }
 
 #[test]
-fn a_create_is_refused_for_its_namespace_or_name() {
+fn a_create_is_refused_for_a_bad_namespace_or_a_taken_name() {
     let cluster = cluster();
     let create = |name: &str, metadata: serde_json::Value| {
         cluster.create(pod(name, json!({"metadata": metadata})), at(0))
@@ -59,12 +59,12 @@ fn a_create_is_refused_for_its_namespace_or_name() {
     deleted.unwrap();
     let text = create("a", json!({})).unwrap_err().message;
     assert_eq!(text, "object is being deleted: pods \"a\" already exists");
-    // The same name elsewhere is free.
+    // The name is free in another namespace.
     create("a", json!({"namespace": "other"})).unwrap();
 }
 
 #[test]
-fn admission_is_asked_and_its_answer_is_final() {
+fn the_admission_hook_is_called_and_its_refusal_is_final() {
     let asked = Arc::new(AtomicU32::new(0));
     let counter = asked.clone();
     let options = ClusterOptions {
@@ -83,14 +83,14 @@ fn admission_is_asked_and_its_answer_is_final() {
     let text = "pods \"a\" is forbidden: exceeded quota: pods";
     assert_eq!(error.message, text);
     assert!(!error.has_cause("NamespaceTerminating"));
-    assert_eq!(asked.load(Ordering::Relaxed), 3, "two namespaces and a pod");
+    assert_eq!(asked.load(Ordering::Relaxed), 3, "the hook saw two namespaces and a pod");
 }
 
 #[test]
 fn generated_names_give_up_after_eight_attempts() {
     let cluster = cluster();
     let sent = || pod("", json!({"metadata": {"generateName": "web-"}}));
-    // Take all names that the next create will try.
+    // Take all the names that the next create will try.
     let draw = IdentityGenerator::new(1);
     let draws = cluster.write_counts().pods.created + 2 + 8;
     let next = (0..=draws).map(|_| draw.draw()).last().unwrap();
@@ -103,11 +103,11 @@ fn generated_names_give_up_after_eight_attempts() {
     let text = "was not able to generate a unique name";
     assert!(error.message.contains(text));
     let next = cluster.create(sent(), at(0));
-    assert!(next.is_ok(), "the next draw is another");
+    assert!(next.is_ok(), "the next draw gives another name");
 }
 
 #[test]
-fn owners_are_checked_and_repeated_ones_dropped() {
+fn owner_references_are_checked_and_duplicates_dropped() {
     let cluster = cluster();
     let owner = |uid: &str, controller: bool| {
         json!({"apiVersion": "v1", "kind": "Foo", "name": "f", "uid": uid,
@@ -121,7 +121,7 @@ fn owners_are_checked_and_repeated_ones_dropped() {
     let thrice = json!([owner("1", true), owner("1", true), owner("1", false)]);
     let stored = create(thrice).unwrap();
     assert_eq!(stored.metadata.owner_references.len(), 2);
-    // Whether the owner exists is not asked, and objects of unknown kinds are never collected.
+    // Nothing checks that the owner exists, and objects of unknown kinds are never collected.
     assert_eq!(cluster.collect_garbage(10, at(0)), 0);
 }
 
@@ -154,7 +154,7 @@ fn an_import_keeps_identity_status_and_deletion() {
     assert_eq!(bare.metadata.generation, 1);
 }
 
-/// An object of a kind without a Rust type, in the namespace `default`.
+/// Creates an object of a kind without a Rust type in the namespace `default`.
 fn untyped(cluster: &Cluster, kind: &str, metadata: Value, spec: Value) -> AnyObject {
     let metadata = merged(json!({"name": "a", "namespace": "default"}), metadata);
     let kind = crate::kind_named(kind).unwrap();
@@ -174,7 +174,7 @@ fn job(cluster: &Cluster, metadata: Value, labels: Value, selector: Value) -> An
 }
 
 #[test]
-fn an_object_of_a_file_has_what_creation_generates() {
+fn an_object_from_a_file_gets_what_creation_generates() {
     let cluster = cluster();
     let load = |object: AnyObject| {
         let loaded = cluster.api(object.kind()).load(object, at(0));
@@ -189,7 +189,7 @@ fn an_object_of_a_file_has_what_creation_generates() {
         let name = &labels["batch.kubernetes.io/job-name"];
         assert_eq!(*name, made["metadata"]["name"]);
     }
-    // As of Kubernetes 1.26.
+    // Since Kubernetes 1.26.
     let labels = json!({"controller-uid": UID, "job-name": "c"});
     let selector = json!({"matchLabels": {"controller-uid": UID}});
     let metadata = json!({"name": "c", "uid": UID});
@@ -206,7 +206,7 @@ fn an_object_of_a_file_has_what_creation_generates() {
         let spec = json!({"ports": [{"port": 80}], "clusterIP": address});
         load(untyped(&cluster, "Service", metadata, spec))
     };
-    // Another cluster gives out others.
+    // Another cluster allocates other addresses.
     let foreign = json!("172.20.0.1");
     let refused = service(json!({}), foreign.clone()).unwrap_err().message;
     assert!(refused.contains("failed to allocate IP"), "{refused}");
@@ -242,7 +242,7 @@ fn equal_calls_give_equal_objects() {
 }
 
 #[test]
-fn privileged_containers_are_the_clusters_choice() {
+fn privileged_containers_are_an_option_of_the_cluster() {
     let context = json!({"privileged": true});
     let container = json!({"name": "c", "image": "i", "securityContext": context});
     let privileged = || pod("a", json!({"spec": {"containers": [container]}}));

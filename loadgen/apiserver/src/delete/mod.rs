@@ -1,4 +1,4 @@
-//! Deletion: graceful for pods, delayed by finalizers for all kinds, with the propagation policies.
+//! Deletion: graceful for pods, delayed by finalizers for all kinds, with propagation policies.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::store::counts::{Verb, WriteEffects};
 use crate::store::{CommitOutcome, KindStore};
 use crate::{Cluster, ClusterResource, Strategy, errors, meta};
 
-/// Checks the preconditions of a deletion against an object of that kind.
+/// Checks the preconditions of a deletion against an object of the kind.
 ///
 /// # Errors
 /// 409 for another UID or version.
@@ -22,7 +22,7 @@ pub(crate) fn check_preconditions(
     let uid = options.precondition_uid.as_ref();
     if let Some(uid) = uid.filter(|uid| **uid != metadata.uid) {
         let (name, found) = (&metadata.name, &metadata.uid);
-        // Namespaces have a way of their own.
+        // Namespaces have a separate deletion path, with other messages.
         if kind == Kind::NAMESPACE {
             return Err(errors::uid_mismatch("namespaces", name, uid, found));
         }
@@ -41,17 +41,17 @@ pub(crate) fn check_preconditions(
 pub struct Deletion<R: ?Sized> {
     /// The object as stored, or its last state.
     pub object: Arc<R>,
-    /// Whether the object is removed; otherwise its deletion has begun.
+    /// Whether the object was removed. If not, its deletion has begun.
     pub removed: bool,
 }
 
-/// The step of a deletion.
+/// The next step of a deletion.
 enum DeletionStep<R> {
-    /// The deletion began before; nothing changes.
+    /// Nothing: the deletion began earlier.
     Pending,
-    /// Store this object, whose deletion has begun.
+    /// Store this object, which marks the beginning of the deletion.
     Mark(R),
-    /// Store this object, where given, and remove it.
+    /// Store this object, if given, and remove it.
     Remove(Option<R>),
 }
 
@@ -59,7 +59,7 @@ impl Cluster {
     /// Deletes an object, or begins its deletion.
     ///
     /// # Errors
-    /// 404; 409 for a failed precondition; 422 when both members for the policy are set.
+    /// 404; 409 for a failed precondition; 422 if both policy fields are set.
     pub fn delete<R: ClusterResource>(
         &self,
         namespace: &str,
@@ -212,11 +212,11 @@ fn terminate<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Deletio
 
 /// The state of an object's grace period.
 enum Grace {
-    /// The kind has none, or it is over.
+    /// The kind has no grace period, or it is over.
     None,
-    /// It is running, and this request does not shorten it.
+    /// It is running, and the request does not shorten it.
     Pending,
-    /// It begins or is shortened: the new deadline and the whole period.
+    /// It begins or is shortened, with the new deadline and the total seconds.
     Until { deadline: Time, seconds: i64 },
 }
 
@@ -244,14 +244,14 @@ fn grace<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Grace {
     };
     let mut deadline = Time::from_unix_seconds(deadline - running + seconds);
     if deadline.unix_nanos() < Some(now.wall_ns) {
-        // The shorter period is over already: the deadline is now, never in the past.
+        // The shorter period is already over: the deadline is now, never in the past.
         deadline = now.wall();
         seconds = seconds.min(1);
     }
     Grace::Until { deadline, seconds }
 }
 
-/// The finalizers of the object after the policy's finalizer is set; `None` when nothing changes.
+/// Returns the object's finalizers with the policy's finalizer set; `None` if nothing changes.
 fn wanted_finalizers(
     kind: Kind,
     metadata: &ObjectMeta,
@@ -280,9 +280,10 @@ fn wanted_finalizers(
     Some(others.chain(wanted.map(Str::from)).collect())
 }
 
-/// The effective policy: the request's, else that of the object's finalizers, else the kind's.
+/// Returns the effective policy: the request's, or else that of the object's finalizers, or else
+/// the kind's.
 fn policy(kind: Kind, metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
-    // Nothing depends on an Event, so that upstream asks for no policy.
+    // Nothing depends on an Event, so upstream ignores the policy.
     if kind == Kind::EVENT {
         return Propagation::Background;
     }

@@ -1,4 +1,4 @@
-//! Deletions: grace periods, finalizers, preconditions, policies.
+//! Tests of deletions: grace periods, finalizers, preconditions, policies.
 
 use podstorm_objects::{Pod, PodPhase, ReplicaSet, ReplicationController, Resource};
 use serde_json::{Value, json};
@@ -19,14 +19,14 @@ fn delete(cluster: &Cluster, options: &DeleteOptions, seconds: i64) -> Deletion<
     deleted.unwrap()
 }
 
-/// Takes the finalizers of a pod away.
+/// Removes the finalizers of a pod.
 fn let_go(cluster: &Cluster, pod: &Pod, seconds: i64) {
     let mut pod = pod.clone();
     pod.metadata.finalizers = None;
     cluster.update(pod, at(seconds)).unwrap();
 }
 
-/// Deadline in seconds since the beginning, grace, generation.
+/// Returns the deadline in seconds since the start, the grace period and the generation.
 fn deletion(metadata: &ObjectMeta) -> (Option<i64>, Option<i64>, i64) {
     let deadline = metadata.deletion_timestamp.unix_seconds();
     let grace = metadata.deletion_grace_period_seconds.get();
@@ -34,7 +34,7 @@ fn deletion(metadata: &ObjectMeta) -> (Option<i64>, Option<i64>, i64) {
 }
 
 #[test]
-fn a_first_deletion_takes_the_first_grace_that_is_given() {
+fn a_first_deletion_uses_the_first_grace_period_given() {
     struct Case {
         asked: Option<i64>,
         spec: Option<i64>,
@@ -92,8 +92,9 @@ fn a_first_deletion_takes_the_first_grace_that_is_given() {
 }
 
 #[test]
-fn a_repeated_deletion_only_ever_shortens_the_grace() {
-    // First grace at 0, repeat at `now`: asked, then deadline and grace, or gone.
+fn a_repeated_deletion_can_only_shorten_the_grace_period() {
+    // First grace period, time of the repeat, requested grace period, then deadline and grace
+    // period (`None`: removed).
     type Case = (i64, i64, Option<i64>, Option<(i64, i64)>);
     let table: &[Case] = &[
         (30, 5, Some(30), Some((30, 30))),
@@ -136,7 +137,7 @@ fn a_repeated_deletion_only_ever_shortens_the_grace() {
 }
 
 #[test]
-fn finalizers_hold_a_pod_until_the_last_is_taken_away() {
+fn finalizers_hold_a_pod_until_the_last_one_is_removed() {
     let cluster = cluster();
     let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
     bound_pod(&cluster, "a", held);
@@ -157,11 +158,11 @@ fn finalizers_hold_a_pod_until_the_last_is_taken_away() {
 }
 
 #[test]
-fn a_pod_past_its_grace_and_without_finalizers_goes_at_once() {
+fn a_pod_past_its_grace_without_finalizers_is_removed() {
     let cluster = cluster();
     let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
     bound_pod(&cluster, "a", held);
-    // Finalizer goes while the grace still runs: the pod stays.
+    // The finalizer is removed during the grace period: the pod stays.
     let marked = delete(&cluster, &grace(Some(30)), 0);
     let_go(&cluster, &marked.object, 1);
     assert!(cluster.get::<Pod>("default", "a").is_ok());
@@ -169,7 +170,7 @@ fn a_pod_past_its_grace_and_without_finalizers_goes_at_once() {
 }
 
 #[test]
-fn the_policy_is_the_requests_then_the_finalizers_then_the_kinds() {
+fn the_policy_is_the_requests_or_the_finalizers_or_the_kinds() {
     use Propagation::{Background, Foreground, Orphan};
     let none = DeleteOptions::default();
     let asked = |policy| DeleteOptions {
@@ -180,7 +181,7 @@ fn the_policy_is_the_requests_then_the_finalizers_then_the_kinds() {
         orphan_dependents: Some(orphan),
         ..DeleteOptions::default()
     };
-    // Options, finalizers before, finalizers after (`None`: gone at once), of either kind.
+    // Options, finalizers before, finalizers after (`None`: removed immediately), for either kind.
     type Case<'a> = (DeleteOptions, &'a [&'a str], Option<&'a [&'a str]>);
     let orphan: Option<&[&str]> = Some(&["orphan"]);
     let foreground: Option<&[&str]> = Some(&["foregroundDeletion"]);
@@ -205,7 +206,7 @@ fn the_policy_is_the_requests_then_the_finalizers_then_the_kinds() {
         let value = merged(workload("a", json!({"app": "web"})), finalizers);
         let controller: ReplicationController = read(value);
         let controller = cluster.create(controller, at(0)).unwrap();
-        // Only where nothing is asked for do the kinds differ.
+        // The kinds differ only without a requested policy.
         let wanted = if number == 0 { orphan } else { *wanted };
         check_policy(&cluster, &*controller, options, wanted, number);
     }
@@ -241,7 +242,7 @@ fn check_policy<R: ClusterResource>(
 }
 
 #[test]
-fn the_deleted_event_carries_the_last_state_and_the_version_of_the_deletion() {
+fn a_deleted_event_has_the_last_state_and_the_deletions_version() {
     let cluster = cluster();
     cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     let mut watch = watch::<ReplicaSet>(&cluster);

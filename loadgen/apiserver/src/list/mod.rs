@@ -1,4 +1,4 @@
-//! Lists: all objects, one namespace, or in pages that all show one version.
+//! Lists: of all objects, of one namespace, or in pages at one version.
 
 mod token;
 
@@ -9,21 +9,22 @@ use podstorm_objects::{ApiError, Object, ResourceVersion};
 use self::token::{Collection, Token};
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
 
-/// Whether an object is one of those that a request is about.
+/// Decides whether a request applies to an object.
 pub type Select<'a> = dyn Fn(&dyn Object) -> bool + 'a;
 
-/// The options of a list.
+/// Options of a list.
 #[derive(Clone, Default)]
 pub struct ListOptions<'a> {
-    /// One namespace only.
+    /// Restricts the list to one namespace.
     pub namespace: Option<&'a str>,
-    /// Most objects of a page; 0: all.
+    /// The maximum number of objects in a page; 0 means no limit.
     pub limit: usize,
-    /// The token of the previous page; empty for the first page.
+    /// The token from the previous page; empty for the first page.
     pub continue_token: &'a str,
-    /// Not older than this version; of the first page alone. Unset and `0` take any; the server's state is always current.
+    /// The minimum version of the first page. Unset and `0` accept any version. The server's state
+    /// is always current.
     pub resource_version: ResourceVersion,
-    /// Lists only the objects for which this is true.
+    /// Restricts the list to the objects for which this returns true.
     pub select: Option<&'a Select<'a>>,
 }
 
@@ -42,19 +43,19 @@ impl std::fmt::Debug for ListOptions<'_> {
 /// A page of a list.
 #[derive(Clone, Debug)]
 pub struct ListPage<R: ?Sized> {
-    /// Sorted by namespace and name.
+    /// The objects, sorted by namespace and name.
     pub items: Vec<Arc<R>>,
     /// The version of the whole list, the same on every page.
     pub resource_version: ResourceVersion,
     /// The token for the next page; empty on the last one.
     pub continue_token: String,
-    /// The number of objects on the following pages; those that the list does not select count too.
+    /// The number of objects on the following pages, including those that the list does not select.
     pub remaining: usize,
 }
 
 impl Cluster {
-    /// All objects of a kind, or of one namespace, sorted by namespace and name, and their version:
-    /// no object is newer, and a watch from that version misses nothing. O(n log n).
+    /// Returns all objects of a kind, or of one namespace, sorted by namespace and name, and their
+    /// version. No object is newer, and a watch from that version misses nothing. O(n log n).
     pub fn list<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -63,21 +64,24 @@ impl Cluster {
         (snapshot.objects, ResourceVersion::Number(snapshot.version))
     }
 
-    /// Calls `look` with every object of a kind as of one version, in no order. O(n). Writes of the
-    /// kind wait meanwhile, so `look` must not write.
+    /// Calls `look` with every object of a kind at one version, in no particular order. O(n).
+    /// Writes of the kind wait during the call, so `look` must not write.
     pub fn for_each<R: ClusterResource>(&self, look: impl FnMut(&Arc<R>)) {
         R::store(self).for_each(look);
     }
 
-    /// A page of a list. The first page fixes the version of all pages, which can be asked for in any order and
-    /// as often as the history reaches back to it, in a cluster that [keeps older
-    /// states](crate::ClusterOptions::keeps_past); in another until the next write of the kind. O(objects of
-    /// the page) and O(events since the first page); O(n log n) for a list without a limit and for the first page
-    /// of all; O(objects looked at) where the list selects.
+    /// Returns a page of a list. The first page fixes the version of all pages. A cluster that
+    /// [keeps older states](crate::ClusterOptions::keeps_past) returns pages in any order and any
+    /// number of times, as long as the history reaches back to the version; other clusters only
+    /// until the next write of the kind.
+    ///
+    /// O(objects of the page) and O(events since the first page). O(n log n) for a list without a
+    /// limit and for the kind's very first page. O(objects examined) if the list selects.
     ///
     /// # Errors
-    /// 504 for a version that the server has not reached; 410 for a token whose version is too old, with one that goes on
-    /// in the newest state; 400 for a token of another collection or none, and for one beside a version.
+    /// 504 for a version that the server has not reached. 410 for a token whose version is too old,
+    /// with a token that continues in the newest state. 400 for a token of another collection, an
+    /// invalid token, or a token together with a version.
     pub fn list_page<R: ClusterResource>(
         &self,
         options: &ListOptions<'_>,
@@ -126,7 +130,7 @@ impl Cluster {
         })
     }
 
-    /// The page from a token on, or the first one.
+    /// Returns the page at a token, or the first page.
     fn page_of<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -148,7 +152,7 @@ impl Cluster {
             None => (options.namespace.unwrap_or(""), ""),
         };
         let mut from = (namespace.to_owned(), name.to_owned());
-        // Where the list selects, one look may not find enough; where the past is not kept there is one only.
+        // With a selector one pass may not find enough. Without the past only one pass is possible.
         let mut looked_at = match options.select.is_some() && !self.options.keeps_past {
             true => usize::MAX,
             false => limit,
@@ -167,11 +171,11 @@ impl Cluster {
                 let metadata = last.metadata();
                 from = (metadata.namespace.to_string(), metadata.name.to_string());
             }
-            // The last one is looked at again, as the first of the next look.
+            // The last object comes again as the first one of the next pass.
             let objects = page.objects.into_iter().take(looked_at);
             items.extend(objects.filter(|object| options.select.is_none_or(|is| is(&**object))));
             if options.select.is_none() && !is_last {
-                // There are more: no need to look which.
+                // There are more objects, and without a selector all of them count.
                 break (page.version, true);
             }
             if is_last || items.len() > limit {

@@ -1,4 +1,4 @@
-//! Lists and pages.
+//! Tests of lists and pages.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use podstorm_objects::{Namespace, Pod};
@@ -39,7 +39,7 @@ fn lists_are_sorted_by_namespace_and_name() {
 }
 
 #[test]
-fn every_object_is_looked_at_once() {
+fn every_object_is_examined_once() {
     let cluster = filled();
     let mut seen = Vec::new();
     cluster.for_each::<Pod>(|pod| seen.push(pod.clone()));
@@ -67,12 +67,12 @@ fn page(limit: usize, continue_token: &str) -> ListOptions<'_> {
 }
 
 #[test]
-fn pages_show_one_state_and_are_there_as_often_as_they_are_asked_for() {
+fn pages_show_one_state_and_can_be_read_repeatedly() {
     let cluster = remembering();
     fill(&cluster);
     let first = cluster.list_page::<Pod>(&page(4, "")).unwrap();
     assert_eq!((first.items.len(), first.remaining), (4, 2));
-    // Names come, change and go, before and behind the page.
+    // Names are added, changed and removed, before and after the page.
     cluster.create(pod("d", json!({})), at(0)).unwrap();
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     cluster.create(pod("aa", elsewhere), at(0)).unwrap();
@@ -109,7 +109,7 @@ fn pages_show_one_state_and_are_there_as_often_as_they_are_asked_for() {
     assert_eq!(names(&last.items), ["other/c"]);
     assert_eq!(last.continue_token, "");
 
-    // When the history is gone, the list goes on with what is there now.
+    // Without the history, the list continues with the current state.
     cluster.compact::<Pod>();
     cluster.create(pod("e", json!({})), at(0)).unwrap();
     let error = cluster
@@ -135,7 +135,7 @@ fn pages_show_one_state_and_are_there_as_often_as_they_are_asked_for() {
 }
 
 #[test]
-fn a_token_is_good_for_its_collection_alone() {
+fn a_token_is_valid_only_for_its_collection() {
     let cluster = remembering();
     fill(&cluster);
     let of = |namespace, limit, token: &str| {
@@ -187,7 +187,7 @@ fn a_token_is_good_for_its_collection_alone() {
 }
 
 #[test]
-fn pages_together_are_the_list_whatever_is_written_meanwhile() {
+fn pages_together_equal_the_list_despite_concurrent_writes() {
     let cluster = remembering();
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..20 {
@@ -204,7 +204,7 @@ fn pages_together_are_the_list_whatever_is_written_meanwhile() {
         for _ in 0..30 {
             write();
         }
-        // While it is open a watch keeps the history.
+        // An open watch keeps the history.
         let _watch = watch::<Pod>(&cluster);
         let even = |object: &dyn Object| object.metadata().name.as_bytes().len() == 2;
         let select: &Select<'_> = &even;
@@ -225,7 +225,7 @@ fn pages_together_are_the_list_whatever_is_written_meanwhile() {
                 paged.extend(page.items);
                 token = page.continue_token;
             }
-            let version = version.flatten().expect("there was a page");
+            let version = version.flatten().expect("at least one page was read");
             let (mut then, _) = cluster.list_as_of::<Pod>(namespace, version).unwrap();
             then.retain(|pod| select.is_none_or(|is| is(&**pod)));
             assert_eq!(names(&paged), names(&then));
@@ -235,7 +235,7 @@ fn pages_together_are_the_list_whatever_is_written_meanwhile() {
 }
 
 #[test]
-fn a_list_is_never_older_than_asked_for() {
+fn a_list_is_never_older_than_the_requested_version() {
     let cluster = filled();
     let of = |version: &str| {
         let resource_version = ResourceVersion::new(version);

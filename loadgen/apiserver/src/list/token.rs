@@ -1,8 +1,8 @@
-//! Tokens of pages: they say where a list goes on and as of which version, so that the server keeps
-//! nothing of lists, and a page can be asked for as often as the history reaches back.
+//! Continue tokens of pages. A token has the position and the version of a list, so the server
+//! keeps no state of lists, and a page can be read again as long as the history reaches back.
 //!
-//! Source: `storage/continue.go` of Kubernetes' apiserver. Ours also name the collection, which
-//! upstream's leave to the path, and how many objects are left.
+//! Source: `storage/continue.go` of Kubernetes' apiserver. Our tokens also name the collection,
+//! which upstream's leave to the path, and the number of objects left.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use podstorm_objects::{ApiError, Kind};
@@ -11,25 +11,26 @@ use serde::{Deserialize, Serialize};
 use crate::errors;
 
 const FORMAT: &str = "meta.k8s.io/v1";
-/// The `rv` of a list that goes on with the newest state.
+/// The `rv` of a list that continues in the newest state.
 const NEWEST: i64 = -1;
 
-/// Where a list goes on.
+/// The position at which a list continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Token {
     v: String,
     rv: i64,
-    /// The first key of the page, relative to the collection: the last one before and a zero byte.
+    /// The first key of the page, relative to the collection: the previous page's last key and a
+    /// zero byte.
     start: String,
     /// The collection.
     #[serde(default)]
     of: String,
-    /// The number of objects from there on; absent where it is not known.
+    /// The number of objects from the position on; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<usize>,
 }
 
-/// What a token belongs to.
+/// The collection that a token belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collection<'a> {
     pub(super) kind: Kind,
@@ -45,14 +46,14 @@ impl Collection<'_> {
         )
     }
 
-    /// Whether the keys of its objects begin with their namespaces.
+    /// Reports whether the keys of its objects begin with a namespace.
     fn spans_namespaces(&self) -> bool {
         self.kind.is_namespaced() && self.namespace.is_none()
     }
 }
 
 impl Token {
-    /// A list that goes on behind an object as of a version.
+    /// Returns the token of a list at a version that continues after an object.
     pub(super) fn behind(
         of: Collection<'_>,
         (namespace, name): (&str, &str),
@@ -73,7 +74,7 @@ impl Token {
     }
 
     /// # Errors
-    /// 400 for what is no token of this collection.
+    /// 400 for a text that is not a token of this collection.
     pub(super) fn read(text: &str, of: Collection<'_>) -> Result<Token, ApiError> {
         let refused = |why: String| {
             errors::bad_request(format!(
@@ -102,7 +103,7 @@ impl Token {
         }
         if token.of != of.name() {
             return Err(refused(format!(
-                "it is of {:?}, not of {:?}",
+                "it belongs to {:?}, not to {:?}",
                 token.of,
                 of.name()
             )));
@@ -114,16 +115,17 @@ impl Token {
     }
 
     pub(super) fn text(&self) -> String {
-        let json = serde_json::to_vec(self).expect("texts and numbers are JSON");
+        let json = serde_json::to_vec(self).expect("strings and numbers convert to JSON");
         BASE64_URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// The version of the list; `None` for the newest.
+    /// Returns the version of the list; `None` for the newest state.
     pub(super) fn version(&self) -> Option<u64> {
         u64::try_from(self.rv).ok()
     }
 
-    /// Namespace and name that the page begins with; the namespace is that of the collection, where it has one.
+    /// Returns the namespace and name that the page begins with. The namespace is that of the
+    /// collection, if it has one.
     pub(super) fn start<'t>(&'t self, of: Collection<'t>) -> (&'t str, &'t str) {
         let whole = (of.namespace.unwrap_or(""), self.start.as_str());
         match of.spans_namespaces() {
@@ -136,7 +138,7 @@ impl Token {
         self.left
     }
 
-    /// The same place in the newest state.
+    /// Returns the same position in the newest state.
     pub(super) fn at_newest(&self) -> Token {
         Token {
             rv: NEWEST,

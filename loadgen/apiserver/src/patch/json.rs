@@ -1,4 +1,4 @@
-//! JSON patches as upstream's library applies them: RFC 6902 with its liberties.
+//! JSON patches as upstream's library applies them: RFC 6902 with the library's deviations.
 //!
 //! Source: `evanphx/json-patch`, version 4.
 
@@ -6,20 +6,20 @@ use serde_json::{Map, Value};
 
 use crate::limits::{self, Exceeded, Growth};
 
-/// A change that a JSON patch asks for.
+/// One operation of a JSON patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     op: String,
-    /// `None` where it is not a string.
+    /// `None` if it is not a string.
     path: Option<String>,
     from: Option<String>,
     value: Value,
 }
 
-/// Why an operation can't be carried out.
+/// The reason why an operation can't be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// It is wrong, or wrong for the document.
+    /// The operation is invalid, or does not fit the document.
     Rejected,
     /// The document would exceed a limit.
     Exceeded(Exceeded),
@@ -34,7 +34,7 @@ impl From<Exceeded> for Failed {
 }
 
 impl Operation {
-    /// Puts a whole document in the place of any.
+    /// Returns the operation that replaces any document with a whole new one.
     pub(super) fn whole(document: Map<String, Value>) -> Operation {
         Operation {
             op: "replace".to_owned(),
@@ -44,7 +44,7 @@ impl Operation {
         }
     }
 
-    /// Reads an operation; what it lacks is noticed when it is carried out.
+    /// Reads an operation. Missing members are detected when the operation is carried out.
     pub(super) fn read(members: &Map<String, Value>) -> Operation {
         let text = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
         Operation {
@@ -55,8 +55,8 @@ impl Operation {
         }
     }
 
-    /// What it adds is charged before it is added: a document that is too deep is never made, as already to drop
-    /// one would overflow the stack.
+    /// Carries out the operation. Its value is charged before it is added, so a document that is
+    /// too deep is never built: even dropping one would overflow the stack.
     fn apply(&self, document: &mut Value, growth: &mut Growth) -> Result<(), Failed> {
         let path = self.path.as_deref().ok_or(Rejected)?;
         let from = || self.from.as_deref().ok_or(Rejected);
@@ -72,7 +72,7 @@ impl Operation {
                     *document = self.value.clone();
                     return Ok(());
                 }
-                // Sic: a member that is not there is added.
+                // Sic: a missing member is added.
                 let (holder, last) = holder(document, path)?;
                 match holder {
                     Value::Object(members) => drop(members.insert(last, self.value.clone())),
@@ -95,7 +95,7 @@ impl Operation {
                 add(document, path, copied, growth)
             }
             "test" => {
-                // Sic: what is not there passes a test for null.
+                // Sic: a missing member equals null.
                 let found = match path {
                     "" => &*document,
                     path => find(document, path).map_or(&Value::Null, |found| found),
@@ -110,7 +110,7 @@ impl Operation {
     }
 }
 
-/// Applies operations, all of them or none; none where the document would exceed a limit.
+/// Applies all operations, or none if one fails or the document would exceed a limit.
 pub(super) fn apply(operations: &[Operation], document: &mut Value) -> Result<(), Failed> {
     let mut changed = document.clone();
     let mut growth = Growth::default();
@@ -122,13 +122,13 @@ pub(super) fn apply(operations: &[Operation], document: &mut Value) -> Result<()
     Ok(())
 }
 
-/// How many values a value at that path lies within.
+/// Returns the depth of the value at a path.
 fn levels(path: &str) -> usize {
     path.matches('/').count()
 }
 
-/// The value that holds the last part of a path, and that part. What stands before the first slash counts
-/// for nothing.
+/// Returns the value that holds the last part of a path, and that part. Text before the first slash
+/// is ignored.
 fn holder<'d>(document: &'d mut Value, path: &str) -> Result<(&'d mut Value, String), Failed> {
     let mut parts: Vec<String> = (path.split('/').skip(1))
         .map(|part| part.replace("~1", "/").replace("~0", "~"))
@@ -152,7 +152,7 @@ fn child<'d>(holder: &'d mut Value, part: &str) -> Result<&'d mut Value, Failed>
     }
 }
 
-/// An index as Go reads it; a negative one counts from the end.
+/// Parses an index as Go does. A negative index counts from the end.
 fn index(part: &str, length: usize) -> Result<usize, Failed> {
     let number: isize = part.parse().map_err(|_| Rejected)?;
     match usize::try_from(number) {
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_change_a_document_or_fail_together() {
+    fn operations_change_a_document_or_all_fail() {
         let patched = |patch: Value| {
             let operations: Vec<Operation> = (patch.as_array().unwrap().iter())
                 .map(|members| Operation::read(members.as_object().unwrap()))

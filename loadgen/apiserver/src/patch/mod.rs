@@ -20,7 +20,7 @@ use super::{PatchProblem, json_merge, strategic_merge};
 
 pub use json::Operation;
 
-/// A patch document with its type.
+/// A patch document of one of the three types.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Patch {
     /// `application/strategic-merge-patch+json`.
@@ -31,7 +31,7 @@ pub enum Patch {
     Json(Vec<Operation>),
 }
 
-/// Most operations of a JSON patch, as upstream.
+/// The maximum number of operations in a JSON patch, as upstream.
 const OPERATIONS_MAX: usize = 10_000;
 
 impl Patch {
@@ -54,12 +54,12 @@ impl Patch {
         ))
     }
 
-    /// The patch that puts a whole document in the place of any.
+    /// Returns the patch that replaces any document with a whole new one.
     pub fn whole(document: Map) -> Patch {
         Patch::Json(vec![Operation::whole(document)])
     }
 
-    /// The members of a patch that is merged, with whether it is strategic; `None` for a JSON patch.
+    /// Returns the members of a merge patch and whether it is strategic; `None` for a JSON patch.
     pub(crate) fn merged(&self) -> Option<(&Map, bool)> {
         match self {
             Patch::Strategic(members) => Some((members, true)),
@@ -68,12 +68,12 @@ impl Patch {
         }
     }
 
-    /// Applies it to the document of an object of that kind, as deep and as large as [`limits`] allow.
+    /// Applies the patch to the document of an object of the kind, within [`limits`].
     ///
     /// # Errors
-    /// 400 for a directive of a strategic patch in a wrong form, 500 for one that doesn't fit the object; 422 for a
-    /// JSON patch that fails, and then the document is as it was; 400, 413 or 422 where the document exceeds a
-    /// [limit](limits::Exceeded).
+    /// 400 for a strategic directive in a wrong form, 500 for a directive that doesn't fit the
+    /// object. 422 for a failing JSON patch, which leaves the document unchanged. 400, 413 or 422
+    /// if the document exceeds a [limit](limits::Exceeded).
     pub fn apply(&self, kind: Kind, document: &mut Value) -> Result<(), ApiError> {
         let schema = match self {
             Patch::Strategic(_) => schema_of_kind(kind),
@@ -82,7 +82,7 @@ impl Patch {
         self.apply_to(schema.as_deref(), document)
     }
 
-    /// As [`apply`](Patch::apply), to a document with that schema.
+    /// Like [`apply`](Patch::apply), for a document with the given schema.
     ///
     /// # Errors
     /// As [`apply`](Patch::apply).
@@ -92,7 +92,7 @@ impl Patch {
                 strategic_merge(schema, document, patch).map_err(|problem| match problem {
                     PatchProblem::Malformed(text) => errors::bad_request(text),
                     PatchProblem::Unsupported(_) => rejected(),
-                    // Sic: upstream calls it the server's fault, and gives no reason.
+                    // Sic: upstream reports an internal error without a reason.
                     PatchProblem::Unfit(text) => {
                         ApiError::status(500, Reason::Other(String::new()), text)
                     }
@@ -111,19 +111,19 @@ impl Patch {
     }
 }
 
-/// 422: a JSON patch fails.
+/// Returns the 422 of a failed JSON patch.
 fn rejected() -> ApiError {
     let message = "the server rejected our request due to an error in our request";
     ApiError::status(422, Reason::Invalid, message).with_details(Details::default())
 }
 
 impl Cluster {
-    /// Patches an object and keeps its status. The patch is applied to any stored version, unless
-    /// it names one. A patch without a change is not committed.
+    /// Patches an object but keeps its status. The patch applies to any stored version, unless it
+    /// names one. A patch without a change is not committed.
     ///
     /// # Errors
-    /// 404; 400 for a patch that can't be applied; 409 for a version that is not the stored one;
-    /// 422 for a broken rule, another UID among them, or an object that can't be read any more.
+    /// 404; 400 for a patch that can't be applied; 409 for a version other than the stored one; 422
+    /// for a broken rule, which includes another UID, or for an object that is no longer readable.
     pub fn patch<R: ClusterResource>(
         &self,
         namespace: &str,
@@ -141,11 +141,11 @@ impl Cluster {
         )
     }
 
-    /// Counts a repetition of an Event: like [`patch`](Cluster::patch) with the repetition's
-    /// [`body`](EventPatch::body), but without JSON.
+    /// Counts a repetition of an Event: like [`patch`](Cluster::patch) with the
+    /// [`body`](EventPatch::body) of the repetition, but without JSON.
     ///
     /// # Errors
-    /// 404 when the event is gone; 422 for a broken rule.
+    /// 404 if the event no longer exists; 422 for a broken rule.
     pub fn repeat_event(&self, repeated: &EventPatch, now: Now) -> Result<Arc<Event>, ApiError> {
         self.modify(
             &self.events,
@@ -163,7 +163,7 @@ impl Cluster {
         )
     }
 
-    /// Patches an object's status and metadata, and keeps its spec.
+    /// Patches an object's status and metadata but keeps its spec.
     ///
     /// # Errors
     /// As [`patch`](Cluster::patch).
@@ -195,7 +195,7 @@ impl Cluster {
             let mut new = patched(&**old, patch, manager)?;
             let stored = old.metadata();
             meta::check_patched(store.kind(), new.metadata_mut(), stored)?;
-            // Another UID is a broken rule in a patch, not a failed precondition.
+            // In a patch, another UID breaks a rule; it is not a failed precondition.
             let uid = std::mem::take(&mut new.metadata_mut().uid);
             check_put(&new, &**old)?;
             new.metadata_mut().uid = uid;
@@ -207,12 +207,12 @@ impl Cluster {
     }
 }
 
-/// The stored object with the patch applied.
+/// Returns the stored object with the patch applied.
 fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<R, ApiError> {
     let kind = old.kind();
     let mut document = old.to_json();
     if let Err(problem) = patch.apply(kind, &mut document) {
-        // It may be about empty members that clients are shown, and messages quote them.
+        // The patch may need the empty fields that clients see, and error messages quote them.
         let Some(manager) = manager else {
             return Err(problem);
         };
@@ -231,7 +231,8 @@ fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<
     })
 }
 
-/// Adds what Go writes although it is empty to what the patch has touched; the rest has it.
+/// Adds the empty fields that Go writes to the members that the patch touched. All other members
+/// have them.
 fn fill(kind: Kind, patch: &Patch, document: &mut Value) {
     let Value::Object(members) = document else {
         return;
@@ -245,7 +246,7 @@ fn fill(kind: Kind, patch: &Patch, document: &mut Value) {
     }
 }
 
-/// Shares again what the patch did not change: reading JSON has made copies.
+/// Shares the unchanged parts with the stored object again: decoding JSON has copied them.
 fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
     share(&mut new.generate_name, &old.generate_name);
     share(&mut new.namespace, &old.namespace);

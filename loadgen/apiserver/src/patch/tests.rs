@@ -1,4 +1,4 @@
-//! Patches.
+//! Tests of patches.
 
 use podstorm::client::{EventIntent, EventRecorder};
 use podstorm::replicaset::reconcile::pod_from_template;
@@ -11,7 +11,7 @@ use super::*;
 
 fn map(value: Value) -> Map {
     let Value::Object(map) = value else {
-        panic!("a patch is a map")
+        panic!("a patch must be a map")
     };
     map
 }
@@ -31,13 +31,13 @@ fn a_patch_changes_the_latest_version_and_shares_the_rest() {
     assert!(new.metadata.labels.is_same(&old.metadata.labels));
     let version = cluster.resource_version();
     cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
-    assert_eq!(cluster.resource_version(), version, "no change, no write");
+    assert_eq!(cluster.resource_version(), version, "a patch without a change is not written");
     let missing = cluster.patch::<Pod>("default", "none", &patch, at(0));
-    assert_eq!(refused(missing), "404 NotFound", "patches create nothing");
+    assert_eq!(refused(missing), "404 NotFound", "a patch creates no object");
 }
 
 #[test]
-fn every_answer_names_the_pods_own_volume_in_full() {
+fn every_response_has_the_full_name_of_the_pods_token_volume() {
     let cluster = cluster();
     let name = "kube-api-access-q7w2n";
     let mounts = json!([{"name": name, "mountPath": "/t"}]);
@@ -74,7 +74,7 @@ fn every_answer_names_the_pods_own_volume_in_full() {
     let all = [&old, &bound, &running, &patched, &got];
     let mut all = all.into_iter().chain(&listed).chain(seen);
     assert!(all.all(|pod| is_named(pod)));
-    // The name is of the spec: no patch and no update changes it, and its message names it.
+    // The name belongs to the spec: no patch or update changes it, and the error shows it.
     let rename = strategic(json!({"spec": {
         "volumes": [{"name": name, "$patch": "delete"},
             {"name": "kube-api-access-00000", "projected": {"sources": []}}]}}));
@@ -87,11 +87,11 @@ fn every_answer_names_the_pods_own_volume_in_full() {
     assert!(error.message.contains(text), "{error:?}");
     let before = cluster.resource_version();
     cluster.update(Pod::clone(&got), at(3)).unwrap();
-    assert_eq!(cluster.resource_version(), before, "no change, no write");
+    assert_eq!(cluster.resource_version(), before, "a patch without a change is not written");
 }
 
 #[test]
-fn pods_of_a_template_have_the_volumes_it_names() {
+fn pods_from_a_template_have_the_volumes_that_it_names() {
     let cluster = cluster();
     let spec = |name: &str| {
         json!({"volumes": [{"name": name, "projected": {"sources": []}}], "containers": [
@@ -116,7 +116,7 @@ fn pods_of_a_template_have_the_volumes_it_names() {
     for list in ["volumes", "containers"] {
         assert_eq!(created["spec"][list], stored[list]);
     }
-    // The template's name may change, which is a change.
+    // The template's name is mutable, so this is a change.
     let other = strategic(json!({"spec": {"template": {"spec": {
         "volumes": [{"name": "kube-api-access-aaaaa", "$patch": "delete"},
             {"name": "kube-api-access-bbbbb", "projected": {"sources": []}}],
@@ -132,7 +132,7 @@ fn pods_of_a_template_have_the_volumes_it_names() {
 }
 
 #[test]
-fn a_repeated_event_is_what_its_patch_makes_of_it() {
+fn a_repeated_event_equals_the_event_with_its_patch_applied() {
     let about = ObjectReference {
         kind: Kind::REPLICA_SET,
         namespace: "default".into(),
@@ -147,7 +147,7 @@ fn a_repeated_event_is_what_its_patch_makes_of_it() {
         recorder.record(intent, at(seconds)).unwrap()
     };
     let (EventWrite::Create(event), EventWrite::Patch(repeated)) = (said(0), said(9)) else {
-        panic!("first said, then repeated")
+        panic!("expected a create, then a patch")
     };
     let (typed, document) = (cluster(), cluster());
     let missing = typed.repeat_event(&repeated, at(9));
@@ -181,7 +181,7 @@ fn a_version_in_the_patch_is_a_precondition() {
 }
 
 #[test]
-fn a_status_patch_leaves_the_spec_and_a_patch_the_status() {
+fn a_status_patch_keeps_the_spec_and_a_patch_the_status() {
     let cluster = cluster();
     cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     let both = json!({"spec": {"replicas": 7}, "status": {"replicas": 3}});
@@ -195,7 +195,7 @@ fn a_status_patch_leaves_the_spec_and_a_patch_the_status() {
 }
 
 #[test]
-fn patches_that_make_no_object_are_refused() {
+fn patches_that_yield_no_valid_object_are_refused() {
     let cluster = cluster();
     cluster.create(pod("a", json!({})), at(0)).unwrap();
     let table = [
@@ -209,9 +209,9 @@ fn patches_that_make_no_object_are_refused() {
     }
 }
 
-/// How kube-rs adds the first finalizer.
+/// kube-rs adds the first finalizer with such a patch.
 #[test]
-fn what_is_not_there_passes_a_test_for_null() {
+fn a_missing_member_passes_a_test_for_null() {
     let patch = |text: &str| Patch::json(&serde_json::from_str::<Vec<Map>>(text).unwrap()).unwrap();
     let finalizers = patch(
         r#"[{"op": "test", "path": "/finalizers", "value": null},
@@ -220,7 +220,7 @@ fn what_is_not_there_passes_a_test_for_null() {
     let mut document = json!({"name": "a"});
     finalizers.apply(Kind::POD, &mut document).unwrap();
     assert_eq!(document, json!({"name": "a", "finalizers": ["a"]}));
-    // Now there are some, and nothing is changed.
+    // The member exists now, so the patch fails and changes nothing.
     assert!(finalizers.apply(Kind::POD, &mut document).is_err());
     let half =
         patch(r#"[{"op": "remove", "path": "/name"}, {"op": "test", "path": "/b", "value": 1}]"#);

@@ -1,12 +1,12 @@
-//! ResourceQuotas: what the objects of a namespace may use together. A create is charged before it is
-//! stored, and refused where it would exceed a quota; so is a change, for what it uses more. What goes is
-//! given back with its commit.
+//! ResourceQuotas: limits on the total use of a namespace's objects. A create is charged before it
+//! is stored, and refused if it would exceed a quota. A change is charged for its increase.
+//! Deletions and decreases are released after their commit.
 //!
-//! Giving back, and counting what a new quota limits, are the work of upstream's quota controller, and can be
-//! [left to others](crate::ClusterOptions::leaves_quotas). Of two that give back, each would subtract what the
-//! other has subtracted.
+//! Releasing, and counting the usage for a new quota, are the job of upstream's quota controller.
+//! They can be [left to a client](crate::ClusterOptions::leaves_quotas): with two that release,
+//! each would subtract what the other has already subtracted.
 //!
-//! A cluster that never had a quota pays one flag for each commit.
+//! A cluster that never had a quota pays for one flag per commit.
 //!
 //! Source: `plugin/resourcequota` of Kubernetes' apiserver and its `pkg/quota`.
 
@@ -25,30 +25,31 @@ use crate::{Cluster, DeleteOptions, ListOptions, Patch, builtin, errors};
 
 pub(crate) use usage::of_containers;
 
-/// What the containers of a pod with that spec request together, with its overhead, by the name of the resource: those
-/// that run at once, or one that runs before them; what the pod requests as a whole stands for its containers.
+/// Returns the total requests of a pod with this spec, its overhead included, by resource name.
+/// Counts the containers that run at the same time, or an earlier init container that needs more.
+/// Requests of the pod as a whole replace those of its containers.
 pub fn pod_requests(spec: &Value) -> BTreeMap<String, Quantity> {
     of_containers(spec, "requests")
 }
 
-/// As [`pod_requests`], of what the containers may use at most.
+/// Like [`pod_requests`], for the limits of the containers.
 pub fn pod_limits(spec: &Value) -> BTreeMap<String, Quantity> {
     of_containers(spec, "limits")
 }
 
-/// Amounts by the name of a resource.
+/// Amounts by resource name.
 type Amounts = BTreeMap<String, Quantity>;
 
-/// What a change was charged for.
+/// The increase that a change was charged for.
 pub(crate) struct Charge {
     kind: Kind,
     namespace: String,
-    /// The object as it was to be stored.
+    /// The object that was to be stored.
     json: Value,
     more: Amounts,
 }
 
-/// Whether there ever was a quota, a range of limits, a class of priority, and one of volumes.
+/// Whether a ResourceQuota, LimitRange, PriorityClass or StorageClass ever existed.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     quotas: AtomicBool,
@@ -58,9 +59,9 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Notes an object that was committed.
+    /// Records the kind of a committed object.
     pub(crate) fn note(&self, kind: Kind) {
-        // Relaxed: a thread that creates an object after this one's create was answered sees it.
+        // Relaxed: a thread that creates an object after this create has returned sees the flag.
         if kind == builtin::QUOTA {
             self.quotas.store(true, Ordering::Relaxed);
         } else if kind == builtin::LIMIT_RANGE {
@@ -89,15 +90,16 @@ impl Seen {
     }
 }
 
-/// The name of the quota of [`Cluster::set_pod_quota`].
+/// The name of the quota that [`Cluster::set_pod_quota`] writes.
 const POD_QUOTA: &str = "pods";
 
 impl Cluster {
-    /// Limits the pods of a namespace that have not ended, by a ResourceQuota named `pods`, or deletes it if
-    /// it is there. Pods beyond the limit stay; creates get 403 until there are fewer. O(pods of the namespace).
+    /// Limits the number of pods of a namespace that have not ended, by a ResourceQuota named
+    /// `pods`. Without a limit, deletes the quota if it exists. Pods beyond the limit stay; creates
+    /// get 403 until there are fewer pods. O(pods of the namespace).
     ///
     /// # Errors
-    /// With a limit: those of [`create`](Cluster::create).
+    /// With a limit, those of [`create`](Cluster::create).
     pub fn set_pod_quota(
         &self,
         namespace: &str,
@@ -123,14 +125,15 @@ impl Cluster {
         quota.insert("metadata".to_owned(), metadata);
         let quota = api
             .read(Value::Object(quota))?
-            .expect("it has the form of a quota");
+            .expect("the JSON is a valid quota");
         api.create(quota, now).map(drop)
     }
 
-    /// Charges a new object to the quotas of its namespace; a dry run only asks.
+    /// Charges a new object to the quotas of its namespace. A dry run only checks.
     ///
     /// # Errors
-    /// 403 where it exceeds one, or doesn't say how much it needs of what one measures; then none is charged.
+    /// 403 if the object exceeds a quota, or lacks an amount that a quota measures; then no quota
+    /// is charged.
     #[cold]
     pub(crate) fn charge(&self, new: &dyn Object, dry_run: bool, now: Now) -> Result<(), ApiError> {
         let quotas = self.objects_in(builtin::QUOTA, &new.metadata().namespace);
@@ -142,15 +145,15 @@ impl Cluster {
         self.charge_all(&quotas, (new, &json, &needed), dry_run, now)
     }
 
-    /// Whether objects of a kind may use more after a change.
+    /// Reports whether an update can increase the usage of objects of the kind.
     pub(crate) fn changes_usage(kind: Kind) -> bool {
         usage::changes(kind)
     }
 
-    /// Charges what an object uses more after a change, and returns it; a dry run only asks.
+    /// Charges the increase in usage by a change, and returns the charge. A dry run only checks.
     ///
     /// # Errors
-    /// 403 where it exceeds a quota; then none is charged.
+    /// 403 if it exceeds a quota; then no quota is charged.
     #[cold]
     pub(crate) fn charge_change(
         &self,
@@ -174,7 +177,7 @@ impl Cluster {
         })
     }
 
-    /// Gives back what was charged for a change that was not stored after all.
+    /// Releases the charge for a change that was not stored.
     #[cold]
     pub(crate) fn give_back_change(&self, charge: &Charge, now: Now) {
         if charge.more.is_empty() {
@@ -194,7 +197,7 @@ impl Cluster {
         dry_run: bool,
         now: Now,
     ) -> Result<(), ApiError> {
-        // Of several, all are asked before one is written.
+        // Several quotas are all checked before the first one is written.
         if dry_run || quotas.len() > 1 {
             for quota in quotas {
                 self.charge_one(quota, (new, json, needed), true, now)?;
@@ -209,7 +212,7 @@ impl Cluster {
                 Ok(true) => charged.push(quota),
                 Ok(false) => {}
                 Err(refused) => {
-                    // Another writer was faster.
+                    // Another writer has used up the quota since the check.
                     for quota in charged {
                         self.add_usage(quota, needed, false, now);
                     }
@@ -220,7 +223,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Charges one quota, whatever others charge it for meanwhile, or only asks; returns whether it charged.
+    /// Charges or only checks one quota, despite concurrent charges by others. Returns whether it
+    /// charged.
     fn charge_one(
         &self,
         quota: &AnyObject,
@@ -259,13 +263,13 @@ impl Cluster {
         outcome
     }
 
-    /// Gives back what a new object was charged for that was not stored after all.
+    /// Releases the charge for a new object that was not stored.
     #[cold]
     pub(crate) fn give_back(&self, new: &dyn Object, now: Now) {
         self.move_usage(new.kind(), Some(new), None, now);
     }
 
-    /// Keeps the usage right after a commit.
+    /// Updates the usage after a commit.
     #[cold]
     pub(crate) fn notify_quotas<R: Strategy>(&self, old: Option<&R>, new: Option<&R>, now: Now) {
         let Some(object) = new.or(old) else { return };
@@ -279,7 +283,7 @@ impl Cluster {
             return;
         }
         match (old, new) {
-            // Charged when it was admitted.
+            // Admission has charged it.
             (None, _) => {}
             (Some(old), Some(new)) if kind == Kind::POD => {
                 if old.counts_for_quota() != new.counts_for_quota() {
@@ -287,7 +291,7 @@ impl Cluster {
                 } else if new.counts_for_quota()
                     && old.metadata().generation != new.metadata().generation
                 {
-                    // It may have been resized.
+                    // The pod may have been resized.
                     self.settle_change(old, new, now);
                 }
             }
@@ -300,7 +304,7 @@ impl Cluster {
         }
     }
 
-    /// Gives back what an object uses less after a change. What it uses more was charged before.
+    /// Releases the decrease in usage by a change. An increase was charged before.
     fn settle_change(&self, old: &dyn Object, new: &dyn Object, now: Now) {
         let kind = new.kind();
         let jsons = [old.to_json(), new.to_json()];
@@ -311,7 +315,7 @@ impl Cluster {
             let [was, is] = jsons
                 .each_ref()
                 .map(|json| scopes::matches(spec, kind, json));
-            // The change may have moved the object into the quota, or out of it.
+            // The change may have moved the object into or out of the quota.
             let mut less = Amounts::new();
             for (amounts, holds, is_more) in
                 [(&before, was, true), (&more, is, true), (&after, is, false)]
@@ -344,8 +348,8 @@ impl Cluster {
         }
     }
 
-    /// Adds to what a quota says is used of its resources, or takes away.
-    /// Takes nothing away where the usage is left to others, who may have counted already without what goes.
+    /// Adds amounts to the usage in a quota's status, or subtracts them. If the usage is left to a
+    /// client, subtracts nothing: the client may have counted without the object already.
     fn add_usage(&self, quota: &AnyObject, amounts_moved: &Amounts, is_more: bool, now: Now) {
         if !is_more && self.options.leaves_quotas {
             return;
@@ -367,7 +371,7 @@ impl Cluster {
         });
     }
 
-    /// Counts what is used of the resources that a quota limits. O(objects of its namespace).
+    /// Counts the usage of the resources that a quota limits. O(objects of its namespace).
     pub(crate) fn count_usage(&self, namespace: &str, name: &str, now: Now) {
         let Ok(quota) = self.api(builtin::QUOTA).get(namespace, name) else {
             return;
@@ -403,8 +407,8 @@ impl Cluster {
         });
     }
 
-    /// Writes the status that `change` makes of a stored quota's spec and status. It is called again where
-    /// another writer was faster.
+    /// Writes a quota's status, which `change` computes from the stored spec and status. `change`
+    /// is called again if another writer was faster.
     fn write_usage(
         &self,
         quota: &AnyObject,
@@ -433,7 +437,7 @@ impl Cluster {
         }
     }
 
-    /// The objects of a kind in a namespace; none where the kind is not served.
+    /// Returns the objects of a kind in a namespace; empty if the kind is not served.
     pub(crate) fn objects_in(&self, kind: Kind, namespace: &str) -> Vec<AnyObject> {
         let listed = self.api(kind).list(&ListOptions {
             namespace: Some(namespace),
@@ -443,14 +447,14 @@ impl Cluster {
     }
 }
 
-/// The spec or the status of a quota.
+/// Returns the spec or the status of a quota.
 fn part<'q>(quota: &'q dyn Object, name: &str) -> &'q Value {
     let quota = quota.downcast_ref::<DynamicObject>();
     let part = quota.and_then(|quota| quota.fields.get(name));
     part.unwrap_or(&Value::Null)
 }
 
-/// Whether what is used of the resources that a quota limits has not been counted.
+/// Reports whether the usage of the resources that a quota limits has not been counted yet.
 fn is_uncounted(spec: &Value, status: &Value) -> bool {
     status["hard"] != spec["hard"]
 }
@@ -464,10 +468,10 @@ fn amounts(list: &Value) -> Amounts {
     read.collect()
 }
 
-/// What is used of a quota with what a new object needs; `None` where that changes nothing.
+/// Returns a quota's usage with the needs of a new object added; `None` if that changes nothing.
 ///
 /// # Errors
-/// What exceeds it.
+/// The message about the limits that the object exceeds.
 fn spent(
     name: &str,
     status: &Value,
@@ -505,7 +509,7 @@ fn spent(
     Ok((!asked.is_empty()).then(|| texts(&used, &status["hard"])))
 }
 
-/// Amounts as a status has them, in the spelling of others.
+/// Formats amounts for a status, each in the notation of its counterpart in `like`.
 fn texts(amounts: &Amounts, like: &Value) -> Map<String, Value> {
     let text = |name: &String, amount: &Quantity| {
         amount.text_like(like[name.as_str()].as_str().unwrap_or(""))

@@ -1,4 +1,4 @@
-//! Which objects a quota is about.
+//! Scopes: the objects that a quota applies to.
 
 use podstorm_objects::cells::items;
 use podstorm_objects::{Kind, Pod, Resource};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::defaulting::qos_class;
 
-/// Whether a quota with this spec is about an object.
+/// Reports whether a quota with this spec applies to an object.
 pub(super) fn matches(spec: &Value, kind: Kind, object: &Value) -> bool {
     let scopes = spec["scopes"].as_array().into_iter().flatten();
     let all = scopes
@@ -20,7 +20,7 @@ fn is_in(scope: &str, kind: Kind, object: &Value) -> bool {
     if scope == "VolumeAttributesClass" {
         return !object["spec"]["volumeAttributesClassName"].is_null();
     }
-    // All others are about pods.
+    // All other scopes apply only to pods.
     if kind != Kind::POD {
         return false;
     }
@@ -68,7 +68,7 @@ fn class_of(pod: &Value) -> &str {
     pod["spec"]["priorityClassName"].as_str().unwrap_or("")
 }
 
-/// Whether a pod wants to be near pods of other namespaces, or far from them.
+/// Reports whether a pod's affinity or anti-affinity refers to other namespaces.
 fn crosses_namespaces(pod: &Value) -> bool {
     let is_wide = |term: &Value| {
         !term["namespaceSelector"].is_null()

@@ -1,4 +1,4 @@
-//! Quotas on a cluster.
+//! Tests of quotas in a cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -35,7 +35,7 @@ fn pod(name: &str, requests: Value) -> Pod {
 }
 
 #[test]
-fn a_quota_is_charged_and_given_back() {
+fn a_quota_is_charged_and_released() {
     let cluster = cluster();
     let requests = json!({"cpu": "500m"});
     cluster.create(pod("old", requests.clone()), at(0)).unwrap();
@@ -62,13 +62,13 @@ fn a_quota_is_charged_and_given_back() {
         .delete::<Pod>("default", "old", &crate::DeleteOptions::default(), at(1))
         .unwrap();
     assert_eq!(used(&cluster, "q"), of("1", "500m"));
-    // What is not stored after all is given back.
+    // The charge for an object that is not stored is released.
     cluster.create(pod("a", requests), at(0)).unwrap_err();
     assert_eq!(used(&cluster, "q"), of("1", "500m"));
 }
 
 #[test]
-fn a_pod_needs_what_runs_at_once() {
+fn a_pods_usage_sums_the_containers_that_run_together() {
     let of = |cpu: &str| json!({"requests": {"cpu": cpu}});
     let spec = json!({"overhead": {"cpu": "1"}, "containers": [{"resources": of("1")}, {"resources": of("2")}],
         "initContainers": [{"resources": of("1"), "restartPolicy": "Always"}, {"resources": of("5")}]});
@@ -77,7 +77,7 @@ fn a_pod_needs_what_runs_at_once() {
 }
 
 #[test]
-fn no_number_of_clients_exceeds_a_quota_and_one_that_refuses_charges_no_other() {
+fn concurrent_clients_stay_in_quota_and_refusals_charge_nothing() {
     const CLIENTS: usize = 8;
     const EACH: usize = 20;
     let cluster = cluster();
@@ -105,7 +105,7 @@ fn no_number_of_clients_exceeds_a_quota_and_one_that_refuses_charges_no_other() 
     }
 }
 
-/// Counts pods as they are committed.
+/// Counts pods as they are committed, and the maximum.
 #[derive(Default)]
 struct Most {
     pods: AtomicU64,
@@ -131,7 +131,7 @@ impl CommitObserver for Most {
 }
 
 #[test]
-fn no_create_slips_past_a_limit_while_others_delete_and_the_use_is_exact_in_the_end() {
+fn creates_among_deletions_never_exceed_the_limit() {
     const LIMIT: u64 = 5;
     let most = Arc::new(Most::default());
     let cluster = cluster_with(ClusterOptions {
@@ -163,7 +163,7 @@ fn no_create_slips_past_a_limit_while_others_delete_and_the_use_is_exact_in_the_
 }
 
 #[test]
-fn pods_that_end_or_are_removed_make_room_and_terminating_ones_do_not() {
+fn ended_and_removed_pods_make_room_and_terminating_ones_do_not() {
     let cluster = cluster();
     let limited = cluster.set_pod_quota("default", Some(3), at(0));
     limited.unwrap();
@@ -182,7 +182,7 @@ fn pods_that_end_or_are_removed_make_room_and_terminating_ones_do_not() {
     uses("2");
     delete("b", &forced());
     uses("1");
-    // A pod that had ended counted no more.
+    // The pod has ended, so it no longer counted.
     delete("a", &forced());
     uses("1");
     delete("c", &forced());
@@ -190,7 +190,7 @@ fn pods_that_end_or_are_removed_make_room_and_terminating_ones_do_not() {
 }
 
 #[test]
-fn a_lower_limit_leaves_what_exists_and_a_lifted_one_is_gone() {
+fn a_lower_limit_keeps_existing_pods_and_none_deletes_the_quota() {
     let cluster = cluster();
     let limit = |pods: Option<u64>| cluster.set_pod_quota("default", pods, at(0));
     let create = |name: &str| cluster.create(pod(name, json!({})), at(0));
@@ -210,7 +210,7 @@ fn a_lower_limit_leaves_what_exists_and_a_lifted_one_is_gone() {
 }
 
 #[test]
-fn usage_that_is_left_to_others_is_charged_and_never_given_back() {
+fn usage_left_to_a_client_is_charged_but_not_released() {
     let cluster = cluster_with(ClusterOptions {
         leaves_quotas: true,
         ..ClusterOptions::default()
@@ -219,7 +219,7 @@ fn usage_that_is_left_to_others_is_charged_and_never_given_back() {
     create_quota(&cluster, "q", json!({"pods": "2"}));
     cluster.collect_garbage(usize::MAX, at(0));
     let made = |name: &str| cluster.create(pod(name, json!({})), at(0));
-    made("a").expect("nothing is limited before the status says so");
+    made("a").expect("without a status the quota limits nothing");
     assert_eq!(used(&cluster, "q"), Value::Null);
 
     // The controller of another process has counted.
@@ -267,7 +267,7 @@ fn used_by_services(node_ports: &str) -> Value {
 }
 
 #[test]
-fn a_change_is_charged_for_what_it_uses_more_and_given_back_what_it_uses_less() {
+fn a_change_is_charged_for_increases_and_released_for_decreases() {
     let cluster = services();
     let api = cluster.api(crate::kind_named("Service").unwrap());
     let update = |json: Value, dry_run: bool| {
@@ -291,7 +291,7 @@ fn a_change_is_charged_for_what_it_uses_more_and_given_back_what_it_uses_less() 
 }
 
 #[test]
-fn writers_that_meet_charge_a_change_once() {
+fn concurrent_writers_charge_a_change_once() {
     const EACH: usize = 30;
     let cluster = services();
     let kind = crate::kind_named("Service").unwrap();
@@ -303,7 +303,7 @@ fn writers_that_meet_charge_a_change_once() {
                 for round in 0..EACH {
                     let json = service(1 + (client + round) % 3, "NodePort");
                     let object = api.read(json).unwrap().unwrap();
-                    // Three ports are more than the quota allows.
+                    // Three ports exceed the quota.
                     let _refused = api.update(object, at(0));
                 }
             });
@@ -316,7 +316,7 @@ fn writers_that_meet_charge_a_change_once() {
 }
 
 #[test]
-fn a_claim_that_grows_is_charged() {
+fn growth_of_a_claim_is_charged() {
     let kind = crate::kind_named("PersistentVolumeClaim").unwrap();
     let of = |storage: &str| {
         let claim = json!({"spec": {"resources": {"requests": {"storage": storage}}}});
@@ -332,7 +332,7 @@ fn a_claim_that_grows_is_charged() {
 }
 
 #[test]
-fn a_pod_that_is_resized_is_charged_and_given_back() {
+fn a_resize_of_a_pod_is_charged_and_released() {
     let cluster = cluster();
     let cpus = |cpu: &str| json!({"requests.cpu": cpu});
     create_quota(&cluster, "q", cpus("2"));

@@ -1,4 +1,4 @@
-//! What an object uses of the resources that quotas limit.
+//! The usage of quota resources by an object.
 //!
 //! Source: the evaluators in Kubernetes' `pkg/quota/v1/evaluator/core`.
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Amounts, amounts};
 
-/// Kinds that have a resource of their own name, besides that of their number.
+/// The kinds that are counted under their own name as well as under `count/`.
 const BY_NAME: [&str; 5] = [
     "configmaps",
     "replicationcontrollers",
@@ -19,12 +19,13 @@ const BY_NAME: [&str; 5] = [
     "services",
 ];
 
-/// Whether objects of a kind may use other amounts after any change. Pods do when they are resized.
+/// Reports whether any update can change the usage of objects of the kind. For pods only a resize
+/// can.
 pub(super) fn changes(kind: Kind) -> bool {
     ["services", "persistentvolumeclaims"].contains(&kind.resource()) && kind.group().is_empty()
 }
 
-/// What is used more after than before.
+/// Returns the amounts by which usage grows.
 pub(super) fn increase(before: &Amounts, after: &Amounts) -> Amounts {
     let more = after.iter().map(|(name, amount)| {
         let before = before.get(name).copied().unwrap_or_default();
@@ -34,7 +35,7 @@ pub(super) fn increase(before: &Amounts, after: &Amounts) -> Amounts {
         .collect()
 }
 
-/// Whether objects of a kind use any of these resources.
+/// Reports whether objects of a kind use any of these resources.
 pub(super) fn is_measured(kind: Kind, hard: &Amounts) -> bool {
     let count = format!("count/{}", kind.group_resource());
     let resource = kind.resource();
@@ -103,7 +104,7 @@ fn of_claim(claim: &Value, all: &mut Amounts) {
 }
 
 fn of_pod(pod: &Value, all: &mut Amounts) {
-    // A pod that has ended is only counted.
+    // Only the number of ended pods counts.
     if ["Succeeded", "Failed"]
         .iter()
         .any(|phase| pod["status"]["phase"] == *phase)
@@ -125,7 +126,8 @@ fn of_pod(pod: &Value, all: &mut Amounts) {
     }
 }
 
-/// What the containers of a pod need together: those that run at once, or one that runs before them.
+/// Returns the total needs of a pod's containers: of those that run at the same time, or of an
+/// earlier init container that needs more.
 pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
     let mut sum = Amounts::new();
     let add = |to: &mut Amounts, more: &Amounts| {
@@ -155,13 +157,13 @@ pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
         let before = sum.entry(name).or_default();
         *before = (*before).max(amount);
     }
-    // What the pod says of itself as a whole stands for its containers.
+    // Resources of the pod as a whole replace those of its containers.
     sum.extend(amounts(&spec["resources"][list]));
     add(&mut sum, &amounts(&spec["overhead"]));
     sum
 }
 
-/// What a pod does not say though a quota measures it: `cpu for: a,b; memory for: a`.
+/// Returns the amounts that a quota measures but the pod lacks, as `cpu for: a,b; memory for: a`.
 pub(super) fn unspecified(kind: Kind, pod: &Value, hard: &Amounts) -> Option<String> {
     const MEASURED: [(&str, &str, &str); 6] = [
         ("cpu", "requests", "cpu"),

@@ -1,4 +1,4 @@
-//! Get and update of any kind: preconditions, immutable members, writes without a change.
+//! Get and update of any kind: preconditions, immutable fields, writes without a change.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use super::{Cluster, ClusterResource, Strategy, errors, meta, time_limit, valida
 
 /// The outcome of preparing an update.
 pub(super) enum Update<R> {
-    /// The stored object stays.
+    /// Keep the stored object.
     Keep,
-    /// This object replaces the stored one, with these effects. A difference in the version alone
-    /// is none.
+    /// Replace the stored object with this one, with these effects. An object that differs only in
+    /// its version counts as unchanged.
     Write(R, WriteEffects),
 }
 
 impl Cluster {
-    /// The stored object.
+    /// Returns the stored object.
     ///
     /// # Errors
-    /// 404 when there is none.
+    /// 404 if there is no such object.
     pub fn get<R: ClusterResource>(&self, namespace: &str, name: &str) -> Result<Arc<R>, ApiError> {
         R::store(self).get(namespace, name)
     }
 
-    /// Replaces an object and keeps its status. A version in the object must be the stored one. A
-    /// write without a change is not committed; its answer is the stored object.
+    /// Replaces an object but keeps its status. If the object has a version, it must be the stored
+    /// one. A write without a change is not committed and returns the stored object.
     ///
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a broken rule.
@@ -39,8 +39,8 @@ impl Cluster {
         self.put(R::store(self), object, (effects, None), now)
     }
 
-    /// Replaces an object's status and metadata, and keeps its spec. A version in the object must
-    /// be the stored one.
+    /// Replaces an object's status and metadata but keeps its spec. If the object has a version, it
+    /// must be the stored one.
     ///
     /// # Errors
     /// As [`update`](Cluster::update).
@@ -87,8 +87,8 @@ impl Cluster {
         }
     }
 
-    /// Changes the stored object. `change` gets the current state, and is called again when another
-    /// writer was faster. The object that it returns must have been prepared.
+    /// Changes the stored object. `change` gets the current state, and is called again if another
+    /// writer was faster. It must return a prepared object.
     ///
     /// # Errors
     /// 404, and the error of `change`.
@@ -115,11 +115,12 @@ impl Cluster {
         }
     }
 
-    /// Replaces the stored object by a prepared one, unless they are equal. When the write removes
-    /// the last finalizer of a deleted object, the object is removed.
+    /// Replaces the stored object with a prepared one, unless they are equal. A write that removes
+    /// the last finalizer of a deleted object removes the object.
     ///
     /// # Errors
-    /// 403 where it would use more than a ResourceQuota allows, 504 once the [time](time_limit) of the request is over.
+    /// 403 if the object would exceed a ResourceQuota; 504 when the [time limit](time_limit) of the
+    /// request is exceeded.
     fn commit<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -148,10 +149,10 @@ impl Cluster {
         let was_kept = !before.finalizers().is_empty() || old.keeps_until_empty();
         let removed = !kept && was_kept && meta::is_past_grace(before);
         let done = if removed {
-            // The write becomes the deletion of the stored object.
+            // The commit is the deletion of the stored object.
             let last = Arc::new(R::clone(old));
             match store.remove(key, old, None, last, &effects, now) {
-                // The writer gets what it wrote, of the version before, as upstream answers.
+                // As upstream, the writer gets the object that it wrote, with the previous version.
                 CommitOutcome::Done(_) => CommitOutcome::Done(Arc::new(new)),
                 CommitOutcome::Conflict => CommitOutcome::Conflict,
             }
@@ -175,17 +176,17 @@ impl Cluster {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// The stored object.
+    /// Returns the stored object.
     ///
     /// # Errors
-    /// 404 when there is none.
+    /// 404 if there is no such object.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Result<Arc<R>, ApiError> {
         self.read(&self.key(namespace, name))
             .ok_or_else(|| errors::not_found(self.kind(), name))
     }
 }
 
-/// Whether the writer named no version, so that its write applies to whatever is stored.
+/// Reports whether the writer named no version, so that the write applies to any stored object.
 fn is_unconditional<R: Strategy>(object: &R) -> bool {
     matches!(
         meta::named_version(&object.metadata().resource_version),
@@ -193,7 +194,7 @@ fn is_unconditional<R: Strategy>(object: &R) -> bool {
     )
 }
 
-/// Checks the preconditions that a `PUT` carries in its object: the UID, then the version.
+/// Checks the preconditions in the object of a `PUT`: the UID, then the version.
 pub(super) fn check_put<R: Strategy>(new: &R, old: &R) -> Result<(), ApiError> {
     let kind = old.kind();
     let (new, old) = (new.metadata(), old.metadata());
@@ -209,10 +210,10 @@ pub(super) fn check_put<R: Strategy>(new: &R, old: &R) -> Result<(), ApiError> {
     }
 }
 
-/// Brings a changed object into the form to be stored, and validates it.
+/// Prepares a changed object for storage and validates it.
 ///
 /// # Errors
-/// 422 with every rule that it breaks.
+/// 422 with every rule that the object breaks.
 pub(super) fn prepare_and_validate<R: Strategy>(
     cluster: &Cluster,
     new: &mut R,
@@ -229,7 +230,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     match manager {
         Some(manager) => {
             manager.written(Some(old), new);
-            // No field manager owns what is added.
+            // No field manager owns the added fields.
             if !status && part.is_none() {
                 new.admit_change(cluster, old)?;
             }
@@ -261,7 +262,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     refuse_invalid(cluster, old, causes)
 }
 
-/// Notes whether the object has gained or lost a controller.
+/// Records whether the object gains or loses a controller.
 fn count_ownership(effects: &mut WriteEffects, before: &ObjectMeta, after: &ObjectMeta) {
     if super::store::owners::same_owners(&before.owner_references, &after.owner_references) {
         return;

@@ -1,4 +1,4 @@
-//! Updates: preconditions, kept members, counts.
+//! Tests of updates: preconditions, kept fields, counts.
 
 use podstorm_objects::{OptionalSeconds, Pod, PodPhase, ReplicaSet, ReplicationController, Time};
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::super::DeleteOptions;
 use super::super::testing::*;
 
 #[test]
-fn a_put_checks_uid_before_version_and_neither_when_left_out() {
+fn a_put_checks_the_uid_before_the_version_if_they_are_set() {
     let cluster = cluster();
     cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     let put = |uid: &str, version: &str, replicas: i32| {
@@ -30,7 +30,7 @@ fn a_put_checks_uid_before_version_and_neither_when_left_out() {
 }
 
 #[test]
-fn writes_that_change_nothing_are_not_written() {
+fn writes_without_a_change_are_not_committed() {
     let cluster = cluster();
     let stored = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     let before = cluster.resource_version();
@@ -45,7 +45,7 @@ fn writes_that_change_nothing_are_not_written() {
 }
 
 #[test]
-fn an_update_keeps_status_and_what_only_the_server_sets() {
+fn an_update_keeps_the_status_and_server_set_fields() {
     let cluster = cluster();
     let stored = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     let patch = json!({
@@ -58,14 +58,14 @@ fn an_update_keeps_status_and_what_only_the_server_sets() {
     let (new, old) = (&updated.metadata, &stored.metadata);
     assert_eq!(new.uid, old.uid);
     assert_eq!(new.creation_timestamp, old.creation_timestamp);
-    assert_eq!(new.generation, 1, "no change of the spec");
+    assert_eq!(new.generation, 1, "the spec did not change");
     assert_eq!(updated.status.replicas, 0);
     assert_eq!(new.labels.len(), 1);
 }
 
-/// That of a ReplicaSet is among the recordings.
+/// The recorded cases cover a ReplicaSet's status update.
 #[test]
-fn the_status_update_of_a_replication_controller_keeps_its_size() {
+fn a_status_update_of_a_replication_controller_keeps_replicas() {
     let cluster = cluster();
     let stored: ReplicationController = read(workload("a", json!({"app": "web"})));
     let stored = cluster.create(stored, at(0)).unwrap();
@@ -77,7 +77,7 @@ fn the_status_update_of_a_replication_controller_keeps_its_size() {
 }
 
 #[test]
-fn a_pods_status_update_keeps_spec_owners_and_deletion() {
+fn a_status_update_of_a_pod_keeps_spec_owners_and_deletion() {
     let cluster = cluster();
     let owners = json!([{"apiVersion": "v1", "kind": "Foo", "name": "f", "uid": "f"}]);
     let patch = json!({"metadata": {"ownerReferences": owners},
@@ -104,7 +104,7 @@ fn a_pods_status_update_keeps_spec_owners_and_deletion() {
 }
 
 #[test]
-fn deletion_members_are_kept_and_cannot_be_changed() {
+fn deletion_fields_are_kept_and_cannot_be_changed() {
     let cluster = cluster();
     let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
     let stored = bound_pod(&cluster, "a", held);
@@ -130,14 +130,14 @@ fn deletion_members_are_kept_and_cannot_be_changed() {
     let before = cluster.resource_version();
     update(&marked, unset, none).unwrap();
     let after = cluster.resource_version();
-    assert_eq!(after, before, "nothing was left to change");
+    assert_eq!(after, before, "nothing changed");
     let deadline = marked.metadata.deletion_timestamp;
     let refused = update(&marked, deadline, OptionalSeconds::new(8));
     assert_eq!(fields(refused), [grace]);
 }
 
 #[test]
-fn revisions_add_up_to_the_version() {
+fn counts_of_writes_add_up_to_the_version() {
     let cluster = cluster();
     bound_pod(&cluster, "a", json!({}));
     cluster.create(replica_set("a", json!({})), at(0)).unwrap();
@@ -188,7 +188,7 @@ fn rules_of_updates_are_enforced() {
 }
 
 #[test]
-fn the_service_class_outlives_a_status_that_leaves_it_out() {
+fn the_qos_class_survives_a_status_without_it() {
     let cluster = cluster();
     let pod = bound_pod(&cluster, "p", json!({}));
     let class = |pod: &Pod| {

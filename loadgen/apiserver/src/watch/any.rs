@@ -7,15 +7,15 @@ use podstorm_objects::{AnyObject, Now, Object, WatchEvent};
 use super::{Poll, Watch};
 use crate::Strategy;
 
-/// A [`Watch`] of a kind that is known only when it is opened.
+/// A [`Watch`] of a kind that is known only at run time.
 pub struct AnyWatch(Box<dyn Erased>);
 
-/// An event with the object before it.
+/// An event with the previous object.
 #[derive(Debug)]
 pub struct Seen {
     /// The event.
     pub event: WatchEvent<dyn Object>,
-    /// The object before; absent for an added one, and where the cluster does not [keep older
+    /// The previous object; absent for an added object, and if the cluster does not [keep older
     /// states](crate::ClusterOptions::keeps_past).
     pub before: Option<AnyObject>,
 }
@@ -64,7 +64,7 @@ impl AnyWatch {
         self.0.poll(max, now, out)
     }
 
-    /// As [`poll`](AnyWatch::poll), with the objects before: for watches that select.
+    /// Like [`poll`](AnyWatch::poll), with the previous objects, for watches with a selector.
     pub fn poll_seen(&mut self, max: usize, now: Now, out: &mut Vec<Seen>) -> Poll {
         self.0.poll_seen(max, now, out)
     }

@@ -1,4 +1,4 @@
-//! Watches: streams of one kind's events in version order, each with its own latency.
+//! Watches: streams of one kind's events in version order. Each watch has its own latency.
 
 mod any;
 
@@ -14,34 +14,34 @@ use crate::latency::LatencySampler;
 use crate::store::log::{Advance, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
 use crate::{Strategy, Waker, errors};
 
-/// Where a watch begins.
+/// The start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// After this version: every later event. 410 when the history does not reach back to it.
+    /// Every event after this version. 410 if the history does not reach back to it.
     Version(u64),
     /// The current state as `Added` events, sorted by namespace and name, then a bookmark that
     /// marks its end, then every later event.
     Initial,
-    /// As `Initial`, with the state as of that version, as served by a server whose cache lags. 410
-    /// when the history does not reach back to it, 504 when the server has not reached it.
+    /// Like `Initial`, with the state at this version, as served by a server whose cache lags. 410
+    /// if the history does not reach back to it, 504 if the server has not reached it.
     InitialAsOf(u64),
 }
 
-/// The options of a watch.
+/// Options of a watch.
 #[derive(Clone)]
 pub struct WatchOptions {
-    /// The time from commit until an event is visible in this watch. The initial state is visible
-    /// at once.
+    /// The time from a commit until its event is visible in this watch. The initial state is
+    /// visible immediately.
     pub latency: Latency,
     /// The seed of the latencies.
     pub seed: u64,
     /// Called after a commit if the watch was drained. The writer's thread calls it, with no lock
     /// of the cluster held.
     pub waker: Option<Waker>,
-    /// The period of automatic bookmarks, ns. They come at polls, at moments that
-    /// [`Poll::next_visible_ns`] names, while objects of any kind are written. After a period
-    /// without a write they pause until the watch has an event or is polled, so that a run without
-    /// activity ends.
+    /// The period of automatic bookmarks, in nanoseconds. Bookmarks come at polls, at the times
+    /// that [`Poll::next_visible_ns`] names, as long as objects of any kind are written. After a
+    /// period without a write they pause until the watch has an event or is polled, so that a run
+    /// without activity ends.
     pub bookmark_every: Option<i64>,
 }
 
@@ -67,14 +67,14 @@ impl fmt::Debug for WatchOptions {
     }
 }
 
-/// How a [`Watch::poll`] ended.
+/// The outcome of a [`Watch::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Poll {
-    /// `max` events were delivered and there may be more: poll again; no waker is called.
+    /// `max` events were delivered and there may be more: poll again. No waker is called.
     pub more: bool,
-    /// When the next event becomes visible or a bookmark is due, in monotonic time: poll again
-    /// then. Until then the waker is called only if the watch is drained. Absent with `more` false:
-    /// the watch is drained, and its waker will be called.
+    /// The monotonic time at which the next event becomes visible or a bookmark is due: poll again
+    /// then. Until then the waker is called only if the watch is drained. If this is absent and
+    /// `more` is false, the watch is drained, and its waker will be called.
     pub next_visible_ns: Option<i64>,
 }
 
@@ -97,11 +97,12 @@ impl Poll {
 pub struct Watch<R: Strategy> {
     log: Arc<Log<R>>,
     watcher: u64,
-    /// Gone when the log has dropped it and no watch holds it.
+    /// The current segment. Freed once the log has dropped it and no watch holds it.
     segment: Weak<Segment<R>>,
-    /// The same while it is read, and between polls too unless the watch lets go.
+    /// The same segment during a poll; between polls too, unless the watch `lets_go`.
     held: Option<Arc<Segment<R>>>,
-    /// Whether the history has a limit in bytes. Otherwise it costs less to hold the segment.
+    /// Whether the history is limited in bytes. If not, the watch holds the segment, which is
+    /// cheaper.
     lets_go: bool,
     /// The number of `segment`.
     number: u64,
@@ -109,18 +110,18 @@ pub struct Watch<R: Strategy> {
     index: usize,
     /// Events up to this version are skipped.
     after: u64,
-    /// The version of the last event that was read, as far as it is not in a segment that is held.
+    /// The version of the last event read, not counting events in `held`.
     read: u64,
     initial: Option<Initial<R>>,
     sampler: LatencySampler,
-    /// When the event at `index` becomes visible, once drawn.
+    /// The time at which the event at `index` becomes visible, once drawn.
     head_visible_ns: Option<i64>,
-    /// When the last delivered event became visible.
+    /// The time at which the last delivered event became visible.
     last_visible_ns: i64,
-    /// Nothing becomes visible before this moment.
+    /// Nothing becomes visible before this time.
     hold_until_ns: i64,
     bookmark_wanted: bool,
-    /// Present with automatic bookmarks.
+    /// Present if the watch has automatic bookmarks.
     bookmark_timer: Option<BookmarkTimer>,
     ended: bool,
 }
@@ -128,28 +129,28 @@ pub struct Watch<R: Strategy> {
 /// The timer of automatic bookmarks.
 struct BookmarkTimer {
     every_ns: i64,
-    /// The next moment; absent while they pause.
+    /// The time of the next bookmark; absent while bookmarks pause.
     due_ns: Option<i64>,
-    /// The server's version at the last look.
+    /// The server's version at the last check.
     seen: u64,
-    /// Whether that version has grown since the last moment.
+    /// Whether `seen` has grown since the last bookmark was due.
     moved: bool,
     /// The version of the last bookmark.
     last_sent: u64,
 }
 
-/// The way to the object before an event, for those who look.
+/// Access to the object before an event, computed on demand.
 pub(crate) struct Before<'a, R>(Option<(&'a Segment<R>, usize)>);
 
 impl<R> Before<'_, R> {
-    /// The object before; `None` where there was none, or older states are not kept.
+    /// Returns the previous object; `None` if there was none or older states are not kept.
     pub(crate) fn get(self) -> Option<Arc<R>> {
         let (segment, index) = self.0?;
         segment.before(index)
     }
 }
 
-/// The initial state still to be delivered.
+/// The undelivered rest of the initial state.
 struct Initial<R> {
     objects: IntoIter<Arc<R>>,
     version: u64,
@@ -166,7 +167,7 @@ impl<R: Strategy> fmt::Debug for Watch<R> {
 }
 
 impl<R: Strategy> Watch<R> {
-    /// A watch at a position; `initial` is the state to deliver first, with its version.
+    /// Creates a watch at a position. `initial` is the state to deliver first, at version `after`.
     pub(crate) fn new(
         log: Arc<Log<R>>,
         position: Position<R>,
@@ -206,7 +207,7 @@ impl<R: Strategy> Watch<R> {
     }
 
     /// Appends up to `max` events that are visible at `now` to `out`, in version order. O(events
-    /// delivered); takes a lock once for 512 events, and when there are no more.
+    /// delivered). Takes a lock once per 512 events, and once at the end of the log.
     ///
     /// After an `Error` event the watch has ended and delivers nothing more.
     #[inline]
@@ -214,7 +215,8 @@ impl<R: Strategy> Watch<R> {
         self.poll_each(max, now, &mut |event, _| out.push(event))
     }
 
-    /// As [`poll`](Watch::poll); calls `out` with every event, and with the way to the object before.
+    /// Like [`poll`](Watch::poll), but calls `out` with every event and the access to its previous
+    /// object.
     pub(crate) fn poll_each(
         &mut self,
         max: usize,
@@ -242,14 +244,14 @@ impl<R: Strategy> Watch<R> {
         poll
     }
 
-    /// The version of the last event that was read.
+    /// Returns the version of the last event read.
     fn last_read(&self) -> u64 {
         let held = self.held.as_deref();
         let last = held.and_then(|segment| segment.entries[..self.index].last()?.get());
         last.map_or(self.read, |last| last.version().max(self.read))
     }
 
-    /// Delivers events from the segment that is held and those that follow, which it holds then.
+    /// Delivers events from the held segment and from those that follow, which it then holds.
     #[inline]
     fn read_on(
         &mut self,
@@ -317,25 +319,25 @@ impl<R: Strategy> Watch<R> {
         self.bookmark_wanted = true;
     }
 
-    /// Holds back events, bookmarks and the initial state until `ns` of monotonic time; then all
-    /// become visible at once. `i64::MAX` holds them back until the next call, `i64::MIN` releases
+    /// Holds back events, bookmarks and the initial state until `ns` in monotonic time; then all
+    /// become visible together. `i64::MAX` holds them back until the next call, `i64::MIN` releases
     /// them. No waker is called: after an early release the caller must poll.
     pub fn delay_until(&mut self, ns: i64) {
         self.hold_until_ns = ns;
     }
 
-    /// Changes the latency, also of events on their way; their order stays.
+    /// Changes the latency, also of events in transit. Their order stays.
     pub fn set_latency(&mut self, latency: Latency) {
         self.sampler.set_latency(latency);
         self.head_visible_ns = None;
     }
 
-    /// Whether the watch ended with an error.
+    /// Reports whether the watch ended with an error.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// Delivers the initial state; returns whether `left` was used up before its end.
+    /// Delivers the initial state. Returns whether `left` was used up before the end.
     fn deliver_initial(
         &mut self,
         left: &mut usize,
@@ -362,8 +364,8 @@ impl<R: Strategy> Watch<R> {
         false
     }
 
-    /// Delivers a bookmark if one was requested or is due, after all events up to `version`;
-    /// returns when the next one is due.
+    /// Delivers a bookmark, if one was requested or is due, after all events up to `version`.
+    /// Returns the time of the next one.
     #[inline]
     fn deliver_bookmark(
         &mut self,
@@ -388,7 +390,7 @@ impl<R: Strategy> Watch<R> {
         let version = version.max(read);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
         if let Some(bookmark_timer) = &mut self.bookmark_timer {
-            // No bookmark where the last event or bookmark has the version already.
+            // No bookmark if the last event or bookmark already has the version.
             wanted |=
                 bookmark_timer.is_due(version, now) && version > read.max(bookmark_timer.last_sent);
             bookmark_timer.last_sent = if wanted {
@@ -411,7 +413,7 @@ impl<R: Strategy> Watch<R> {
 }
 
 impl BookmarkTimer {
-    /// Records the server's version; returns whether a bookmark is due.
+    /// Records the server's version. Returns whether a bookmark is due.
     fn is_due(&mut self, version: u64, now: Now) -> bool {
         self.moved |= version > self.seen;
         self.seen = self.seen.max(version);

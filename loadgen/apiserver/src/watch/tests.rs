@@ -1,4 +1,4 @@
-//! What watches deliver, and when.
+//! Tests of the delivery of watches and its timing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,7 +21,7 @@ fn open(cluster: &Cluster, from: WatchFrom) -> Watch<Pod> {
     cluster.watch(from, WatchOptions::default()).unwrap()
 }
 
-/// A cluster that keeps that many events.
+/// Creates a cluster that keeps this many events.
 fn keeping(min_events: usize, max_events: usize) -> Cluster {
     cluster_with(ClusterOptions {
         history: History {
@@ -34,12 +34,12 @@ fn keeping(min_events: usize, max_events: usize) -> Cluster {
 }
 
 #[test]
-fn a_watch_that_was_overtaken_between_looking_and_locking_loses_nothing() {
+fn a_slot_filled_between_the_check_and_the_lock_is_not_lost() {
     let cluster = cluster();
     create(&cluster, 0..5, 0);
     let mut watch = watch::<Pod>(&cluster);
     create(&cluster, 5..SEGMENT_LEN + 9, 0);
-    // As if its slot had been empty a moment ago.
+    // As if the slot had been empty at the check.
     let at = (watch.held.as_deref(), watch.index);
     let advance = (watch.log).advance(watch.watcher, || watch.read, watch.number, at);
     assert!(matches!(advance, Advance::More));
@@ -47,7 +47,7 @@ fn a_watch_that_was_overtaken_between_looking_and_locking_loses_nothing() {
 }
 
 #[test]
-fn an_initial_watch_gets_the_state_a_bookmark_and_what_follows() {
+fn an_initial_watch_gets_the_state_a_bookmark_then_later_events() {
     let cluster = cluster();
     create(&cluster, 0..2, 0);
     let version = cluster.resource_version();
@@ -64,7 +64,7 @@ fn an_initial_watch_gets_the_state_a_bookmark_and_what_follows() {
 }
 
 #[test]
-fn small_polls_deliver_the_same_as_one_large() {
+fn small_polls_deliver_the_same_events_as_a_large_one() {
     let cluster = cluster();
     create(&cluster, 0..5, 0);
     let mut small = open(&cluster, WatchFrom::Initial);
@@ -90,7 +90,7 @@ fn small_polls_deliver_the_same_as_one_large() {
 }
 
 #[test]
-fn a_watch_may_be_drained_at_any_place_of_a_segment() {
+fn a_watch_may_be_drained_at_any_slot_of_a_segment() {
     let cluster = cluster();
     let mut watch = watch::<Pod>(&cluster);
     for (begin, end) in [(0, 511), (511, 512), (512, 513), (513, 1024), (1024, 1536)] {
@@ -115,7 +115,7 @@ fn the_waker_is_called_once_per_drained_watch() {
     let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
     let called = || calls.load(Ordering::Relaxed);
     create(&cluster, 0..1, 0);
-    assert_eq!(called(), 0, "not polled yet, so not drained");
+    assert_eq!(called(), 0, "the watch was not polled yet, so it is not drained");
     drain(&mut watch);
     create(&cluster, 1..3, 0);
     assert_eq!(called(), 1);
@@ -143,7 +143,7 @@ fn events_become_visible_after_their_delay_and_in_order() {
         let poll = watch.poll(100, now, &mut out);
         assert!(!poll.more);
         let is_new = out.len() > delivered;
-        assert!(is_new || steps == 0, "what was announced is visible");
+        assert!(is_new || steps == 0, "the announced event is visible");
         delivered = out.len();
         let Some(next) = poll.next_visible_ns else {
             break;
@@ -154,7 +154,7 @@ fn events_become_visible_after_their_delay_and_in_order() {
         steps += 1;
     }
     assert_eq!(out.len(), 20);
-    assert!(steps > 1, "not all at once");
+    assert!(steps > 1, "the events are spread over time");
     let names: Vec<_> = out
         .iter()
         .map(|event| match event {
@@ -166,7 +166,7 @@ fn events_become_visible_after_their_delay_and_in_order() {
 }
 
 #[test]
-fn bookmarks_on_request_say_how_far_the_watch_has_come() {
+fn requested_bookmarks_carry_the_progress_of_the_watch() {
     let cluster = cluster();
     let mut watch = watch::<Pod>(&cluster);
     create(&cluster, 0..1, 0);
@@ -191,12 +191,12 @@ fn bookmarks_on_request_say_how_far_the_watch_has_come() {
     assert_eq!(
         drain(&mut watch),
         [format!("BOOKMARK {version}")],
-        "not past what is hidden"
+        "not past hidden events"
     );
 }
 
 #[test]
-fn history_reaches_back_to_its_minimum_and_no_further() {
+fn history_reaches_back_exactly_to_its_minimum() {
     let cluster = keeping(1000, 1_000_000);
     let start = cluster.resource_version();
     create(&cluster, 0..3000, 0);
@@ -219,7 +219,7 @@ fn history_reaches_back_to_its_minimum_and_no_further() {
 }
 
 #[test]
-fn an_open_watch_keeps_what_it_needs_up_to_the_bound() {
+fn an_open_watch_keeps_unread_events_up_to_the_limit() {
     let cluster = keeping(100, 2000);
     let (mut kept, mut lost) = (watch::<Pod>(&cluster), watch::<Pod>(&cluster));
     create(&cluster, 0..2000, 0);
@@ -232,7 +232,7 @@ fn an_open_watch_keeps_what_it_needs_up_to_the_bound() {
 }
 
 #[test]
-fn compaction_expires_old_versions_and_leaves_open_watches_alone() {
+fn compaction_expires_old_versions_but_not_open_watches() {
     let cluster = cluster();
     let mut kept = watch::<Pod>(&cluster);
     let start = cluster.resource_version();
@@ -249,7 +249,7 @@ fn compaction_expires_old_versions_and_leaves_open_watches_alone() {
     assert_eq!(drain(&mut late).len(), 1);
 }
 
-/// Everything that is visible at that second, and when there will be more.
+/// Returns everything that is visible at this second, and the time of the next event.
 fn seen_at(watch: &mut Watch<Pod>, seconds: i64) -> (Vec<String>, Option<i64>) {
     let mut out = Vec::new();
     let poll = watch.poll(100, at(seconds), &mut out);
@@ -261,7 +261,7 @@ fn seen_at(watch: &mut Watch<Pod>, seconds: i64) -> (Vec<String>, Option<i64>) {
 const SECOND: i64 = 1_000_000_000;
 
 #[test]
-fn bookmarks_come_about_every_so_often_while_the_server_moves_on() {
+fn bookmarks_come_periodically_while_the_server_advances() {
     let cluster = cluster();
     let options = WatchOptions {
         bookmark_every: Some(60 * SECOND),
@@ -275,14 +275,14 @@ fn bookmarks_come_about_every_so_often_while_the_server_moves_on() {
     create(&cluster, 0..1, 10);
     let added = format!("ADDED p00000 {}", start + 1);
     assert_eq!(seen_at(&mut watch, 10), (vec![added], Some(60)));
-    // The event has last_sent the version already.
+    // The event already has the last version.
     assert_eq!(seen_at(&mut watch, 60), (none.clone(), Some(120)));
-    // Another kind moves the server on.
+    // A write of another kind advances the server's version.
     cluster.create(replica_set("a", json!({})), at(70)).unwrap();
     assert_eq!(seen_at(&mut watch, 70), (none.clone(), Some(120)));
     let bookmark = format!("BOOKMARK {}", start + 2);
     assert_eq!(seen_at(&mut watch, 120), (vec![bookmark], Some(180)));
-    // Nothing happens any more: no moment to wait for, until something does.
+    // After a period without a write there is no next time.
     assert_eq!(seen_at(&mut watch, 180), (none.clone(), None));
     assert_eq!(seen_at(&mut watch, 500), (none, None));
     create(&cluster, 1..2, 600);
@@ -291,7 +291,7 @@ fn bookmarks_come_about_every_so_often_while_the_server_moves_on() {
 }
 
 #[test]
-fn automatic_bookmarks_do_not_pass_what_is_hidden() {
+fn automatic_bookmarks_do_not_pass_hidden_events() {
     let cluster = cluster();
     let options = WatchOptions {
         latency: Latency::Constant(100 * SECOND),
@@ -311,7 +311,7 @@ fn automatic_bookmarks_do_not_pass_what_is_hidden() {
 }
 
 #[test]
-fn a_held_watch_shows_nothing_and_then_everything() {
+fn a_held_watch_delivers_nothing_and_then_everything() {
     let cluster = cluster();
     create(&cluster, 0..1, 0);
     let mut watch = open(&cluster, WatchFrom::Initial);
@@ -320,7 +320,7 @@ fn a_held_watch_shows_nothing_and_then_everything() {
     assert_eq!(seen_at(&mut watch, 0), (Vec::new(), Some(50)));
     create(&cluster, 1..4, 20);
     assert_eq!(seen_at(&mut watch, 49), (Vec::new(), Some(50)));
-    assert_eq!(seen_at(&mut watch, 50).0.len(), 6, "two and three and one");
+    assert_eq!(seen_at(&mut watch, 50).0.len(), 6, "two, then three, then one");
     watch.delay_until(i64::MAX);
     create(&cluster, 4..5, 60);
     assert_eq!(seen_at(&mut watch, 1_000_000), (Vec::new(), None));
@@ -329,7 +329,7 @@ fn a_held_watch_shows_nothing_and_then_everything() {
 }
 
 #[test]
-fn the_latency_of_an_open_watch_can_change_and_events_keep_their_order() {
+fn changing_the_latency_of_an_open_watch_keeps_the_order() {
     let cluster = cluster();
     let options = WatchOptions {
         latency: Latency::Constant(30 * SECOND),
@@ -350,7 +350,7 @@ fn the_latency_of_an_open_watch_can_change_and_events_keep_their_order() {
 }
 
 #[test]
-fn beyond_the_bytes_the_oldest_events_go_whoever_needs_them() {
+fn events_beyond_max_bytes_are_dropped_even_if_unread() {
     const BYTES: usize = 4 << 20;
     let history = History {
         max_bytes: BYTES,
@@ -372,10 +372,10 @@ fn beyond_the_bytes_the_oldest_events_go_whoever_needs_them() {
         let updated = cluster.update(pod, at(0)).unwrap();
         firsts.push(Arc::downgrade(&updated));
         drop(updated);
-        assert_eq!(drain(&mut read).len(), 1, "who reads misses nothing");
+        assert_eq!(drain(&mut read).len(), 1, "a watch that is read misses nothing");
     }
     let kept = firsts.iter().filter(|it| it.strong_count() > 0).count();
-    // A segment more may stay, and the object before the first event.
+    // One more segment may stay, and the object before the first event.
     assert!((20..=60).contains(&kept), "{kept} of 400 versions are kept");
     for watch in &mut unread {
         let events = drain(watch);
@@ -392,7 +392,7 @@ fn beyond_the_bytes_the_oldest_events_go_whoever_needs_them() {
 }
 
 #[test]
-fn a_watch_that_has_read_all_outlives_a_compaction() {
+fn a_drained_watch_survives_a_compaction() {
     let history = History {
         max_bytes: 1 << 30,
         ..History::default()
@@ -415,12 +415,12 @@ fn a_watch_that_has_read_all_outlives_a_compaction() {
 }
 
 #[test]
-fn a_watch_that_has_lost_its_events_keeps_no_others() {
+fn a_watch_that_lost_its_events_keeps_no_later_ones() {
     let cluster = keeping(SEGMENT_LEN, 4 * SEGMENT_LEN);
     let mut lost = watch::<Pod>(&cluster);
     create(&cluster, 0..5 * SEGMENT_LEN, 0);
     let early = cluster.resource_version() - 2 * SEGMENT_LEN as u64;
-    // Its events went when there were more than four segments of them; then one is enough.
+    // Beyond four segments its events are dropped. From then on one segment is enough.
     create(&cluster, 5 * SEGMENT_LEN..6 * SEGMENT_LEN + 1, 0);
     let from = cluster.watch::<Pod>(WatchFrom::Version(early), WatchOptions::default());
     assert_eq!(refused(from), "410 Expired");
