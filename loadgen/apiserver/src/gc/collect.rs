@@ -1,4 +1,4 @@
-//! Handles the items of the garbage collector's queue.
+//! Handlers for the items of the garbage collector's queue.
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +14,8 @@ use crate::update::{Update, prepare_and_validate};
 use crate::{Cluster, DeleteOptions, Propagation, meta};
 
 impl Cluster {
-    /// Handles up to `max` items of the collector's queue; returns how many there were. The first
-    /// item that needs an owner's dependents builds the owner index.
+    /// Handles up to `max` items of the collector's queue and returns their number. The first item
+    /// that needs an owner's dependents builds the owner index.
     pub fn collect_garbage(&self, max: usize, now: Now) -> usize {
         self.end_definitions(now);
         for done in 0..max {
@@ -41,11 +41,12 @@ impl Cluster {
         max
     }
 
-    /// The dependents of an owner, sorted.
+    /// Returns the dependents of an owner, sorted.
     fn dependents(&self, owner: &Uid) -> Vec<ObjectKey> {
         if !self.garbage.indexed.load(Ordering::Acquire) {
             self.for_each_store(|store| store.index_owners());
-            // Release, with the load above: a thread that sees it set finds the index complete.
+            // Release, with the load above: a thread that sees the flag set finds the index
+            // complete.
             self.garbage.indexed.store(true, Ordering::Release);
         }
         self.owners.of(owner)
@@ -56,8 +57,8 @@ impl Cluster {
         let _ = self.with_store(key.kind, act);
     }
 
-    /// Deletes an object that has lost its owners, or finishes the deletion of one that waited for
-    /// its dependents.
+    /// Deletes an object that has lost its owners, or finishes the deletion of an object that
+    /// waited for its dependents.
     pub(crate) fn check<R: Strategy>(&self, store: &KindStore<R>, key: &ObjectKey, now: Now) {
         let Ok(object) = store.get(&key.namespace, &key.name) else {
             return;
@@ -101,7 +102,7 @@ impl Cluster {
             return;
         }
         let propagation = if !waiting.is_empty() && !self.dependents(&metadata.uid).is_empty() {
-            // Its own dependents are deleted first.
+            // The object's own dependents are deleted first.
             self.unblock_circle(store, key, metadata, now);
             Propagation::Foreground
         } else if meta::has_finalizer(metadata, meta::ORPHAN) {
@@ -134,8 +135,8 @@ impl Cluster {
         }
     }
 
-    /// Unblocks a circle of objects that wait for each other's deletion: the object's own
-    /// references stop blocking.
+    /// Unblocks a cycle of objects that wait for each other's deletion: the object's own references
+    /// stop blocking.
     fn unblock_circle<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -156,7 +157,7 @@ impl Cluster {
             return;
         }
         let effects = WriteEffects::of(Verb::Patch);
-        // A failure shows again: the object is deleted next, with its version as a precondition.
+        // Ignored: a failure recurs in the deletion, which has the version as a precondition.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             for owner in &mut new.metadata_mut().owner_references {
@@ -173,7 +174,8 @@ impl Cluster {
         });
     }
 
-    /// An object waits for its dependents: let it go, or see that those that block it are deleted.
+    /// Finishes the deletion of an object that waits for its dependents, or queues those that block
+    /// it.
     fn finish_foreground<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -184,7 +186,8 @@ impl Cluster {
         let mut blocked = false;
         for dependent in self.dependents(&metadata.uid) {
             let state = self.metadata_of(&dependent, |other| {
-                // An object that owns itself would wait for its own end; upstream's does, forever.
+                // An object that owns itself would wait for its own deletion. Upstream's waits
+                // forever.
                 let is_other = other.uid != metadata.uid;
                 let mut owners = other.owner_references.iter();
                 let blocks = owners.any(|owner| {
@@ -205,7 +208,7 @@ impl Cluster {
         }
     }
 
-    /// Takes the references of an object's dependents to it away, then lets it go.
+    /// Removes all references to an object from its dependents, then the object's orphan finalizer.
     pub(crate) fn orphan_dependents<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -228,7 +231,7 @@ impl Cluster {
         self.remove_finalizer(store, key, uid, meta::ORPHAN, now);
     }
 
-    /// Removes the references to that owner from an object.
+    /// Removes the references to an owner from an object.
     pub(crate) fn strip_owner<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -240,12 +243,12 @@ impl Cluster {
             return;
         };
         let uid = &object.metadata().uid;
-        // The object may be gone; no other failure is possible for a patch that only removes a
-        // reference.
+        // Ignored: the object may no longer exist. A patch that only removes a reference has no
+        // other failure.
         let _ = self.strip_owners(store, key, uid, now, |other| other == owner);
     }
 
-    /// Removes references from the object with that UID.
+    /// Removes references from the object with the given UID.
     fn strip_owners<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -274,7 +277,8 @@ impl Cluster {
         finalizer: &str,
         now: Now,
     ) {
-        // The object may be gone or replaced by another of its name: then there is nothing to do.
+        // Ignored: if the object was deleted, or replaced under the same name, nothing is left to
+        // do.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let metadata = old.metadata();
             if metadata.uid != *uid {

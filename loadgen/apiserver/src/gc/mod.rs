@@ -1,13 +1,14 @@
-//! The garbage collector: deletes objects that have lost their owners, and carries out the finalizers
+//! The garbage collector: deletes objects that have lost their owners, and handles the finalizers
 //! `orphan` and `foregroundDeletion`.
 //!
-//! Every commit [notifies](Cluster::notify_gc) the collector after its locks are released. Relevant
-//! commits add an item to a queue; [`Cluster::collect_garbage`] handles the items later, by
-//! requests of its own. A dependent's owners are looked up after the dependent was committed. So
-//! either the look-up sees that an owner is gone, or the owner's deletion comes later and finds the
-//! dependent in the index.
+//! Every commit [notifies](Cluster::notify_gc) the collector after its locks are released. A
+//! relevant commit adds an item to a queue. Later, [`Cluster::collect_garbage`] handles the items,
+//! with requests of its own. The owners of a dependent are looked up after the commit of the
+//! dependent. So either the look-up sees that an owner is missing, or the owner is deleted later
+//! and its deletion finds the dependent in the index.
 //!
-//! It can be [left to others](crate::ClusterOptions::leaves_garbage): then commits add no items.
+//! The collector can be [turned off](crate::ClusterOptions::leaves_garbage). Then commits add no
+//! items.
 
 mod collect;
 mod misplaced;
@@ -32,16 +33,17 @@ pub use replay::GarbageItem;
 /// An item of the collector's queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum WorkItem {
-    /// Check whether this object still has an owner, or, if it waits for its dependents, still has
-    /// some.
+    /// Check whether this object still has an owner or, if it waits for its dependents, still has
+    /// dependents.
     Check(ObjectKey),
-    /// Write an Event about this object for each of its owners with these UIDs that is in another namespace.
+    /// Write an Event about this object for each owner with one of these UIDs that is in another
+    /// namespace.
     Report(ObjectKey, Vec<Uid>),
-    /// Check every dependent of this owner.
+    /// Check every dependent of the owner with this UID.
     Dependents(Uid),
     /// Remove the references to this object, which orphans its dependents.
     Orphan(ObjectKey),
-    /// Count what is used of what this quota limits.
+    /// Count the usage of this quota.
     Count(ObjectKey),
 }
 
@@ -55,7 +57,7 @@ struct Queue {
 
 /// The collector's queue and state.
 pub(super) struct GarbageCollector {
-    /// Whether somebody else collects.
+    /// Whether the collector is turned off.
     is_left: bool,
     queue: Lock<Queue>,
     waker: Lock<Option<Waker>>,
@@ -73,10 +75,10 @@ impl std::fmt::Debug for GarbageCollector {
     }
 }
 
-/// The state of an owner, in upstream's words.
+/// The state of an owner, in upstream's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnerState {
-    /// No object has that name and UID.
+    /// No object has this name and UID.
     Absent,
     /// The owner waits for its dependents to be deleted.
     Waiting,
@@ -120,17 +122,17 @@ impl GarbageCollector {
 }
 
 impl Cluster {
-    /// Sets the waker that is called when the collector's queue is no longer empty.
+    /// Sets the waker, which is called when the collector's queue stops being empty.
     pub fn set_gc_waker(&self, waker: Option<Waker>) {
         *self.garbage.waker.lock() = waker;
     }
 
-    /// Whether there is such a waker.
+    /// Reports whether the collector has a waker.
     pub fn has_gc_waker(&self) -> bool {
         self.garbage.waker.lock().is_some()
     }
 
-    /// The length of the collector's queue.
+    /// Returns the length of the collector's queue.
     pub fn garbage_queue_len(&self) -> usize {
         self.garbage.queue.lock().order.len()
     }
@@ -168,7 +170,7 @@ impl Cluster {
         }
     }
 
-    /// Has what is used of a quota counted, in the collector's queue with all else that comes later.
+    /// Queues a count of a quota's usage. It runs in order with the collector's other items.
     pub(super) fn notify_gc_of_quota<R: Strategy>(&self, quota: &R) {
         self.garbage.push(WorkItem::Count(ObjectKey::of(quota)));
     }
@@ -201,7 +203,7 @@ impl Cluster {
                 self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
             }
         }
-        // Owners that waited for this object may be deletable now.
+        // Owners that waited for this object may now be deletable.
         if self.garbage.foreground_seen.load(Ordering::Relaxed)
             && let Some(metadata) = new.map(|new| new.metadata())
         {
@@ -261,13 +263,13 @@ impl Cluster {
         }
     }
 
-    /// The state of the owner that a dependent in `namespace` names.
+    /// Returns the state of the owner that a dependent in `namespace` names.
     fn owner_state(&self, owner: &OwnerReference, namespace: &str, dependent: Kind) -> OwnerState {
         let Some(kind) = self.kind_of(owner) else {
             return OwnerState::Solid;
         };
         if kind.is_namespaced() && !dependent.is_namespaced() {
-            // A namespaced owner of a cluster-scoped object can't be located: upstream ignores it
+            // A namespaced owner of a cluster-scoped object can't be located. Upstream ignores it
             // too.
             return OwnerState::Solid;
         }
@@ -283,7 +285,8 @@ impl Cluster {
         };
         let mut found = OwnerState::Absent;
         let looked = self.with_store(kind, |store| {
-            // Set before the look-up: an owner that is deleted after the look-up must find it set.
+            // Set before the look-up: an owner that is deleted after the look-up must find the flag
+            // set.
             store.set_has_owners();
             store.inspect_metadata(namespace, &owner.name, &mut |metadata| {
                 found = state(metadata);

@@ -1,5 +1,5 @@
-//! States and queue items put in place by hand, for checkers that compare what the collector does
-//! with what another did.
+//! States and queue items set directly, for checkers that compare the collector with another
+//! implementation.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Cluster {
         });
     }
 
-    /// Empties the collector's queue; returns how many items there were.
+    /// Empties the collector's queue and returns the number of items.
     pub fn discard_garbage(&self) -> usize {
         let mut dropped = 0;
         while self.garbage.pop().is_some() {
@@ -50,10 +50,10 @@ impl Cluster {
         dropped
     }
 
-    /// Replaces an object by this state, whatever the rules say. The commit is like any other.
+    /// Replaces an object with this state without any checks. The commit is an ordinary one.
     ///
     /// # Errors
-    /// 404 when there is none; 409 when another writer was faster.
+    /// 404 if there is no such object; 409 if another writer was faster.
     pub fn replay<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         let store = R::store(self);
         let metadata = object.metadata();
@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// Removes an object, whatever the rules say.
+    /// Removes an object without any checks.
     ///
     /// # Errors
     /// As [`replay`](Cluster::replay).

@@ -1,4 +1,4 @@
-//! What the garbage collector collects, and what it leaves.
+//! Tests of what the garbage collector deletes and keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,14 +38,14 @@ fn set_is_there(cluster: &Cluster) -> bool {
     cluster.get::<ReplicaSet>("default", "a").is_ok()
 }
 
-/// A pod that a finalizer keeps.
+/// Creates a pod with a finalizer.
 fn held_pod(cluster: &Cluster, name: &str, owner: Value) {
     let metadata = json!({"ownerReferences": [owner], "finalizers": ["a.b/c"]});
     let held = pod(name, json!({"metadata": metadata}));
     cluster.create(held, at(0)).unwrap();
 }
 
-/// A cluster with ReplicaSet `a`, its pods `p0` and `p1`, and a pod without an owner.
+/// Returns a cluster with ReplicaSet `a`, its pods `p0` and `p1`, and a pod without an owner.
 fn owned() -> (Cluster, Arc<ReplicaSet>) {
     let cluster = cluster();
     let set = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
@@ -63,13 +63,13 @@ fn dependents_of_a_deleted_owner_are_deleted_in_order_of_names() {
     let (cluster, set) = owned();
     let mut watch = watch::<Pod>(&cluster);
     delete_set(&cluster, None);
-    assert_eq!(pods(&cluster), ["free", "p0", "p1"], "not at once");
+    assert_eq!(pods(&cluster), ["free", "p0", "p1"], "dependents are not deleted immediately");
     collect(&cluster);
     assert_eq!(pods(&cluster), ["free"]);
     let mut deleted = drain(&mut watch);
     deleted.retain(|event| event.starts_with("DELETED"));
     assert!(deleted[0].starts_with("DELETED p0 ") && deleted[1].starts_with("DELETED p1 "));
-    // A sync that was under way creates one more.
+    // A sync in progress creates one more pod.
     let late = owned_pod("late", json!([owned_by(&*set, true, true)]));
     cluster.create(late, at(0)).unwrap();
     collect(&cluster);
@@ -78,7 +78,7 @@ fn dependents_of_a_deleted_owner_are_deleted_in_order_of_names() {
 }
 
 #[test]
-fn owners_of_another_uid_or_namespace_are_absent_and_unknown_kinds_are_not() {
+fn owners_with_a_wrong_uid_or_namespace_are_absent() {
     let cluster = cluster();
     let set = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     let live = owned_by(&*set, true, true);
@@ -102,7 +102,7 @@ fn owners_of_another_uid_or_namespace_are_absent_and_unknown_kinds_are_not() {
 }
 
 #[test]
-fn a_dependent_with_another_live_owner_only_loses_the_reference() {
+fn a_dependent_with_another_live_owner_loses_only_the_reference() {
     for policy in [Propagation::Background, Propagation::Foreground] {
         let (cluster, set) = owned();
         let second = cluster.create(replica_set("b", json!({})), at(0)).unwrap();
@@ -122,7 +122,7 @@ fn orphaning_strips_the_references_and_then_removes_the_owner() {
     let mut sets = watch::<ReplicaSet>(&cluster);
     delete_set(&cluster, Some(Propagation::Orphan));
     let version = cluster.resource_version();
-    assert_eq!(owners_of(&cluster, "p0"), 1, "not at once");
+    assert_eq!(owners_of(&cluster, "p0"), 1, "the owner is not removed immediately");
     collect(&cluster);
     assert_eq!(pods(&cluster), ["free", "p0", "p1"]);
     let left = ["p0", "p1"].map(|pod| owners_of(&cluster, pod));
@@ -166,7 +166,7 @@ fn foreground_deletion_waits_for_the_dependents_that_block() {
     cluster.update(held, at(0)).unwrap();
     collect(&cluster);
     assert!(!set_is_there(&cluster));
-    // What does not block may go later.
+    // Dependents that do not block may be deleted later.
     assert_eq!(pods(&cluster), ["free", "loose"]);
 }
 
@@ -185,7 +185,7 @@ fn a_blocking_dependent_that_is_released_unblocks() {
 }
 
 #[test]
-fn foreground_deletion_of_an_owner_without_dependents_ends_at_once() {
+fn foreground_deletion_without_dependents_ends_immediately() {
     let cluster = cluster();
     cluster.create(replica_set("a", json!({})), at(0)).unwrap();
     delete_set(&cluster, Some(Propagation::Foreground));
@@ -214,14 +214,14 @@ fn the_waker_is_called_when_the_queue_fills() {
     })));
     delete_set(&cluster, None);
     assert_eq!(calls.load(Ordering::Relaxed), 1);
-    assert_eq!(cluster.collect_garbage(1, at(0)), 1, "one step at a time");
+    assert_eq!(cluster.collect_garbage(1, at(0)), 1, "one item at a time");
     assert!(cluster.garbage_queue_len() > 0);
     collect(&cluster);
     assert_eq!(cluster.garbage_queue_len(), 0);
 }
 
 #[test]
-fn work_in_the_queue_is_there_once() {
+fn an_item_is_in_the_queue_once() {
     let collector = GarbageCollector::new(false);
     collector.push(WorkItem::Dependents("u".into()));
     collector.push(WorkItem::Dependents("u".into()));
@@ -230,7 +230,7 @@ fn work_in_the_queue_is_there_once() {
 }
 
 #[test]
-fn an_object_that_owns_itself_goes_however_it_is_deleted() {
+fn an_object_that_owns_itself_is_deleted_with_any_policy() {
     for policy in [
         Propagation::Background,
         Propagation::Foreground,
@@ -243,7 +243,7 @@ fn an_object_that_owns_itself_goes_however_it_is_deleted() {
         updated.metadata.owner_references = owned.metadata.owner_references;
         cluster.update(updated, at(0)).unwrap();
         collect(&cluster);
-        assert!(set_is_there(&cluster), "it was not deleted");
+        assert!(set_is_there(&cluster), "the object was not deleted yet");
         delete_set(&cluster, Some(policy));
         collect(&cluster);
         assert!(!set_is_there(&cluster), "{policy:?}");
