@@ -1,5 +1,5 @@
-//! `admissionregistration.k8s.io`: webhooks and policies of admission. Stored; none is called or evaluated,
-//! which the answer to a create warns of.
+//! `admissionregistration.k8s.io`: admission webhooks and policies. They are stored but never
+//! called or evaluated; the response to a create warns about that.
 //!
 //! Source: `pkg/registry/admissionregistration` and `pkg/apis/admissionregistration` of Kubernetes.
 
@@ -138,7 +138,7 @@ fn default_binding(spec: &mut Map) {
     });
 }
 
-/// What requests are matched by.
+/// Sets the defaults for matching requests.
 fn default_match(matched: &mut Map, rules: &str) {
     matched.set_absent("matchPolicy", "Equivalent");
     for selector in ["namespaceSelector", "objectSelector"] {

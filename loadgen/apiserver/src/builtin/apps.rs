@@ -1,4 +1,4 @@
-//! `apps/v1` but ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
+//! `apps/v1` except ReplicaSets: Deployments, DaemonSets, StatefulSets, ControllerRevisions.
 
 use podstorm_objects::cells::{containers, number, pairs, selector};
 use podstorm_objects::{
@@ -92,7 +92,7 @@ fn default_deployment(deployment: &mut DynamicObject) {
 }
 
 fn default_daemon_set(set: &mut DynamicObject) {
-    // Upstream keeps the number in a member of its own, and writes it back: so it belongs to who writes.
+    // Upstream has a field for the number and writes it back, so the writer owns the annotation.
     if set.metadata.annotations.get(COUNT).is_none() {
         set.metadata.annotations = set.metadata.annotations.with(COUNT, "0");
     }
@@ -103,7 +103,7 @@ fn default_daemon_set(set: &mut DynamicObject) {
             strategy.set("type", "RollingUpdate");
             let rolls = strategy.text("type") == "RollingUpdate";
             let default = |rolling: &mut Map| {
-                // Upstream's own type has no absent numbers.
+                // Upstream's internal type has no absent numbers.
                 rolling.set_absent("maxUnavailable", i64::from(rolls));
                 rolling.set_absent("maxSurge", 0);
             };
@@ -145,10 +145,10 @@ fn default_stateful_set(set: &mut DynamicObject) {
     });
 }
 
-/// The annotation with the number of templates that a DaemonSet had.
+/// The annotation with the number of templates that a DaemonSet has had.
 const COUNT: &str = "deprecated.daemonset.template.generation";
 
-/// Counts the templates that a DaemonSet had.
+/// Updates the number of templates that a DaemonSet has had.
 fn count_templates(new: &mut DynamicObject, old: Option<&DynamicObject>) {
     let template = |set: &DynamicObject| {
         set.fields
@@ -182,7 +182,7 @@ fn validate_daemon_set(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     let checks = Checks::default();
     let spec = checks.field(new, "spec");
     let mut shared = template::validate(new, Workload::DAEMON_SET);
-    // Which selectors there may be is checked entry by entry alone.
+    // Upstream checks only the entries of the selector, and that it is not empty.
     shared.retain(|cause| {
         cause.field != "spec.selector" || cause.message.contains("empty selector is invalid")
     });
@@ -197,7 +197,7 @@ fn keep_selector(spec: &Field<'_>, old: Option<&DynamicObject>) {
     }
 }
 
-/// The numbers of the status of a StatefulSet.
+/// The numbers in the status of a StatefulSet.
 const OF_STATEFUL_SET: Counts = Counts {
     numbers: &[
         "replicas",
@@ -217,7 +217,7 @@ const OF_STATEFUL_SET: Counts = Counts {
     ],
 };
 
-/// Those of a Deployment. As upstream: not every path has its parent.
+/// The numbers in the status of a Deployment. As upstream, some paths lack their parent.
 const OF_DEPLOYMENT: Counts = Counts {
     numbers: &[
         "observedGeneration",
@@ -237,7 +237,7 @@ const OF_DEPLOYMENT: Counts = Counts {
     ],
 };
 
-/// Those of a DaemonSet.
+/// The numbers in the status of a DaemonSet.
 const OF_DAEMON_SET: Counts = Counts {
     numbers: &[
         "currentNumberScheduled",
@@ -324,7 +324,7 @@ fn validate_revision(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Ca
         _ => data.required("data must be a valid JSON object"),
     }
     checks.field(new, "revision").not_negative();
-    // Upstream compares the texts, so that other blanks are a change.
+    // Upstream compares bytes, so a change of whitespace is a change.
     if let Some(old) = old
         && (old.fields.get("data") != new.fields.get("data") || old.has_blanks != new.has_blanks)
     {

@@ -1,11 +1,11 @@
-//! The rules of HorizontalPodAutoscalers.
+//! Validation of HorizontalPodAutoscalers.
 
 use podstorm_objects::{Cause, DynamicObject, Quantity};
 use serde_json::Value;
 
 use crate::validation::{Checks, Field, MUST_NOT_BE_NEGATIVE, names};
 
-/// The sources of metrics with the members that hold them, sorted.
+/// The types of metric sources and the fields that hold them, sorted.
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -14,7 +14,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-/// The broken rules of a spec.
+/// Returns the rules that a spec breaks.
 pub(super) fn validate(scaler: &DynamicObject) -> Vec<Cause> {
     const AT_LEAST_ONE: &str = "must be greater than or equal to 1";
     let checks = Checks::default();
@@ -54,7 +54,7 @@ pub(super) fn validate(scaler: &DynamicObject) -> Vec<Cause> {
     checks.found()
 }
 
-/// The broken rules of a status.
+/// Returns the rules that a status breaks.
 pub(super) fn validate_status(scaler: &DynamicObject) -> Vec<Cause> {
     let checks = Checks::default();
     let status = checks.field(scaler, "status");
@@ -80,7 +80,7 @@ fn check_metric(metric: &Field<'_>) {
     let kind = of.text();
     of.needs_text("must specify a metric source type");
     let Some((_, member)) = SOURCES.iter().find(|(name, _)| *name == kind) else {
-        // Sic: told twice.
+        // Sic: reported twice.
         let kinds = SOURCES.map(|(name, _)| name);
         of.must_be_one_of(&kinds);
         of.must_be_one_of(&kinds);
@@ -181,7 +181,7 @@ fn check_behavior(rules: &Field<'_>) {
     }
 }
 
-/// Sets the defaults of the behaviour, where there is one.
+/// Sets the defaults of the behavior, if there is one.
 pub(super) fn default_behavior(behavior: &mut podstorm_objects::Map) {
     use serde_json::json;
     for (direction, policies) in [

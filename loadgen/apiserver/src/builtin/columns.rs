@@ -1,4 +1,4 @@
-//! The columns of tables. What upstream says of each is in `columns.json`, by kind and heading.
+//! Columns of tables. Upstream's descriptions are in `columns.json`, by kind and heading.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -9,20 +9,20 @@ use podstorm_objects::{Cell, Column, Kind};
 use serde_json::Value;
 
 static DESCRIPTIONS: LazyLock<BTreeMap<&str, BTreeMap<&str, String>>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("columns.json")).expect("a test reads the file")
+    serde_json::from_str(include_str!("columns.json")).expect("a test parses the file")
 });
 
-/// A column of every table.
+/// Returns a column for every table.
 pub(super) const fn column(name: &'static str, cell: Cell) -> Column {
     Column::new(name, "", cell)
 }
 
-/// As [`column`], printed by `-o wide` alone.
+/// Returns a column that only `-o wide` prints.
 pub(super) const fn wide_column(name: &'static str, cell: Cell) -> Column {
     Column::wide(name, "", cell)
 }
 
-/// What a column of a kind's tables shows, in a sentence.
+/// Returns the description of a kind's column, a sentence.
 pub fn column_description(kind: Kind, column: &Column) -> &'static str {
     match column.description {
         "" => {
@@ -34,7 +34,7 @@ pub fn column_description(kind: Kind, column: &Column) -> &'static str {
     }
 }
 
-/// The text at a JSON pointer; `<unset>` where there is none.
+/// Returns the text at a JSON pointer; `<unset>` if there is none.
 pub(super) fn or_unset(object: &Value, pointer: &str) -> Value {
     match text(object, pointer) {
         "" => "<unset>".into(),
@@ -42,12 +42,12 @@ pub(super) fn or_unset(object: &Value, pointer: &str) -> Value {
     }
 }
 
-/// The texts with commas, or what is shown where there are none.
+/// Joins texts with commas; returns `none` if there are no texts.
 pub(super) fn joined(texts: &[impl Borrow<str>], none: &str) -> Value {
     first_of(texts, usize::MAX, ",", none)
 }
 
-/// The first texts with separators, and how many more there are.
+/// Joins the first texts with a separator and adds the number of the others.
 pub(super) fn first_of(
     texts: &[impl Borrow<str>],
     shown: usize,

@@ -41,7 +41,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
     },
 ];
 
-/// Encodes what was given as text, which answers never carry.
+/// Moves `stringData`, which responses never contain, into `data`, encoded.
 fn default_secret(secret: &mut DynamicObject) {
     secret.fields.set("type", "Opaque");
     let Some(Value::Object(texts)) = secret.fields.remove("stringData") else {
@@ -62,7 +62,7 @@ fn validate_secret(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Caus
     if let Some(old) = old {
         kind.unchanged(checks.field(old, "type").value);
     }
-    // The keys without which secrets of these types are of no use.
+    // The keys that secrets of these types need.
     let needed: &[&str] = match kind.text() {
         "kubernetes.io/tls" => &["tls.crt", "tls.key"],
         "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
@@ -148,13 +148,13 @@ fn validate(new: &DynamicObject, old: Option<&DynamicObject>, members: &[&str]) 
             if is_text && binary.is_some_and(|binary| binary.get(key).is_some()) {
                 wrong("duplicate of key present in binaryData");
             }
-            // Binary data counts decoded: four base64 characters are three bytes.
+            // The limit applies to decoded data: four base64 characters are three bytes.
             let text = value.as_str().map_or(0, str::len);
             bytes += if is_text { text } else { text / 4 * 3 };
         }
     }
     if bytes > BYTES_MAX {
-        // Sic: upstream's path of the whole object.
+        // Sic: upstream's path to the whole object.
         causes.push(too_long("[]", BYTES_MAX));
     }
     if let Some(old) = old.filter(|old| old.fields.get("immutable") == Some(&true.into())) {

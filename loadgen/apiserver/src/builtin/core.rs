@@ -1,4 +1,4 @@
-//! Other kinds of the core group: ServiceAccounts and PodTemplates.
+//! The other kinds of the core group: ServiceAccounts and PodTemplates.
 
 use podstorm_objects::cells::{items, pairs};
 use podstorm_objects::{Cell, Column, Kind, ResourceType, Rules};

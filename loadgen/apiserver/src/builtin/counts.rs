@@ -1,4 +1,4 @@
-//! The numbers of a status: none is negative, no part greater than the whole.
+//! Validation of the numbers in a status: none is negative, and no part exceeds its whole.
 
 use podstorm_objects::{Cause, DynamicObject};
 
@@ -6,15 +6,15 @@ use crate::errors::invalid_value;
 
 const COLLISIONS: &str = "collisionCount";
 
-/// The numbers of a kind's status.
+/// The numbers in a kind's status.
 pub(super) struct Counts {
     pub(super) numbers: &'static [&'static str],
-    /// A part, its whole, and what messages call the whole.
+    /// A part, its whole, and the name of the whole in messages.
     pub(super) parts: &'static [(&'static str, &'static str, &'static str)],
 }
 
 impl Counts {
-    /// The rules that a changed status breaks.
+    /// Returns the rules that a changed status breaks.
     pub(super) fn check(&self, new: &DynamicObject, old: &DynamicObject) -> Vec<Cause> {
         let count = |object: &DynamicObject, member: &str| {
             let status = object.fields.get("status");
@@ -37,7 +37,7 @@ impl Counts {
             }
         }
         let (new, old) = (count(new, COLLISIONS), count(old, COLLISIONS));
-        // One that is gone is less than any.
+        // A removed number is less than any other.
         if self.numbers.contains(&COLLISIONS) && old.is_some() && new < old {
             wrong(COLLISIONS, "cannot be decremented");
         }

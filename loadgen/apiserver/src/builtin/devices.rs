@@ -1,4 +1,4 @@
-//! `resource.k8s.io`: devices and claims to them. Stored; nothing allocates a device here.
+//! `resource.k8s.io`: devices and claims to devices. Stored; no device is allocated.
 //!
 //! Source: `pkg/registry/resource` and `pkg/apis/resource` of Kubernetes.
 
@@ -70,7 +70,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
     },
 ];
 
-/// One device of a class, unless a request says how many.
+/// Sets the default number of devices in a request: one.
 fn default_claim(spec: &mut Map) {
     spec.with("devices", |devices| {
         devices.each("requests", |request| {

@@ -1,4 +1,4 @@
-//! The rules of EndpointSlices.
+//! Validation of EndpointSlices.
 //!
 //! Source: `ValidateEndpointSlice` of Kubernetes' `pkg/apis/discovery/validation`.
 
@@ -23,7 +23,7 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     }
     check_ports(&checks.field(new, "ports"));
     let endpoints = checks.field(new, "endpoints");
-    // Those that stay may be of an older server.
+    // Unchanged endpoints may come from an older server.
     if old.is_none_or(|old| checks.field(old, "endpoints").value != endpoints.value) {
         check_endpoints(&endpoints, kind.text());
     }
@@ -33,7 +33,7 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     checks.found()
 }
 
-/// Whether a list is not too long to be looked at.
+/// Reports whether a list is short enough to be checked.
 fn is_short(list: &Field<'_>, most: usize) -> bool {
     let count = list.items().count();
     if count > most {
@@ -94,7 +94,8 @@ fn check_endpoints(endpoints: &Field<'_>, kind: &str) {
     }
 }
 
-/// What is wrong with a name that says where it ends: a domain of two parts or more.
+/// Checks a fully qualified domain name: at least two parts, and perhaps a final dot. Returns the
+/// error.
 fn domain(text: &str) -> Option<String> {
     let whole = text.strip_suffix('.').unwrap_or(text);
     names::dns_subdomain(whole).or_else(|| {
@@ -109,7 +110,7 @@ fn check_address(address: &Field<'_>, all: &Field<'_>, kind: &str) {
         return address.fits(names::ip_address);
     };
     if ip.is_ipv4() != (kind == "IPv4") {
-        // Sic: without its number.
+        // Sic: without the index of the address.
         return all.invalid_as(address.text(), format!("must be an {kind} address"));
     }
     let is_v6 = |is: &dyn Fn(Ipv6Addr) -> bool| matches!(ip, IpAddr::V6(ip) if is(ip));

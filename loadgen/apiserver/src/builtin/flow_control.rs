@@ -1,4 +1,5 @@
-//! `flowcontrol.apiserver.k8s.io`: stored. This server takes requests as they come.
+//! `flowcontrol.apiserver.k8s.io`: stored, without any effect. The server does not prioritize
+//! requests.
 //!
 //! Source: `pkg/registry/flowcontrol` and `pkg/apis/flowcontrol` of Kubernetes.
 

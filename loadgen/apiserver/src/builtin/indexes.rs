@@ -1,9 +1,9 @@
-//! Indexes of pods as texts: `1,3-5`.
+//! Pod indexes as text: `1,3-5`.
 
-/// How many indexes a text names, all below `completions`.
+/// Returns the number of indexes in a text. All must be less than `completions`.
 ///
 /// # Errors
-/// What is wrong with the text, as upstream says it.
+/// The problem with the text, in upstream's words.
 ///
 /// Source: `validateIndexesFormat` of Kubernetes' `pkg/apis/batch/validation`.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
@@ -13,11 +13,11 @@ pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
         .sum())
 }
 
-/// The first index that two texts name both.
+/// Returns the first index that occurs in both texts.
 pub(super) fn overlap(one: &str, other: &str, completions: i64) -> Option<i64> {
     let one = intervals(one, completions).ok()?;
     let other = intervals(other, completions).ok()?;
-    // Both are in order.
+    // Both lists are sorted.
     one.iter().find_map(|(first, last)| {
         let next = other.partition_point(|it| it.1 < *first);
         let next = other.get(next).filter(|it| it.0 <= *last)?;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_counted_and_compared() {
+    fn indexes_are_counted_and_compared_with_others() {
         assert_eq!(count("", 3), Ok(0));
         assert_eq!(count("0,2-3", 4), Ok(3));
         for (text, problem) in [

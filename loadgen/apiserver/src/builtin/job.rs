@@ -1,4 +1,4 @@
-//! Jobs: defaults, the selector that a Job is given, and its rules.
+//! Jobs: defaults, the generated selector, and validation.
 
 use podstorm_objects::{Cause, DynamicObject, LabelSelector, Labels, Map, Selector};
 use serde_json::Value;
@@ -10,13 +10,13 @@ use crate::errors::{invalid_value, too_long};
 use crate::internal;
 use crate::validation::{Checks, Field, IMMUTABLE, names, validate_selector};
 
-/// Sets what a Job leaves out.
+/// Sets the default values of a Job.
 pub(super) fn default(job: &mut DynamicObject) {
     let labels = job
         .fields
         .get("spec")
         .and_then(|spec| spec.pointer("/template/metadata/labels"));
-    // A job without labels has those of its pods.
+    // A Job without labels gets those of its pods.
     if job.metadata.labels.is_empty()
         && let Some(labels) = labels.and_then(Value::as_object)
     {
@@ -51,7 +51,7 @@ pub(super) fn default(job: &mut DynamicObject) {
     });
 }
 
-/// Sets what the spec of a Job leaves out that is not the Job's own, as CronJobs do too.
+/// Sets the default values of a spec that Jobs and CronJobs share.
 pub(super) fn default_template(spec: &mut Map) {
     spec.with("podFailurePolicy", |policy| {
         policy.each("rules", |rule| {
@@ -63,8 +63,8 @@ pub(super) fn default_template(spec: &mut Map) {
     template::set_defaults(spec);
 }
 
-/// Gives a Job, unless its selector is the user's own, one that finds its pods alone: by the Job's
-/// UID. What the user has set stays, and the rules tell where it is wrong.
+/// Gives a Job a selector that matches only its own pods, by the Job's UID, unless the user manages
+/// the selector. User-set values stay, and validation reports the wrong ones.
 ///
 /// Source: `generateSelector` in Kubernetes' `pkg/registry/batch/job`.
 pub(super) fn select_own_pods(job: &mut DynamicObject) {
@@ -92,10 +92,10 @@ pub(super) fn select_own_pods(job: &mut DynamicObject) {
     });
 }
 
-/// The label by which a Job finds its pods.
+/// The label that a Job's selector uses.
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 
-/// The labels of a Job's pods. Those without a domain are of old.
+/// Returns the labels of a Job's pods. The labels without a domain are legacy labels.
 fn own_labels<'v>(uid: &'v str, name: &'v str) -> [(&'static str, &'v str); 4] {
     [
         ("controller-uid", uid),
@@ -105,7 +105,7 @@ fn own_labels<'v>(uid: &'v str, name: &'v str) -> [(&'static str, &'v str); 4] {
     ]
 }
 
-/// The rules that a Job breaks.
+/// Returns the rules that a Job breaks.
 ///
 /// Source: `ValidateJob` and `ValidateJobUpdate` of Kubernetes' `pkg/apis/batch/validation`.
 pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
@@ -119,14 +119,14 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     check();
     check_names_of_pods(new, &spec);
     if let Some(old) = old {
-        // Sic: a changed spec is looked at twice.
+        // Sic: a changed spec is checked twice.
         check();
         check_update(&spec, old);
     }
     checks.found()
 }
 
-/// The rules of the spec of a Job, or of the Jobs that a CronJob makes.
+/// Checks the spec of a Job, or of the Jobs that a CronJob creates.
 pub(super) fn validate_spec(spec: &Field<'_>) {
     for member in ["parallelism", "completions", "backoffLimit"] {
         spec.at(member).not_negative();
@@ -137,7 +137,7 @@ pub(super) fn validate_spec(spec: &Field<'_>) {
     job_policies::check_success_policy(spec);
 }
 
-/// The labels of a Job's pods are the Job's own, unless it selects by hand.
+/// Checks that the labels of a Job's pods are the generated ones, unless the selector is manual.
 fn check_own_selector(job: &DynamicObject, spec: &Field<'_>) {
     let selector = spec.at("selector");
     if spec.value["manualSelector"] == true || selector.is_null() {
@@ -146,7 +146,7 @@ fn check_own_selector(job: &DynamicObject, spec: &Field<'_>) {
     let (uid, name) = (job.metadata.uid.to_string(), job.metadata.name.as_str());
     let labels = spec.at("template").at("metadata").at("labels");
     let own = own_labels(&uid, name);
-    // A Job of Kubernetes 1.26 or older has those without a domain alone.
+    // A Job from Kubernetes 1.26 or older has only the legacy labels.
     let is_of_old =
         selector.value["matchLabels"][UID_LABEL].is_null() && labels.value[UID_LABEL].is_null();
     for (label, wanted) in own {
@@ -166,7 +166,7 @@ fn check_own_selector(job: &DynamicObject, spec: &Field<'_>) {
     }
 }
 
-/// The selector of a Job finds the pods that its template makes.
+/// Checks that the selector of a Job matches the pods from its template.
 fn check_selector(spec: &Field<'_>) {
     let selector = spec.at("selector");
     let labels = spec.at("template").at("metadata").at("labels");
@@ -176,7 +176,7 @@ fn check_selector(spec: &Field<'_>) {
     }
     let of_pods = Labels::from_json(labels.value.clone()).unwrap_or_default();
     let finds = |found: Selector| !selector.is_null() && found.matches(&of_pods);
-    // One that can't be read was told above.
+    // The check above reports an unreadable selector.
     if !compiled(selector.value).is_none_or(finds) {
         labels.invalid("`selector` does not match template `labels`");
     }
@@ -187,12 +187,12 @@ fn read(selector: &Value) -> Option<LabelSelector> {
     read.filter(|_| !selector.is_null())
 }
 
-/// `None` for a selector that can't be one.
+/// Returns the compiled selector; `None` if it is invalid.
 fn compiled(selector: &Value) -> Option<Selector> {
     Selector::compile(read(selector).as_ref()).ok()
 }
 
-/// The pods of an indexed Job have host names with their indexes.
+/// Checks the host names of an indexed Job's pods, which contain the indexes.
 fn check_names_of_pods(job: &DynamicObject, spec: &Field<'_>) {
     let completions = spec.at("completions").number();
     if spec.value["completionMode"] != "Indexed" || completions <= 0 {
@@ -207,7 +207,8 @@ fn check_names_of_pods(job: &DynamicObject, spec: &Field<'_>) {
     }
 }
 
-/// What may change of a Job: all numbers, and while it waits to be started, where its pods may run.
+/// Checks the change of a Job. Numbers may change and, before a suspended Job starts, the
+/// scheduling directives of its template.
 fn check_update(spec: &Field<'_>, old: &DynamicObject) {
     let before = spec.checks.field(old, "spec").value;
     let completions = spec.at("completions");
@@ -227,7 +228,7 @@ fn check_update(spec: &Field<'_>, old: &DynamicObject) {
     if waits {
         put_directives(&mut old_template, template.value);
     }
-    // What is quoted has the fields of upstream's internal types.
+    // Errors quote the fields of upstream's internal types.
     let fixed = |field: Field<'_>, before: &Value, quoted: &dyn Fn(&Value) -> String| {
         if field.value != before {
             let shown = quoted(field.value);
@@ -251,7 +252,7 @@ fn check_update(spec: &Field<'_>, old: &DynamicObject) {
     fixed(spec.at(policy), &before[policy], &of("SuccessPolicy"));
 }
 
-/// Puts the members of a new template that say where pods may run, and with how much, into an old one.
+/// Copies the scheduling directives and resources of a new template into an old one.
 fn put_directives(old: &mut Value, new: &Value) {
     fn put(old: &mut Value, new: &Value, member: &str) {
         match &new[member] {
@@ -286,7 +287,7 @@ fn put_directives(old: &mut Value, new: &Value) {
     }
 }
 
-/// The rules of what a Job does when its pods fail, succeed or end, and of its indexes.
+/// Checks a Job's reactions to failed and successful pods, its cleanup, and its indexes.
 fn check_spec(spec: &Field<'_>) {
     const MANAGER_BYTES_MAX: usize = 63;
     for member in [
@@ -345,7 +346,7 @@ fn check_spec(spec: &Field<'_>) {
     }
 }
 
-/// How many indexes, pods at a time and failures an indexed Job may have: what keeps its status short.
+/// Checks the limits on an indexed Job's parallelism and failures, which keep its status small.
 fn check_numbers_of_indexes(spec: &Field<'_>) {
     const PARALLELISM_MAX: i64 = 100_000;
     const FAILED_MAX: i64 = 100_000;

@@ -1,4 +1,4 @@
-//! What is wrong with the policies of Jobs on failed pods and on success.
+//! Validation of a Job's failure and success policies.
 //!
 //! Source: `validatePodFailurePolicy` and `validateSuccessPolicy` of Kubernetes' `pkg/apis/batch/validation`.
 
@@ -11,11 +11,11 @@ use crate::errors::{problem, too_long, too_many};
 use crate::internal;
 use crate::validation::{Field, qualified_name_problems};
 
-/// The most rules that a policy has.
+/// The maximum number of rules in a policy.
 const RULES_MAX: usize = 20;
 pub(super) const NEEDS_INDEXES: &str = "requires indexed completion mode";
 
-/// When an indexed Job counts as done before all of its pods are.
+/// Checks the policy under which an indexed Job succeeds before all of its pods do.
 pub(super) fn check_success_policy(spec: &Field<'_>) {
     let policy = spec.at("successPolicy");
     if policy.is_null() {
@@ -74,7 +74,7 @@ fn check_success_rule(rule: &Field<'_>, completions: i64) {
     }
 }
 
-/// What a Job does when its pods fail.
+/// Checks the policy on failed pods.
 pub(super) fn check_failure_policy(policy: &Field<'_>, spec: &Field<'_>) {
     let rules = policy.at("rules");
     check_count(&rules, RULES_MAX);
@@ -83,7 +83,7 @@ pub(super) fn check_failure_policy(policy: &Field<'_>, spec: &Field<'_>) {
     }
 }
 
-/// The rules of one rule of a policy on failed pods.
+/// Checks one rule of a policy on failed pods.
 fn check_failure_rule(rule: &Field<'_>, spec: &Field<'_>) {
     let lacks_limit = spec.at("backoffLimitPerIndex").is_null();
     let action = rule.at("action");
@@ -103,7 +103,7 @@ fn check_failure_rule(rule: &Field<'_>, spec: &Field<'_>) {
         check_exit_codes(&codes, &spec.at("template").at("spec"));
     }
     check_conditions(&conditions);
-    // The problem stands where a value would.
+    // The problem is printed in place of a value.
     let unclear = |what: &str| rule.checks.push(problem(rule.path.as_str(), what));
     match (has_codes, has_conditions) {
         (true, true) => unclear("specifying both OnExitCodes and OnPodConditions is not supported"),
@@ -167,7 +167,7 @@ fn check_conditions(conditions: &Field<'_>) {
     }
 }
 
-/// A list is not longer than this.
+/// Checks the maximum length of a list.
 fn check_count(list: &Field<'_>, most: usize) {
     let count = list.items().count();
     if count > most {
@@ -181,12 +181,12 @@ mod tests {
 
     use super::super::tests::{causes, kind};
 
-    /// What is wrong with a Job whose spec has these members.
+    /// Returns the problems with a Job whose spec has these members.
     fn problems(members: Value) -> Vec<String> {
         let container = json!([{"name": "main", "image": "i"}]);
         let template = json!({"spec": {"restartPolicy": "Never", "containers": container}});
         let mut spec = json!({"template": template});
-        for (name, value) in members.as_object().expect("members of a spec") {
+        for (name, value) in members.as_object().expect("the members of a spec are an object") {
             spec[name] = value.clone();
         }
         causes(kind("Job"), json!({"spec": spec}))
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_are_in_order_and_of_containers_that_are_there() {
+    fn exit_codes_are_sorted_and_name_existing_containers() {
         for (codes, wanted) in [
             (json!({"operator": "In", "values": [1, 2, 255]}), vec![]),
             (
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_have_a_name_and_a_status() {
+    fn pod_conditions_need_a_valid_type_and_status() {
         let path = "spec.podFailurePolicy.rules[0].onPodConditions[0]";
         for (pattern, wanted) in [
             (json!({"type": "acme.io/Broken"}), vec![]),
@@ -267,10 +267,10 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_an_indexed_job_stays_short() {
+    fn the_status_of_an_indexed_job_stays_small() {
         let indexed = |members: Value| {
             let mut all = json!({"completionMode": "Indexed", "completions": 10, "parallelism": 1});
-            for (name, value) in members.as_object().expect("members of a spec") {
+            for (name, value) in members.as_object().expect("the members of a spec are an object") {
                 all[name] = value.clone();
             }
             problems(all)

@@ -1,4 +1,4 @@
-//! The rules of a Job's status. Most hold for what has changed alone.
+//! Validation of a Job's status. Most rules apply only to changed fields.
 //!
 //! Source: `validateJobStatus` and `ValidateJobStatusUpdate` of Kubernetes' `pkg/apis/batch/validation`, with
 //! the options of `getStatusValidationOptions` in its `pkg/registry/batch/job`.
@@ -18,7 +18,7 @@ const FAILURE_TARGET: &str = "FailureTarget";
 const CRITERIA_MET: &str = "SuccessCriteriaMet";
 const SUSPENDED: &str = "Suspended";
 
-/// A status that is being written over another.
+/// A write of a new status over an old one.
 struct Write<'a> {
     spec: &'a Value,
     new: Field<'a>,
@@ -57,7 +57,7 @@ impl Write<'_> {
         }
     }
 
-    /// Conditions that don't go together: the problem stands where a value would.
+    /// Reports contradicting conditions. The problem is printed in place of a value.
     fn contradict(&self, problem: &str) {
         let cause = errors::problem("status.conditions", problem);
         self.new.checks.push(cause);
@@ -72,7 +72,7 @@ impl Write<'_> {
         members.iter().any(differs)
     }
 
-    /// Whether the condition is in the new status.
+    /// Reports whether the condition is true in the new status.
     fn is(&self, condition: &str) -> bool {
         is_true(self.new.value, condition)
     }
@@ -94,7 +94,7 @@ impl Write<'_> {
         }
     }
 
-    /// Pods that have ended and are not in the numbers yet: each is there once.
+    /// Checks the ended pods that are not in the counters yet: each occurs once.
     fn check_uncounted(&self) {
         let mut seen: Places<&Value> = Places::default();
         let lists = self.new.at("uncountedTerminatedPods");
@@ -110,7 +110,7 @@ impl Write<'_> {
         }
     }
 
-    /// How a Job ends.
+    /// Checks the conditions and times of a Job's end.
     fn check_end(&self) {
         let (complete, failed) = (self.is(COMPLETE), self.is(FAILED));
         let (target, met) = (self.is(FAILURE_TARGET), self.is(CRITERIA_MET));
@@ -216,7 +216,7 @@ impl Write<'_> {
         }
     }
 
-    /// What may not be taken back.
+    /// Checks that nothing irrevocable is revoked.
     fn check_changes(&self) {
         let disabled = |condition| is_true(self.old, condition) && !self.is(condition);
         for condition in [FAILED, COMPLETE, FAILURE_TARGET] {
@@ -243,7 +243,7 @@ impl Write<'_> {
             self.wrong("failed", "cannot decrease the failed counter");
         }
         let spec = self.spec;
-        // An indexed Job can be made smaller.
+        // An indexed Job may shrink.
         let shrinks =
             spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
         if !shrinks && decreased("succeeded") {
@@ -257,8 +257,8 @@ impl Write<'_> {
             self.wrong("completionTime", IMMUTABLE);
         }
         let start = self.new.at("startTime");
-        // A resumed Job starts again. Its start time may be there still, where it was resumed before the controller saw
-        // that all its pods were gone (kubernetes#134769).
+        // A resumed Job starts again. The old start time may still be set if the Job was resumed
+        // before the controller saw that all its pods were gone (kubernetes#134769).
         let resumes = disabled(SUSPENDED);
         if self.changed(&["startTime"])
             && !self.old["startTime"].is_null()
@@ -289,14 +289,14 @@ mod tests {
         DynamicObject::from_json(Kind::JOB, object).expect("a Job")
     }
 
-    /// The members that are wrong where a status is written over another.
+    /// Returns the wrong fields in a write of `new` over `old`.
     fn wrong(spec: &Value, old: Value, new: Value) -> Vec<String> {
         let causes = validate(&job(spec, new), &job(spec, old));
         let member = |cause: &Cause| cause.field.trim_start_matches("status.").to_owned();
         causes.iter().map(member).collect()
     }
 
-    /// A status with these conditions, each true but for one that is written `!Type`.
+    /// Returns a status with these conditions: each is true, except that `!Type` is false.
     fn with(conditions: &[&str], mut status: Value) -> Value {
         let condition = |kind: &&str| match kind.strip_prefix('!') {
             Some(kind) => json!({"type": kind, "status": "False"}),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_ends_once_and_for_one_reason() {
+    fn a_job_ends_once_and_for_one_reason_only() {
         let started = || json!({"startTime": EARLY});
         let completed = || json!({"startTime": EARLY, "completionTime": LATE});
         let failing = || with(&["FailureTarget"], started());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn times_stay_but_for_the_start_of_a_job_that_is_resumed() {
+    fn times_are_immutable_except_the_start_of_a_resumed_job() {
         let (runs, suspended) = (json!({"suspend": false}), json!({"suspend": true}));
         let at = |start: &str| json!({"startTime": start});
         let rows: [(&Value, Value, Value, &[&str]); 7] = [
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_and_indexes_only_grow_and_are_apart() {
+    fn counters_and_indexes_only_grow_and_do_not_overlap() {
         let plain = json!({"completions": 5, "parallelism": 2});
         let indexed = json!({"completions": 5, "parallelism": 2, "completionMode": "Indexed"});
         let elastic = json!({"completions": 5, "parallelism": 5, "completionMode": "Indexed"});

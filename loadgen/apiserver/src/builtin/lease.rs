@@ -1,4 +1,4 @@
-//! Leases.
+//! Leases and their validation.
 
 use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, ResourceType, Rules, Shape};
 

@@ -1,4 +1,4 @@
-//! The rules of ResourceQuotas and LimitRanges.
+//! Validation of ResourceQuotas and LimitRanges.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::defaulting::{Fill, Within};
 use crate::errors::duplicate;
 use crate::validation::{Checks, Field, IMMUTABLE, MUST_NOT_BE_NEGATIVE, is_of_quota, names};
 
-/// Scopes, and whether each is about pods alone.
+/// The known scopes.
 const SCOPES: [&str; 7] = [
     "BestEffort",
     "CrossNamespacePodAffinity",
@@ -27,7 +27,7 @@ const OPPOSITES: [(&str, &str); 2] = [
     ("Terminating", "NotTerminating"),
 ];
 
-/// Resources of which a quota counts pods' own.
+/// Resources that a quota measures per pod.
 const OF_PODS: [&str; 10] = [
     "cpu",
     "ephemeral-storage",
@@ -41,7 +41,7 @@ const OF_PODS: [&str; 10] = [
     "requests.memory",
 ];
 
-/// Resources that are counted, not measured.
+/// Resources that a quota counts instead of measuring them.
 const COUNTED: [&str; 10] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -66,7 +66,7 @@ fn names_in<'a>(list: &Field<'a>) -> BTreeSet<&'a str> {
     list.items().map(|it| it.text()).collect()
 }
 
-/// The broken rules of a ResourceQuota.
+/// Returns the rules that a ResourceQuota breaks.
 pub(super) fn validate_quota(quota: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let checks = Checks::default();
     let spec = checks.field(quota, "spec");
@@ -122,7 +122,7 @@ pub(super) fn validate_quota(quota: &DynamicObject, old: Option<&DynamicObject>)
     }
     let expressions = spec.at("scopeSelector").at("matchExpressions");
     for requirement in expressions.items() {
-        // Sic: without the number of the expression.
+        // Sic: without the index of the expression.
         let requirement = checks.value(expressions.path.as_str(), requirement.value);
         let scope = requirement.at("scopeName");
         if !SCOPES.contains(&scope.text()) {
@@ -142,8 +142,8 @@ pub(super) fn validate_quota(quota: &DynamicObject, old: Option<&DynamicObject>)
     checks.found()
 }
 
-/// Sets what a range of containers leaves out: a default limit is the greatest, a default request the default
-/// limit, or else the least.
+/// Sets the defaults of a LimitRange for containers. The default limit is the maximum. The default
+/// request is the default limit or, without one, the minimum.
 pub(super) fn default_range(range: &mut DynamicObject) {
     range.fields.with("spec", |spec| {
         spec.each("limits", |limit| {
@@ -170,7 +170,7 @@ fn fill(target: &mut Map, amounts: Map) {
     }
 }
 
-/// The broken rules of a LimitRange.
+/// Returns the rules that a LimitRange breaks.
 pub(super) fn validate_range(range: &DynamicObject) -> Vec<Cause> {
     let checks = Checks::default();
     let mut seen: Places<&str> = Places::default();
@@ -225,8 +225,8 @@ fn check_amounts(limit: &Field<'_>) {
             "defaultRequest" => "default request",
             other => other,
         };
-        // The one that must not be greater, the other, and whose field and value the error names. As upstream: for a
-        // default, the value of the other.
+        // The lower amount, the higher one, and the field and the value that the error shows. As
+        // upstream, an error about a default shows the value of the other amount.
         for (low, high, field, value) in [
             ("min", "max", "min", "min"),
             ("min", "defaultRequest", "defaultRequest", "defaultRequest"),

@@ -1,5 +1,5 @@
-//! What clusters are set up with: RuntimeClasses, CertificateSigningRequests, APIServices. Stored; no
-//! certificate is issued, and no request is passed on to another server.
+//! Cluster infrastructure: RuntimeClasses, CertificateSigningRequests, APIServices. Stored; the
+//! server issues no certificates and proxies no requests to other servers.
 //!
 //! Source: `pkg/registry/node`, `pkg/registry/certificates` of Kubernetes, and its `kube-aggregator`.
 
@@ -51,7 +51,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         selectable: &["spec.signerName"],
         columns: REQUEST,
         rules: Rules {
-            // Clients may not change what they asked for.
+            // The spec of a request is immutable for clients.
             prepare: |new, old| {
                 if let Some(spec) = old.and_then(|old| old.fields.get("spec")) {
                     new.fields.insert("spec".to_owned(), spec.clone());
@@ -66,7 +66,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         group: "apiregistration.k8s.io",
         api_version: "apiregistration.k8s.io/v1",
         kind: "APIService",
-        // That of the core group ends with a dot.
+        // The name for the core group ends with a dot.
         name_format: NameFormat::PathSegment,
         resource: "apiservices",
         namespaced: false,
@@ -112,7 +112,7 @@ fn validate_request(request: &DynamicObject) -> Vec<Cause> {
     checks.found()
 }
 
-/// An APIService is named by version and group.
+/// Checks that an APIService is named after its version and group.
 fn validate_service(service: &DynamicObject) -> Vec<Cause> {
     let checks = Checks::default();
     let spec = checks.field(service, "spec");

@@ -1,13 +1,13 @@
-//! Members that a kind needs, and members that stay as they were made.
+//! Required and immutable fields of kinds.
 
 use podstorm_objects::{Cause, DynamicObject};
 use serde_json::Value;
 
 use crate::validation::{Checks, Field};
 
-/// A cause for each member that is absent or empty. A path is written as in messages, with `[]` for every
-/// entry of a list: `webhooks[].sideEffects`. What lies under an absent object or list is not asked for,
-/// unless that has a path of its own.
+/// Returns a cause for each field that is absent or empty. Paths are written as in messages, with
+/// `[]` for every entry of a list: `webhooks[].sideEffects`. Fields under an absent object or list
+/// are not required, unless a separate path requires their parent.
 pub(super) fn missing(object: &DynamicObject, paths: &[&str]) -> Vec<Cause> {
     let checks = Checks::default();
     for path in paths {
@@ -37,7 +37,7 @@ fn look(field: &Field<'_>, part: &str, rest: &str) {
             field.required("");
         }
     } else if field.value.is_object() || field.path == "spec" {
-        // A spec is never absent: where it isn't given it is empty.
+        // A spec is never absent: a missing spec counts as empty.
         descend(field, rest);
     }
 }
@@ -47,7 +47,8 @@ fn descend(field: &Field<'_>, path: &str) {
     look(&field.at(first.trim_end_matches("[]")), first, rest);
 }
 
-/// A cause for each member that an update changes though it is fixed; a path leads through objects.
+/// Returns a cause for each immutable field that an update changes. A path leads only through
+/// objects.
 pub(super) fn unchanged(
     new: &DynamicObject,
     old: Option<&DynamicObject>,
@@ -65,7 +66,7 @@ pub(super) fn unchanged(
     checks.found()
 }
 
-/// The causes of both.
+/// Returns the causes of [`missing`] and [`unchanged`].
 pub(super) fn needed_and_fixed(
     new: &DynamicObject,
     old: Option<&DynamicObject>,

@@ -1,12 +1,14 @@
-//! The built-in kinds without a Rust type, a row each, in files by their purpose.
+//! The built-in kinds without a Rust type, one row each, in files by purpose.
 //!
-//! A new kind has:
+//! A new kind needs:
 //!
-//! * a row in a file of this folder, with its rules (written with `validation::field`), and its tests in `tests.rs`;
+//! * a row in a file of this folder, with its rules (written with `validation::field`), and tests
+//!   in `tests.rs`;
 //! * its columns with upstream's descriptions, in `columns.json`;
-//! * its type in `tests/bin/openapi.rs`, which writes its schema, and the rules of its fields in the tables of `schemas`;
+//! * its type in `tests/bin/openapi.rs`, which writes its schema, and the rules of its fields in
+//!   the tables of `schemas`;
 //! * the numbers of its fields, in `messages.txt` of `http`'s `protobuf`;
-//! * for another version of it, a row in `http`'s `view`;
+//! * for an additional version, a row in `http`'s `view`;
 //! * for a controller that computes with it, a Rust type: `spec_and_status!` in `objects`' `codec`.
 
 mod admission_registration;
@@ -49,12 +51,12 @@ pub(crate) const SERVICE: Kind = Kind::of(&service::ROWS[0]);
 pub use columns::column_description;
 pub(crate) use service_rules::not_allocated;
 pub(crate) const PRIORITY_CLASS: Kind = Kind::of(&policy::ROWS[1]);
-/// `v1` `ResourceQuota`.
+/// The kind `v1` `ResourceQuota`.
 pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
-/// `v1` `LimitRange`.
+/// The kind `v1` `LimitRange`.
 pub(crate) const LIMIT_RANGE: Kind = Kind::of(&policy::ROWS[3]);
 
-/// All rows.
+/// Returns all rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
     let all: [&'static [ResourceType]; 16] = [
         &config::ROWS,
@@ -77,12 +79,12 @@ fn rows() -> impl Iterator<Item = &'static ResourceType> {
     all.into_iter().flatten()
 }
 
-/// All built-in kinds without a Rust type.
+/// Returns all built-in kinds without a Rust type.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     rows().map(Kind::of)
 }
 
-/// All built-in kinds, those with a Rust type first.
+/// Returns all built-in kinds, those with a Rust type first.
 pub(crate) fn all_kinds() -> impl Iterator<Item = Kind> {
     Kind::TYPED.into_iter().chain(kinds())
 }
@@ -91,7 +93,7 @@ pub(crate) fn is_built_in(kind: Kind) -> bool {
     all_kinds().any(|known| known == kind)
 }
 
-/// The built-in kind of that name, e.g. `Pod` or `ConfigMap`.
+/// Returns the built-in kind with a name, e.g. `Pod` or `ConfigMap`.
 pub fn kind_named(name: &str) -> Option<Kind> {
     all_kinds().find(|kind| kind.name() == name)
 }

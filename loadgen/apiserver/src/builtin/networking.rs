@@ -1,4 +1,4 @@
-//! `networking.k8s.io`: stored, and nothing here acts by them. No traffic is simulated.
+//! `networking.k8s.io`: stored, without any effect. Traffic is not simulated.
 //!
 //! Source: `pkg/registry/networking` and `pkg/apis/networking` of Kubernetes.
 
@@ -101,8 +101,8 @@ pub(super) static ROWS: [ResourceType; 5] = [
     },
 ];
 
-/// Ports speak TCP unless they say so; a policy is about what comes in, and about what goes out where it has
-/// rules of that.
+/// Sets the defaults of a NetworkPolicy. Ports use TCP. The policy applies to incoming traffic and,
+/// if it has egress rules, also to outgoing traffic.
 fn default_policy(spec: &mut Map) {
     let mut types: &[&str] = &["Ingress"];
     for direction in ["ingress", "egress"] {
@@ -171,7 +171,7 @@ fn check_path(path: &Field<'_>) {
     check_backend(&path.at("backend"));
 }
 
-/// A backend is a service with a port, by name or number, or a resource.
+/// Checks a backend: either a service with a port, by name or number, or a resource.
 fn check_backend(backend: &Field<'_>) {
     const NO_PORT: &str = "port name or number is required";
     let (service, resource) = (backend.at("service"), backend.at("resource"));
@@ -233,7 +233,7 @@ const INGRESS: &[Column] = &[
     Column::AGE,
 ];
 
-/// The class of an ingress, by the older annotation where the newer member is absent.
+/// Returns the class of an ingress: the newer field or, without it, the older annotation.
 fn class_of(ingress: &Value) -> Option<&Value> {
     let annotation = "/metadata/annotations/kubernetes.io~1ingress.class";
     ingress
@@ -241,7 +241,7 @@ fn class_of(ingress: &Value) -> Option<&Value> {
         .or_else(|| ingress.pointer(annotation))
 }
 
-/// Up to three hosts, and how many more there are.
+/// Returns up to three hosts and the number of the others.
 fn hosts(ingress: &Value, _: Now) -> Value {
     let all: Vec<&str> = items(ingress, "/spec/rules")
         .map(|rule| text(rule, "/host"))

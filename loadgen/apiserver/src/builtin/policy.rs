@@ -1,5 +1,5 @@
-//! What limits and scales workloads: budgets of disruptions, priorities, quotas, ranges of limits,
-//! and HorizontalPodAutoscalers.
+//! Limits and scaling of workloads: PodDisruptionBudgets, PriorityClasses, ResourceQuotas,
+//! LimitRanges and HorizontalPodAutoscalers.
 
 use std::fmt::Write as _;
 
@@ -94,7 +94,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
     },
 ];
 
-/// The numbers of the status of a budget.
+/// The numbers in the status of a PodDisruptionBudget.
 const OF_BUDGET: Counts = Counts {
     numbers: &[
         "disruptionsAllowed",
@@ -156,7 +156,7 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
     let shares = ["minAvailable", "maxUnavailable"].map(|member| spec.at(member));
     if shares.iter().all(|share| !share.is_null()) {
         let member = |name: &str| &spec.value[name];
-        // As Go prints its structure.
+        // As Go prints its struct.
         let problem = format!(
             "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\
              \"UnhealthyPodEvictionPolicy\":{}}}: minAvailable and maxUnavailable cannot be both set",
@@ -189,18 +189,18 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
     checks.found()
 }
 
-/// What is wrong with a text that is no percentage.
+/// The error for a text that is not a percentage.
 pub(super) const NO_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
      '93%', regex used for validation is '[0-9]+%')";
 
-/// The number of a percentage; one beyond all bounds is more than 100.
+/// Parses a percentage. A number that is too large counts as more than 100.
 pub(super) fn percent(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u32::MAX))
 }
 
-/// The classes of a cluster's own pods, with their values.
+/// The built-in priority classes for system pods, with their values.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64); 2] = [
     ("system-cluster-critical", 2_000_000_000),
     ("system-node-critical", 2_000_001_000),
@@ -259,7 +259,7 @@ fn default_autoscaler(scaler: &mut DynamicObject) {
     });
 }
 
-/// A number or a percentage; `N/A` where there is none.
+/// Formats a number or a percentage; `N/A` if there is none.
 fn count(value: &Value) -> Value {
     match value {
         Value::Null => "N/A".into(),
@@ -304,7 +304,8 @@ const QUOTA: &[Column] = &[
     Column::AGE,
 ];
 
-/// What is used of a quota's limits, or of all but these: `pods: 3/10, requests.cpu: 1/2`.
+/// Formats the usage of a quota, either of its limits or of everything else: `pods: 3/10,
+/// requests.cpu: 1/2`.
 fn used(quota: &Value, of_limits: bool) -> Value {
     let mut out = String::new();
     let hard = quota["status"]["hard"].as_object();
@@ -344,7 +345,7 @@ const AUTOSCALER: &[Column] = &[
     Column::AGE,
 ];
 
-/// The targets of the metrics with their current values: `cpu: 12%/80%`.
+/// Formats the targets of the metrics with their current values: `cpu: 12%/80%`.
 ///
 /// Source: `formatHPAMetrics` of Kubernetes' printers.
 fn targets(scaler: &Value, _: Now) -> Value {

@@ -178,9 +178,9 @@ mod tests {
 
     use super::*;
 
-    /// The causes of a new object of a kind, as `field: message`.
+    /// Returns the causes for a new object of a kind, as `field: message`.
     fn causes(kind: &str, members: Value) -> Vec<String> {
-        let kind = crate::kind_named(kind).expect("a kind of the table");
+        let kind = crate::kind_named(kind).expect("the kind is built in");
         let mut object = DynamicObject::new(kind);
         object.fields = members.as_object().expect("members").clone();
         let rules = kind.row().rules;
@@ -191,9 +191,9 @@ mod tests {
             .collect()
     }
 
-    /// What kube-apiserver 1.20.2 answers, with lists as 1.36 shows them.
+    /// The expected messages are those of kube-apiserver 1.20.2, with lists as 1.36 prints them.
     #[test]
-    fn a_rule_has_verbs_and_resources_or_urls() {
+    fn a_rule_needs_verbs_and_resources_or_urls() {
         let verbs = "rules[0].verbs: Required value: verbs must contain at least one value";
         let groups =
             "rules[0].apiGroups: Required value: resource rules must supply at least one api group";
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aggregated_role_selects_others() {
+    fn an_aggregated_role_needs_valid_selectors() {
         let at = "aggregationRule.clusterRoleSelectors";
         let none = format!(
             "{at}: Required value: at least one clusterRoleSelector required if aggregationRule is non-nil"
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_names_a_role_and_who_has_it() {
+    fn a_binding_needs_a_role_and_valid_subjects() {
         let refs = |kind: &str, name: &str, subjects: Value| json!({"roleRef": {"kind": kind, "name": name}, "subjects": subjects});
         let all = json!([{}, {"kind": "ServiceAccount", "name": "a", "apiGroup": "x"}, {"kind": "User"},
             {"kind": "Group", "name": "g", "apiGroup": "x"}, {"kind": "Pod", "name": "p"}]);

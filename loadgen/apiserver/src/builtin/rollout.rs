@@ -1,4 +1,5 @@
-//! Rollout strategies of Deployments, DaemonSets and StatefulSets: their rules, and the order in which errors are reported.
+//! Validation of the rollout strategies of Deployments, DaemonSets and StatefulSets, with
+//! upstream's order of errors.
 //!
 //! Source: `pkg/apis/apps/validation` of Kubernetes.
 
@@ -10,7 +11,8 @@ use crate::errors::not_supported_value;
 use crate::internal;
 use crate::validation::Field;
 
-/// Adds the broken rules of a Deployment's spec with defaults to those that it shares with a ReplicaSet's.
+/// Checks a Deployment's spec after defaulting. `shared` has the broken rules that a ReplicaSet's
+/// spec has too.
 pub(super) fn check_deployment(spec: &Field<'_>, shared: Vec<Cause>) {
     with_readiness_last(spec, shared, || {
         let strategy = spec.at("strategy");
@@ -38,7 +40,7 @@ pub(super) fn check_deployment(spec: &Field<'_>, shared: Vec<Cause>) {
     }
 }
 
-/// As [`check_deployment`], of a DaemonSet.
+/// Like [`check_deployment`], for a DaemonSet.
 pub(super) fn check_daemon_set(spec: &Field<'_>, shared: Vec<Cause>) {
     with_readiness_last(spec, shared, || {});
     let strategy = spec.at("updateStrategy");
@@ -66,7 +68,7 @@ pub(super) fn check_daemon_set(spec: &Field<'_>, shared: Vec<Cause>) {
     spec.at("revisionHistoryLimit").not_negative();
 }
 
-/// The rules of how a StatefulSet is updated.
+/// Checks the update strategy of a StatefulSet.
 pub(super) fn check_stateful_set(strategy: &Field<'_>) {
     let rolling = strategy.at("rollingUpdate");
     let invalid = |field: &Field<'_>, of: &str, detail: &str| {
@@ -97,7 +99,7 @@ pub(super) fn check_stateful_set(strategy: &Field<'_>) {
     }
 }
 
-/// Adds what was found already, with what is looked at before the seconds that pods must be ready.
+/// Adds the shared causes, with the checks in `before` ahead of the causes about `minReadySeconds`.
 fn with_readiness_last(spec: &Field<'_>, shared: Vec<Cause>, before: impl FnOnce()) {
     let is_of_readiness = |cause: &Cause| cause.field == "spec.minReadySeconds";
     let (of_readiness, others) = shared.into_iter().partition(is_of_readiness);
@@ -106,14 +108,14 @@ fn with_readiness_last(spec: &Field<'_>, shared: Vec<Cause>, before: impl FnOnce
     spec.checks.extend(of_readiness);
 }
 
-/// A strategy of no kind that there is, shown as Go writes its structure.
+/// Reports a strategy of an unknown type. The error prints it like a Go struct.
 fn unknown(strategy: &Field<'_>, of: &str, kinds: [&str; 2]) {
     let shown = internal::quoted(strategy.value, of);
     let cause = not_supported_value(strategy.path.as_str(), shown, &kinds);
     strategy.checks.push(cause);
 }
 
-/// A share is a number or a percentage.
+/// Checks a number or percentage.
 fn check_share(share: &Field<'_>) {
     match share.value.as_str() {
         Some(text) if percent(text).is_none() => share.invalid(NO_PERCENT),
@@ -128,7 +130,7 @@ fn check_at_most_all(share: &Field<'_>) {
     }
 }
 
-/// The number of a share as it is written: what can't be read is none.
+/// Returns the number or percentage as written; 0 if it is unreadable.
 fn number(share: &Field<'_>) -> i64 {
     match share.value {
         Value::String(text) => percent(text).map_or(0, i64::from),
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
     use crate::validation::{Checks, MUST_NOT_BE_NEGATIVE};
 
-    /// The fields and messages of what is wrong with a spec.
+    /// Returns the broken rules of a spec as `field: message`.
     fn wrong(spec: &Value) -> Vec<String> {
         let checks = Checks::default();
         check_deployment(&checks.value("spec", spec), Vec::new());
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn strategies_that_cannot_roll_out_are_refused() {
+    fn strategies_without_progress_are_refused() {
         let of = "spec.strategy.rollingUpdate";
         let rolling = |unavailable: Value, surge: Value| {
             let rolling = json!({"maxUnavailable": unavailable, "maxSurge": surge});
@@ -170,7 +172,7 @@ mod tests {
         };
         assert_eq!(rolling(json!("25%"), json!("25%")), [""; 0]);
         assert_eq!(rolling(json!(0), json!("200%")), [""; 0]);
-        // It may come to nothing.
+        // The percentage may round to zero.
         assert_eq!(rolling(json!("1%"), json!(0)), [""; 0]);
         let invalid = |field: &str, value: &str, why: &str| {
             format!("{of}.{field}: Invalid value: {value}: {why}")
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_is_longer_than_a_pod_must_be_ready() {
+    fn the_progress_deadline_exceeds_min_ready_seconds() {
         let of = |deadline: i64, min_ready: i64| {
             let spec = json!({"strategy": {"type": "Recreate"}, "revisionHistoryLimit": 0,
                 "progressDeadlineSeconds": deadline, "minReadySeconds": min_ready});

@@ -1,6 +1,7 @@
-//! Schedules of CronJobs in the words of the parser that upstream uses (`robfig/cron`), and time zones.
+//! Validation of the schedules and time zones of CronJobs, with the messages of upstream's parser
+//! (`robfig/cron`).
 
-/// The fields of a schedule: least and greatest number, and names for numbers.
+/// The fields of a schedule: lowest and highest number, and names of numbers.
 const FIELDS: [(u32, u32, &[&str]); 5] = [
     (0, 59, &[]),
     (0, 23, &[]),
@@ -25,7 +26,7 @@ const DESCRIPTORS: [&str; 7] = [
     "@hourly",
 ];
 
-/// What is wrong with a schedule.
+/// Returns the problem with a schedule.
 pub(super) fn problem(schedule: &str) -> Option<String> {
     if schedule.contains("TZ") {
         return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
@@ -98,7 +99,7 @@ fn wrong_range(range: &str, bounds: (u32, u32, &[&str])) -> Option<String> {
 fn number(text: &str, names: &[&str]) -> Result<u32, String> {
     let lower = text.to_lowercase();
     if let Some(at) = names.iter().position(|name| *name == lower) {
-        // The names of months begin with 1.
+        // Months start at 1.
         return Ok(at as u32 + u32::from(names.len() == 12));
     }
     match text.parse::<i64>() {
@@ -127,8 +128,8 @@ const AREAS: [&str; 13] = [
     "Pacific",
 ];
 
-/// What is wrong with a time zone. The database is not looked into: a zone of one of its areas counts as
-/// known, and so does one without an area.
+/// Returns the problem with a time zone. Does not consult the time zone database: a zone in one of
+/// its areas, or without an area, counts as known.
 pub(super) fn zone_problem(zone: &str) -> Option<String> {
     if zone.is_empty() {
         return Some("timeZone must be nil or non-empty string".to_owned());
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_told_what_is_wrong_with_them() {
+    fn bad_schedules_are_refused_with_their_problem() {
         for good in [
             "* * * * *",
             "*/5 0-6,12 1 jan-mar mon",
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_those_of_an_area_or_without_one() {
+    fn a_known_zone_has_a_known_area_or_none() {
         for good in [
             "UTC",
             "Europe/Berlin",

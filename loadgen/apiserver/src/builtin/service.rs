@@ -1,4 +1,4 @@
-//! Services, Endpoints and EndpointSlices. No traffic is simulated: addresses are only given out.
+//! Services, Endpoints and EndpointSlices. Traffic is not simulated: addresses are only assigned.
 
 use podstorm_objects::cells::{items, pairs, text};
 use podstorm_objects::{Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules};
@@ -82,7 +82,7 @@ fn default_service(service: &mut DynamicObject) {
     default_status(service);
 }
 
-/// How the addresses of a balancer are reached, unless it says otherwise.
+/// Sets the default IP mode of load balancer addresses.
 fn default_status(service: &mut DynamicObject) {
     service.fields.with("status", |status| {
         status.with("loadBalancer", |balancer| {
@@ -153,7 +153,7 @@ const ENDPOINTS: &[Column] = &[
     Column::AGE,
 ];
 
-/// How many of a list are printed.
+/// The number of list items that are printed.
 const SHOWN: usize = 3;
 
 fn endpoints(endpoints: &Value, _: Now) -> Value {

@@ -1,4 +1,4 @@
-//! The addresses and ports of nodes that Services have: given, kept, and taken back where their type changes.
+//! Cluster IPs and node ports of Services: assigned, kept, and released when the type changes.
 //!
 //! Source: `pkg/registry/core/service/strategy.go` and `storage/alloc.go` of Kubernetes.
 
@@ -13,7 +13,7 @@ use crate::defaulting::{Fill, Within};
 const CLUSTER_IP: &str = "clusterIP";
 const CLUSTER_IPS: &str = "clusterIPs";
 
-/// Whether a Service is reached from outside.
+/// Reports whether a Service is reachable from outside.
 pub(super) fn is_external(spec: &Map) -> bool {
     let has_addresses = spec
         .get("externalIPs")
@@ -38,8 +38,8 @@ fn has_node_ports(spec: &Map) -> bool {
     }
 }
 
-/// What the server chooses for a Service: its families of addresses. The addresses that it has stay, unless its
-/// new type has none.
+/// Sets the IP families of a Service and, in an update, its addresses. A Service keeps its
+/// addresses unless its new type has none.
 pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
     let before = old.and_then(|old| old.fields.get("spec")?.as_object().cloned());
     let number = number_of(&new.metadata.uid.to_string());
@@ -48,7 +48,7 @@ pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
             keep(spec, old);
             drop_of_type(spec, old);
         }
-        // The rules look at them.
+        // Validation reads the families.
         if has_cluster_ip(spec) {
             choose_families(spec);
         }
@@ -58,14 +58,14 @@ pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
     }
 }
 
-/// A number for what is given out at an update, by the UID.
+/// Returns a number for the addresses that an update assigns, by the UID.
 pub(super) fn number_of(uid: &str) -> u64 {
     uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// A Service without selector and address may be of any family.
+/// Sets the IP families. A headless Service without a selector may use any family.
 fn choose_families(spec: &mut Map) {
     let has_selector = spec
         .get("selector")
@@ -85,7 +85,7 @@ fn choose_families(spec: &mut Map) {
     spec.set_absent("ipFamilies", families);
 }
 
-/// The addresses and ports that a Service has stay with it where an update leaves them out.
+/// Keeps the addresses and ports of a Service that an update leaves out.
 fn keep(spec: &mut Map, old: &Map) {
     if has_cluster_ip(spec) && has_cluster_ip(old) {
         for member in [CLUSTER_IP, CLUSTER_IPS] {
@@ -120,7 +120,7 @@ fn keep(spec: &mut Map, old: &Map) {
     });
 }
 
-/// Takes what the old type had and the new one can't have, unless the client changed it.
+/// Removes the fields of the old type that the new type can't have, unless the client changed them.
 fn drop_of_type(spec: &mut Map, old: &Map) {
     let mut gone: Vec<&str> = Vec::new();
     if has_cluster_ip(old) && !has_cluster_ip(spec) {
@@ -162,8 +162,8 @@ fn drop_of_type(spec: &mut Map, old: &Map) {
     }
 }
 
-/// Gives a Service its address, of 10.96.0.0/12, and ports of nodes, of 30000 to 32767, as upstream's
-/// defaults have them. `number` is the number of the object among all that were created.
+/// Assigns a Service its address, from 10.96.0.0/12, and node ports, from 30000 to 32767:
+/// upstream's default ranges. `number` is the number of the object among all created objects.
 pub(super) fn give(service: &mut DynamicObject, number: u64) {
     const FIRST: u32 = u32::from_be_bytes([10, 96, 0, 0]);
     const ADDRESSES: u64 = 1 << 20;
@@ -174,7 +174,7 @@ pub(super) fn give(service: &mut DynamicObject, number: u64) {
         }
         choose_families(spec);
         if spec.text(CLUSTER_IP).is_empty() {
-            // The first few are those of the API server and of DNS.
+            // The first few addresses belong to the API server and DNS.
             let offset = (16 + number % (ADDRESSES - 32)) as u32;
             let address = Ipv4Addr::from(FIRST + offset).to_string();
             spec.insert(CLUSTER_IP.to_owned(), address.into());

@@ -1,4 +1,4 @@
-//! The rules of Services.
+//! Validation of Services.
 //!
 //! Source: `ValidateService` of Kubernetes' `pkg/apis/core/validation`.
 
@@ -15,7 +15,8 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 const OUT_OF_RANGE: &str = "must be between 1 and 65535, inclusive";
 const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
-/// Why a Service can't have its addresses and ports. Upstream gives them to a new one before it looks at anything else.
+/// Returns the reasons why a Service can't get its addresses and ports. Upstream allocates them
+/// before all other checks.
 pub(crate) fn not_allocated(new: &DynamicObject) -> Vec<Cause> {
     let checks = Checks::default();
     check_families(&checks.field(new, "spec"));
@@ -31,7 +32,7 @@ pub(crate) fn not_allocated(new: &DynamicObject) -> Vec<Cause> {
     causes
 }
 
-/// A cluster has addresses of one family.
+/// Checks the IP families: the cluster has only one.
 fn check_families(spec: &Field<'_>) {
     let families = spec.at("ipFamilies");
     if spec.at("type").text() == "ExternalName" {
@@ -49,7 +50,7 @@ fn check_families(spec: &Field<'_>) {
         is_sound &= is_known && !seen.contains(&family.text());
         seen.push(family.text());
     }
-    // Nothing is given to one without addresses whose endpoints are not looked for.
+    // A headless Service without a selector gets no addresses.
     let selects = spec.at("selector").entries().next().is_some();
     if !is_sound || spec.at("clusterIP").text() == "None" && !selects {
         return;
@@ -102,7 +103,7 @@ fn no_address(new: &DynamicObject) -> Option<Cause> {
     if has_name {
         return None;
     }
-    // The object that reserves the address would be that of a Service without a name.
+    // The IPAddress that reserves the address would refer to a Service without a name.
     let mut given = new.clone();
     service_addresses::give(
         &mut given,
@@ -163,7 +164,7 @@ fn check_type(spec: &Field<'_>) {
                 let addresses = spec.at("clusterIPs");
                 addresses.forbidden("may not be set for ExternalName services");
             }
-            // It may say that it is complete.
+            // The name may end with a dot.
             let name = spec.at("externalName");
             let whole = name.text().strip_suffix('.').unwrap_or(name.text());
             let whole = Value::from(whole);
@@ -226,7 +227,7 @@ fn check_ports(spec: &Field<'_>) {
             is_known
         };
         if is_repeated(&mut numbers, "port") {
-            // Upstream shows a port with nothing but this.
+            // Upstream prints only these fields of a port.
             let shown = format!(
                 "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\
                  \"NodePort\":0}}",

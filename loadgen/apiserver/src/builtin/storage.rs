@@ -1,5 +1,5 @@
-//! PersistentVolumes, PersistentVolumeClaims and StorageClasses. What binds claims to volumes is a
-//! controller.
+//! PersistentVolumes, PersistentVolumeClaims and StorageClasses. A controller binds claims to
+//! volumes.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
     },
 ];
 
-/// Adds the finalizer with which admission protects volumes and claims in use.
+/// Adds the finalizer that protects volumes and claims in use.
 fn protect(new: &mut DynamicObject, old: Option<&DynamicObject>, finalizer: &str) {
     let held = new.metadata.finalizers();
     if old.is_none() && !held.iter().any(|held| &**held == finalizer) {
@@ -88,8 +88,8 @@ pub(super) fn default_claim_spec(spec: &mut Map) {
     spec.set_absent("resources", Map::new());
 }
 
-/// What a claim is filled from has an old name, under which only claims and snapshots are known, and a new one:
-/// each is set where the other is.
+/// Synchronizes the two fields for the source of a claim: the old one, which allows only claims and
+/// snapshots, and the new one. Each is set from the other.
 fn settle_sources(spec: &mut Map) {
     const OLD: &str = "dataSource";
     const NEW: &str = "dataSourceRef";
@@ -147,7 +147,7 @@ const MODES: [&str; 4] = [
     "ReadWriteOncePod",
 ];
 
-/// The rules of the access modes of a volume or a claim.
+/// Checks the access modes of a volume or a claim.
 fn check_modes(spec: &Field<'_>, detail: &str) {
     let field = spec.at("accessModes");
     let modes: Vec<&str> = field.items().map(|mode| mode.text()).collect();
@@ -156,7 +156,7 @@ fn check_modes(spec: &Field<'_>, detail: &str) {
     }
     for mode in &modes {
         if !MODES.contains(mode) {
-            // Sic: without its number.
+            // Sic: without the index of the mode.
             let cause = not_supported(field.path.as_str(), mode, &MODES);
             spec.checks.push(cause);
         }
@@ -166,12 +166,12 @@ fn check_modes(spec: &Field<'_>, detail: &str) {
     }
 }
 
-/// The rules of the spec of a claim or of a template of claims.
+/// Checks the spec of a claim or of a claim template.
 pub(super) fn check_claim_spec(spec: &Field<'_>) {
     check_modes(spec, "at least 1 access mode is required");
     let resources = spec.at("resources");
     let asked = resources.at("requests").at("storage").value;
-    // Sic: upstream's path leaves out where it is.
+    // Sic: upstream's path leaves out `requests`.
     let asked = (spec.checks).value(format!("{}[storage]", resources.path), asked);
     if asked.is_null() {
         asked.required("");
@@ -203,7 +203,8 @@ fn validate_claim(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause
     checks.found()
 }
 
-/// What may change of a claim: its volume and its class once, and while it is bound, how much it asks for.
+/// Checks the change of a claim. Its volume and its class may be set once. While it is bound, its
+/// request and attributes class may change.
 ///
 /// Source: `ValidatePersistentVolumeClaimUpdate` of Kubernetes' `pkg/apis/core/validation`.
 fn check_claim_change(spec: &Field<'_>, before: &Value, status: &Value) {
@@ -272,7 +273,7 @@ fn validate_class(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause
     checks.found()
 }
 
-/// Access modes, each once, in short: `RWO,ROX`.
+/// Formats access modes as abbreviations, each once: `RWO,ROX`.
 fn modes(object: &Value, pointer: &str) -> Value {
     let all = [
         ("ReadWriteOnce", "RWO"),
@@ -297,7 +298,7 @@ fn mode(object: &Value, _: Now) -> Value {
     or_unset(object, "/spec/volumeMode")
 }
 
-/// The phase, and that it is going.
+/// Returns the phase, or `Terminating`.
 fn phase(object: &Value, _: Now) -> Value {
     match object["metadata"]["deletionTimestamp"].is_null() {
         true => text(object, "/status/phase").into(),

@@ -1,5 +1,5 @@
-//! Built-in kinds without a Rust type: validation, updates, and what the server gives out. What a
-//! recorded answer shows is tested with the recordings, in the HTTP crate.
+//! Tests of built-in kinds without a Rust type: validation, updates, and assigned values. The
+//! recorded cases of responses are tested in the HTTP crate.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn every_row_is_sound() {
 }
 
 #[test]
-fn every_column_is_described() {
+fn every_column_has_a_description() {
     for row in rows() {
         for column in row.columns {
             let description = column_description(Kind::of(row), column);
@@ -29,7 +29,7 @@ fn every_column_is_described() {
 }
 
 pub(super) fn kind(name: &str) -> Kind {
-    kind_named(name).expect("a kind of the table")
+    kind_named(name).expect("the kind is built in")
 }
 
 fn object(kind: Kind, mut value: Value) -> AnyObject {
@@ -37,7 +37,7 @@ fn object(kind: Kind, mut value: Value) -> AnyObject {
     Arc::new(DynamicObject::from_json(kind, value).unwrap())
 }
 
-/// The causes of refusing to create an object with these members.
+/// Returns the causes of a refused create with these members.
 pub(super) fn causes(kind: Kind, value: Value) -> Vec<String> {
     let created = cluster().api(kind).create(object(kind, value), at(0));
     let text = |cause: Cause| format!("{}: {}", cause.field, cause.message);
@@ -49,7 +49,7 @@ pub(super) fn causes(kind: Kind, value: Value) -> Vec<String> {
 }
 
 #[test]
-fn keys_of_a_config_map_are_file_names() {
+fn keys_of_a_config_map_are_valid_file_names() {
     let kind = kind("ConfigMap");
     let sound = json!({"data": {"a.txt": "", "B_c-1": "x"}, "binaryData": {"d": "AAAA"}});
     assert_eq!(causes(kind, sound), [""; 0]);
@@ -70,7 +70,7 @@ fn keys_of_a_config_map_are_file_names() {
 }
 
 #[test]
-fn a_config_map_holds_a_mebibyte() {
+fn a_config_map_holds_one_mebibyte() {
     let kind = kind("ConfigMap");
     let full = json!({"data": {"a": "x".repeat(1 << 20)}});
     assert_eq!(causes(kind, full), [""; 0]);
@@ -82,7 +82,7 @@ fn a_config_map_holds_a_mebibyte() {
 }
 
 #[test]
-fn an_immutable_config_map_keeps_its_data_and_takes_labels() {
+fn an_immutable_config_map_keeps_its_data_and_accepts_labels() {
     let (kind, cluster) = (kind("ConfigMap"), cluster());
     let api = cluster.api(kind);
     let of = |data: &str, immutable: Option<bool>| {
@@ -102,14 +102,14 @@ fn an_immutable_config_map_keeps_its_data_and_takes_labels() {
 }
 
 #[test]
-fn a_lease_lasts_and_is_taken_over_no_less_than_never() {
+fn a_lease_needs_a_positive_duration_and_no_negative_count() {
     let kind = kind("Lease");
     let held = json!({"spec": {
         "holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0,
         "acquireTime": "2026-01-02T03:04:05.678901Z", "renewTime": "2026-01-02T03:04:05.678901Z",
     }});
     let (_, lease) = stored("Lease", held.clone());
-    assert_eq!(lease["spec"], held["spec"], "to the microsecond");
+    assert_eq!(lease["spec"], held["spec"], "times keep their microseconds");
     let never = json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}});
     assert_eq!(
         causes(kind, never),
@@ -142,7 +142,7 @@ fn deployment() -> Value {
 }
 
 #[test]
-fn every_service_has_an_address_of_its_own_and_keeps_it() {
+fn every_service_gets_its_own_address_and_keeps_it() {
     let kind = kind("Service");
     let service = |ports: Value| json!({"spec": {"type": "NodePort", "ports": ports}});
     let (cluster, first) = stored("Service", service(json!([{"port": 80}])));
@@ -169,12 +169,12 @@ fn every_service_has_an_address_of_its_own_and_keeps_it() {
     assert!(refused.message.contains("may not change once set"));
 }
 
-/// Its controller knows the kind by a row without rules.
+/// The controller's row of the kind has no rules.
 #[test]
-fn a_deployment_that_its_controller_writes_keeps_the_rules_of_its_kind() {
+fn a_deployment_keeps_its_rules_when_its_controller_writes_it() {
     let cluster = cluster();
     let api = cluster.api(Kind::DEPLOYMENT);
-    assert!(api.last_version().is_ok(), "the first to ask for them");
+    assert!(api.last_version().is_ok(), "the first request creates the store");
     let by_client = object(kind("Deployment"), deployment());
     let stored = api.create(by_client, at(0)).unwrap();
     let stored = Deployment::of(&stored).unwrap();
@@ -191,7 +191,7 @@ fn a_deployment_that_its_controller_writes_keeps_the_rules_of_its_kind() {
 }
 
 #[test]
-fn a_deployment_is_scaled() {
+fn a_deployment_can_be_scaled() {
     let (cluster, _) = stored("Deployment", deployment());
     let api = cluster.api(kind("Deployment"));
     let scale = api.scale("default", "a").unwrap();
@@ -208,7 +208,7 @@ fn a_deployment_is_scaled() {
 }
 
 #[test]
-fn text_of_a_secret_is_stored_encoded() {
+fn string_data_of_a_secret_is_stored_encoded() {
     let given = json!({"data": {"a": "YQ=="}, "stringData": {"b": "b"}});
     let (_, secret) = stored("Secret", given);
     assert_eq!(secret["data"], json!({"a": "YQ==", "b": "Yg=="}));
@@ -216,7 +216,7 @@ fn text_of_a_secret_is_stored_encoded() {
 }
 
 #[test]
-fn services_get_ports_and_addresses_that_the_cluster_has() {
+fn services_get_only_ports_and_addresses_of_the_cluster() {
     let service = kind("Service");
     let with = |spec: Value| {
         let mut all = json!({"ports": [{"port": 80}], "selector": {"app": "web"}});
@@ -256,7 +256,7 @@ fn services_get_ports_and_addresses_that_the_cluster_has() {
 }
 
 #[test]
-fn endpoints_of_slices_can_be_reached() {
+fn endpoints_of_slices_have_reachable_addresses() {
     let slice = |kind: &str, addresses: Value| {
         let endpoints = json!([{"addresses": addresses}]);
         let value = json!({"addressType": kind, "endpoints": endpoints, "ports": []});

@@ -1,5 +1,5 @@
-//! Pod templates within kinds that have no Rust type: their defaults, and what is checked of them as their kind uses
-//! them. The rules are those of ReplicaSets' templates.
+//! Pod templates in kinds without a Rust type: their defaults and the checks that depend on the
+//! kind. The rules are those of a ReplicaSet's template.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource};
@@ -15,14 +15,15 @@ pub(super) fn set_defaults(spec: &mut Map) {
     spec.within("template", |template| template.within("spec", fill_spec));
 }
 
-/// The broken rules of a spec with selector and template: those of ReplicaSets, in texts of the kind's own.
+/// Returns the broken rules of a spec with a selector and a template: a ReplicaSet's rules, with
+/// the kind's own texts.
 pub(super) fn validate(object: &DynamicObject, of: Workload) -> Vec<Cause> {
     let spec = object.fields.get("spec").cloned().unwrap_or_default();
     let mut of_set: Map = ["replicas", "minReadySeconds", "selector", "template"]
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), spec.get(name)?.clone())))
         .collect();
-    // DaemonSets have none.
+    // A DaemonSet has no `replicas`.
     of_set.entry("replicas").or_insert(1.into());
     if let Some(template) = of_set.get_mut("template")
         && of.kind == Workload::STATEFUL_SET.kind
@@ -39,8 +40,9 @@ pub(super) fn validate(object: &DynamicObject, of: Workload) -> Vec<Cause> {
     }
 }
 
-/// Makes of a StatefulSet's template what its pods will have: a volume for each template of claims, before the volumes
-/// of the template and in place of one with its name, and names in DNS that the controller sets.
+/// Changes a StatefulSet's template to what its pods will have. Each claim template adds a volume
+/// before those of the template and replaces the volume of the same name. The controller sets the
+/// host name and subdomain.
 ///
 /// Source: `volumesToAddForTemplates` of Kubernetes' `pkg/apis/apps/validation`.
 fn prepare_stateful(template: &mut Value, claims: &Value) {
@@ -70,7 +72,7 @@ fn prepare_stateful(template: &mut Value, claims: &Value) {
     spec.insert("volumes".to_owned(), volumes.into());
 }
 
-/// The broken rules of a template by itself.
+/// Returns the broken rules of a template on its own.
 pub(super) fn validate_alone(template: &Field<'_>) {
     match PodTemplate::from_json(template.value.clone()) {
         Ok(read) => {
@@ -84,13 +86,13 @@ pub(super) fn validate_alone(template: &Field<'_>) {
     }
 }
 
-/// The broken rules of the template of a Job, whose pods end.
+/// Checks the template of a Job, whose pods must end.
 pub(super) fn validate_ending(template: &Field<'_>, has_failure_policy: bool) {
     const ENDING: [&str; 2] = ["OnFailure", "Never"];
     validate_alone(template);
     let policy = template.at("spec").at("restartPolicy");
     match policy.text() {
-        // Sic: upstream calls the default, which a job can't have, missing.
+        // Sic: upstream reports the default policy, which a Job can't have, as missing.
         "Always" | "" => policy.required("valid values: \"OnFailure\", \"Never\""),
         "OnFailure" if has_failure_policy => {
             policy.invalid("only \"Never\" is supported when podFailurePolicy is specified");

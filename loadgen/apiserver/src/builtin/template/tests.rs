@@ -1,4 +1,4 @@
-//! What each kind makes of a template beside the rules of pods.
+//! Tests of the checks of a template that depend on the kind.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kind_named;
 use crate::testing::{assert_starts, at, cases, cluster, merged};
 
-/// An object of a kind that has a template, with no fault.
+/// Returns a valid object of a kind with a template.
 fn sound(kind: &str) -> Value {
     let pods = json!({"metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -25,13 +25,13 @@ fn sound(kind: &str) -> Value {
     }
 }
 
-/// What is wrong with an object of that kind with these members.
+/// Returns the problems with an object of the kind with these members.
 fn wrong(patch: &Value) -> Vec<String> {
-    let name = patch["kind"].as_str().expect("each case has one");
-    let kind = kind_named(name).expect("a kind of the table");
+    let name = patch["kind"].as_str().expect("each case names a kind");
+    let kind = kind_named(name).expect("the kind is built in");
     let mut value = merged(sound(name), patch.clone());
     value["metadata"] = json!({"name": "web", "namespace": "default"});
-    let object = Arc::new(DynamicObject::from_json(kind, value).expect("it can be read"));
+    let object = Arc::new(DynamicObject::from_json(kind, value).expect("the object is readable"));
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
     match cluster().api(kind).create(object, at(0)) {
         Ok(_) => Vec::new(),
@@ -40,7 +40,7 @@ fn wrong(patch: &Value) -> Vec<String> {
 }
 
 #[test]
-fn templates_are_checked_as_their_kind_uses_them() {
+fn templates_are_checked_as_their_kind_requires() {
     for (patch, wanted) in cases(include_str!("cases.txt")) {
         assert_starts(&wrong(&patch), &wanted, &patch);
     }
