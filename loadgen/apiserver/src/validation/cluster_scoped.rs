@@ -10,7 +10,7 @@ use super::{Causes, metadata, names, validate_metadata};
 use crate::Places;
 use crate::finalizer::phase;
 
-/// The broken rules of a new or changed node.
+/// Returns the rules that a new or changed node breaks.
 pub fn validate_node(node: &Node) -> Vec<Cause> {
     let mut causes = Causes::default();
     let meta = Path::ROOT.member("metadata");
@@ -51,7 +51,7 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
     causes.found()
 }
 
-/// The broken rules of a new or changed namespace, or of one whose finalizers are changed.
+/// Returns the rules that a namespace breaks: a new or changed one, or one with changed finalizers.
 pub fn validate_namespace(namespace: &Namespace, is_finalized: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     let meta = Path::ROOT.member("metadata");
@@ -72,7 +72,7 @@ pub fn validate_namespace(namespace: &Namespace, is_finalized: bool) -> Vec<Caus
     for (index, name) in finalizers.enumerate() {
         let name = name.as_str().unwrap_or("");
         if let Some(problem) = metadata::finalizer_problem(name) {
-            // Sic: for a new namespace, upstream's errors name the list, not the entry.
+            // Sic: for a new namespace, upstream's errors name the list instead of the entry.
             let path = list.item(index);
             causes.invalid(if is_finalized { &path } else { &list }, name, problem);
         }
@@ -80,8 +80,8 @@ pub fn validate_namespace(namespace: &Namespace, is_finalized: bool) -> Vec<Caus
     causes.found()
 }
 
-/// The broken rules of a namespace with a changed status: its phase says whether it is being
-/// deleted.
+/// Returns the rules that a namespace with a changed status breaks: its phase must agree with its
+/// deletion.
 pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
     let mut causes = Causes::from(validate_namespace(namespace, false));
     let is_deleting = namespace.metadata.is_deleting();
@@ -90,14 +90,15 @@ pub fn validate_namespace_status(namespace: &Namespace) -> Vec<Cause> {
             true => "may only be 'Terminating' if `deletionTimestamp` is not empty",
             false => "may only be 'Active' if `deletionTimestamp` is empty",
         };
-        // Sic: a capital letter.
+        // Sic: with a capital letter.
         let path = Path::ROOT.member("status");
         causes.invalid(&path.member("Phase"), phase(namespace), detail);
     }
     causes.found()
 }
 
-/// The broken rules of a changed node: what a cloud or a network has given it stays.
+/// Returns the rules that a changed node breaks: once set, its pod CIDR and provider ID are
+/// immutable.
 pub fn validate_node_update(new: &Node, old: &Node) -> Vec<Cause> {
     let mut causes = Causes::from(validate_node(new));
     let spec = Path::ROOT.member("spec");
@@ -113,13 +114,15 @@ pub fn validate_node_update(new: &Node, old: &Node) -> Vec<Cause> {
     causes.found()
 }
 
-/// The broken rules of a new or changed Event. Its namespace must be that of the object it is
-/// about; for cluster-scoped objects it is `default`. An Event without an object may be anywhere.
+/// Returns the rules that a new or changed Event breaks. Its namespace must be that of the object
+/// it is about; for cluster-scoped objects it is `default`. An Event without an object may be in
+/// any namespace.
 pub fn validate_event(event: &Event) -> Vec<Cause> {
     let mut causes = Causes::from(validate_metadata(Kind::EVENT, &event.metadata));
     if let Some(about) = &event.regarding {
         let (here, there) = (&*event.metadata.namespace, about.namespace());
-        // One of the newer form may be about an object elsewhere. The text first: to read it costs more.
+        // An Event of the newer form may be about an object elsewhere. Search the text first:
+        // parsing costs more.
         let rest = &event.rest;
         let has_time = rest.as_str().contains("eventTime")
             && rest.get("eventTime").is_some_and(|time| !time.is_null());
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes() {
+    fn broken_rules_of_nodes_are_reported() {
         let table = r#"
 {"metadata": {"name": "n.example.com"}, "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}
 
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces() {
+    fn broken_rules_of_namespaces_are_reported() {
         let table = r#"
 {"metadata": {"name": "shop"}}
 
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn events() {
+    fn broken_rules_of_events_are_reported() {
         let table = r#"
 {"metadata": {"name": "web.17", "namespace": "shop"}, "involvedObject": {"namespace": "shop"}}
 

@@ -6,7 +6,7 @@ use podstorm_objects::json::JsonValue;
 use super::{Causes, names, references, resources, security, volumes};
 use crate::Places;
 
-/// The list of a container, where rules differ.
+/// The list that contains a container, for rules that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// An entry of `containers`.
@@ -15,33 +15,33 @@ pub(super) enum Role {
     Init,
 }
 
-/// What the rules of containers need of the pod.
+/// The data of the pod that the rules of its containers need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
-    /// IdentityGenerator of the pod's volumes.
+    /// The names of the pod's volumes.
     pub(super) volumes: &'a Places<&'a str>,
-    /// Whether the pod is in the host network, where host port and container port must be equal.
+    /// Whether the pod is in the host network. Then a host port must equal its container port.
     pub(super) host_network: bool,
-    /// The seconds that the pod gets to end.
+    /// The termination grace period of the pod, in seconds.
     pub(super) grace_seconds: Option<i64>,
 }
 
-/// The string of a member; empty when absent.
+/// Returns a string member; empty if absent.
 pub(super) fn text<'a>(object: JsonValue<'a>, key: &str) -> &'a str {
     object.get(key).and_then(|it| it.as_str()).unwrap_or("")
 }
 
-/// The integer of a member; 0 when absent.
+/// Returns an integer member; 0 if absent.
 pub(super) fn number(object: JsonValue<'_>, key: &str) -> i64 {
     object.get(key).and_then(|it| it.as_i64()).unwrap_or(0)
 }
 
-/// A member that is an object.
+/// Returns a member that is an object.
 pub(super) fn member<'a>(object: JsonValue<'a>, key: &str) -> Option<JsonValue<'a>> {
     object.get(key).filter(JsonValue::is_object)
 }
 
-/// The entries of a list of objects; none when absent.
+/// Returns the entries of a list of objects; none if absent.
 pub(super) fn items<'a>(
     object: JsonValue<'a>,
     key: &str,
@@ -50,7 +50,7 @@ pub(super) fn items<'a>(
     list.enumerate().filter(|(_, item)| item.is_object())
 }
 
-/// Checks one container, except that its name is unique.
+/// Checks one container, except the uniqueness of its name.
 pub(super) fn check(
     container: JsonValue<'_>,
     role: Role,
@@ -122,7 +122,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks that a string, where set, is one of the supported ones.
+/// Checks that a string is supported, if set.
 pub(super) fn choice(
     map: JsonValue<'_>,
     key: &str,
@@ -213,7 +213,7 @@ fn check_mounts(
             causes.invalid(&path.member("mountPath"), at, "must be unique");
         }
         seen.push(at);
-        // Sic: these do not say of which mount.
+        // Sic: these errors do not name the mount.
         let sub_path = text(mount, "subPath");
         volumes::check_descending(sub_path, &list.member("subPath"), causes);
         let expression = text(mount, "subPathExpr");
@@ -261,7 +261,7 @@ fn check_probe(probe: JsonValue<'_>, name: &str, path: &Path<'_>, causes: &mut C
     check_handler(probe, None, path, causes);
 }
 
-/// Checks what a probe or a hook of the life cycle does: the first of the ways in which it may.
+/// Checks the action of a probe or lifecycle hook: the first one that is set.
 fn check_handler(
     handler: JsonValue<'_>,
     grace_seconds: Option<i64>,
@@ -286,7 +286,7 @@ fn check_handler(
             check_port(action, &at, causes);
             choice(action, "scheme", &["HTTP", "HTTPS"], &at, causes);
             for (_, header) in items(action, "httpHeaders") {
-                // Sic: without the number of the header.
+                // Sic: without the index of the header.
                 let name = text(header, "name");
                 causes.text(&at.member("httpHeaders"), name, names::header(name));
             }
@@ -310,7 +310,7 @@ fn check_handler(
     }
 }
 
-/// Checks a port by number or by name.
+/// Checks a port number or name.
 fn check_port(action: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let path = path.member("port");
     match action.get("port").and_then(|port| port.as_str()) {

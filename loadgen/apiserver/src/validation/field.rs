@@ -1,5 +1,5 @@
-//! The rules of objects without a Rust type of their own: values that know where they are, and what may be said
-//! of them in upstream's words.
+//! Validation of objects without a Rust type: fields that know their path, and checks with
+//! upstream's messages.
 
 use std::cell::RefCell;
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 use super::{Causes, IMMUTABLE, MUST_NOT_BE_NEGATIVE};
 use crate::errors;
 
-/// What is found wrong with an object while its fields are looked at.
+/// The causes found while checking an object.
 #[derive(Debug, Default)]
 pub(crate) struct Checks(RefCell<Causes>);
 
 impl Checks {
-    /// A member of the object, beside its metadata.
+    /// Returns a member of the object outside its metadata.
     pub(crate) fn field<'a>(&'a self, object: &'a DynamicObject, member: &str) -> Field<'a> {
         self.value(member, object.fields.get(member).unwrap_or(&Value::Null))
     }
 
-    /// A value that is said to be at this path.
+    /// Returns a value as a field with this path.
     pub(crate) fn value<'a>(&'a self, path: impl Into<String>, value: &'a Value) -> Field<'a> {
         Field {
             value,
@@ -42,7 +42,7 @@ impl Checks {
     }
 }
 
-/// A value, which may be absent, with its path.
+/// A value, perhaps absent, with its path.
 #[derive(Clone, Debug)]
 pub(crate) struct Field<'a> {
     pub(crate) value: &'a Value,
@@ -56,19 +56,19 @@ impl<'a> Field<'a> {
         self.checks.value(path, &self.value[member])
     }
 
-    /// An entry of a map.
+    /// Returns an entry of a map.
     pub(crate) fn key(&self, key: &str) -> Field<'a> {
         let path = format!("{}[{key}]", self.path);
         self.checks.value(path, &self.value[key])
     }
 
-    /// The entries of a list.
+    /// Returns the entries of a list.
     pub(crate) fn items(&self) -> impl Iterator<Item = Field<'a>> {
         let all = self.value.as_array().into_iter().flatten().enumerate();
         all.map(move |(index, item)| self.checks.value(format!("{}[{index}]", self.path), item))
     }
 
-    /// The entries of a map.
+    /// Returns the entries of a map.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
         let all = self.value.as_object().into_iter().flatten();
         all.map(move |(key, _)| (key.as_str(), self.key(key)))
@@ -78,12 +78,12 @@ impl<'a> Field<'a> {
         self.value.is_null()
     }
 
-    /// The text; empty where it is none.
+    /// Returns the string; empty if the value is not a string.
     pub(crate) fn text(&self) -> &'a str {
         self.value.as_str().unwrap_or("")
     }
 
-    /// The whole number; 0 where it is none.
+    /// Returns the integer; 0 if the value is not an integer.
     pub(crate) fn number(&self) -> i64 {
         self.value.as_i64().unwrap_or(0)
     }
@@ -103,7 +103,7 @@ impl<'a> Field<'a> {
         self.checks.push(cause);
     }
 
-    /// As [`invalid`](Field::invalid), and the message shows another value.
+    /// Like [`invalid`](Field::invalid), but the message shows another value.
     pub(crate) fn invalid_as(&self, shown: impl Into<Value>, detail: impl AsRef<str>) {
         let cause = errors::invalid_value(self.path.as_str(), &shown.into(), detail.as_ref());
         self.checks.push(cause);
@@ -114,14 +114,14 @@ impl<'a> Field<'a> {
             .push(errors::duplicate(self.path.as_str(), self.value));
     }
 
-    /// A text that is given is one of these.
+    /// Checks that the string, if set, is supported.
     pub(crate) fn one_of(&self, supported: &[&str]) {
         if self.value.is_string() {
             self.must_be_one_of(supported);
         }
     }
 
-    /// The text is one of these, and none is the empty one.
+    /// Checks that the string is supported; an absent one counts as empty.
     pub(crate) fn must_be_one_of(&self, supported: &[&str]) {
         if !supported.contains(&self.text()) {
             let cause = errors::not_supported(self.path.as_str(), self.text(), supported);
@@ -129,21 +129,21 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The text keeps a rule of names.
+    /// Checks the string against a rule of names.
     pub(crate) fn fits(&self, rule: impl Fn(&str) -> Option<String>) {
         if let Some(problem) = rule(self.text()) {
             self.invalid_as(self.text(), problem);
         }
     }
 
-    /// There is a text.
+    /// Checks that the string is not empty.
     pub(crate) fn needs_text(&self, detail: &str) {
         if self.text().is_empty() {
             self.required(detail);
         }
     }
 
-    /// There is a text, and it keeps a rule of names.
+    /// Checks that the string is not empty, and checks it against a rule of names.
     pub(crate) fn must_fit(&self, rule: impl Fn(&str) -> Option<String>) {
         match self.text() {
             "" => self.required(""),
@@ -155,7 +155,7 @@ impl<'a> Field<'a> {
         self.at_least(0, MUST_NOT_BE_NEGATIVE);
     }
 
-    /// Refuses a value that is not an integer of 32 bits, as the API's type is.
+    /// Checks that the value, if set, is a 32-bit integer like the API's type.
     pub(crate) fn fits_32_bits(&self) {
         let fits = self
             .value
@@ -169,21 +169,21 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A number that is given is not less than this.
+    /// Checks that the number, if set, is not too small.
     pub(crate) fn at_least(&self, least: i64, detail: &str) {
         if self.value.as_i64().is_some_and(|number| number < least) {
             self.invalid(detail);
         }
     }
 
-    /// An update leaves it as it was.
+    /// Checks that an update does not change the value.
     pub(crate) fn unchanged(&self, old: &Value) {
         if self.value != old {
             self.invalid(IMMUTABLE);
         }
     }
 
-    /// Whether an update changes any member but these.
+    /// Reports whether an update changes any member except the mutable ones.
     pub(crate) fn changes_beyond(&self, old: &'a Value, mutable: &[&str]) -> bool {
         let members = |value: &'a Value| value.as_object().into_iter().flatten();
         let is_fixed = |(name, _): &(&String, &Value)| !mutable.contains(&name.as_str());

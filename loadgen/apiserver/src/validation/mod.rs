@@ -1,10 +1,11 @@
 //! Validation: pure functions from objects to broken rules.
 //!
-//! Every function returns the causes of a 422 answer; no cause means valid. Objects are validated
-//! after defaulting. A cause's message has upstream's form without the field, e.g. `Invalid value:
-//! -1: must be greater than or equal to 0`. Reasons, fields and details are upstream's.
+//! Every function returns the causes of a 422 response. A valid object has no causes. Objects are
+//! validated after defaulting. The message of a cause has upstream's form without the field, e.g.
+//! `Invalid value: -1: must be greater than or equal to 0`. Reasons, fields and details are
+//! upstream's.
 //!
-//! The store itself checks `uid`, versions and the deletion members.
+//! The store itself checks `uid`, versions and the deletion fields.
 
 mod cluster_scoped;
 mod container;
@@ -47,7 +48,7 @@ pub use workload::{
     validate_replication_controller, validate_status, validate_template,
 };
 
-/// The broken rules of an object's metadata, as its kind's row says.
+/// Returns the rules that an object's metadata breaks, according to its kind's row.
 pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::ROOT.member("metadata");
@@ -63,8 +64,8 @@ pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     causes.found()
 }
 
-/// The groups whose objects have the metadata that all servers of Kubernetes check alike. Source: whose
-/// `ValidateObjectMeta` the `validation` packages of these groups call.
+/// The groups whose metadata has only the checks that all Kubernetes servers share. Source: the
+/// `ValidateObjectMeta` that the `validation` packages of these groups call.
 const GENERIC: [&str; 5] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -73,14 +74,14 @@ const GENERIC: [&str; 5] = [
     "policy",
 ];
 
-/// All that is wrong with a text that should be a qualified name, like the key of a label.
+/// Returns all problems with a text that must be a qualified name, like a label key.
 pub fn qualified_name_problems(text: &str) -> Vec<String> {
     names::label_key_problems(text)
 }
 
-/// The causes of an update, as often as upstream finds them: the checks that all kinds share and those of
-/// the kind find the same again. `causes` has each problem of metadata once; `changes` are those of
-/// the metadata's change. A write to the status checks the change alone.
+/// Repeats the causes of an update as often as upstream reports them: the shared checks and those
+/// of the kind report the same problem again. `causes` has each problem of metadata once; `changes`
+/// are those of the metadata's change. A write to the status checks only the change.
 pub(crate) fn repeat_for_update(
     kind: Kind,
     is_status: bool,
@@ -100,7 +101,7 @@ pub(crate) fn repeat_for_update(
                 let of_both = ["labels", "annotations", "ownerReferences"];
                 match field {
                     "name" | "generateName" | "namespace" => whole.max(1),
-                    // A rule of the kinds alone.
+                    // Only the kinds have this rule.
                     _ if field.starts_with("finalizers[") => whole,
                     _ if of_both.iter().any(|start| field.starts_with(start)) => {
                         2 + whole + checks.change
@@ -115,7 +116,7 @@ pub(crate) fn repeat_for_update(
     if changes.is_empty() {
         return causes;
     }
-    // The kind's look at the change comes right before its other rules of changes.
+    // The kind checks the metadata's change right before its other rules of changes.
     let at = match WHOLE_FIRST.contains(&kind.name()) && !is_status {
         true => causes.iter().position(is_change).unwrap_or(causes.len()),
         false => 0,
@@ -126,8 +127,8 @@ pub(crate) fn repeat_for_update(
     changes.into_iter().chain(causes).chain(rest).collect()
 }
 
-/// The kinds whose updates are checked as a whole, like new objects, before what has changed is. Source: their
-/// `ValidateUpdate` in Kubernetes' `pkg/registry`.
+/// The kinds whose updates are first checked as a whole, like new objects, and then for their
+/// changes. Source: their `ValidateUpdate` in Kubernetes' `pkg/registry`.
 const WHOLE_FIRST: [&str; 8] = [
     "DaemonSet",
     "Job",
@@ -139,7 +140,7 @@ const WHOLE_FIRST: [&str; 8] = [
     "StorageClass",
 ];
 
-/// Whether a cause is about a change, and not about the object as it is.
+/// Reports whether a cause concerns a change and not the object on its own.
 fn is_change(cause: &Cause) -> bool {
     !cause.field.starts_with("metadata.") && cause.message.ends_with(IMMUTABLE)
 }
@@ -147,7 +148,7 @@ fn is_change(cause: &Cause) -> bool {
 pub(crate) const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
-/// Broken rules, in the order found, until they are full.
+/// The broken rules in the order found, up to a total size.
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
     all: Vec<Cause>,
@@ -162,7 +163,8 @@ impl From<Vec<Cause>> for Causes {
 }
 
 impl Causes {
-    /// For those who ask whether a rule is broken: full with the first one.
+    /// Returns causes that are full with the first one, for checks that only ask whether a rule is
+    /// broken.
     pub(crate) fn until_first() -> Causes {
         Causes {
             all: Vec::new(),
@@ -177,7 +179,7 @@ impl Causes {
         }
     }
 
-    /// Whether the answer would be too large with more of them.
+    /// Reports whether more causes would make the response too large.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes > errors::CAUSES_BYTES_MAX
     }
@@ -186,30 +188,30 @@ impl Causes {
         self.all
     }
 
-    /// An invalid value.
+    /// Adds an invalid value.
     fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl AsRef<str>) {
         let cause = errors::invalid_value(path.to_string(), &value.into(), detail.as_ref());
         self.push(cause);
     }
 
-    /// A member that must be set.
+    /// Adds a field that must be set.
     fn required(&mut self, path: &Path<'_>, detail: &str) {
         self.push(errors::required(path.to_string(), detail));
     }
 
-    /// A member that may not be set or changed.
+    /// Adds a field that may not be set or changed.
     fn forbidden(&mut self, path: &Path<'_>, detail: impl AsRef<str>) {
         let cause = errors::forbidden_field(path.to_string(), detail.as_ref());
         self.push(cause);
     }
 
-    /// A value that must be unique.
+    /// Adds a value that must be unique.
     fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value: Value = value.into();
         self.push(errors::duplicate(path.to_string(), value));
     }
 
-    /// A reference to something that does not exist.
+    /// Adds a reference to something that does not exist.
     fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value: Value = value.into();
         self.push(Cause {
@@ -219,25 +221,25 @@ impl Causes {
         });
     }
 
-    /// A value that is not one of the supported ones.
+    /// Adds a value that is not supported.
     fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         let cause = errors::not_supported(path.to_string(), value, supported);
         self.push(cause);
     }
 
-    /// A value that is too long.
+    /// Adds a value that is too long.
     fn too_long(&mut self, path: &Path<'_>, bytes_max: usize) {
         self.push(errors::too_long(path.to_string(), bytes_max));
     }
 
-    /// Checks a count or a duration.
+    /// Checks that a count or duration is not negative.
     fn not_negative(&mut self, path: &Path<'_>, value: i64) {
         if value < 0 {
             self.invalid(path, value, MUST_NOT_BE_NEGATIVE);
         }
     }
 
-    /// Adds the problem of a string, if it has one.
+    /// Adds the problem of a string, if there is one.
     fn text(&mut self, path: &Path<'_>, text: &str, problem: Option<String>) {
         if let Some(problem) = problem {
             self.invalid(path, text, problem);
@@ -247,19 +249,19 @@ impl Causes {
 
 #[cfg(test)]
 mod testing {
-    //! What the tests of the rules share.
+    //! Functions that the tests of the rules share.
 
     use podstorm_objects::Cause;
     use serde_json::Value;
 
     pub(super) use crate::testing::{assert_starts, cases, read};
 
-    /// `value` with `patch` merged in as a JSON merge patch.
+    /// Returns `value` with `patch` applied as a JSON merge patch.
     pub(super) fn merged(value: Value, patch: &Value) -> Value {
         crate::testing::merged(value, patch.clone())
     }
 
-    /// Causes as `field: message` texts.
+    /// Formats causes as `field: message`.
     pub(super) fn texts(causes: &[Cause]) -> Vec<String> {
         causes
             .iter()
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_finds_problems_of_metadata_as_often_as_upstream() {
+    fn an_update_repeats_metadata_problems_as_often_as_upstream() {
         let cause = |field: &str| errors::required(field, "");
         let counts = |kind, is_status| {
             let fields = [

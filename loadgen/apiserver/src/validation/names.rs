@@ -1,22 +1,22 @@
-//! The formats of names. Each function returns the problem of a string, if any.
+//! Formats of names. Each function returns the problem with a string, if there is one.
 
 use compact_str::CompactString;
 use podstorm_objects::{NameFormat, SyntaxError, check_label_key, check_label_value};
 
-/// Longest DNS-1123 subdomain.
+/// The maximum length of a DNS-1123 subdomain.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
-/// Longest DNS-1123 label.
+/// The maximum length of a DNS-1123 label.
 const LABEL_BYTES_MAX: usize = 63;
-/// Longest name of a port.
+/// The maximum length of a port name.
 const PORT_NAME_BYTES_MAX: usize = 15;
 
-/// The part of `generateName` that goes into a name: 63 bytes less 5 random ones.
+/// The length of the part of `generateName` that names keep: 63 bytes minus 5 random ones.
 const PREFIX_BYTES_KEPT: usize = 58;
 
 /// A function from a string to its problem.
 pub(super) type Rule = fn(&str) -> Option<String>;
 
-/// The rule of the names of a kind.
+/// Returns the rule for names in a kind's format.
 pub(super) fn rule(format: NameFormat) -> Rule {
     match format {
         NameFormat::Subdomain => dns_subdomain,
@@ -25,7 +25,7 @@ pub(super) fn rule(format: NameFormat) -> Rule {
     }
 }
 
-/// A part of a path.
+/// Checks a path segment.
 pub(crate) fn path_segment(text: &str) -> Option<String> {
     if text == "." || text == ".." {
         return Some(format!("may not be '{text}'"));
@@ -34,7 +34,8 @@ pub(crate) fn path_segment(text: &str) -> Option<String> {
     Some(format!("may not contain '{found}'"))
 }
 
-/// A DNS subdomain: labels with dots between, at most 253 bytes in total. Names of most objects.
+/// Checks a DNS subdomain, the name of most objects: labels separated by dots, at most 253 bytes in
+/// total.
 pub(crate) fn dns_subdomain(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
         return Some(too_long(SUBDOMAIN_BYTES_MAX));
@@ -48,12 +49,12 @@ pub(crate) fn dns_subdomain(text: &str) -> Option<String> {
     })
 }
 
-/// As [`dns_subdomain`], in upstream's other words.
+/// Like [`dns_subdomain`], with upstream's other messages.
 pub(super) fn controller_name(text: &str) -> Option<String> {
     dns_subdomain(text).map(|problem| problem.replace("253 characters", "253 bytes"))
 }
 
-/// A DNS label that begins with a letter. Names of Services and of custom resources.
+/// Checks a DNS label that begins with a letter, the name of Services and custom resources.
 pub(crate) fn dns_1035_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
@@ -67,8 +68,8 @@ pub(crate) fn dns_1035_label(text: &str) -> Option<String> {
     })
 }
 
-/// A DNS label: lower-case letters, digits and inner dashes, at most 63 bytes. Names of namespaces
-/// and containers.
+/// Checks a DNS label, the name of namespaces and containers: lowercase letters, digits and inner
+/// dashes, at most 63 bytes.
 pub(crate) fn dns_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
@@ -87,15 +88,15 @@ pub(crate) fn dns_label(text: &str) -> Option<String> {
     )
 }
 
-/// All that is wrong with a label key: an empty name has the wrong characters too.
+/// Returns all problems with a label key. An empty name has wrong characters too.
 pub(crate) fn label_key_problems(text: &str) -> Vec<String> {
     let is_empty = text.is_empty() || text.ends_with('/');
-    // `~` stands for any invalid character: it yields the error for wrong characters.
+    // `~` is an invalid character and yields the error for wrong characters.
     let again = is_empty.then(|| qualified_name("~")).flatten();
     qualified_name(text).into_iter().chain(again).collect()
 }
 
-/// A label key: an optional DNS subdomain with a slash, then a name.
+/// Checks a label key: an optional DNS subdomain and a slash, then a name.
 pub(crate) fn qualified_name(text: &str) -> Option<String> {
     let whole = match check_label_key(text).err()? {
         SyntaxError::Slashes => {
@@ -125,7 +126,7 @@ pub(crate) fn qualified_name(text: &str) -> Option<String> {
     Some(whole)
 }
 
-/// A label value.
+/// Checks a label value.
 pub(crate) fn label_value(text: &str) -> Option<String> {
     Some(match check_label_value(text).err()? {
         SyntaxError::TooLong => "must be no more than 63 bytes".to_owned(),
@@ -139,7 +140,7 @@ pub(crate) fn label_value(text: &str) -> Option<String> {
     })
 }
 
-/// The name of an environment variable: printable ASCII but the equals sign.
+/// Checks the name of an environment variable: printable ASCII except the equals sign.
 pub(super) fn variable(text: &str) -> Option<String> {
     let fits = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
     (!text.bytes().all(fits)).then(|| {
@@ -149,14 +150,14 @@ pub(super) fn variable(text: &str) -> Option<String> {
     })
 }
 
-/// An IP address of either version.
+/// Checks an IP address of either version.
 pub(crate) fn ip_address(text: &str) -> Option<String> {
     let is_address = text.parse::<std::net::IpAddr>().is_ok();
     (!is_address)
         .then(|| "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned())
 }
 
-/// A range of addresses: one with the length of a prefix.
+/// Reports whether a text is an address range in CIDR notation.
 pub(crate) fn is_range(text: &str) -> bool {
     text.split_once('/').is_some_and(|(address, bits)| {
         let most = match address.parse() {
@@ -168,13 +169,13 @@ pub(crate) fn is_range(text: &str) -> bool {
     })
 }
 
-/// What is wrong with a range of addresses.
+/// Checks an address range.
 pub(crate) fn range(text: &str) -> Option<String> {
     let problem = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     (!is_range(text)).then(|| problem.to_owned())
 }
 
-/// The key of a ConfigMap or a Secret.
+/// Checks the key of a ConfigMap or a Secret.
 pub(crate) fn config_key(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
         return Some(too_long(SUBDOMAIN_BYTES_MAX));
@@ -195,7 +196,7 @@ pub(crate) fn config_key(text: &str) -> Option<String> {
     }
 }
 
-/// The name of an HTTP header.
+/// Checks the name of an HTTP header.
 pub(super) fn header(text: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (text.is_empty() || !text.bytes().all(fits)).then(|| {
@@ -205,7 +206,7 @@ pub(super) fn header(text: &str) -> Option<String> {
     })
 }
 
-/// All problems of the name of a port, which is an IANA service name.
+/// Returns all problems with the name of a port, which is an IANA service name.
 pub(crate) fn port_name_problems(text: &str) -> Vec<String> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let mut problems = Vec::new();
@@ -234,17 +235,16 @@ pub(crate) fn port_name_problems(text: &str) -> Vec<String> {
     problems
 }
 
-/// The first problem of the name of a port.
+/// Returns the first problem with the name of a port.
 #[cfg(test)]
 fn port_name(text: &str) -> Option<String> {
     port_name_problems(text).into_iter().next()
 }
 
-/// The problem of a name prefix: its own, apart from a trailing dash, or that of the names made
-/// from it.
+/// Checks a name prefix: first on its own, apart from a trailing dash, then a name made from it.
 ///
-/// Like upstream, the part before a trailing dash is validated with its last byte replaced, so that
-/// the longest possible name with a dash is a valid prefix.
+/// Like upstream, replaces the last byte of the part before a trailing dash, so that the longest
+/// possible name with a dash is a valid prefix.
 pub(super) fn prefix(text: &str, rule: Rule) -> Option<String> {
     if !text.is_ascii() {
         return rule(text);
@@ -257,7 +257,7 @@ pub(super) fn prefix(text: &str, rule: Rule) -> Option<String> {
     own.or_else(|| rule(&with_a(kept)))
 }
 
-/// The text with an `a` behind it. Every new pod has a prefix, most of them are short, and formatting takes longer.
+/// Appends an `a`. Every new pod has a prefix, most prefixes are short, and formatting is slower.
 fn with_a(text: &str) -> CompactString {
     let mut text = CompactString::from(text);
     text.push('a');
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_every_sort() {
+    fn each_format_accepts_and_refuses_its_examples() {
         let (label, long_label) = ("a".repeat(63), "a".repeat(64));
         let long_name = format!("{}aaa", "a.".repeat(126));
         check(
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_may_end_in_a_dash() {
+    fn a_prefix_may_end_with_a_dash() {
         let longest = format!("{}-", "a".repeat(253));
         for text in ["web-", "web", "a.b-", "a--", &longest] {
             assert_eq!(prefix(text, dns_subdomain), None, "{text}");

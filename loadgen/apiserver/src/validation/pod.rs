@@ -8,10 +8,10 @@ use super::container::{items, member, text};
 use super::metadata::{self, check_pod_annotations};
 use super::{Causes, IMMUTABLE, names, pod_spec};
 
-/// The broken rules of a new pod.
+/// Returns the rules that a new pod breaks.
 ///
-/// With `spec_checked` the spec that pods share and `nodeName` count as valid: for pods that share the spec of a
-/// pod that was validated before. Metadata is always validated.
+/// `spec_checked` means that another pod with the same shared spec was validated: the shared spec
+/// and `nodeName` are not validated again. Metadata always is.
 pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
@@ -27,8 +27,8 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     causes.found()
 }
 
-/// The broken rules of a new pod that shares the spec of a valid pod, which has this metadata: those of a
-/// [`validate_pod`], without looking at what the two pods share.
+/// Returns the rules that a new pod breaks, given a valid pod with the same spec and the metadata
+/// `valid`. The result is that of [`validate_pod`], without checking what the two pods share.
 pub fn validate_pod_like(pod: &Pod, valid: &ObjectMeta) -> Vec<Cause> {
     if !metadata::is_like(&pod.metadata, valid) {
         return validate_pod(pod, true);
@@ -40,7 +40,7 @@ pub fn validate_pod_like(pod: &Pod, valid: &ObjectMeta) -> Vec<Cause> {
     causes.found()
 }
 
-/// The broken rules of a pod whose spec was validated with another pod, on any node.
+/// Returns the rules that a pod breaks whose spec was validated with another pod, on any node.
 pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
@@ -50,8 +50,8 @@ pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
     causes.found()
 }
 
-/// The broken rules of a pod with a changed status and metadata. The server has restored owner
-/// references, deletion members and spec; another node name is forbidden.
+/// Returns the rules that a pod with a changed status and metadata breaks. The server has restored
+/// owner references, deletion fields and spec; another node name is forbidden.
 pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(new, &mut causes);
@@ -77,9 +77,9 @@ pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     causes.found()
 }
 
-/// Checks the node that the scheduler makes room on: a pod that is on one needs no other.
+/// Checks the node where the scheduler makes room for the pod: a bound pod needs no other node.
 fn check_nomination(new: &Pod, old: &Pod, causes: &mut Causes) {
-    // The text first: to read it costs more, and nearly no pod has the member.
+    // Search the text first: parsing costs more, and few pods have the field.
     if !new.status.rest.as_str().contains("nominatedNodeName") {
         return;
     }
@@ -102,7 +102,7 @@ fn check_nomination(new: &Pod, old: &Pod, causes: &mut Causes) {
     causes.text(&path, &name, names::dns_subdomain(&name));
 }
 
-/// Checks a pod's metadata, the annotations of pods included.
+/// Checks a pod's metadata, including pod annotations.
 pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
     let path = Path::ROOT.member("metadata");
     metadata::check(&pod.metadata, true, names::dns_subdomain, &path, causes);
@@ -113,7 +113,7 @@ pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
     );
 }
 
-/// Checks what a new pod may not have, though an older one may.
+/// Checks the rules that hold only for new pods.
 fn check_new(spec: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     if items(spec, "ephemeralContainers").next().is_some() {
         let detail = "cannot be set on create";
@@ -140,7 +140,7 @@ fn check_new(spec: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// Checks a pod's spec with its node name.
+/// Checks a pod's spec and node name.
 pub(super) fn check_spec(pod: &Pod, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
     pod.look_at_spec(|spec| {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pod_is_judged_as_a_whole() {
+    fn a_new_pod_is_validated_as_a_whole() {
         let check = |patch: &Value| texts(&validate_pod(&pod(patch), false));
         let table = r#"
 {}
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_that_was_judged_before_is_skipped() {
+    fn a_spec_that_was_validated_before_is_skipped() {
         let pod = pod(&json!({"metadata": {"name": "-"}, "spec": {"containers": []}}));
         let causes = validate_pod(&pod, true);
         assert_eq!(causes.len(), 1);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_like_a_valid_one_is_judged_by_its_differences() {
+    fn a_pod_like_a_valid_one_is_validated_by_its_differences() {
         let cost = "controller.kubernetes.io/pod-deletion-cost";
         let meta = json!({"labels": {"a/b": "1", "c": "x"}, "annotations": {"d": "e", cost: "7"},
             "finalizers": ["f.io/g"], "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_keeps_node_and_service_class() {
+    fn a_status_update_keeps_the_node_and_the_qos_class() {
         let old = pod(&json!({"spec": {"nodeName": "a"}, "status": {"qosClass": "Burstable"}}));
         let check = |patch: Value| texts(&validate_pod_status_update(&pod(&patch), &old));
         let conditions = json!([{"type": "Ready", "status": "True"},

@@ -1,5 +1,5 @@
-//! Validation of what containers take from elsewhere: members of their pod, resources, keys of ConfigMaps
-//! and Secrets.
+//! Validation of references in containers: to fields of their pod, resources, and keys of
+//! ConfigMaps and Secrets.
 
 use podstorm_objects::Quantity;
 use podstorm_objects::decode::Path;
@@ -8,7 +8,7 @@ use podstorm_objects::json::JsonValue;
 use super::container::{items, member, text};
 use super::{Causes, names};
 
-/// The members of a pod that variables may have.
+/// The fields of a pod that a variable may contain.
 const VARIABLE_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -21,7 +21,7 @@ const VARIABLE_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// The members of a pod that have a name, whether or not they may be taken.
+/// The fields of a pod that have a name, whether or not a variable may contain them.
 const FIELDS: [&str; 16] = [
     "metadata.annotations",
     "metadata.labels",
@@ -41,7 +41,7 @@ const FIELDS: [&str; 16] = [
     "status.podIPs",
 ];
 
-/// Amounts of resources that a container can be told.
+/// The resource amounts that a container can refer to.
 const RESOURCES: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -51,7 +51,7 @@ const RESOURCES: [&str; 6] = [
     "requests.memory",
 ];
 
-/// The sources that a variable may have, one of them.
+/// The sources of a variable. It must have exactly one.
 const SOURCES: [&str; 5] = [
     "fieldRef",
     "resourceFieldRef",
@@ -60,7 +60,7 @@ const SOURCES: [&str; 5] = [
     "fileKeyRef",
 ];
 
-/// Checks where a variable has its value from. `path` is that of `valueFrom`.
+/// Checks the source of a variable's value. `path` is that of `valueFrom`.
 pub(super) fn check_source(
     source: JsonValue<'_>,
     has_value: bool,
@@ -93,7 +93,7 @@ pub(super) fn check_source(
     causes.invalid(path, "", detail);
 }
 
-/// Checks the ConfigMaps and Secrets of which all keys become variables.
+/// Checks the ConfigMaps and Secrets whose keys all become variables.
 pub(super) fn check_all_from(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("envFrom");
     for (index, source) in items(container, "envFrom") {
@@ -138,7 +138,7 @@ fn check_key(reference: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// Checks a reference to a member of the pod, one of `supported`.
+/// Checks a reference to a field of the pod, which must be one of `supported`.
 pub(super) fn check_field_reference(
     reference: JsonValue<'_>,
     supported: &[&str],
@@ -151,7 +151,7 @@ pub(super) fn check_field_reference(
         causes.required(&at, "");
         return;
     }
-    // `metadata.labels['key']` may be anywhere.
+    // Any reference may use `metadata.labels['key']`.
     let of_key = field
         .strip_suffix("']")
         .and_then(|field| field.split_once("['"));
@@ -178,7 +178,7 @@ pub(super) fn check_field_reference(
     }
 }
 
-/// Checks a reference to the amount of a resource.
+/// Checks a reference to a resource amount.
 pub(super) fn check_resource_reference(
     reference: JsonValue<'_>,
     of_volume: bool,

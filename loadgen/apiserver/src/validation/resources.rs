@@ -8,7 +8,7 @@ use super::container::{items, member, text};
 use super::{Causes, names};
 use crate::Places;
 
-/// Resources that the system knows by names without a domain, in quotas too.
+/// Standard resources, which have no domain, including those of quotas.
 const STANDARD: [&str; 20] = [
     "configmaps",
     "cpu",
@@ -34,7 +34,7 @@ const STANDARD: [&str; 20] = [
 
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Whether a resource without a domain is one that quotas can limit.
+/// Reports whether a quota can limit a resource without a domain.
 pub(crate) fn is_of_quota(name: &str) -> bool {
     STANDARD.contains(&name) || is_huge_pages(name.trim_start_matches("requests."))
 }
@@ -47,7 +47,7 @@ fn is_of_container(name: &str) -> bool {
     ["cpu", "memory", "ephemeral-storage"].contains(&name) || is_huge_pages(name)
 }
 
-/// Whether the resource is one that a cluster adds: it has a domain other than Kubernetes' own.
+/// Reports whether a resource is an extended one: it has a domain other than Kubernetes' own.
 fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.starts_with("requests.") && !name.contains("kubernetes.io/")
 }
@@ -70,7 +70,7 @@ fn check_name(name: &str, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// An amount of a list, in its text, as far as it can be read.
+/// Returns an amount from a list and its text, if it is readable.
 fn amount<'a>(list: Option<JsonValue<'a>>, name: &str) -> Option<(Quantity, JsonValue<'a>)> {
     let value = list?.get(name)?;
     Some((Quantity::read(value).ok()?, value))
@@ -116,7 +116,7 @@ pub(super) fn check(resources: JsonValue<'_>, path: &Path<'_>, causes: &mut Caus
                     causes.invalid(&list_path, shown(value), detail);
                 }
                 None if is_whole => {
-                    // Sic: `overcommitable`.
+                    // Sic: upstream's spelling, `overcommitable`.
                     let detail = "Limit must be set for non overcommitable resources";
                     causes.required(&limits_path, detail);
                 }
@@ -145,9 +145,9 @@ fn check_amount(name: &str, amount: Quantity, text: &str, path: &Path<'_>, cause
     }
 }
 
-/// Checks what becomes of a container whose resources change.
+/// Checks the resize policy of a container.
 pub(super) fn check_resize_policy(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
-    // Sic: without the number of the policy.
+    // Sic: without the index of the policy.
     let path = path.member("resizePolicy");
     let mut seen: Places<&str> = Places::default();
     for (_, policy) in items(container, "resizePolicy") {

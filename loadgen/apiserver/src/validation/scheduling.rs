@@ -1,4 +1,4 @@
-//! Validation of affinities: to nodes and to pods.
+//! Validation of node and pod affinities.
 
 use podstorm_objects::LabelSelector;
 use podstorm_objects::decode::Path;
@@ -99,7 +99,7 @@ fn check_requirement(requirement: JsonValue<'_>, path: &Path<'_>, causes: &mut C
     causes.text(&path.member("key"), key, names::qualified_name(key));
 }
 
-/// Checks a requirement of a field of a node, which can be its name alone.
+/// Checks a requirement on a field of a node; the only such field is the name.
 fn check_field(requirement: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("values");
     match (text(requirement, "operator"), values(requirement).count()) {
@@ -151,7 +151,7 @@ fn check_pod_term(term: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let of_namespaces = term.get("namespaces").into_iter();
     for name in of_namespaces.flat_map(|names| names.items()) {
         let name = name.as_str().unwrap_or("");
-        // Sic: without its number.
+        // Sic: without the index of the namespace.
         causes.text(&path.member("namespace"), name, names::dns_label(name));
     }
     let key = text(term, "topologyKey");

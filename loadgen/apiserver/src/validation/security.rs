@@ -1,4 +1,5 @@
-//! Validation of security contexts, and of what depends on the operating system and the host's namespaces.
+//! Validation of security contexts, and of the rules that depend on the operating system and the
+//! host's namespaces.
 
 use podstorm_objects::Cause;
 use podstorm_objects::decode::Path;
@@ -12,10 +13,10 @@ use crate::internal;
 const IDS: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 const OUT_OF_RANGE: &str = "must be between 0 and 2147483647, inclusive";
 
-/// What is said of a privileged container.
+/// The error for a privileged container.
 const BY_POLICY: &str = "disallowed by cluster policy";
 
-/// Takes those causes out that say that a container is privileged, for clusters where it may be.
+/// Removes the causes about privileged containers, for clusters that allow them.
 #[cold]
 pub fn allow_privileged(causes: &mut Vec<Cause>) {
     causes.retain(|cause| {
@@ -82,7 +83,7 @@ pub(super) fn check_container(container: JsonValue<'_>, path: &Path<'_>, causes:
     check_escalation(context, &path, causes);
 }
 
-/// Checks that a container that may not gain privileges has none.
+/// Checks that a container without `allowPrivilegeEscalation` has no privileges.
 fn check_escalation(context: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let flag = |key: &str| context.get(key).and_then(|it| it.as_bool());
     if flag("allowPrivilegeEscalation") != Some(false) {
@@ -104,8 +105,8 @@ fn check_escalation(context: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes
     }
 }
 
-/// Checks the security context of a pod, its operating system and the namespaces that it shares with its
-/// host.
+/// Checks the security context of a pod, its operating system and the host namespaces that it
+/// shares.
 pub(super) fn check_pod(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let is = |key: &str, wanted| fields.get(key).and_then(|it| it.as_bool()) == Some(wanted);
     if is("hostUsers", false) {

@@ -6,19 +6,19 @@ use podstorm_objects::{Cause, LabelSelector};
 use super::metadata::check_labels;
 use super::{Causes, names};
 
-/// The broken rules of the syntax of a `spec.selector`.
+/// Returns the syntax rules that a `spec.selector` breaks.
 pub(crate) fn validate_selector(selector: &LabelSelector) -> Vec<Cause> {
     validate_selector_at(selector, &Path::ROOT.member("spec").member("selector"))
 }
 
-/// The broken rules of the syntax of a selector at that path.
+/// Returns the syntax rules that a selector breaks at a path.
 pub(crate) fn validate_selector_at(selector: &LabelSelector, path: &Path<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
     check(selector, path, &mut causes);
     causes.found()
 }
 
-/// Checks a selector's syntax. The caller checks whether it may be empty.
+/// Checks a selector's syntax. The caller checks whether the selector may be empty.
 pub(super) fn check(selector: &LabelSelector, path: &Path<'_>, causes: &mut Causes) {
     check_labels(&selector.match_labels, &path.member("matchLabels"), causes);
     let expressions = path.member("matchExpressions");
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_broken_rule_of_a_selector_is_reported() {
         let value = json!({
             "matchLabels": {"a": "-"},
             "matchExpressions": [

@@ -1,4 +1,4 @@
-//! Validation of the volumes of a pod spec, source by source.
+//! Validation of the volumes of a pod spec, by source.
 
 use podstorm_objects::Quantity;
 use podstorm_objects::decode::Path;
@@ -9,7 +9,7 @@ use super::references::{check_field_reference, check_resource_reference};
 use super::{Causes, names};
 use crate::Places;
 
-/// The members that sources of a volume can't be without, in the order in which they are looked at.
+/// The required fields of volume sources, in the order of the checks.
 const REQUIRED: &[(&str, &[&str])] = &[
     ("awsElasticBlockStore", &["volumeID"]),
     ("azureDisk", &["diskName", "diskURI"]),
@@ -32,7 +32,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("vsphereVolume", &["volumePath"]),
 ];
 
-/// The sources in the order in which upstream looks at them.
+/// The sources in the order in which upstream checks them.
 const ORDER: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -66,7 +66,7 @@ const ORDER: [&str; 30] = [
     "image",
 ];
 
-/// When a source is looked at.
+/// Returns the position of a source in the order of the checks.
 pub(super) fn turn_of(source: &str) -> usize {
     let place = ORDER.iter().position(|known| *known == source);
     place.unwrap_or(ORDER.len())
@@ -83,7 +83,7 @@ const HOST_PATHS: [&str; 8] = [
     "Socket",
 ];
 
-/// The members of a pod that files of a volume may have.
+/// The fields of a pod that a file of a volume may contain.
 const FILE_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",
@@ -161,7 +161,7 @@ fn check_mode(source: JsonValue<'_>, key: &str, path: &Path<'_>, causes: &mut Ca
     }
 }
 
-/// Checks a file with a member of the pod. Sic: its path does not say which it is.
+/// Checks a file with a field of the pod. Sic: the path does not name the file.
 fn check_pod_file(file: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     check_local_path(text(file, "path"), &path.member("path"), causes);
     match (member(file, "fieldRef"), member(file, "resourceFieldRef")) {
@@ -258,7 +258,7 @@ fn check_local_path(value: &str, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// Checks that a path leads down.
+/// Checks that a path stays below its root.
 pub(super) fn check_descending(value: &str, path: &Path<'_>, causes: &mut Causes) {
     if value.starts_with('/') {
         causes.invalid(path, value, "must be a relative path");
@@ -272,7 +272,7 @@ fn check_no_backsteps(value: &str, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// Checks the lines that a pod adds to its hosts file.
+/// Checks the entries that a pod adds to its hosts file.
 pub(super) fn check_host_aliases(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("hostAliases");
     for (index, alias) in items(fields, "hostAliases") {

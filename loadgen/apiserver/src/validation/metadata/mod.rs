@@ -10,16 +10,16 @@ use crate::errors;
 use crate::limits::BYTES_MAX;
 use crate::store::owners::same_owners;
 
-/// Most bytes of all annotation keys and values of an object: 256 KiB.
+/// The maximum size of all annotation keys and values of an object: 256 KiB.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
-/// Keeps a definition until its objects are gone.
+/// The finalizer that keeps a definition until its objects are deleted.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// Finalizers that need no domain.
+/// The finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 /// The annotation that ranks a pod for deletion.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Checks all of `metadata`, of a new object or of a changed one.
+/// Checks all of `metadata`, for a new or changed object.
 pub(super) fn check(
     meta: &ObjectMeta,
     is_namespaced: bool,
@@ -33,13 +33,13 @@ pub(super) fn check(
         if names::qualified_name(finalizer).is_none()
             && let Some(problem) = finalizer_problem(finalizer)
         {
-            // Sic: this problem alone says which.
+            // Sic: only this error names the finalizer.
             causes.invalid(&path.item(index), &**finalizer, problem);
         }
     }
 }
 
-/// As [`check`], of a kind whose rules are those that all servers share: a finalizer needs no domain.
+/// Like [`check`], for kinds with the rules of all Kubernetes servers: finalizers need no domain.
 pub(super) fn check_generic(
     meta: &ObjectMeta,
     is_namespaced: bool,
@@ -69,14 +69,15 @@ pub(super) fn check_generic(
     check_annotations(&meta.annotations, &path.member("annotations"), causes);
     check_owners(meta, &path.member("ownerReferences"), causes);
     check_finalizers(meta, &path.member("finalizers"), causes);
-    // What else metadata has is little beside the owners of fields, of which each new manager adds its own.
+    // `managedFields` makes up most of the rest: each new field manager adds an entry.
     if meta.rest.as_str().len() > BYTES_MAX {
         causes.too_long(&path.member("managedFields"), BYTES_MAX);
     }
 }
 
-/// Whether the metadata of a pod breaks no rule because that of a valid pod differs from it only in its name and in values
-/// of labels and annotations that are valid, too. The name is not looked at.
+/// Reports whether a pod's metadata is valid because it differs from that of a valid pod only in
+/// its name and in values of labels and annotations, and these values are valid. Does not check the
+/// name.
 pub(super) fn is_like(meta: &ObjectMeta, valid: &ObjectMeta) -> bool {
     let has_its_keys = |labels: &Labels, valid: &Labels, is_valid: fn(&str, &str) -> bool| {
         let (pairs, valid) = (labels.pairs(), valid.pairs());
@@ -103,7 +104,7 @@ pub(super) fn is_like(meta: &ObjectMeta, valid: &ObjectMeta) -> bool {
         && meta.annotations.pairs().iter().map(bytes).sum::<usize>() <= ANNOTATIONS_BYTES_MAX
 }
 
-/// Checks name and prefix of a name.
+/// Checks a name and a name prefix.
 pub(super) fn check_name(meta: &ObjectMeta, name_rule: Rule, path: &Path<'_>, causes: &mut Causes) {
     if let Some(prefix) = &meta.generate_name {
         causes.text(
@@ -130,11 +131,11 @@ pub(super) fn check_labels(labels: &Labels, path: &Path<'_>, causes: &mut Causes
     }
 }
 
-/// Checks the keys of an annotation map and its whole size.
+/// Checks the keys and the total size of an annotation map.
 pub(super) fn check_annotations(annotations: &Labels, path: &Path<'_>, causes: &mut Causes) {
     let mut bytes = 0;
     for (key, value) in annotations.pairs() {
-        // Annotation keys may have capitals in their domain.
+        // The domain of an annotation key may contain capitals.
         if let Some(problem) = names::qualified_name(key)
             && names::qualified_name(&key.to_lowercase()).is_some()
         {
@@ -147,7 +148,7 @@ pub(super) fn check_annotations(annotations: &Labels, path: &Path<'_>, causes: &
     }
 }
 
-/// Checks the annotations that have a meaning on pods: the deletion cost.
+/// Checks the pod annotation that has a meaning: the deletion cost.
 pub(super) fn check_pod_annotations(annotations: &Labels, path: &Path<'_>, causes: &mut Causes) {
     if let Some(value) = annotations.get(DELETION_COST)
         && !is_deletion_cost(value)
@@ -160,7 +161,7 @@ pub(super) fn check_pod_annotations(annotations: &Labels, path: &Path<'_>, cause
     }
 }
 
-/// Whether a string is a decimal number of 32 bits without a plus sign or leading zeros.
+/// Reports whether a string is a 32-bit decimal number without a plus sign or leading zeros.
 fn is_deletion_cost(text: &str) -> bool {
     let first_fits = match text.as_bytes() {
         [b'-', ..] | b"0" => true,
@@ -173,7 +174,7 @@ fn is_deletion_cost(text: &str) -> bool {
 fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
     let mut controller: Option<&OwnerReference> = None;
     for owner in &meta.owner_references {
-        // Sic: the problem does not say of which.
+        // Sic: the error does not name the reference.
         check_owner(owner, path, causes);
         if owner.controller != Some(true) || causes.is_full() {
             continue;
@@ -197,7 +198,7 @@ fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// An owner reference with its members in the order of Go's structure.
+/// Formats an owner reference with its fields in the order of Go's struct.
 fn owner_text(owner: &OwnerReference) -> String {
     let json = owner.to_json();
     let members = [
@@ -243,7 +244,7 @@ fn check_owner(owner: &OwnerReference, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// What is wrong with the name of a finalizer.
+/// Returns the problem with the name of a finalizer.
 pub(super) fn finalizer_problem(name: &str) -> Option<String> {
     let unqualified = "name is neither a standard finalizer name nor is it fully qualified";
     match names::qualified_name(name) {

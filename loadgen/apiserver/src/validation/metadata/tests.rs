@@ -1,4 +1,4 @@
-//! Broken rules of metadata.
+//! Tests of the rules of metadata.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn problems(value: Value) -> Vec<String> {
 }
 
 #[test]
-fn good_metadata_breaks_no_rule_and_each_broken_rule_is_named() {
+fn valid_metadata_breaks_no_rule_and_broken_rules_are_reported() {
     let table = r#"
 {"name": "a.b-c", "namespace": "n"}
 
@@ -80,7 +80,7 @@ fn good_metadata_breaks_no_rule_and_each_broken_rule_is_named() {
 }
 
 #[test]
-fn deletion_costs_are_plain_numbers_of_32_bits() {
+fn deletion_costs_are_plain_32_bit_numbers() {
     for text in ["0", "-0", "7", "-2147483648", "2147483647", "-05"] {
         assert!(is_deletion_cost(text), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Validation of pod specs, of pods and of templates.
+//! Validation of the specs of pods and pod templates.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
@@ -9,8 +9,8 @@ use super::metadata::check_labels;
 use super::{Causes, names, resources, scheduling, security, volumes};
 use crate::Places;
 
-/// Checks the members of a defaulted pod spec with the full names of its volumes. `node_name` is
-/// its `nodeName`.
+/// Checks the fields of a pod spec after defaulting, with the full names of its volumes.
+/// `node_name` is its `nodeName`.
 pub(super) fn check(
     fields: JsonValue<'_>,
     node_name: Option<&str>,
@@ -78,14 +78,14 @@ pub(super) fn check_node_name(name: Option<&str>, path: &Path<'_>, causes: &mut 
     }
 }
 
-/// Checks a host name that is kept outside the spec.
+/// Checks a host name that is stored outside the spec.
 pub(super) fn check_own_hostname(pod: &Pod, path: &Path<'_>, causes: &mut Causes) {
     if let Some(name) = pod.own_hostname() {
         causes.text(&path.member("hostname"), name, names::dns_label(name));
     }
 }
 
-/// Checks the volumes and returns the names of those that are sound: others can't be mounted.
+/// Checks the volumes and returns the names of the valid ones: the others can't be mounted.
 fn check_volumes<'a>(
     fields: JsonValue<'a>,
     path: &Path<'_>,
@@ -164,7 +164,7 @@ fn check_containers(
                 causes.duplicate(&path.member("name"), name);
             }
             seen.push(name);
-            // Init containers run in sequence, so their host ports may repeat.
+            // Init containers run one after another, so they may use the same host port.
             if role == Role::Main {
                 check_host_ports(container, &mut host_ports, &path, causes);
             }
@@ -172,7 +172,7 @@ fn check_containers(
     }
 }
 
-/// Checks that no two containers use the same port of the host.
+/// Checks that no two containers use the same host port.
 fn check_host_ports<'a>(
     container: JsonValue<'a>,
     seen: &mut Places<(&'a str, &'a str, i64)>,
@@ -196,7 +196,7 @@ fn check_host_ports<'a>(
     }
 }
 
-/// Checks what a pod asks of its resolver.
+/// Checks the DNS policy and configuration.
 fn check_dns(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     const SERVERS_MAX: usize = 3;
     const SEARCHES_MAX: usize = 32;
@@ -240,7 +240,7 @@ fn check_dns(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
         causes.invalid(&list, searches.clone(), detail);
     }
     for (index, search) in searches.into_iter().enumerate() {
-        // It may say that it is complete.
+        // The name may end with a dot.
         let name = search.strip_suffix('.').unwrap_or(search);
         if search != "." {
             causes.text(&list.item(index), name, names::dns_subdomain(name));
@@ -304,7 +304,7 @@ fn check_topology_spread(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Ca
     };
     let all = items(fields, "topologySpreadConstraints").map(|(_, constraint)| pair(constraint));
     let all: Vec<(&str, &str)> = all.collect();
-    // Sic: the last of those that are the same is right.
+    // Sic: of several equal constraints the last one is valid.
     let from_end: Places<(&str, &str)> = all.iter().rev().copied().collect();
     for (index, constraint) in items(fields, "topologySpreadConstraints") {
         let path = list.item(index);

@@ -1,4 +1,4 @@
-//! Broken rules of pod specs.
+//! Tests of the rules of pod specs.
 
 use podstorm_objects::Pod;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn one_container(members: Value) -> Value {
 }
 
 #[test]
-fn good_specs_break_no_rule_and_each_broken_rule_is_named() {
+fn valid_specs_break_no_rule_and_broken_rules_are_reported() {
     let specs = r#"
 {}
 

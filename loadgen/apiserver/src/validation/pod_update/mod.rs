@@ -14,15 +14,15 @@ use crate::{internal, meta};
 
 pub use parts::{validate_ephemeral_containers, validate_resize};
 
-/// The broken rules of a changed pod. An update may change these members of the spec: images,
-/// `activeDeadlineSeconds` (set or lowered), tolerations (added), scheduling gates (removed; while
-/// there are any, `nodeSelector` may be extended), `terminationGracePeriodSeconds` (from a negative
-/// number to 1).
+/// Returns the rules that a changed pod breaks. An update may change these fields of the spec:
+/// images, `activeDeadlineSeconds` (set or lowered), tolerations (added), scheduling gates
+/// (removed; as long as there are any, `nodeSelector` may be extended),
+/// `terminationGracePeriodSeconds` (from a negative number to 1).
 ///
-/// An unchanged spec is not walked.
+/// Skips an unchanged spec.
 pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
-    // What was stored was validated before.
+    // The stored metadata was validated before.
     if !meta::only_lost_finalizers(&new.metadata, &old.metadata) {
         check_meta(new, &mut causes);
     }
@@ -63,7 +63,7 @@ fn check_members(
     check_deadline(after, before, &path, causes);
     check_tolerations(after, before, &path, causes);
     check_gates(after, before, &path, causes);
-    // Restores everything that may change; then nothing may differ.
+    // Restore everything that may change; the rest must be equal.
     let (before_all, mut rest) = (&before.to_map(), after.to_map());
     for list in ["containers", "initContainers"] {
         put_images_back(&mut rest, before_all, list);
@@ -87,7 +87,7 @@ fn check_members(
     }
     let mut before_all = before_all.clone();
     if is_bound_anew {
-        // The node is kept apart from the spec that pods share.
+        // The node is stored outside the spec that pods share.
         for (spec, node) in [(&mut before_all, nodes.0), (&mut rest, nodes.1)] {
             if let Some(node) = node {
                 spec.insert("nodeName".to_owned(), node.into());
@@ -99,7 +99,8 @@ fn check_members(
     }
 }
 
-/// What an update may change, and what else this one would.
+/// Returns the message with the fields that an update may change, and the other changes of this
+/// one.
 fn told(before: Map, after: Map) -> String {
     const MUTABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,\
         `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
@@ -132,7 +133,7 @@ fn put_images_back(rest: &mut Map, before: &Map, list: &str) {
     }
 }
 
-/// Whether `new` has all pairs of `old`.
+/// Reports whether `new` has all pairs of `old`.
 fn extends(new: Option<JsonValue<'_>>, old: Option<JsonValue<'_>>) -> bool {
     let mut pairs = old.into_iter().flat_map(|old| old.pairs());
     let text = |key: &str| new?.get(key)?.as_str();
@@ -163,7 +164,7 @@ fn check_deadline(
     }
 }
 
-/// Checks that every toleration is still there, but for `tolerationSeconds`.
+/// Checks that every toleration is kept, except for its `tolerationSeconds`.
 fn check_tolerations(
     after: JsonValue<'_>,
     before: JsonValue<'_>,
@@ -184,7 +185,7 @@ fn check_tolerations(
     }
 }
 
-/// Checks that no scheduling gate was added.
+/// Checks that no scheduling gate is added.
 fn check_gates(after: JsonValue<'_>, before: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("schedulingGates");
     for (index, gate) in items(after, "schedulingGates") {

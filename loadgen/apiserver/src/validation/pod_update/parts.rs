@@ -1,4 +1,4 @@
-//! Validation of the parts of a pod that have subresources of their own.
+//! Validation of the parts of a pod that have their own subresources.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
@@ -11,10 +11,11 @@ use super::super::resources;
 use crate::Places;
 use crate::defaulting::qos_class;
 
-/// The list of containers for looking into a running pod.
+/// The list of containers that debug a running pod.
 const EPHEMERAL: &str = "ephemeralContainers";
 
-/// The rules that changed ephemeral containers break: there may be more of them, and no other change.
+/// Returns the rules that changed ephemeral containers break: containers may be added but not
+/// changed.
 ///
 /// Source: `ValidatePodEphemeralContainersUpdate` of Kubernetes.
 pub fn validate_ephemeral_containers(new: &Pod, old: &Pod) -> Vec<Cause> {
@@ -43,7 +44,7 @@ pub fn validate_ephemeral_containers(new: &Pod, old: &Pod) -> Vec<Cause> {
 }
 
 fn check_entries(spec: JsonValue<'_>, causes: &mut Causes) {
-    /// What only containers of the pod itself have.
+    /// Fields that an ephemeral container may not have.
     const NOT_ALLOWED: [&str; 7] = [
         "ports",
         "livenessProbe",
@@ -92,8 +93,8 @@ fn is_empty(value: JsonValue<'_>) -> bool {
     value.is_null() || value.items().next().is_none() && value.pairs().next().is_none()
 }
 
-/// The rules that changed amounts of a pod's containers break: those of processors and memory alone change,
-/// what was asked for stays asked for, and so does the class that follows from it.
+/// Returns the rules that changed resources of a pod's containers break. Only CPU and memory may
+/// change, no request or limit may be removed, and the QoS class may not change.
 ///
 /// Source: `ValidatePodResize` of Kubernetes.
 pub fn validate_resize(new: &Pod, old: &Pod) -> Vec<Cause> {

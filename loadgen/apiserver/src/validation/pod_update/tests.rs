@@ -1,4 +1,4 @@
-//! Broken rules of pod updates.
+//! Tests of the rules of pod updates.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn problems(new: Value) -> Vec<String> {
 }
 
 #[test]
-fn what_may_change_may_change() {
+fn mutable_fields_may_change() {
     for patch in [
         json!({}),
         json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/x"]}}),
@@ -37,8 +37,8 @@ fn what_may_change_may_change() {
 }
 
 #[test]
-fn what_may_not_change_is_named() {
-    // How the only problem begins, and how a line of it ends.
+fn changes_of_immutable_fields_are_reported() {
+    // The start of the only error, and the end of one of its lines.
     let table = r#"
 {"spec": {"nodeName": "n2"}}
 > spec: Forbidden
@@ -88,7 +88,7 @@ fn what_may_not_change_is_named() {
 }
 
 #[test]
-fn the_name_of_a_pods_own_volume_may_not_change() {
+fn the_name_of_a_pods_token_volume_is_immutable() {
     let with = |name: &str| {
         pod(
             &json!({"spec": {"volumes": [{"name": name}], "containers": [
@@ -105,7 +105,7 @@ fn the_name_of_a_pods_own_volume_may_not_change() {
         found[0].contains("+   \"Name\": \"kube-api-access-bbbbb\",\n"),
         "{found:?}"
     );
-    // What may change still may.
+    // Mutable fields may still change.
     let mut new = with("kube-api-access-aaaaa");
     let mut members = new.spec.to_map(None);
     members["containers"][0]["image"] = "other".into();
@@ -114,7 +114,7 @@ fn the_name_of_a_pods_own_volume_may_not_change() {
 }
 
 #[test]
-fn a_negative_grace_period_may_become_one() {
+fn a_negative_grace_period_may_change_to_one() {
     let old = pod(&json!({"spec": {"terminationGracePeriodSeconds": -5}}));
     let with = |seconds: i64| pod(&json!({"spec": {"terminationGracePeriodSeconds": seconds}}));
     assert_eq!(validate_pod_update(&with(1), &old), []);
@@ -122,7 +122,7 @@ fn a_negative_grace_period_may_become_one() {
 }
 
 #[test]
-fn gates_can_only_go() {
+fn scheduling_gates_can_only_be_removed() {
     let with = |gates: Value, selector: Value| {
         pod(&json!({"spec": {"nodeName": null, "schedulingGates": gates,
             "nodeSelector": selector}}))

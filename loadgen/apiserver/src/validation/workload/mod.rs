@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::metadata::{self, check_annotations, check_labels, check_pod_annotations};
 use super::{Causes, IMMUTABLE, container, names, pod_spec, selector};
 
-/// The broken rules of a new ReplicaSet.
+/// Returns the rules that a new ReplicaSet breaks.
 pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
@@ -19,8 +19,8 @@ pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     causes.found()
 }
 
-/// The broken rules of a new ReplicaSet whose template's spec was validated with another template,
-/// on any node.
+/// Returns the rules that a new ReplicaSet breaks whose template's spec was validated with another
+/// template, on any node.
 pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
@@ -28,12 +28,12 @@ pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cau
     causes.found()
 }
 
-/// What messages call the kind that a template belongs to.
+/// The names of a workload kind in messages about its template.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Where its pods have a deadline.
+    /// The name in the error about a deadline of its pods.
     pub kind: &'static str,
-    /// Where its selector is empty.
+    /// The name in the error about an empty selector.
     pub of_selector: &'static str,
 }
 
@@ -59,14 +59,15 @@ impl Workload {
     };
 }
 
-/// The broken rules of what the spec of a kind without a Rust type has in common with that of a ReplicaSet.
+/// Returns the broken rules that a spec of a kind without a Rust type shares with a ReplicaSet's
+/// spec.
 pub fn validate_replica_set_spec(spec: &ReplicaSetSpec, of: Workload) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_spec(spec, PodSpecCheck::Full, of, &mut causes);
     causes.found()
 }
 
-/// The broken rules of a template, at that path, that hold for templates of all kinds.
+/// Returns the rules for templates of all kinds that a template at a path breaks.
 pub fn validate_template(template: &PodTemplate, path: &Path<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_template(template, None, path, &mut causes);
@@ -77,14 +78,15 @@ pub fn validate_template(template: &PodTemplate, path: &Path<'_>) -> Vec<Cause> 
     causes.found()
 }
 
-/// Whether the spec of a template is validated.
+/// Whether to validate the spec of a template.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PodSpecCheck {
     Full,
     Skip,
 }
 
-/// The broken rules of a changed ReplicaSet. A spec equal to the stored one is not validated again.
+/// Returns the rules that a changed ReplicaSet breaks. A spec equal to the stored one is not
+/// validated again.
 pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&new.metadata, &mut causes);
@@ -103,7 +105,7 @@ pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Ca
     causes.found()
 }
 
-/// The broken rules of a changed status, and of the metadata where given.
+/// Returns the rules that a changed status, and the metadata if given, break.
 pub fn validate_status(metadata: Option<&ObjectMeta>, status: &ReplicaSetStatus) -> Vec<Cause> {
     let mut causes = Causes::default();
     if let Some(metadata) = metadata {
@@ -113,7 +115,7 @@ pub fn validate_status(metadata: Option<&ObjectMeta>, status: &ReplicaSetStatus)
     causes.found()
 }
 
-/// The broken rules of a new or changed ReplicationController. Its selector may change.
+/// Returns the rules that a new or changed ReplicationController breaks. Its selector may change.
 pub fn validate_replication_controller(controller: &ReplicationController) -> Vec<Cause> {
     let mut causes = Causes::default();
     let (path, name) = (Path::ROOT.member("metadata"), names::controller_name);
@@ -122,7 +124,7 @@ pub fn validate_replication_controller(controller: &ReplicationController) -> Ve
     causes.found()
 }
 
-/// The broken rules of a number of replicas for `/scale`.
+/// Returns the rules that a number of replicas for `/scale` breaks.
 pub fn validate_replicas(replicas: i32) -> Vec<Cause> {
     let mut causes = Causes::default();
     let spec = Path::ROOT.member("spec");
@@ -152,7 +154,7 @@ fn check_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, of: Workload, causes
     let compiled = match spec.selector.as_deref() {
         None => {
             causes.required(&selector_path, "");
-            // Nothing is selected.
+            // An absent selector matches nothing.
             Selector::compile(None).ok()
         }
         Some(written) if is_empty(written) => {
@@ -224,7 +226,7 @@ fn check_counts(replicas: Option<i32>, min_ready: i32, path: &Path<'_>, causes: 
     causes.not_negative(&path.member("minReadySeconds"), min_ready.into());
 }
 
-/// Checks the metadata of a template. `selector` is absent where it is invalid.
+/// Checks the metadata of a template. `selector` is absent if it is invalid.
 fn check_template(
     template: &PodTemplate,
     selector: Option<&Selector>,
@@ -242,7 +244,7 @@ fn check_template(
         let detail = "`selector` does not match template `labels`";
         causes.invalid(&labels_path, value, detail);
     }
-    // Sic: without `metadata`.
+    // Sic: the path lacks `metadata`.
     check_labels(labels, &path.member("labels"), causes);
     let annotations_path = path.member("annotations");
     check_annotations(&template.metadata.annotations, &annotations_path, causes);
@@ -295,7 +297,7 @@ fn check_template_spec(
     }
 }
 
-/// Disks that one machine alone can write are not for several pods.
+/// Checks that several pods do not share a disk that only one machine can write to.
 fn check_shared_disks(spec: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let volumes = path.member("volumes");
     for (index, volume) in container::items(spec, "volumes") {
@@ -340,7 +342,7 @@ fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {
         (available, ready),
     ] {
         if part > whole {
-            // As upstream: only one of the two paths has its parent.
+            // As upstream: only one of the two paths includes `status`.
             let status = if whole_name == ready.0 { "" } else { "status." };
             let detail = format!("cannot be greater than {status}{whole_name}");
             causes.invalid(&path.member(name), part, detail);

@@ -1,4 +1,4 @@
-//! Broken rules of ReplicaSets. Those of ReplicationControllers are in the recordings of requests.
+//! Tests of the rules of ReplicaSets. The recorded requests cover those of ReplicationControllers.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn replica_set(patch: &Value) -> ReplicaSet {
 }
 
 #[test]
-fn a_good_replica_set_breaks_no_rule_and_each_broken_rule_is_named() {
+fn valid_replica_sets_are_accepted_and_broken_rules_reported() {
     let table = r#"
 {}
 
@@ -81,7 +81,7 @@ fn a_good_replica_set_breaks_no_rule_and_each_broken_rule_is_named() {
 }
 
 #[test]
-fn a_selector_cannot_change_but_all_else_can() {
+fn only_the_selector_of_a_replica_set_is_immutable() {
     let old = replica_set(&json!({}));
     let update = |patch: &Value| texts(&validate_replica_set_update(&replica_set(patch), &old));
     assert_eq!(update(&json!({})), [""; 0]);
@@ -103,7 +103,7 @@ fn a_selector_cannot_change_but_all_else_can() {
 }
 
 #[test]
-fn status_counts_must_fit_each_other() {
+fn status_counts_must_be_consistent() {
     let check = |status: Value| {
         let set = replica_set(&json!({"status": status}));
         texts(&validate_status(Some(&set.metadata), &set.status))
@@ -133,7 +133,7 @@ fn status_counts_must_fit_each_other() {
 }
 
 #[test]
-fn a_scale_cannot_be_negative() {
+fn replicas_of_a_scale_cannot_be_negative() {
     assert_eq!(validate_replicas(0), []);
     assert_eq!(validate_replicas(-1)[0].field, "spec.replicas");
 }
