@@ -1,7 +1,8 @@
-//! The admission plugin ServiceAccount: gives a new pod the account of its namespace, a volume with a token of the
-//! account, and the account's secrets for pulling images.
+//! The admission plugin ServiceAccount: gives a new pod the service account of its namespace, a
+//! volume with a token of the account, and the account's image pull secrets.
 //!
-//! Source: `plugin/pkg/admission/serviceaccount` of Kubernetes 1.36, but for `kubernetes.io/enforce-mountable-secrets`.
+//! Source: `plugin/pkg/admission/serviceaccount` of Kubernetes 1.36, without
+//! `kubernetes.io/enforce-mountable-secrets`.
 
 use podstorm_objects::{
     AnyObject, ApiError, DynamicObject, Kind, PodSpec, ResourceVersion, Str, TokenVolume,
@@ -11,22 +12,22 @@ use serde_json::{Map, Value, json};
 use super::admission::{NewPod, Plugin, Spec, is_absent, rejected};
 use crate::Cluster;
 
-/// The account of pods that name none.
+/// The account of pods that name no account.
 const DEFAULT: &str = "default";
 
-/// The annotation of a pod that mirrors one that a kubelet was given by a file.
+/// The annotation of mirror pods, which mirror a kubelet's static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Where containers find the token.
+/// The mount path of the token in containers.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// How long the token of a volume is valid, s. By this number the API server knows tokens of pods whose programs may
-/// not read them again.
+/// The lifetime of a volume's token in seconds. By this number the API server recognizes tokens
+/// whose programs may not reload them.
 ///
 /// Source: `WarnOnlyBoundTokenExpirationPeriod` of Kubernetes' `pkg/serviceaccount`.
 const TOKEN_SECONDS: i64 = 3_607;
 
-/// The account that admission found, as it was then.
+/// The account that admission found, with its version.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Admitted {
     pub(super) namespace: Str,
@@ -35,8 +36,8 @@ pub(super) struct Admitted {
 }
 
 impl Cluster {
-    /// Whether a missing account is why a pod was refused that would get the account of its namespace: in a new
-    /// namespace a controller is about to make it.
+    /// Reports whether a pod was refused only because the default account of its namespace is
+    /// missing. A controller creates that account soon after the namespace.
     pub fn awaits_account(&self, refused: &ApiError) -> bool {
         let why = format!(": {}", missing(DEFAULT));
         self.options.plugins.has(Plugin::ServiceAccount)
@@ -45,7 +46,8 @@ impl Cluster {
             && refused.message.contains(LOOKED_UP)
     }
 
-    /// The account that a new pod with this spec gets, as it is now; `None` where the plugin is off.
+    /// Returns the account that a new pod with this spec gets, in its current version; `None` if
+    /// the plugin is off.
     pub(super) fn account_of(&self, namespace: &Str, spec: &PodSpec) -> Option<Admitted> {
         if !self.options.plugins.has(Plugin::ServiceAccount) {
             return None;
@@ -65,7 +67,7 @@ impl Cluster {
         })
     }
 
-    /// Whether an account is as admission found it.
+    /// Reports whether an account is unchanged since its admission.
     pub(super) fn is_as_admitted(&self, found: &Admitted) -> bool {
         let now = self.account(&found.namespace, &found.name);
         now.is_some_and(|account| account.metadata().resource_version == found.version)
@@ -82,15 +84,15 @@ fn missing(name: &str) -> String {
     format!("serviceaccount {name:?} not found")
 }
 
-/// The account that a spec names, by the member of today or by the older one.
+/// Returns the account that a spec names, in the current or the older field.
 fn name_of(spec: &Spec) -> Option<&str> {
     let text = |member: &str| spec.get(member)?.as_str().filter(|name| !name.is_empty());
     text("serviceAccountName").or_else(|| text("serviceAccount"))
 }
 
 /// # Errors
-/// 403 for an account that does not exist, and for a mirror pod that has one; 404 and 403 for a namespace that does
-/// not exist or ends.
+/// 403 for an account that does not exist, and for a mirror pod that names one; 404 for a missing
+/// namespace, 403 for a terminating one.
 pub(super) fn admit(cluster: &Cluster, pod: &NewPod<'_>, spec: &mut Spec) -> Result<(), ApiError> {
     if pod.is_annotated(MIRROR) {
         return check_mirror(pod, spec);
@@ -98,7 +100,7 @@ pub(super) fn admit(cluster: &Cluster, pod: &NewPod<'_>, spec: &mut Spec) -> Res
     let name = name_of(spec).unwrap_or(DEFAULT).to_owned();
     spec.insert("serviceAccountName".to_owned(), name.as_str().into());
     let Some(account) = cluster.account(pod.namespace, &name) else {
-        // The plugin of namespaces comes first.
+        // The plugin for namespaces comes first.
         cluster.admit_namespace(Kind::POD, pod.namespace, pod.name)?;
         let (namespace, why) = (pod.namespace, missing(&name));
         let why = format!("{LOOKED_UP}{namespace}/{name}: {why}");
@@ -145,7 +147,8 @@ fn list<'a>(of: &'a Map<String, Value>, member: &str) -> &'a [Value] {
     list.map_or(&[], Vec::as_slice)
 }
 
-/// Mounts the token into each container that has nothing at its place, and adds the volume if one needs it.
+/// Mounts the token into each container that has no mount at its path, and adds the volume if a
+/// container needs it.
 fn mount_token(cluster: &Cluster, spec: &mut Spec) {
     let names = list(spec, "volumes")
         .iter()
@@ -187,7 +190,7 @@ fn mount_token(cluster: &Cluster, spec: &mut Spec) {
     }
 }
 
-/// Adds an entry to a list, which may be absent or null; whether that was possible.
+/// Adds an entry to a list, which may be absent or null. Returns false if the member is not a list.
 fn push(to: &mut Map<String, Value>, member: &str, entry: Value) -> bool {
     if is_absent(to, member) {
         to.insert(member.to_owned(), json!([]));
@@ -197,7 +200,7 @@ fn push(to: &mut Map<String, Value>, member: &str, entry: Value) -> bool {
             entries.push(entry);
             true
         }
-        // Of a wrong type, which is refused later.
+        // Later validation refuses the wrong type.
         _ => false,
     }
 }
@@ -213,7 +216,7 @@ mod tests {
     use crate::testing::{at, cluster_with, merged, pod};
     use crate::{ClusterOptions, Patch};
 
-    /// A cluster with the plugin, and the account `default` in `default`.
+    /// Returns a cluster with the plugin, and the account `default` in `default`.
     fn cluster() -> Cluster {
         let cluster = cluster_with(ClusterOptions {
             admits_templates: true,
@@ -240,7 +243,7 @@ mod tests {
             .unwrap();
     }
 
-    /// The spec of a new pod of `default` with this patch.
+    /// Returns the spec of a new pod in `default` with this patch.
     fn admitted(cluster: &Cluster, patch: Value) -> Result<Value, ApiError> {
         let mut pod = pod("p", patch);
         cluster.admit_new(&mut pod)?;
@@ -258,7 +261,7 @@ mod tests {
     }
 
     fn message(refused: Result<Value, ApiError>) -> String {
-        refused.expect_err("it is refused").message
+        refused.expect_err("the pod is refused").message
     }
 
     fn mounts<'a>(spec: &'a Value, containers: &str, at: usize) -> Vec<&'a Value> {
@@ -289,11 +292,11 @@ mod tests {
             {"downwardAPI": {"items": [{"fieldRef": {"apiVersion": "v1",
                 "fieldPath": "metadata.namespace"}, "path": "namespace"}]}}]}});
         assert_eq!(*volume, expected);
-        assert_eq!(spec["priority"], 0, "other plugins follow");
+        assert_eq!(spec["priority"], 0, "other plugins run too");
     }
 
     #[test]
-    fn an_account_that_is_not_there_is_refused_in_upstreams_words() {
+    fn a_missing_account_is_refused_with_upstreams_message() {
         let cluster = cluster();
         let named = |name: &str| json!({"spec": {"serviceAccountName": name}});
         let expected = "pods \"p\" is forbidden: error looking up service account default/ghost: \
@@ -302,18 +305,18 @@ mod tests {
         let older = json!({"spec": {"serviceAccount": "ghost"}});
         assert_eq!(message(admitted(&cluster, older)), expected);
         let other = json!({"metadata": {"namespace": "other"}});
-        let refused = admitted(&cluster, other).expect_err("it has none");
+        let refused = admitted(&cluster, other).expect_err("the namespace has no account");
         assert!(cluster.awaits_account(&refused), "{refused}");
         let elsewhere = json!({"metadata": {"namespace": "nowhere"}});
-        let refused = admitted(&cluster, elsewhere).expect_err("there is no namespace");
+        let refused = admitted(&cluster, elsewhere).expect_err("the namespace does not exist");
         assert_eq!(refused.message, "namespaces \"nowhere\" not found");
         assert!(!cluster.awaits_account(&refused));
-        let ghost = admitted(&cluster, named("ghost")).expect_err("it is refused");
-        assert!(!cluster.awaits_account(&ghost), "no controller creates it");
+        let ghost = admitted(&cluster, named("ghost")).expect_err("the pod is refused");
+        assert!(!cluster.awaits_account(&ghost), "no controller creates this account");
     }
 
     #[test]
-    fn the_pod_then_the_account_say_whether_a_token_is_mounted() {
+    fn the_pod_or_else_the_account_decides_about_mounting_a_token() {
         let cluster = cluster();
         let silent = json!({"automountServiceAccountToken": false});
         account(&cluster, "silent", silent);
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_mounts_stays() {
+    fn mounts_of_a_client_are_kept() {
         let cluster = cluster();
         let own = json!([{"name": "own", "mountPath": MOUNT_PATH}]);
         let containers = json!([{"name": "a", "image": "x", "volumeMounts": own}]);
@@ -341,7 +344,8 @@ mod tests {
         let spec = admitted(&cluster, spec).unwrap();
         assert_eq!(spec["volumes"].as_array().unwrap().len(), 1);
         assert_eq!(spec["containers"][0]["volumeMounts"], own);
-        // A volume of the name is taken for the one with the token, and mounted where it is missing.
+        // A volume with the name prefix counts as the one with the token, and is mounted where the
+        // mount is missing.
         let name = "kube-api-access-mine";
         let volumes = json!([{"name": name, "emptyDir": {}}]);
         let containers = json!([{"name": "a", "image": "x"},
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_for_pulling_images_are_the_accounts_unless_the_pod_names_some() {
+    fn a_pod_without_image_pull_secrets_gets_the_accounts() {
         let cluster = cluster();
         let secrets = json!([{"name": "a"}, {"name": "b"}]);
         change(&cluster, "default", json!({"imagePullSecrets": secrets}));
@@ -388,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_a_template_share_their_spec_and_have_volumes_of_their_own() {
+    fn pods_of_a_template_share_their_spec_but_not_the_token_volume() {
         let cluster = cluster();
         let template = |app: &str| {
             let meta = json!({"generateName": format!("{app}-"), "namespace": null, "name": null});
@@ -421,7 +425,7 @@ mod tests {
             assert_eq!(
                 create(template).unwrap().token_volume,
                 None,
-                "the account is looked at"
+                "the changed account applies"
             );
         }
         change(
@@ -442,7 +446,7 @@ mod tests {
                 "{refused}"
             );
         }
-        // The same spec in another namespace has that one's account.
+        // The same spec in another namespace gets that namespace's account.
         let other = Str::from("other");
         let refused = cluster.create_pod(&other, &one, None, at(0)).unwrap_err();
         assert!(
@@ -452,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_plugin_a_pod_stays_as_it_is() {
+    fn without_the_plugin_a_pod_is_unchanged() {
         let cluster = cluster_with(ClusterOptions::default());
         let spec = admitted(&cluster, json!({})).unwrap();
         assert!(spec.get("serviceAccountName").is_none() && spec.get("volumes").is_none());

@@ -1,8 +1,9 @@
-//! What upstream's admission plugins fill into the spec of a pod, and which of them look at changes too.
+//! Upstream's admission plugins that fill in the spec of a pod; some also apply to changes.
 //!
-//! Source: the plugins that kube-apiserver 1.36 has on by default, as far as they concern pods here, in their order.
-//! ServiceAccount is in [`account`]. LimitRanger is in [`ranges`](crate::ranges). Of other kinds StorageObjectInUseProtection and, over HTTP,
-//! TaintNodesByCondition are there; both look at new objects alone.
+//! Source: the default plugins of kube-apiserver 1.36 that concern pods here, in their order.
+//! ServiceAccount is in [`account`], LimitRanger in [`ranges`](crate::ranges). For other kinds
+//! there are StorageObjectInUseProtection and, over HTTP, TaintNodesByCondition; both apply only to
+//! new objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,23 +16,23 @@ use crate::Places;
 use crate::list::ListOptions;
 use crate::{Cluster, errors, kind_named};
 
-/// A plugin that can be switched off.
+/// An admission plugin that can be turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plugin {
-    /// Gives pods the account of their namespace, and its token.
+    /// Gives a pod the service account of its namespace, and a token.
     ServiceAccount,
-    /// Gives pods the priority of their class.
+    /// Gives a pod the priority of its PriorityClass.
     Priority,
-    /// Gives pods tolerations of nodes that are not ready or not reachable.
+    /// Gives a pod tolerations for nodes that are not ready or unreachable.
     DefaultTolerationSeconds,
-    /// Gives pods what their class of runtimes says.
+    /// Gives a pod the overhead and scheduling constraints of its RuntimeClass.
     RuntimeClass,
-    /// Gives claims the default class of volumes.
+    /// Gives a claim the default StorageClass.
     DefaultStorageClass,
 }
 
 impl Plugin {
-    /// All of them, in the order in which they see an object.
+    /// All plugins, in the order in which they see an object.
     pub const ALL: [Plugin; 5] = [
         Plugin::ServiceAccount,
         Plugin::Priority,
@@ -40,12 +41,12 @@ impl Plugin {
         Plugin::DefaultStorageClass,
     ];
 
-    /// The plugin of this name, as upstream spells it.
+    /// Returns the plugin with upstream's name.
     pub fn named(name: &str) -> Option<Plugin> {
         Plugin::ALL.into_iter().find(|plugin| plugin.name() == name)
     }
 
-    /// The name, as upstream spells it.
+    /// Returns upstream's name of the plugin.
     pub const fn name(self) -> &'static str {
         match self {
             Plugin::ServiceAccount => "ServiceAccount",
@@ -60,7 +61,7 @@ impl Plugin {
         1 << self as u8
     }
 
-    /// Brings the spec of a new pod into form.
+    /// Applies the plugin to the spec of a new pod.
     fn admit(self, cluster: &Cluster, pod: &NewPod<'_>, spec: &mut Spec) -> Result<(), ApiError> {
         match self {
             Plugin::ServiceAccount => account::admit(cluster, pod, spec),
@@ -70,21 +71,21 @@ impl Plugin {
                 Ok(())
             }
             Plugin::RuntimeClass => admit_runtime_class(cluster, pod.name, spec),
-            // Sees claims alone.
+            // Applies only to claims.
             Plugin::DefaultStorageClass => Ok(()),
         }
     }
 }
 
-/// The plugins that are on.
+/// A set of enabled plugins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Plugins(u8);
 
 impl Plugins {
-    /// All of them.
+    /// All plugins.
     pub const ALL: Plugins = Plugins((1 << Plugin::ALL.len()) - 1);
 
-    /// The same, with a plugin on or off.
+    /// Returns the set with a plugin turned on or off.
     #[must_use]
     pub const fn with(self, plugin: Plugin, is_on: bool) -> Plugins {
         match is_on {
@@ -93,14 +94,15 @@ impl Plugins {
         }
     }
 
-    /// Whether a plugin is on.
+    /// Reports whether a plugin is on.
     pub const fn has(self, plugin: Plugin) -> bool {
         self.0 & plugin.bit() != 0
     }
 }
 
 impl Default for Plugins {
-    /// All but [`ServiceAccount`](Plugin::ServiceAccount), which needs accounts in every namespace.
+    /// Returns all plugins except [`ServiceAccount`](Plugin::ServiceAccount), which needs accounts
+    /// in every namespace.
     fn default() -> Plugins {
         Plugins::ALL.with(Plugin::ServiceAccount, false)
     }
@@ -115,12 +117,12 @@ impl fmt::Debug for Plugins {
 
 pub(super) type Spec = Map<String, Value>;
 
-/// What plugins look at of a new pod beside its spec.
+/// The data of a new pod, besides its spec, that plugins read.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPod<'a> {
     /// The namespace.
     pub namespace: &'a str,
-    /// The name, or what it will begin with.
+    /// The name, or its prefix.
     pub name: &'a str,
     /// The annotations.
     pub annotations: Annotations<'a>,
@@ -129,9 +131,9 @@ pub struct NewPod<'a> {
 /// The annotations of a new pod, in one of two forms.
 #[derive(Clone, Copy, Debug)]
 pub enum Annotations<'a> {
-    /// Of a pod that was read.
+    /// The annotations of a decoded pod.
     Read(&'a Labels),
-    /// Of a document, if it has some.
+    /// The annotations of a JSON document, if it has any.
     Document(Option<&'a Map<String, Value>>),
 }
 
@@ -146,21 +148,21 @@ impl NewPod<'_> {
     }
 }
 
-/// Seconds that a pod stays on a node that is not ready or not reachable, where nothing else is said.
+/// How long a pod stays on a node that is not ready or unreachable by default, in seconds.
 const TOLERATED_SECONDS: i64 = 300;
 
 impl Cluster {
-    /// Whether an admission plugin is on.
+    /// Reports whether an admission plugin is on.
     pub fn has_plugin(&self, plugin: Plugin) -> bool {
         self.options.plugins.has(plugin)
     }
 
-    /// Fills in what is missing in the spec of a new pod: its account, priority, tolerations of nodes that are not
-    /// ready or not reachable, and what its runtime class says.
+    /// Fills in the missing parts of a new pod's spec: its account, priority, tolerations for nodes
+    /// that are not ready or unreachable, and the values of its runtime class.
     ///
     /// # Errors
-    /// 403 for a class of priority or of runtimes or an account that does not exist, and for a priority or an overhead
-    /// that is another than that of the class.
+    /// 403 if a priority class, a runtime class or an account does not exist, and for a priority or
+    /// an overhead that differs from that of the class.
     pub fn admit_pod(
         &self,
         pod: &NewPod<'_>,
@@ -171,12 +173,12 @@ impl Cluster {
         on.try_for_each(|plugin| plugin.admit(self, pod, spec))
     }
 
-    /// Fills in what is missing in the spec of a pod that was admitted before and is changed.
+    /// Fills in the missing parts of a changed pod's spec. The old pod was admitted before.
     ///
     /// # Errors
-    /// 400 where that is no spec any more.
+    /// 400 if the result is not a valid spec.
     pub(crate) fn admit_changed_pod(&self, new: &mut Pod, old: &Pod) -> Result<(), ApiError> {
-        // What stays has been admitted.
+        // An unchanged spec was admitted before.
         if new.spec == old.spec {
             return Ok(());
         }
@@ -193,12 +195,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Admits a new pod, or a template as a pod of its namespace: gives it its spec and the name of its volume with a
-    /// token. A template's is cached with the template: a PriorityClass that is deleted and created again with
-    /// another value is not read again.
+    /// Admits a new pod, or a template as a pod of its namespace: sets its spec and the name of its
+    /// token volume. A template's spec is cached with the template: a PriorityClass that is deleted
+    /// and recreated with another value is not read again.
     ///
     /// # Errors
-    /// Those of [`admit_pod`](Cluster::admit_pod).
+    /// As [`admit_pod`](Cluster::admit_pod).
     pub fn admit_new(&self, pod: &mut Pod) -> Result<(), ApiError> {
         let metadata = &pod.metadata;
         let name = match &*metadata.name {
@@ -217,7 +219,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Admits a new pod with the spec that another one of its namespace had before that one was admitted.
+    /// Admits a new pod whose spec equals that of an already admitted pod in the same namespace
+    /// before its admission.
     pub fn admit_alike(&self, pod: &mut Pod, other: &Pod) {
         pod.spec = Arc::clone(&other.spec);
         if pod.token_volume.is_none() && other.token_volume.is_some() {
@@ -230,8 +233,7 @@ fn unreadable(error: DecodeError) -> ApiError {
     errors::bad_request(error.to_string())
 }
 
-/// # Errors
-/// 403 for a pod with this problem.
+/// Returns the 403 for a pod with this problem.
 pub(super) fn rejected(pod: &str, why: &str) -> ApiError {
     errors::forbidden(Kind::POD, pod, why)
 }
@@ -240,7 +242,8 @@ pub(super) fn is_absent(spec: &Spec, member: &str) -> bool {
     spec.get(member).is_none_or(Value::is_null)
 }
 
-/// Sets the priority of a pod and whether it preempts others, as its class says. A change that leaves them out keeps them.
+/// Sets the priority and preemption policy of a pod from its class. A change that leaves them out
+/// keeps them.
 fn admit_priority(
     cluster: &Cluster,
     pod: &str,
@@ -295,7 +298,7 @@ fn admit_priority(
     ];
     for ((member, what), computed) in MEMBERS.into_iter().zip(names).zip(computed) {
         match spec.get(member).filter(|given| !given.is_null()) {
-            // A class may leave the policy open.
+            // A class may leave the policy unset.
             _ if computed.is_null() => {}
             Some(given) if given != computed => return Err(told(what, given, computed)),
             _ => drop(spec.insert(member.to_owned(), computed.clone())),
@@ -307,7 +310,7 @@ fn admit_priority(
 const PREEMPTS: &str = "PreemptLowerPriority";
 
 impl Cluster {
-    /// An object of a kind of the whole cluster, if there is one of that name.
+    /// Returns the cluster-scoped object with a kind and name, if it exists.
     fn named(&self, kind: &str, name: &str) -> Result<Option<Value>, ApiError> {
         let kind = kind_named(kind).ok_or_else(errors::unknown_resource)?;
         Ok(self
@@ -317,7 +320,7 @@ impl Cluster {
             .map(|found| found.to_json()))
     }
 
-    /// The class of priority of pods that name none: of several that are said to be it, the lowest.
+    /// Returns the default priority class; of several, the one with the lowest value.
     fn default_class(&self) -> Result<Option<Value>, ApiError> {
         if !self.seen.has_classes() {
             return Ok(None);
@@ -330,8 +333,8 @@ impl Cluster {
     }
 }
 
-/// Adds the tolerations of nodes that are not ready or not reachable, where the pod has none that does. The second one is
-/// for `unreachable` seconds, if that is given.
+/// Adds the tolerations for nodes that are not ready or unreachable, unless the pod already
+/// tolerates these nodes. The second one lasts `unreachable` seconds, if given.
 fn tolerate(spec: &mut Spec, unreachable: Option<i64>) {
     let text =
         |toleration: &Value, member: &str| toleration[member].as_str().unwrap_or("").to_owned();
@@ -357,11 +360,11 @@ fn tolerate(spec: &mut Spec, unreachable: Option<i64>) {
     }
 }
 
-/// Fills in what the class of runtimes says of a pod's overhead and of where it may run.
+/// Fills in the overhead and scheduling constraints of a pod's runtime class.
 ///
 /// # Errors
-/// 403 for a class that does not exist, for another overhead than that of the class, which alone gives it, and for another
-/// node than it allows.
+/// 403 for a class that does not exist, for an overhead that differs from the class's, and for a
+/// node selector that contradicts the class's.
 fn admit_runtime_class(cluster: &Cluster, pod: &str, spec: &mut Spec) -> Result<(), ApiError> {
     let class = match spec.get("runtimeClassName").and_then(Value::as_str) {
         Some(name) => cluster.named("RuntimeClass", name)?.ok_or_else(|| {
@@ -427,7 +430,8 @@ fn admit_runtime_class(cluster: &Cluster, pod: &str, spec: &mut Spec) -> Result<
     Ok(())
 }
 
-/// Adds an entry to a list, which may be absent or null, unless it has one of that `key`.
+/// Adds an entry to a list, which may be absent or null, unless the list has an entry with the same
+/// `key`.
 pub fn add_by_key(object: &mut Map<String, Value>, list: &str, entry: Value) {
     let list = object.entry(list).or_insert(Value::Null);
     if list.is_null() {

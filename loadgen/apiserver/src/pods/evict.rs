@@ -1,7 +1,7 @@
-//! Eviction of pods: a deletion that asks the disruption budgets first.
+//! Eviction of pods: a deletion that first asks the disruption budgets.
 //!
-//! The request is a function over the six calls that it makes, so that recorded outcomes can be put
-//! in the place of the cluster's.
+//! An eviction is a function over the six calls that it makes, so recorded outcomes can replace the
+//! cluster's.
 //!
 //! Source: `EvictionREST` of Kubernetes' `pkg/registry/core/pod/storage`.
 
@@ -16,89 +16,90 @@ use crate::store::counts::{Verb, WriteEffects};
 use crate::update::{Update, prepare_and_validate};
 use crate::{Cluster, DeleteOptions, errors};
 
-/// The kind of the budgets.
+/// The kind PodDisruptionBudget.
 const BUDGET: Kind = Kind::POD_DISRUPTION_BUDGET;
 
-/// How often a call that meets a conflict is made. Upstream waits half a second before each
-/// repetition, for writers on other machines; here they are of this process and done by then.
+/// The maximum number of attempts for a call that gets conflicts. Upstream waits half a second
+/// before each repetition, for writers on other machines. Here all writers are in this process, so
+/// there is no wait.
 const TRIES: usize = 20;
 
-/// Most pods that a budget waits for.
+/// The maximum number of pods whose eviction a budget's controller has not confirmed.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
-/// When to try again while a budget's controller has not seen its latest spec, s.
+/// The retry delay while a budget's controller has not seen its latest spec, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 10;
 
-/// The calls of an eviction, all about one pod and the budgets of its namespace. Errors are those
-/// of the API server.
+/// The calls of an eviction, all about one pod and the budgets of its namespace. The errors are
+/// those of the API server.
 pub trait EvictionCalls {
-    /// The pod.
+    /// Returns the pod.
     ///
     /// # Errors
     /// 404.
     fn get_pod(&mut self) -> Result<Arc<Pod>, ApiError>;
 
-    /// The budgets of the namespace.
+    /// Returns the budgets of the namespace.
     ///
     /// # Errors
     /// Any.
     fn list_budgets(&mut self) -> Result<Vec<Budget>, ApiError>;
 
-    /// One of them.
+    /// Returns a budget by name.
     ///
     /// # Errors
     /// 404.
     fn get_budget(&mut self, name: &str) -> Result<Budget, ApiError>;
 
-    /// Writes the status of a budget, at the version that it names.
+    /// Writes the status of a budget, at the version in the budget.
     ///
     /// # Errors
     /// 409 for another version.
     fn put_budget_status(&mut self, budget: &Budget) -> Result<(), ApiError>;
 
-    /// Changes the status of the pod as it is then; returns the new pod.
+    /// Changes the current status of the pod. Returns the new pod.
     ///
     /// # Errors
-    /// 404, and that of `change`.
+    /// 404, and the error of `change`.
     fn put_pod_status(
         &mut self,
         change: &dyn Fn(&Pod) -> Result<Pod, ApiError>,
     ) -> Result<Arc<Pod>, ApiError>;
 
-    /// Deletes the pod, or, where the eviction is a dry run, tries to.
+    /// Deletes the pod; in a dry run, only checks the deletion.
     ///
     /// # Errors
     /// 404; 409 for a failed precondition.
     fn delete_pod(&mut self, options: &DeleteOptions) -> Result<(), ApiError>;
 }
 
-/// An eviction to be carried out.
+/// An eviction to carry out.
 #[derive(Clone, Debug)]
 pub struct EvictionRequest<'a> {
     /// The options of the deletion.
     pub options: &'a DeleteOptions,
-    /// Whether nothing is written.
+    /// Do not write anything.
     pub dry_run: bool,
     /// The time.
     pub now: Now,
 }
 
-/// The answer to an eviction that no call has refused.
+/// The result of an eviction in which no call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// The deletion of the pod has begun.
     Evicted,
-    /// Nothing was done, as several budgets select the pod: a `Status` of code 500. Upstream's
-    /// storage returns it as its answer, and its server makes an error of it.
+    /// Several budgets select the pod, so nothing was done: a `Status` with code 500. Upstream's
+    /// storage returns it as the result, and its server turns it into an error.
     Refused(ApiError),
 }
 
 impl EvictionRequest<'_> {
-    /// Checks what the body of an eviction says against its URL: the names, then the values of
-    /// `dryRun`, those of the query first. Returns whether the eviction is a dry run.
+    /// Checks the body of an eviction against its URL: the names, then the values of `dryRun`, with
+    /// the query first. Returns whether the eviction is a dry run.
     ///
     /// # Errors
-    /// 400 for another name; 500 for values that differ.
+    /// 400 for different names; 500 for different values of `dryRun`.
     pub fn check(
         (url_name, name): (&str, &str),
         (in_query, in_body): (&[&str], &[&str]),
@@ -122,14 +123,14 @@ impl EvictionRequest<'_> {
 /// Evicts a pod.
 ///
 /// # Errors
-/// 404 for the pod; 429 when its budget allows no disruption, with a cause `DisruptionBudget`; 403
-/// for a budget in a state that it should not be in; 409 for a failed precondition, or for
-/// conflicts without end; that of a call.
+/// 404 for the pod; 429 if its budget allows no disruption, with the cause `DisruptionBudget`; 403
+/// for a budget in an invalid state; 409 for a failed precondition or repeated conflicts; the error
+/// of a call.
 pub fn evict(
     calls: &mut dyn EvictionCalls,
     request: &EvictionRequest<'_>,
 ) -> Result<Eviction, ApiError> {
-    // A version that the caller has set is never replaced, so a conflict with it is final.
+    // The caller's version is never replaced, so a conflict with it is final.
     let is_pinned = request.options.precondition_rv.is_some();
     let ignoring = on_conflict(!is_pinned, || {
         let pod = calls.get_pod()?;
@@ -166,7 +167,7 @@ pub fn evict(
         mark_and_delete(calls, request, request.options)?;
         return Ok(Eviction::Evicted);
     }
-    // Where the pod has become ready since, this is a conflict.
+    // If the pod has become ready since, this is a conflict.
     let options = at_version(request.options, &pod);
     let deleted = mark_and_delete(calls, request, &options);
     match deleted {
@@ -177,7 +178,7 @@ pub fn evict(
     }
 }
 
-/// Repeats `call` on conflicts, where `repeats`.
+/// Repeats `call` on conflicts if `repeats` is set.
 fn on_conflict<T>(
     repeats: bool,
     mut call: impl FnMut() -> Result<T, ApiError>,
@@ -191,12 +192,12 @@ fn on_conflict<T>(
     call()
 }
 
-/// Whether the pod serves no traffic, so that its end disrupts nothing.
+/// Reports whether the pod serves no traffic, so its end is not a disruption.
 fn ignores_budgets(pod: &Pod) -> bool {
     !pod.is_active() || pod.status.phase == PodPhase::Pending
 }
 
-/// Whether the budget lets a pod go that is not healthy.
+/// Reports whether the budget allows the eviction of an unhealthy pod.
 fn allows_unhealthy(budget: &Budget) -> bool {
     let status = &budget.status;
     budget.always_allows_unhealthy
@@ -210,7 +211,7 @@ fn at_version(options: &DeleteOptions, pod: &Pod) -> DeleteOptions {
     }
 }
 
-/// Marks the pod as about to be disrupted and deletes it.
+/// Marks the pod as about to be disrupted, then deletes it.
 fn mark_and_delete(
     calls: &mut dyn EvictionCalls,
     request: &EvictionRequest<'_>,
@@ -224,7 +225,7 @@ fn mark_and_delete(
         Ok(evicted(latest, request.now))
     })?;
     match options.precondition_rv {
-        // The version that the precondition was checked against is gone.
+        // The mark has changed the version that the precondition was checked against.
         Some(_) => calls.delete_pod(&at_version(options, &marked)),
         None => calls.delete_pod(options),
     }
@@ -259,10 +260,10 @@ fn take_disruption(
     })
 }
 
-/// Whether the budget allows a disruption.
+/// Checks that the budget allows a disruption.
 ///
 /// # Errors
-/// 429 when it doesn't; 403 for a state that it should not be in.
+/// 429 if it doesn't; 403 for an invalid state.
 fn check(budget: &Budget) -> Result<(), ApiError> {
     let (name, status) = (&budget.metadata.name, &budget.status);
     if status.observed_generation < budget.metadata.generation {
@@ -297,7 +298,7 @@ fn check(budget: &Budget) -> Result<(), ApiError> {
     Err(too_many(why))
 }
 
-/// 429: the budget does not allow it.
+/// Returns the 429 of a budget that does not allow the eviction.
 fn too_many(why: String) -> ApiError {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     ApiError::status(429, Reason::TooManyRequests, message).with_cause(Cause {
@@ -307,13 +308,13 @@ fn too_many(why: String) -> ApiError {
     })
 }
 
-/// 429: the disruption controller has not computed yet whether the budget allows it.
+/// Returns the 429 of a budget that the disruption controller has not processed yet.
 fn being_processed(name: &str) -> ApiError {
     let why = format!("The disruption budget {name} is still being processed by the server.");
     too_many(why).with_retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// 403. Upstream names the resource in the singular here.
+/// Returns a 403. Upstream uses the singular of the resource here.
 fn forbidden(name: &str, why: &str) -> ApiError {
     let message = format!("poddisruptionbudget.policy \"{name}\" is forbidden: {why}");
     ApiError::status(403, Reason::Forbidden, message).with_details(Details {
@@ -352,10 +353,10 @@ impl Cluster {
     }
 }
 
-/// The calls of an eviction, to a cluster.
+/// The calls of an eviction, made to a cluster.
 struct ClusterCalls<'a> {
     cluster: &'a Cluster,
-    /// Namespace and name of the pod.
+    /// The namespace and name of the pod.
     at: (&'a str, &'a str),
     request: &'a EvictionRequest<'a>,
 }

@@ -1,4 +1,5 @@
-//! Evictions over a cluster. The status of budgets, which their controller keeps, is written by hand.
+//! Tests of evictions in a cluster. The tests write the status of budgets, as their controller
+//! would.
 
 use podstorm_objects::disruption::stale_from_ns;
 use podstorm_objects::{ConditionStatus, ConditionType};
@@ -16,7 +17,7 @@ fn create_budget(cluster: &Cluster, name: &str, limit: Value) {
     cluster.api(BUDGET).create(Arc::new(object), at(0)).unwrap();
 }
 
-/// Writes what the controller of budgets has counted.
+/// Writes the status that the disruption controller has counted.
 fn count(cluster: &Cluster, name: &str, allowed: i64) {
     let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed,
         "currentHealthy": 2, "desiredHealthy": 2 - allowed, "expectedPods": 2,
@@ -45,7 +46,7 @@ fn evict(cluster: &Cluster, name: &str) -> Result<Eviction, ApiError> {
 }
 
 #[test]
-fn evictions_take_from_the_budget_until_the_controller_counts_again() {
+fn evictions_use_up_the_budget_until_it_is_counted_again() {
     let cluster = cluster();
     create_budget(&cluster, "b", json!({"minAvailable": 1}));
     let early = ready_pod(&cluster, "p0");
@@ -54,12 +55,12 @@ fn evictions_take_from_the_budget_until_the_controller_counts_again() {
     assert_eq!(uncounted.retry_after_seconds(), Some(10));
     assert_eq!(refused(Err::<(), _>(uncounted)), "429 TooManyRequests");
     let stored = cluster.get::<Pod>("default", "p0").unwrap();
-    assert_eq!(stored, early, "a refusal leaves no mark");
+    assert_eq!(stored, early, "a refused eviction does not mark the pod");
     count(&cluster, "b", 1);
     let tried = cluster.evict("default", "p0", &DeleteOptions::default(), true, at(0));
     tried.unwrap();
     let status = budget(&cluster, "b").status;
-    assert_eq!(status.disruptions_allowed, 1, "a dry run takes nothing");
+    assert_eq!(status.disruptions_allowed, 1, "a dry run uses no disruption");
     evict(&cluster, "p0").unwrap();
     assert!(cluster.get::<Pod>("default", "p0").is_err());
     let status = budget(&cluster, "b").status;
@@ -70,7 +71,7 @@ fn evictions_take_from_the_budget_until_the_controller_counts_again() {
 }
 
 #[test]
-fn a_pod_of_two_budgets_is_not_evicted() {
+fn a_pod_with_two_budgets_is_not_evicted() {
     let cluster = cluster();
     for name in ["b0", "b1"] {
         create_budget(&cluster, name, json!({"minAvailable": 0}));
@@ -78,13 +79,13 @@ fn a_pod_of_two_budgets_is_not_evicted() {
     }
     ready_pod(&cluster, "p");
     let Eviction::Refused(why) = evict(&cluster, "p").unwrap() else {
-        panic!("two budgets select it");
+        panic!("two budgets select the pod");
     };
     assert_eq!(why.code, 500);
 }
 
 #[test]
-fn pods_that_serve_nobody_need_no_budget() {
+fn pods_that_serve_no_traffic_need_no_budget() {
     let cluster = cluster();
     create_budget(&cluster, "b", json!({"maxUnavailable": 0}));
     cluster.create(pod("pending", json!({})), at(0)).unwrap();
@@ -98,7 +99,7 @@ fn pods_that_serve_nobody_need_no_budget() {
 }
 
 #[test]
-fn a_pod_is_marked_before_its_deletion_unless_that_has_begun() {
+fn a_pod_is_marked_before_its_deletion_unless_it_has_begun() {
     let cluster = cluster();
     let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
     cluster.create(pod("held", held), at(0)).unwrap();
@@ -117,16 +118,16 @@ fn a_pod_is_marked_before_its_deletion_unless_that_has_begun() {
         stale_from_ns(&pod).is_some()
     };
     assert!(marked("p"));
-    assert!(!marked("held"), "its deletion has begun");
+    assert!(!marked("held"), "the pod's deletion has begun");
 }
 
-/// The other rules of a budget are in the recordings of requests.
+/// The recorded requests cover the other rules of a budget.
 #[test]
-fn a_limit_is_a_number_of_pods_or_a_plain_percentage() {
+fn a_limit_of_a_budget_is_a_number_or_a_plain_percentage() {
     let cluster = cluster();
     let of = |spec: Value| {
         let object = json!({"metadata": {"name": "b", "namespace": "default"}, "spec": spec});
-        // The server's own row of the kind has the types of the members.
+        // The server's row of the kind has the types of the fields.
         let kind = crate::kind_named("PodDisruptionBudget").unwrap();
         cluster.api(kind).read(object).unwrap()
     };

@@ -1,5 +1,5 @@
-//! Requests for pods alone: the most frequent ones (create from a template, bind, status patch,
-//! adopt and release), and eviction.
+//! Requests only for pods: the frequent ones (create from a template, bind, status patch, adopt and
+//! release), and eviction.
 
 mod account;
 mod admission;
@@ -27,17 +27,17 @@ pub use admission::{Annotations, NewPod, Plugin, Plugins, add_by_key};
 
 use account::Admitted;
 
-/// Slots for templates; two templates of one slot displace each other.
+/// The number of slots for templates. Two templates in one slot displace each other.
 const TEMPLATES: usize = 256;
 
-/// Specs that are kept before unused ones are looked for.
+/// The number of specs to keep before removing unused ones.
 const SPECS_MIN: usize = 1024;
 
-/// Prepared pods by their template: complete but for name and identity.
+/// Prepared pods by template, complete except for name and identity.
 ///
 /// A controller's burst creates hundreds of pods from one template. Defaulting, validation and the
 /// first status are done once, and the pods share the result. The next burst has another template,
-/// mostly with the same spec.
+/// usually with the same spec.
 #[derive(Debug)]
 pub(super) struct TemplateCache {
     slots: Box<[Lock<Slot>]>,
@@ -45,12 +45,14 @@ pub(super) struct TemplateCache {
     hasher: RandomState,
 }
 
-/// What is known of a template: nothing but its address before it comes again. The pods of an indexed Job have one each.
+/// The state of a slot. A template is prepared when it comes a second time: each pod of an indexed
+/// Job has its own.
 #[derive(Debug, Default)]
 struct Slot {
-    /// That of the last one that was not prepared.
+    /// The address of the last unprepared template.
     seen: usize,
-    /// An entry is found by the template's address, and keeps the template alive.
+    /// The prepared pod of a template. Matches by the template's address, and keeps the template
+    /// alive.
     prepared: Option<Arc<Prepared>>,
 }
 
@@ -59,17 +61,17 @@ struct Prepared {
     template: Arc<Pod>,
     namespace: Str,
     pod: Pod,
-    /// The account of its pods, if admission gave it.
+    /// The account of its pods, if admission set it.
     account: Option<Admitted>,
-    /// Whether admission added the volume with the token: each pod has a name of its own for it.
+    /// Whether admission added the token volume, whose name differs in each pod.
     has_own_volume: bool,
 }
 
-/// Specs that are valid.
+/// The valid specs.
 #[derive(Debug)]
 struct Specs {
-    /// By the address of the spec as the client sent it; the entry keeps the address from being
-    /// reused.
+    /// The specs by the address of the spec that the client sent. An entry prevents the reuse of
+    /// the address.
     known: HashMap<usize, FilledSpec, RandomState>,
     /// The number of entries at which unused ones are removed.
     sweep_at: usize,
@@ -78,15 +80,15 @@ struct Specs {
 #[derive(Clone, Debug)]
 struct FilledSpec {
     sent: Weak<PodSpec>,
-    /// The spec with its defaults, where it lacked some.
+    /// The spec after defaulting, if that changed it.
     filled: Option<Arc<PodSpec>>,
-    /// The quality-of-service class, for the first status of its pods.
+    /// The QoS class, for the first status of its pods.
     qos: Rest,
-    /// The account by which it was filled, if admission gave it.
+    /// The account that filled it, if admission set one.
     account: Option<Admitted>,
-    /// Whether admission added the volume with the token.
+    /// Whether admission added the token volume.
     has_own_volume: bool,
-    /// The metadata of the pod with which it was validated.
+    /// The metadata of the pod that was validated with it.
     valid: Arc<ObjectMeta>,
 }
 
@@ -104,8 +106,8 @@ impl TemplateCache {
         }
     }
 
-    /// The slot of a template, by its content and not by its address: so the same templates
-    /// displace each other in every process, and the cost of a run is the same.
+    /// Returns the slot of a template, by content instead of address. So the same templates
+    /// displace each other in every process, and a run always has the same cost.
     fn slot(&self, template: &Arc<Pod>) -> &Lock<Slot> {
         let meta = &template.metadata;
         let owner = meta.controller().map(|owner| &owner.uid);
@@ -145,25 +147,25 @@ fn address<T>(shared: &Arc<T>) -> usize {
     Arc::as_ptr(shared).addr()
 }
 
-/// What a `POST` to `/binding` says.
+/// The content of a `POST` to `/binding`.
 #[derive(Clone, Debug, Default)]
 pub struct Binding {
     /// The node.
     pub node: Str,
-    /// The pod must have this UID.
+    /// The UID that the pod must have.
     pub uid: Option<Uid>,
-    /// The pod must be of this version.
+    /// The version that the pod must have.
     pub resource_version: ResourceVersion,
-    /// Annotations that the pod gets.
+    /// Annotations to add to the pod.
     pub annotations: Labels,
-    /// Labels that the pod gets, unless it has some of that name.
+    /// Labels to add to the pod. Existing labels take precedence.
     pub labels: Labels,
-    /// Whether nothing is written.
+    /// Do not write anything.
     pub dry_run: bool,
 }
 
 impl Binding {
-    /// To a node, whatever pod has the name.
+    /// Returns a binding to a node without preconditions.
     pub fn to(node: Str) -> Binding {
         Binding {
             node,
@@ -173,7 +175,7 @@ impl Binding {
 }
 
 /// # Errors
-/// 409 for a pod of another UID or version.
+/// 409 for a pod with another UID or version.
 fn check_binding(binding: &Binding, pod: &Pod) -> Result<(), ApiError> {
     let metadata = &pod.metadata;
     if let Some(uid) = binding.uid.as_ref().filter(|uid| **uid != metadata.uid) {
@@ -186,16 +188,16 @@ fn check_binding(binding: &Binding, pod: &Pod) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The node on which the scheduler makes room; of no use once the pod is on one.
+/// The node where the scheduler makes room for the pod; obsolete once the pod is bound.
 const NOMINATED: &str = "nominatedNodeName";
 
 impl Cluster {
-    /// Creates a pod in `namespace` from a template that other pods share. The result is that of a
+    /// Creates a pod in `namespace` from a template that other pods share. The result equals a
     /// [`create`](Cluster::create) of a copy, at the cost of copying one small struct. The pod's
-    /// name is `name`, else that of the template, else generated from `generateName`.
+    /// name is `name`, or else that of the template, or else generated from `generateName`.
     ///
     /// # Errors
-    /// As [`create`](Cluster::create); 400 when the template names another namespace.
+    /// As [`create`](Cluster::create); 400 if the template names another namespace.
     pub fn create_pod(
         &self,
         namespace: &Str,
@@ -236,7 +238,7 @@ impl Cluster {
             return self.store_new(&self.pods, pod, now);
         }
         let prepared = self.prepare_template(namespace, template, name)?;
-        // Other templates make one pod each.
+        // Any other template creates only one pod.
         let meta = &prepared.pod.metadata;
         let is_for_many = meta.name.is_empty()
             && meta.generate_name.is_some()
@@ -279,7 +281,7 @@ impl Cluster {
         }
         self.admit_create(Kind::POD, &pod.metadata)?;
         prepare_metadata(Kind::POD, &mut pod.metadata);
-        // A preset node is validated together with the spec.
+        // A preset node must be validated together with the spec.
         let known = self.templates.spec(&template.spec).filter(|known| {
             let is_current = |account: &Admitted| {
                 account.namespace == *namespace && self.is_as_admitted(account)
@@ -298,7 +300,8 @@ impl Cluster {
             refuse_invalid(self, &pod, validate_pod_like(&pod, &known.valid))?;
         } else {
             if self.options.admits_templates {
-                // First: of one that changes meanwhile the older version is noted, and looked at again.
+                // Read before admission: if the account changes meanwhile, the old version is
+                // recorded and will not match.
                 account = self.account_of(namespace, &pod.spec);
                 self.admit_new(&mut pod)?;
                 has_own_volume = pod.token_volume != template.token_volume;
@@ -320,17 +323,17 @@ impl Cluster {
         Ok(prepared)
     }
 
-    /// A name for the volume with the token of a new pod.
+    /// Returns a name for the token volume of a new pod.
     pub(super) fn token_volume(&self) -> TokenVolume {
         let name = self.names.draw().name(TokenVolume::PREFIX, 0);
         TokenVolume::new(&name).expect("generated names have five letters or digits")
     }
 
     /// Binds a pod to a node (`POST` to `/binding`): sets `spec.nodeName` and the condition
-    /// `PodScheduled`. The generation stays.
+    /// `PodScheduled`. The generation stays the same.
     ///
     /// # Errors
-    /// 404; 409 when the pod is bound, being deleted or has scheduling gates.
+    /// 404; 409 if the pod is bound, being deleted or has scheduling gates.
     pub fn bind(
         &self,
         namespace: &str,
@@ -341,10 +344,10 @@ impl Cluster {
         self.bind_as(namespace, name, &Binding::to(node.clone()), now)
     }
 
-    /// Binds a pod, with all that a binding may carry.
+    /// Binds a pod with all the contents of a binding.
     ///
     /// # Errors
-    /// As [`bind`](Cluster::bind); 409 for a pod of another UID or version.
+    /// As [`bind`](Cluster::bind); 409 for a pod with another UID or version.
     pub fn bind_as(
         &self,
         namespace: &str,
@@ -382,7 +385,7 @@ impl Cluster {
                     metadata.labels = metadata.labels.with(key, value);
                 }
             }
-            // The text first: to read it costs more, and nearly no pod has the member.
+            // Search the text first: parsing costs more, and few pods have the field.
             if old.status.rest.as_str().contains(NOMINATED) {
                 new.status.rest = old.status.rest.without(NOMINATED);
             }
@@ -393,8 +396,7 @@ impl Cluster {
         })
     }
 
-    /// Patches a pod's status like a kubelet: on any stored version, provided that the pod has this
-    /// UID.
+    /// Patches a pod's status like a kubelet: at any stored version, if the pod has this UID.
     ///
     /// # Errors
     /// 404; 409 for another UID; 422 for a broken rule.
@@ -422,7 +424,7 @@ impl Cluster {
     /// owner references.
     ///
     /// # Errors
-    /// 404; 422 when the pod has another UID or would get a second controller.
+    /// 404; 422 if the pod has another UID or would get a second controller.
     pub fn patch_pod_owner(
         &self,
         namespace: &str,
@@ -449,7 +451,7 @@ impl Cluster {
         })
     }
 
-    /// Removes a finalizer of a pod: the typed form of the strategic merge patch that removes it from the list.
+    /// Removes a finalizer of a pod: the typed form of the strategic merge patch of the list.
     ///
     /// # Errors
     /// 404.
@@ -465,7 +467,7 @@ impl Cluster {
         })
     }
 
-    /// Patches a pod's metadata in process.
+    /// Changes a pod's metadata with the effect of a patch.
     fn patch_pod_metadata(
         &self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! Requests for pods.
+//! Tests of requests for pods.
 
 use podstorm_objects::{OwnerReference, Resource};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::super::{ClusterOptions, Patch};
 use super::*;
 use crate::DeleteOptions;
 
-/// A template that names no namespace.
+/// Returns a template without a namespace.
 fn template(patch: Value) -> Arc<Pod> {
     let mut template = pod("", patch);
     template.metadata.namespace = Default::default();
@@ -16,7 +16,7 @@ fn template(patch: Value) -> Arc<Pod> {
 }
 
 #[test]
-fn a_template_without_a_name_takes_the_given_one() {
+fn a_template_without_a_name_takes_the_given_name() {
     let cluster = cluster();
     let template = template(json!({}));
     let namespace = Str::from("default");
@@ -29,7 +29,7 @@ fn a_template_without_a_name_takes_the_given_one() {
 }
 
 #[test]
-fn pods_of_templates_are_admitted_where_clients_look_at_them() {
+fn pods_of_templates_are_admitted_if_the_option_is_set() {
     let template =
         |spec: Value| template(json!({"metadata": {"generateName": "web-"}, "spec": spec}));
     let namespace = Str::from("default");
@@ -49,7 +49,7 @@ fn pods_of_templates_are_admitted_where_clients_look_at_them() {
         spec["tolerations"][1]["key"],
         "node.kubernetes.io/unreachable"
     );
-    assert_eq!(spec_in(&strict), spec, "the one that is kept is the same");
+    assert_eq!(spec_in(&strict), spec, "the cached pod is the same");
     assert!(spec_in(&cluster()).get("tolerations").is_none());
     let classed = template(json!({"priorityClassName": "missing"}));
     let refused = strict.create_pod(&namespace, &classed, None, at(0));
@@ -74,7 +74,7 @@ fn pods_of_one_template_share_all_but_name_and_identity() {
     assert_ne!(a.metadata.name, b.metadata.name);
     assert_ne!(a.metadata.uid, b.metadata.uid);
     assert_eq!(&*b.metadata.namespace, "default");
-    // The same as a plain create makes of it.
+    // Equal to the result of a plain create.
     let mut plain = Pod::clone(&template);
     plain.metadata.namespace = namespace.clone();
     let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
@@ -88,7 +88,7 @@ fn pods_of_one_template_share_all_but_name_and_identity() {
 }
 
 #[test]
-fn a_pod_of_a_shared_template_gets_the_given_name() {
+fn a_pod_of_a_shared_template_gets_the_requested_name() {
     let cluster = cluster();
     let template = template(json!({"metadata": {"generateName": "web-"}}));
     let namespace = Str::from("default");
@@ -123,7 +123,7 @@ fn creates_from_a_template_are_admitted_like_others() {
 }
 
 #[test]
-fn binding_sets_the_node_and_the_condition_and_no_generation() {
+fn binding_sets_node_and_condition_but_not_the_generation() {
     let cluster = cluster();
     let bound = bound_pod(&cluster, "a", json!({}));
     assert_eq!(bound.node_name.as_deref(), Some("n1"));
@@ -135,7 +135,7 @@ fn binding_sets_the_node_and_the_condition_and_no_generation() {
 }
 
 #[test]
-fn a_status_patch_needs_the_uid_and_no_version() {
+fn a_pod_status_patch_needs_the_uid_but_no_version() {
     let cluster = cluster();
     let first = bound_pod(&cluster, "a", json!({}));
     let mut status = first.status.clone();
@@ -148,12 +148,12 @@ fn a_status_patch_needs_the_uid_and_no_version() {
     let before = cluster.resource_version();
     write(&first.metadata.uid).unwrap();
     let after = cluster.resource_version();
-    assert_eq!(after, before, "the same again is not written");
+    assert_eq!(after, before, "an equal status is not written");
     assert_eq!(cluster.write_counts().pods.ready, 1);
 }
 
 #[test]
-fn ready_pods_are_counted_however_they_come_and_go() {
+fn ready_pods_are_counted_however_they_start_and_end() {
     let cluster = cluster();
     let count = |cluster: &Cluster| cluster.pod_totals().existing_ready;
     let set_ready = |name: &str, to: ConditionStatus| {
@@ -178,7 +178,7 @@ fn ready_pods_are_counted_however_they_come_and_go() {
     ] {
         cluster.import(pod(name, patch), at(0)).unwrap();
     }
-    assert_eq!(count(&cluster), 1, "the one that was imported ready");
+    assert_eq!(count(&cluster), 1, "the pod imported as ready");
     for name in ["a", "b", "c"] {
         set_ready(name, ConditionStatus::True);
     }
@@ -186,7 +186,7 @@ fn ready_pods_are_counted_however_they_come_and_go() {
     set_ready("c", ConditionStatus::False);
     assert_eq!(count(&cluster), 2);
     let state = cluster.state().unwrap();
-    // One that is bound has its grace period, the other goes at once.
+    // A bound pod has its grace period; an unbound pod is removed immediately.
     let delete = |name: &str, options: &DeleteOptions| {
         cluster
             .delete::<Pod>("default", name, options, at(6))
@@ -200,7 +200,7 @@ fn ready_pods_are_counted_however_they_come_and_go() {
     assert_eq!(
         count(&restored),
         2,
-        "as of the state, whatever came after it"
+        "the counts are those of the restored state"
     );
     restored
         .delete::<Pod>("default", "a", &forced(), at(8))
@@ -208,16 +208,16 @@ fn ready_pods_are_counted_however_they_come_and_go() {
     assert_eq!(count(&restored), 1);
 }
 
-/// By the typed request, and by the document that it stands for.
+/// By the typed request, and by the equivalent document.
 #[test]
-fn a_finalizer_is_removed_and_an_ended_pod_goes_with_its_last_one() {
+fn an_ended_pod_is_removed_with_its_last_finalizer() {
     type Request = fn(&Cluster, &str) -> Result<Arc<Pod>, ApiError>;
     let typed: Request =
         |cluster, name| cluster.remove_pod_finalizer("default", name, "x/y", at(1));
     let document: Request = |cluster, name| {
         let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x/y"]}});
         let Value::Object(body) = body else {
-            panic!("a patch is a map")
+            panic!("a patch must be a map")
         };
         cluster.patch("default", name, &Patch::Strategic(body), at(1))
     };
@@ -237,17 +237,17 @@ fn a_finalizer_is_removed_and_an_ended_pod_goes_with_its_last_one() {
         assert_eq!(
             cluster.resource_version(),
             before,
-            "nothing to remove is not a write"
+            "removing nothing writes nothing"
         );
         assert_eq!(
             request(&cluster, "b").unwrap().metadata.finalizers(),
             [""; 0]
         );
-        assert_eq!(request(&cluster, "b").unwrap_err().code, 404, "it is gone");
+        assert_eq!(request(&cluster, "b").unwrap_err().code, 404, "the pod was removed");
     }
 }
 
-/// By the typed request, and by the document that it stands for.
+/// By the typed request, and by the equivalent document.
 #[test]
 fn adopting_and_releasing_follow_the_merge_by_uid() {
     type Request = fn(&Cluster, &str, &OwnerPatch) -> Result<Arc<Pod>, ApiError>;
@@ -255,7 +255,7 @@ fn adopting_and_releasing_follow_the_merge_by_uid() {
         |cluster, name, patch| cluster.patch_pod_owner("default", name, patch, at(0));
     let document: Request = |cluster, name, patch| {
         let Value::Object(body) = patch.body() else {
-            panic!("a patch is a map")
+            panic!("a patch must be a map")
         };
         cluster.patch("default", name, &Patch::Strategic(body), at(0))
     };
@@ -280,7 +280,7 @@ fn adopting_and_releasing_follow_the_merge_by_uid() {
             owner_uid: uid.into(),
             uid: pod_uid.clone(),
         };
-        // No list: the directive is dropped, nothing is written.
+        // Without the list the directive is dropped and nothing is written.
         let before = cluster.resource_version();
         let none = patch(release("u1", pod_uid)).unwrap();
         assert!(none.metadata.owner_references.is_empty());
