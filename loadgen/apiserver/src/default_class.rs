@@ -1,4 +1,4 @@
-//! The admission plugin DefaultStorageClass: a new claim that names no class gets the default one.
+//! The admission plugin DefaultStorageClass: a new claim without a class gets the default class.
 //!
 //! Source: `plugin/pkg/admission/storage/storageclass/setdefault` of Kubernetes.
 
@@ -7,17 +7,18 @@ use crate::list::ListOptions;
 use crate::{Cluster, Plugin};
 use podstorm_objects::{DynamicObject, Kind};
 
-/// The annotations of the class of claims that name none, the older one last.
+/// The annotations of a default class, the older one last.
 const IS_DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
-/// The older place of a claim's class.
+/// The older annotation with a claim's class.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl Cluster {
-    /// Gives a new claim the default class if it names none. A cluster that never had a class pays one flag.
+    /// Gives a new claim the default class if it names no class. A cluster that never had a class
+    /// pays for one flag.
     pub(crate) fn give_default_class(&self, claim: &mut DynamicObject) {
         let is_asked =
             self.seen.has_storage_classes() && self.has_plugin(Plugin::DefaultStorageClass);
@@ -39,7 +40,7 @@ impl Cluster {
         }
     }
 
-    /// Of several default classes the newest, then the first by name.
+    /// Returns the newest default class; of equally new ones the first by name.
     fn default_storage_class(&self) -> Option<String> {
         let all = self.api(Kind::STORAGE_CLASS).list(&ListOptions::default());
         let all = all.map(|page| page.items).unwrap_or_default();
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_without_a_class_gets_the_newest_default_one() {
+    fn a_claim_without_a_class_gets_the_newest_default_class() {
         let cluster = cluster();
         assert_eq!(class_of(&cluster, "a", json!({})), Value::Null);
         class(&cluster, "none", 3, "false");
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_can_be_switched_off() {
+    fn the_plugin_can_be_turned_off() {
         let cluster = cluster_with(ClusterOptions {
             plugins: Plugins::default().with(Plugin::DefaultStorageClass, false),
             ..ClusterOptions::default()

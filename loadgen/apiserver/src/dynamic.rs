@@ -1,4 +1,4 @@
-//! The strategy of kinds without a Rust type, as their rows say.
+//! The strategy of kinds without a Rust type, which follows their rows.
 
 use compact_str::CompactString;
 use podstorm_objects::{
@@ -21,7 +21,7 @@ fn keep(new: &mut DynamicObject, old: &DynamicObject, member: &str) {
     }
 }
 
-/// Sets the members of the status that are never absent.
+/// Sets the fields of the status that are never absent.
 fn fill_status(object: &mut DynamicObject) {
     schemas::fill_member(object.kind(), STATUS, &mut object.fields);
     let first_phase = object.kind().row().rules.first_phase;
@@ -31,7 +31,8 @@ fn fill_status(object: &mut DynamicObject) {
     }
 }
 
-/// The rules that an object breaks: the one of its size alone, with its defaults, where that is broken.
+/// Returns the rules that an object breaks. If the object is too large after defaulting, that is
+/// the only one.
 fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     if let Some(cause) = too_large(new) {
         return vec![cause];
@@ -90,13 +91,13 @@ impl Strategy for DynamicObject {
     fn prepare_for_status_update(&mut self, old: &Self) {
         let status = self.fields.remove(STATUS);
         let others = old.fields.iter().filter(|(name, _)| *name != STATUS);
-        // Controllers send back what they got, and to compare takes less than to copy.
+        // Controllers send unchanged fields back, and comparing is cheaper than copying.
         if !self.fields.iter().eq(others.clone()) {
             let others = others.map(|(name, value)| (name.clone(), value.clone()));
             self.fields = others.collect();
         }
         if self.kind().row().custom.is_some() {
-            // The status alone, but for who owns it.
+            // Only the status and its field owners may change.
             let rest = std::mem::take(&mut self.metadata.rest);
             self.metadata.clone_from(&old.metadata);
             self.metadata.rest = meta::with_managed_fields(&old.metadata.rest, &rest);
@@ -144,7 +145,7 @@ impl Strategy for DynamicObject {
     }
 
     fn complete_existing(&mut self, number: &dyn Fn() -> u64) {
-        // What is looked at by the rules has been set for them.
+        // A kind with `identify` has set these fields before validation.
         if self.kind().row().rules.identify.is_none() {
             self.complete(number);
         }
@@ -175,7 +176,7 @@ impl Strategy for DynamicObject {
     }
 
     fn validate_create(&self) -> Vec<Cause> {
-        // An address that was given elsewhere may be of another network.
+        // An imported address may belong to another network.
         if self.kind() == builtin::SERVICE && self.metadata.uid.is_empty() {
             let causes = builtin::not_allocated(self);
             if !causes.is_empty() {

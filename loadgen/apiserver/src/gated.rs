@@ -1,4 +1,4 @@
-//! Members that objects have only while a feature gate is on.
+//! Fields that depend on feature gates.
 //!
 //! Source: `dropDisabledFields` of the strategies in Kubernetes' `pkg/registry`.
 
@@ -6,8 +6,8 @@ use podstorm_objects::{DynamicObject, GatedMember, Map};
 
 use crate::Cluster;
 
-/// Gives gated members their defaults where their gate is on. Else drops them from an object, but for those that the stored
-/// object has.
+/// Sets the defaults of gated fields if their gate is on. If it is off, drops the fields, except
+/// those that the stored object has.
 pub(crate) fn apply(object: &mut DynamicObject, old: Option<&DynamicObject>, cluster: &Cluster) {
     let gates = &cluster.options.feature_gates;
     for member in object.kind().row().rules.gated {
@@ -25,7 +25,7 @@ pub(crate) fn apply(object: &mut DynamicObject, old: Option<&DynamicObject>, clu
     }
 }
 
-/// The object that a gated member is in.
+/// Returns the object that contains a gated field.
 fn holder_mut<'a>(fields: &'a mut Map, member: &GatedMember) -> Option<&'a mut Map> {
     let mut within = member.within.iter();
     within.try_fold(fields, |map, name| map.get_mut(*name)?.as_object_mut())
@@ -59,7 +59,8 @@ mod tests {
         DynamicObject::from_json(Kind::STATEFUL_SET, set).expect("a readable set")
     }
 
-    /// What the server stores of `rollingUpdate` where it gets `new`, and has `old`, which came while the gate was on.
+    /// Returns the `rollingUpdate` that the server stores for `new`, over `old`, which was imported
+    /// with the gate on.
     fn stored(is_on: bool, old: Option<Value>, new: Value) -> Value {
         let options = ClusterOptions {
             feature_gates: [(GATE.to_owned(), is_on)].into(),
@@ -78,19 +79,19 @@ mod tests {
         let api = cluster.api(Kind::STATEFUL_SET);
         let written = match old {
             Some(old) => {
-                let before = api.import(Arc::new(set(old)), now).expect("it is imported");
+                let before = api.import(Arc::new(set(old)), now).expect("the old set is imported");
                 let mut after = set(new);
                 after.metadata.resource_version = before.metadata().resource_version.clone();
                 api.update(Arc::new(after), now)
             }
             None => api.create(Arc::new(set(new)), now),
         };
-        let written = written.expect("it is stored").to_json();
+        let written = written.expect("the new set is stored").to_json();
         written["spec"]["updateStrategy"]["rollingUpdate"].clone()
     }
 
     #[test]
-    fn a_gated_member_is_stored_while_its_gate_is_on_or_it_was_stored_before() {
+    fn a_gated_field_is_stored_if_its_gate_is_on_or_it_was_before() {
         let (two, three) = (json!({"maxUnavailable": 2}), json!({"maxUnavailable": 3}));
         let both = |number: i64| json!({"maxUnavailable": number, "partition": 0});
         let neither = json!({"partition": 0});

@@ -1,4 +1,5 @@
-//! The strategies of the kinds with a Rust type: defaults, validation, and what a write may change.
+//! The strategies of the kinds with a Rust type: defaults, validation, and the fields that writes
+//! may change.
 
 use std::sync::Arc;
 
@@ -17,9 +18,9 @@ use crate::defaulting::{
 use crate::store::PodPart;
 use crate::{Cluster, finalizer, meta, validation};
 
-/// The verbs that the server takes for whole objects of a stored kind, in the order of Kubernetes' discovery.
+/// Returns the verbs of a stored kind, without subresources, in the order of Kubernetes' discovery.
 pub fn verbs(kind: Kind) -> &'static [&'static str] {
-    // Sic.
+    // Sic: upstream's order for custom kinds.
     const OF_CUSTOM: &[&str] = &[
         "delete",
         "deletecollection",
@@ -34,7 +35,7 @@ pub fn verbs(kind: Kind) -> &'static [&'static str] {
         return OF_CUSTOM;
     }
     match kind == Kind::NAMESPACE {
-        // The server can't delete all of them in one request.
+        // The server can't delete all namespaces in one request.
         true => &[
             "create", "delete", "get", "list", "patch", "update", "watch",
         ],
@@ -51,10 +52,10 @@ pub fn verbs(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// The label that every namespace has: its name.
+/// The label of every namespace with its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// The member of a pod's status that its spec determines once and for all.
+/// The field of a pod's status that its spec determines permanently.
 const QOS_CLASS: &str = "qosClass";
 
 impl Strategy for Namespace {
@@ -67,7 +68,7 @@ impl Strategy for Namespace {
     }
 
     fn set_defaults(&mut self, _old: Option<&Self>) {
-        // By which selectors of namespaces find one by its name.
+        // Namespace selectors use this label to select a namespace by name.
         let name = self.metadata.name.clone();
         if !name.is_empty()
             && self.metadata.labels.get(NAME_LABEL).map(|label| &**label) != Some(name.as_str())
@@ -77,7 +78,7 @@ impl Strategy for Namespace {
     }
 
     fn complete(&mut self, _number: &dyn Fn() -> u64) {
-        // The name may have been generated after the defaults were set.
+        // The name may have been generated after defaulting.
         self.set_defaults(None);
     }
 
@@ -138,7 +139,7 @@ impl Strategy for Node {
     }
 
     fn set_defaults(&mut self, _old: Option<&Self>) {
-        // The second was added to the first.
+        // Kubernetes added `podCIDRs` later.
         unite_addresses(&mut self.spec);
         fill_allocatable(&mut self.status);
     }
@@ -163,7 +164,7 @@ impl Strategy for Node {
     }
 }
 
-/// Makes a node's range of addresses and the first of its ranges equal.
+/// Makes a node's `podCIDR` and the first of its `podCIDRs` equal.
 fn unite_addresses(spec: &mut Map) {
     const ONE: &str = "podCIDR";
     const ALL: &str = "podCIDRs";
@@ -176,13 +177,13 @@ fn unite_addresses(spec: &mut Map) {
     match first(spec) {
         None if !one.is_empty() => drop(spec.insert(ALL.to_owned(), vec![one].into())),
         Some(first) if one.is_empty() => drop(spec.insert(ONE.to_owned(), first.into())),
-        // The old member wins.
+        // The older field wins.
         Some(first) if first != one => drop(spec.insert(ALL.to_owned(), vec![one].into())),
         _ => {}
     }
 }
 
-/// What a node has, all of it can be allocated unless it says otherwise.
+/// Sets the allocatable resources of a node to its capacity, if they are missing.
 fn fill_allocatable(status: &mut Map) {
     if status.get("allocatable").is_none_or(Value::is_null)
         && let Some(capacity) = status.get("capacity").filter(|it| !it.is_null()).cloned()
@@ -207,7 +208,7 @@ impl Strategy for Event {
     }
 }
 
-/// Makes the one address of a pod and the first of all equal; where they differ, the one is right.
+/// Makes a pod's `podIP` and the first of its `podIPs` equal. If they differ, `podIP` wins.
 ///
 /// Source: `pkg/apis/core/v1/conversion.go` of Kubernetes.
 fn agree_on_addresses(status: &mut Map) {
@@ -333,7 +334,7 @@ impl Strategy for Pod {
                 || qos_of(&self.status) == qos_of(&old.status)
                     && !self.status.rest.as_str().contains("nominatedNodeName"))
         {
-            // Everything that has rules is unchanged and was validated before.
+            // All validated fields are unchanged and were validated before.
             return Vec::new();
         }
         validation::validate_pod_status_update(self, old)
@@ -449,7 +450,7 @@ impl Strategy for ReplicationController {
     }
 }
 
-/// The store of each kind.
+/// Implements `ClusterResource` for the kinds with a Rust type.
 macro_rules! stores {
     ($($kind:ty: $field:ident),+) => {
         $(impl ClusterResource for $kind {
@@ -465,7 +466,7 @@ stores! {
     ReplicationController: replication_controllers
 }
 
-/// The broken rules of a status; those of metadata only where it has changed.
+/// Returns the broken rules of a status, and of the metadata if it has changed.
 fn validate_workload_status(
     new: &ObjectMeta,
     old: &ObjectMeta,
@@ -475,14 +476,14 @@ fn validate_workload_status(
     validation::validate_status(changed, status)
 }
 
-/// Replaces an equal copy by the shared value.
+/// Replaces an equal copy with the shared value.
 pub(crate) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
     if new == old {
         new.clone_from(old);
     }
 }
 
-/// The status of a new pod: pending.
+/// Returns the status of a new pod, which is pending.
 pub(crate) fn pending_status(rest: Rest) -> PodStatus {
     PodStatus {
         phase: PodPhase::Pending,
@@ -491,7 +492,7 @@ pub(crate) fn pending_status(rest: Rest) -> PodStatus {
     }
 }
 
-/// The conditions of a new pod that may not be scheduled yet.
+/// Returns the conditions of a new pod with scheduling gates.
 fn gated(since: Time) -> PodConditions {
     let rest = Rest::NONE
         .with(
@@ -509,19 +510,19 @@ fn gated(since: Time) -> PodConditions {
     conditions
 }
 
-/// The quality-of-service class of a spec, as the unread members of a status.
+/// Returns the QoS class of a spec as the untyped rest of a status.
 pub(crate) fn qos_rest(spec: &PodSpec) -> Rest {
     Rest::NONE.with(QOS_CLASS, qos_class(spec))
 }
 
-/// The quality-of-service class of a status; empty where it has none.
+/// Returns the QoS class in a status; empty if there is none.
 fn qos_of(status: &PodStatus) -> &str {
     let class = status.rest.raw(QOS_CLASS);
     let class = class.and_then(|class| class.strip_prefix('"')?.strip_suffix('"'));
     class.unwrap_or_default()
 }
 
-/// Keeps the quality-of-service class when the writer left it out.
+/// Keeps the QoS class if the writer left it out.
 fn keep_qos(new: &mut PodStatus, old: &PodStatus) {
     if new.rest.is_same(&old.rest) || !qos_of(new).is_empty() {
         return;

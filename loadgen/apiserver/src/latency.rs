@@ -1,4 +1,4 @@
-//! Latencies: distributions of durations, and seeded samplers.
+//! Latencies: distributions of durations, and samplers with a seed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Latency {
-    /// Always the same.
+    /// A constant duration.
     Constant(i64),
-    /// Uniform between the two.
+    /// A uniform distribution between two durations.
     Uniform(i64, i64),
-    /// Log-normal with this median and 99th percentile.
+    /// A log-normal distribution with this median and 99th percentile.
     Lognormal {
-        /// Median.
+        /// The median.
         p50: i64,
-        /// 99th percentile.
+        /// The 99th percentile.
         p99: i64,
     },
 }
 
 impl Latency {
-    /// No latency.
+    /// Zero latency.
     pub const ZERO: Latency = Latency::Constant(0);
 
-    /// Whether every draw is zero.
+    /// Reports whether every draw is zero.
     pub fn is_zero(&self) -> bool {
         matches!(self, Latency::Constant(0) | Latency::Uniform(0, 0))
     }
 }
 
-/// Samples durations from one distribution. Equal seeds give equal sequences.
+/// A sampler of one distribution. Equal seeds give equal sequences.
 #[derive(Clone, Debug)]
 pub struct LatencySampler {
     latency: Latency,
     random: fastrand::Rng,
-    /// For a log-normal: mean and standard deviation of the logarithm.
+    /// The mean of the logarithm of a log-normal distribution; `sigma` is its standard deviation.
     mu: f64,
     sigma: f64,
 }
@@ -44,12 +44,12 @@ pub struct LatencySampler {
 const Z99: f64 = 2.326_347_874_040_841;
 
 impl LatencySampler {
-    /// A sampler of that distribution.
+    /// Creates a sampler of a distribution.
     pub fn new(latency: Latency, seed: u64) -> LatencySampler {
         LatencySampler::with_random(latency, fastrand::Rng::with_seed(seed))
     }
 
-    /// Changes the distribution; the generator keeps its state.
+    /// Changes the distribution. The random number generator keeps its state.
     pub fn set_latency(&mut self, latency: Latency) {
         *self = LatencySampler::with_random(latency, self.random.clone());
     }
@@ -71,12 +71,12 @@ impl LatencySampler {
         }
     }
 
-    /// Whether every draw is zero.
+    /// Reports whether every draw is zero.
     pub fn is_zero(&self) -> bool {
         self.latency.is_zero()
     }
 
-    /// A duration in nanoseconds, never negative. Uses at most two random numbers.
+    /// Draws a duration in nanoseconds, never negative. Uses at most two random numbers.
     pub fn draw_ns(&mut self) -> i64 {
         match self.latency {
             Latency::Constant(ns) => ns.max(0),
@@ -84,13 +84,13 @@ impl LatencySampler {
             Latency::Uniform(low, _) => low.max(0),
             Latency::Lognormal { p50, .. } if p50 <= 0 => 0,
             Latency::Lognormal { .. } => {
-                // Rounded, since a median of 8 would give 7.99…; the cast saturates.
+                // Rounded, because a median of 8 would give 7.99…; the cast saturates.
                 (self.mu + self.sigma * self.normal()).exp().round() as i64
             }
         }
     }
 
-    /// A standard normal number, by Box and Muller.
+    /// Draws a standard normal number with the Box-Muller transform.
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.random.f64()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.random.f64()).cos()
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_and_ranges_are_kept() {
+    fn constants_and_ranges_are_respected() {
         assert_eq!(sorted(Latency::Constant(7), 3), [7, 7, 7]);
         let all = sorted(Latency::Uniform(10, 20), 1000);
         assert_eq!((all[0], all[999]), (10, 20));

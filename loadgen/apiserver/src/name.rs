@@ -1,33 +1,33 @@
-//! Generates UIDs, and names for `generateName`.
+//! Generation of UIDs, and of names for `generateName`.
 //!
 //! Both are computed from the seed and a counter by a mixing function. So equal sequences of calls
-//! give equal objects, and threads share no generator state but the counter.
+//! give equal objects, and threads share no generator state except the counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use compact_str::CompactString;
 use podstorm_objects::Uid;
 
-/// The alphabet of generated suffixes, upstream's: no vowels and no characters that are easily
-/// misread.
+/// The alphabet of generated suffixes, the same as upstream's: no vowels and no characters that are
+/// easily misread.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Characters that are appended to the prefix.
+/// The number of characters appended to the prefix.
 const SUFFIX_LEN: usize = 5;
 
-/// A generated name is a DNS label of at most 63 bytes: 58 stay for the prefix.
+/// The maximum length of the prefix: a generated name is a DNS label of at most 63 bytes.
 const PREFIX_LEN_MAX: usize = 63 - SUFFIX_LEN;
 
-/// How often a generated name is tried before the create is refused.
+/// The number of attempts at a generated name before the create is refused.
 pub(super) const NAME_ATTEMPTS: u32 = 8;
 
-/// Generates UIDs and names.
+/// A generator of UIDs and names.
 #[derive(Debug)]
 pub(super) struct IdentityGenerator {
     seed: u64,
     /// The counter. Relaxed: the numbers must differ, their order does not matter.
     drawn: AtomicU64,
-    /// Numbers given out. Relaxed for the same reason.
+    /// The number of calls of [`number`](Self::number). Relaxed for the same reason.
     numbered: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl IdentityGenerator {
         }
     }
 
-    /// One that goes on from here, and gives what this one will give.
+    /// Returns a generator in the same state, which will generate the same values.
     pub(super) fn fork(&self) -> IdentityGenerator {
         IdentityGenerator {
             seed: self.seed,
@@ -49,12 +49,12 @@ impl IdentityGenerator {
         }
     }
 
-    /// A number that was never given out before: 0, 1, 2.
+    /// Returns a number that was never returned before: 0, 1, 2 and so on.
     pub(super) fn number(&self) -> u64 {
         self.numbered.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The identity of one new object; its UID and every attempt at its name follow from it.
+    /// Draws the identity of a new object, which determines its UID and every attempt at its name.
     pub(super) fn draw(&self) -> Draw {
         let number = self.drawn.fetch_add(1, Ordering::Relaxed);
         Draw {
@@ -70,7 +70,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// A random-looking UUID of version 4.
+    /// Returns a random-looking version 4 UUID.
     pub(super) fn uid(self) -> Uid {
         let high = mix(self.base ^ 0x7569_6468_6967_6800);
         let low = mix(self.base.wrapping_add(GOLDEN) ^ 0x7569_646c_6f77_0000);
@@ -80,7 +80,7 @@ impl Draw {
         Uid::from_u128(bits & !(0xfu128 << 76) & !(0x3u128 << 62) | version | variant)
     }
 
-    /// The name for attempt number `attempt`: the first 58 bytes of the prefix and five characters.
+    /// Returns the name for an attempt: the first 58 bytes of the prefix and five characters.
     pub(super) fn name(self, prefix: &str, attempt: u32) -> CompactString {
         let mut end = prefix.len().min(PREFIX_LEN_MAX);
         while !prefix.is_char_boundary(end) {
@@ -100,10 +100,10 @@ impl Draw {
     }
 }
 
-/// 2^64 divided by the golden ratio: successive multiples are spread evenly.
+/// 2^64 divided by the golden ratio. Its multiples are spread evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The last step of a 64-bit mixing generator: every input bit changes half of the output bits.
+/// The final step of a 64-bit mixing generator: every input bit changes half of the output bits.
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(GOLDEN);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

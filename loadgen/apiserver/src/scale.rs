@@ -1,4 +1,4 @@
-//! The `/scale` subresource of kinds with a number of replicas.
+//! The `/scale` subresource of kinds with replicas.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::update::Update;
 use super::validation::validate_replicas;
 use super::{Api, Cluster, ClusterResource, Strategy, custom, errors};
 
-/// A kind with a number of replicas.
+/// A kind with replicas.
 pub trait Scalable: Strategy {
-    /// `spec.replicas`.
+    /// Returns `spec.replicas`.
     fn spec_replicas(&self) -> i32;
 
     /// Sets `spec.replicas`.
     fn set_spec_replicas(&mut self, replicas: i32);
 
-    /// `status.replicas`.
+    /// Returns `status.replicas`.
     fn status_replicas(&self) -> i32;
 
-    /// The selector in the form that `kubectl -l` takes.
+    /// Returns the selector in the form that `kubectl -l` accepts.
     fn selector_text(&self) -> String;
 }
 
@@ -73,8 +73,8 @@ impl Scalable for ReplicationController {
     }
 }
 
-/// Kinds without a Rust type: custom ones where their definition says, others at the members that they
-/// all have.
+/// Kinds without a Rust type. A custom kind's definition has the paths of the fields; all other
+/// kinds use the same fields.
 impl Scalable for DynamicObject {
     fn spec_replicas(&self) -> i32 {
         match scale_paths(self) {
@@ -127,7 +127,7 @@ fn custom_replicas(object: &DynamicObject, path: &JsonPath) -> Option<i32> {
     number.try_into().ok()
 }
 
-/// Sets a number at the end of a way of members, which are made where they are absent.
+/// Sets a number at the end of a path of members, and creates missing members.
 fn set_number(members: &mut Map, way: &[&str], number: i32) {
     match way {
         [] => {}
@@ -142,7 +142,7 @@ fn replicas(object: &DynamicObject, member: &str) -> Option<i32> {
 }
 
 /// # Errors
-/// 500 where a custom object doesn't say how many replicas it wants.
+/// 500 if a custom object has no desired number of replicas.
 fn check_has_replicas(object: &DynamicObject) -> Result<(), ApiError> {
     let Some(paths) = scale_paths(object) else {
         return Ok(());
@@ -160,7 +160,7 @@ fn check_has_replicas(object: &DynamicObject) -> Result<(), ApiError> {
     }
 }
 
-/// A change of scale; the default has no preconditions.
+/// A change of scale. The default has no preconditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScaleUpdate {
     /// The new number of replicas.
@@ -172,7 +172,7 @@ pub struct ScaleUpdate {
 }
 
 impl Cluster {
-    /// The scale of an object.
+    /// Returns the scale of an object.
     ///
     /// # Errors
     /// 404.
@@ -184,7 +184,7 @@ impl Cluster {
         self.get::<R>(namespace, name).map(|object| scale(&*object))
     }
 
-    /// Changes `spec.replicas` alone; the generation grows if it differs.
+    /// Changes only `spec.replicas`. The generation grows if the number differs.
     ///
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a negative number.
@@ -243,8 +243,8 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// The scale of the object that an owner reference names, as a client reads it that knows the served
-    /// kinds.
+    /// Returns the scale of the object that an owner reference names, as a client reads it that
+    /// knows the served kinds.
     ///
     /// # Errors
     /// 404 for a missing object; [`no_matches`](errors::no_matches) and [`no_scale`](errors::no_scale).
@@ -267,7 +267,7 @@ impl Api<'_> {
     /// See [`Cluster::get_scale`].
     ///
     /// # Errors
-    /// As there; 404 where the kind has no scale.
+    /// As [`Cluster::get_scale`]; 404 for a kind without a scale.
     pub fn scale(&self, namespace: &str, name: &str) -> Result<Scale, ApiError> {
         if self.kind == Kind::REPLICA_SET {
             return self.cluster.get_scale::<ReplicaSet>(namespace, name);
@@ -285,10 +285,10 @@ impl Api<'_> {
         self.with_scalable(get)
     }
 
-    /// See [`Cluster::update_scale`]; returns the new scale.
+    /// See [`Cluster::update_scale`]. Returns the new scale.
     ///
     /// # Errors
-    /// As there; 404 where the kind has no scale.
+    /// As [`Cluster::update_scale`]; 404 for a kind without a scale.
     pub fn update_scale(
         &self,
         namespace: &str,
@@ -320,7 +320,7 @@ impl Api<'_> {
         })
     }
 
-    /// Calls `act` with the store of a kind without a Rust type that has a scale.
+    /// Calls `act` with the store of a kind that has a scale but no Rust type.
     fn with_scalable<T>(
         &self,
         act: impl FnOnce(&KindStore<DynamicObject>) -> Result<T, ApiError>,
@@ -344,7 +344,7 @@ fn scale<R: Scalable>(object: &R) -> Scale {
     }
 }
 
-/// 422 about a `Scale`, which is not a stored kind.
+/// Returns the 422 about a `Scale`, which is not a stored kind.
 fn scale_invalid(name: &str, cause: podstorm_objects::Cause) -> ApiError {
     let message = format!(
         "Scale.autoscaling \"{name}\" is invalid: {}: {}",
@@ -367,7 +367,7 @@ fn pairs_text(labels: &Labels) -> Vec<String> {
         .collect()
 }
 
-/// The selector as a query, its requirements sorted by key.
+/// Formats the selector as a query, its requirements sorted by key.
 fn selector_text(selector: &LabelSelector) -> String {
     let pairs = selector.match_labels.pairs();
     let mut parts: Vec<(&str, String)> = pairs
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn scaling_changes_replicas_and_generation_alone() {
+    fn scaling_changes_only_replicas_and_the_generation() {
         let cluster = cluster();
         let before = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
         let scale = |update: &ScaleUpdate| {
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(same.spec, before.spec);
         let version = cluster.resource_version();
         assert_eq!(scale(&to(5)).unwrap().metadata.generation, 2);
-        assert_eq!(cluster.resource_version(), version, "no change, no write");
+        assert_eq!(cluster.resource_version(), version, "an equal scale is not written");
         assert_eq!(scale(&to(0)).unwrap().metadata.generation, 3);
         assert_eq!(fields(scale(&to(-1))), ["spec.replicas"]);
         let missing = cluster.update_scale::<ReplicaSet>("default", "none", &to(1), at(0));

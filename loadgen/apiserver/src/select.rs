@@ -1,4 +1,4 @@
-//! Which objects of a collection a request is about: those with labels, with fields.
+//! Selection of objects by labels and fields.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::errors;
 
-/// The `labelSelector` and the `fieldSelector` of a request, read.
+/// The parsed `labelSelector` and `fieldSelector` of a request.
 #[derive(Clone, Debug)]
 pub struct Selectors {
     labels: Option<Selector>,
     fields: Vec<Requirement>,
 }
 
-/// A field selector's part: `name=value` or `name!=value`.
+/// A requirement of a field selector: `name=value` or `name!=value`.
 #[derive(Clone, Debug, PartialEq)]
 struct Requirement {
     field: String,
@@ -23,10 +23,10 @@ struct Requirement {
 }
 
 impl Selectors {
-    /// Reads the selectors of a request for objects of that kind; an empty text takes every object.
+    /// Parses the selectors of a request for objects of a kind. An empty text selects every object.
     ///
     /// # Errors
-    /// 400 for a selector that can't be read or a field that the kind can't be selected by.
+    /// 400 for an unreadable selector or a field that the kind does not support.
     pub fn parse(kind: Kind, labels: &str, fields: &str) -> Result<Selectors, ApiError> {
         let labels = match labels {
             "" => None,
@@ -38,10 +38,10 @@ impl Selectors {
         Ok(Selectors { labels, fields })
     }
 
-    /// Takes the object of that name alone, as the path of a request names it.
+    /// Adds a requirement: only the object with this name, as the path of a request names it.
     ///
     /// # Errors
-    /// 400 beside a field selector that says something else.
+    /// 400 if there is a contradicting field selector.
     pub fn name(&mut self, name: &str) -> Result<(), ApiError> {
         let named = Requirement {
             field: "metadata.name".to_owned(),
@@ -56,12 +56,12 @@ impl Selectors {
         Ok(())
     }
 
-    /// Whether they take every object.
+    /// Reports whether the selectors select every object.
     pub fn is_all(&self) -> bool {
         self.labels.is_none() && self.fields.is_empty()
     }
 
-    /// Whether they take an object.
+    /// Reports whether the selectors select an object.
     pub fn matches(&self, object: &dyn Object) -> bool {
         (self.labels.as_ref()).is_none_or(|labels| labels.matches(&object.metadata().labels))
             && self.fields.iter().all(|wanted| wanted.holds(object))
@@ -74,7 +74,7 @@ impl Requirement {
     }
 }
 
-/// The value of a field as selectors compare it; empty where the object has none.
+/// Returns the value of a field for comparison; empty if the object lacks the field.
 fn field<'o>(object: &'o dyn Object, path: &str) -> Cow<'o, str> {
     let metadata = object.metadata();
     match path {
@@ -82,7 +82,7 @@ fn field<'o>(object: &'o dyn Object, path: &str) -> Cow<'o, str> {
         "metadata.namespace" => return (&*metadata.namespace).into(),
         _ => {}
     }
-    // The ones that are asked for most, by kubelets and by `kubectl drain`.
+    // The most frequent fields, which kubelets and `kubectl drain` request.
     if let Some(pod) = object.downcast_ref::<Pod>() {
         match path {
             "spec.nodeName" => return pod.node_name.as_deref().unwrap_or("").into(),
@@ -92,7 +92,8 @@ fn field<'o>(object: &'o dyn Object, path: &str) -> Cow<'o, str> {
     }
     let json = object.to_json();
     let at = |path: &str| json.pointer(&format!("/{}", path.replace('.', "/")));
-    // Fields by other names than their members: those of another version of Events, and those of old.
+    // Selector fields whose names differ from their members: those of another version of Event, and
+    // older names.
     let found = match path {
         "name" => at("metadata.name"),
         "source" => at("source.component")
@@ -112,7 +113,7 @@ fn field<'o>(object: &'o dyn Object, path: &str) -> Cow<'o, str> {
     }
 }
 
-/// What a field of a number or a truth value is where an object doesn't have it.
+/// Returns the value of an absent numeric or boolean field.
 fn zero_of(path: &str) -> &'static str {
     match path {
         "spec.unschedulable" | "spec.hostNetwork" => "false",
@@ -146,7 +147,7 @@ fn field_selector(kind: Kind, text: &str) -> Result<Vec<Requirement>, ApiError> 
     Ok(parts)
 }
 
-/// The parts between commas that no backslash precedes.
+/// Splits a text at commas that are not escaped.
 fn split_unescaped(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |character| {
@@ -173,7 +174,7 @@ fn check_field(kind: Kind, field: &str) -> Result<(), ApiError> {
     if ["metadata.name", "metadata.namespace"].contains(&field) || more.contains(&field) {
         return Ok(());
     }
-    // Kinds with fields of their own answer in their own words.
+    // Kinds with fields of their own have their own error messages.
     Err(errors::bad_request(match more {
         [] if kind.row().custom.is_none() => format!(
             "\"{field}\" is not a known field selector: only \"metadata.name\", \

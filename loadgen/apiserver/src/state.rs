@@ -1,8 +1,9 @@
-//! The state of a cluster as a value: taken as of one version, and put into a cluster that goes on from it.
+//! The state of a cluster as a value: taken at one version, and restored into a cluster that
+//! continues from it.
 //!
-//! Objects are shared, not copied. What can be derived from them is derived again, as by a server that starts: what
-//! definitions describe, which object owns which, what the garbage collector has to look at. The history of watches
-//! and lists in pages begin with the new cluster.
+//! Objects are shared, not copied. Derived data is derived again, as by a server that starts: the
+//! kinds that definitions describe, the owner index, the garbage collector's work. The history of
+//! watches and paged lists starts with the new cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +15,11 @@ use crate::name::IdentityGenerator;
 use crate::store::counts::WriteTotals;
 use crate::{Cluster, ClusterOptions, builtin, custom};
 
-/// How often a state is taken again because its version was forgotten meanwhile.
+/// The maximum number of attempts to take a state, for when its version is forgotten meanwhile.
 const ATTEMPTS: usize = 10;
 
-/// All objects of a cluster as of one version, with their UIDs and versions, and the state from which it makes names
-/// and UIDs. Cloning copies a reference for each object.
+/// All objects of a cluster at one version, with their UIDs and versions, and the state of the
+/// generator of names and UIDs. Cloning copies one reference per object.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
     version: u64,
@@ -30,32 +31,32 @@ pub struct ClusterState {
 #[derive(Clone, Debug)]
 struct KindState {
     kind: Kind,
-    /// Sorted by namespace and name.
+    /// The objects, sorted by namespace and name.
     objects: Vec<AnyObject>,
     totals: WriteTotals,
-    /// Whether there ever was an object.
+    /// Whether an object of the kind ever existed.
     was_used: bool,
 }
 
 impl ClusterState {
-    /// The version as of which it is: that of the last write.
+    /// Returns the version of the state: that of the last write.
     pub fn resource_version(&self) -> u64 {
         self.version
     }
 
-    /// The number of objects.
+    /// Returns the number of objects.
     pub fn count(&self) -> usize {
         self.kinds.iter().map(|kind| kind.objects.len()).sum()
     }
 }
 
 impl Cluster {
-    /// The state as of now. Writes go on meanwhile; those that come later are not in it. O(n log n), with all shards
-    /// of one kind locked at a time.
+    /// Returns the current state. Concurrent writes may continue but are not in it. O(n log n),
+    /// with all shards of one kind locked at a time.
     ///
     /// # Errors
-    /// 410 where writes come so fast that the history did not reach back to the beginning of any of ten attempts.
-    /// A cluster that does not [keep the past](ClusterOptions::keeps_past) needs to be at rest.
+    /// 410 if writes are so fast that in each of ten attempts the history no longer reached back to
+    /// its start. A cluster that does not [keep the past](ClusterOptions::keeps_past) must be idle.
     pub fn state(&self) -> Result<ClusterState, ApiError> {
         let mut taken = self.state_now();
         for _ in 1..ATTEMPTS {
@@ -78,18 +79,21 @@ impl Cluster {
             Some(error) => Err(error),
             None => Ok(ClusterState {
                 version,
-                // Behind the version: no object of the state has a UID that is drawn again.
+                // Forked after the version was read: no UID of the state's objects will be drawn
+                // again.
                 names: Arc::new(self.names.fork()),
                 kinds,
             }),
         }
     }
 
-    /// A cluster that goes on from a state: with its objects, UIDs and versions, and the names and UIDs that come next.
-    /// The seed of the options is not used. A watch from an older version than that of the state gets 410.
+    /// Creates a cluster that continues from a state: with its objects, UIDs, versions, and the
+    /// sequence of new names and UIDs. The seed in the options is ignored. A watch from a version
+    /// older than the state gets a 410.
     ///
     /// # Errors
-    /// 404 for a kind that this server doesn't know: the state is of a server with other kinds.
+    /// 404 for a kind that this server doesn't know: the state comes from a server with other
+    /// kinds.
     pub fn restored(
         options: ClusterOptions,
         state: &ClusterState,
@@ -97,7 +101,7 @@ impl Cluster {
     ) -> Result<Cluster, ApiError> {
         let mut cluster = Cluster::new(options);
         cluster.names = state.names.fork();
-        // Definitions come first, since they bring the stores of their kinds.
+        // Definitions first: they create the stores of their kinds.
         let (definitions, others): (Vec<_>, Vec<_>) = state
             .kinds
             .iter()
@@ -117,7 +121,7 @@ impl Cluster {
         }
         // Relaxed: no other thread has the cluster yet.
         cluster.version.store(state.version, Ordering::Relaxed);
-        // Only now: what looks at an object finds all others.
+        // Last, so that the code that handles an object finds all others.
         for kind in &state.kinds {
             cluster.with_store(kind.kind, |store| {
                 store.notify(&cluster, &kind.objects, now)
@@ -127,7 +131,7 @@ impl Cluster {
     }
 
     fn restore(&self, state: &KindState, version: u64) -> Result<(), ApiError> {
-        // A kind without a past has nothing that a watch could have missed.
+        // A kind that was never used has no events that a watch could have missed.
         let version = if state.was_used { version } else { 0 };
         self.with_store(state.kind, |store| {
             store.restore(&state.objects, state.totals.clone(), version);

@@ -1,4 +1,4 @@
-//! Helpers of the tests.
+//! Test helpers.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{
     Cluster, ClusterOptions, ClusterResource, DeleteOptions, Watch, WatchFrom, WatchOptions,
 };
 
-/// The Unix time at which tests begin.
+/// The Unix time at which tests start.
 pub(super) const EPOCH: i64 = 1_700_000_000;
 
-/// `seconds` after the beginning.
+/// Returns the time `seconds` after the start.
 pub(super) fn at(seconds: i64) -> Now {
     Now {
         mono_ns: seconds * 1_000_000_000,
@@ -22,7 +22,7 @@ pub(super) fn at(seconds: i64) -> Now {
     }
 }
 
-/// A cluster with the namespaces `default` and `other`.
+/// Creates a cluster with the namespaces `default` and `other`.
 pub(super) fn cluster() -> Cluster {
     cluster_with(ClusterOptions {
         seed: 1,
@@ -30,7 +30,7 @@ pub(super) fn cluster() -> Cluster {
     })
 }
 
-/// As [`cluster`], with other options.
+/// Like [`cluster`], with the given options.
 pub(super) fn cluster_with(options: ClusterOptions) -> Cluster {
     let cluster = Cluster::new(options);
     for name in ["default", "other"] {
@@ -43,12 +43,12 @@ pub(super) fn cluster_with(options: ClusterOptions) -> Cluster {
     cluster
 }
 
-/// Reads an object, or panics.
+/// Decodes an object or panics.
 pub(super) fn read<R: Resource>(value: Value) -> R {
     R::from_json(value).expect("the object is well formed")
 }
 
-/// `value` with `patch` merged in.
+/// Returns `value` with `patch` merged in.
 pub(super) fn merged(value: Value, patch: Value) -> Value {
     let (Value::Object(mut value), Value::Object(patch)) = (value, patch) else {
         panic!("both are maps");
@@ -57,8 +57,8 @@ pub(super) fn merged(value: Value, patch: Value) -> Value {
     Value::Object(value)
 }
 
-/// The cases of a table: JSON, and below it each problem that it makes, or how that begins, after `> `. A blank
-/// line is between two cases.
+/// Parses a table of cases, which a blank line separates. A case is JSON, and below it the expected
+/// problems, or their beginnings, each after `> `.
 pub(super) fn cases(table: &str) -> Vec<(Value, Vec<&str>)> {
     let cases = table.trim().split("\n\n").map(|case| {
         let mut lines = case.split("\n> ");
@@ -68,7 +68,7 @@ pub(super) fn cases(table: &str) -> Vec<(Value, Vec<&str>)> {
     cases.collect()
 }
 
-/// Asserts that each text begins as expected.
+/// Asserts that each text starts as expected.
 pub(super) fn assert_starts(found: &[String], starts: &[impl AsRef<str>], case: &Value) {
     assert_eq!(found.len(), starts.len(), "{case}: {found:?}");
     for (found, start) in found.iter().zip(starts) {
@@ -80,7 +80,7 @@ pub(super) fn assert_starts(found: &[String], starts: &[impl AsRef<str>], case: 
     }
 }
 
-/// A pod of `default` with `patch` merged in.
+/// Returns a pod in `default` with `patch` merged in.
 pub(super) fn pod(name: &str, patch: Value) -> Pod {
     let value = json!({
         "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
@@ -89,7 +89,7 @@ pub(super) fn pod(name: &str, patch: Value) -> Pod {
     read(merged(value, patch))
 }
 
-/// A ReplicaSet of `default` with `patch` merged in.
+/// Returns a ReplicaSet in `default` with `patch` merged in.
 pub(super) fn replica_set(name: &str, patch: Value) -> ReplicaSet {
     read(merged(
         workload(name, json!({"matchLabels": {"app": "web"}})),
@@ -97,7 +97,7 @@ pub(super) fn replica_set(name: &str, patch: Value) -> ReplicaSet {
     ))
 }
 
-/// A workload's JSON form with that selector.
+/// Returns a workload with the selector, as JSON.
 pub(super) fn workload(name: &str, selector: Value) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "default"},
@@ -112,7 +112,7 @@ pub(super) fn workload(name: &str, selector: Value) -> Value {
     })
 }
 
-/// An entry of `ownerReferences` that names `owner`.
+/// Returns an entry of `ownerReferences` that names `owner`.
 pub(super) fn owned_by<R: ClusterResource>(owner: &R, controller: bool, blocks: bool) -> Value {
     let metadata = owner.metadata();
     json!({
@@ -125,7 +125,7 @@ pub(super) fn owned_by<R: ClusterResource>(owner: &R, controller: bool, blocks: 
     })
 }
 
-/// A pod of `default` with these owners.
+/// Returns a pod in `default` with these owners.
 pub(super) fn owned_pod(name: &str, owners: Value) -> Pod {
     pod(name, json!({"metadata": {"ownerReferences": owners}}))
 }
@@ -140,7 +140,7 @@ pub(super) fn bound_pod(cluster: &Cluster, name: &str, patch: Value) -> Arc<Pod>
         .expect("the pod is unbound")
 }
 
-/// Options of a deletion without grace.
+/// Returns the options of a deletion without a grace period.
 pub(super) fn forced() -> DeleteOptions {
     DeleteOptions {
         grace_period_seconds: Some(0),
@@ -157,7 +157,7 @@ pub(super) fn set_phase(cluster: &Cluster, pod: &Pod, phase: PodPhase) -> Arc<Po
         .expect("the status is valid")
 }
 
-/// A watch of everything from now on.
+/// Opens a watch of all events from now on.
 pub(super) fn watch<R: ClusterResource>(cluster: &Cluster) -> Watch<R> {
     let from = WatchFrom::Version(cluster.resource_version());
     cluster
@@ -165,19 +165,19 @@ pub(super) fn watch<R: ClusterResource>(cluster: &Cluster) -> Watch<R> {
         .expect("the version is current")
 }
 
-/// All events of a watch in short: `ADDED name version`, ...
+/// Returns all events of a watch in short form: `ADDED name version`, ...
 pub(super) fn drain<R: ClusterResource>(watch: &mut Watch<R>) -> Vec<String> {
     events(watch).iter().map(word).collect()
 }
 
-/// All events of a watch.
+/// Returns all events of a watch.
 pub(super) fn events<R: ClusterResource>(watch: &mut Watch<R>) -> Vec<WatchEvent<R>> {
     let mut out = Vec::new();
     while watch.poll(100, at(0), &mut out).more {}
     out
 }
 
-/// An event in short.
+/// Formats an event in short form.
 pub(super) fn word<R: ClusterResource>(event: &WatchEvent<R>) -> String {
     let object = |word: &str, object: &R| {
         let metadata = object.metadata();
@@ -198,15 +198,16 @@ pub(super) fn word<R: ClusterResource>(event: &WatchEvent<R>) -> String {
     }
 }
 
-/// An error in short: `409 Conflict`.
+/// Returns an expected error in short form: `409 Conflict`.
 pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, ApiError>) -> String {
-    let error = result.expect_err("the request is to be refused");
+    let error = result.expect_err("the request must be refused");
     format!("{} {}", error.code, error.reason)
 }
 
-/// The fields of the causes of a 422, each once in a row: updates find problems of metadata repeatedly.
+/// Returns the fields of the causes of a 422, without consecutive repetitions: updates repeat
+/// problems of metadata.
 pub(super) fn fields<T: std::fmt::Debug>(result: Result<T, ApiError>) -> Vec<String> {
-    let error = result.expect_err("the request is to be refused");
+    let error = result.expect_err("the request must be refused");
     assert_eq!(error.code, 422, "{error:?}");
     let causes = error.causes().iter();
     let mut fields: Vec<String> = causes.map(|cause| cause.field.clone()).collect();

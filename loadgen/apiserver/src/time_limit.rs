@@ -1,8 +1,8 @@
-//! The time that one request may take.
+//! The time limit of a request.
 //!
-//! This crate reads no clock. Whoever sends a request raises a flag when the request's time is over; what may take long
-//! (a schema against an object, the objects of a collection one by one) looks at the flag as it goes on and ends early,
-//! and nothing is committed afterwards.
+//! This crate reads no clock. The sender of a request raises a flag when the request's time is
+//! over. Long operations (a check against a schema, a loop over the objects of a collection) check
+//! the flag as they proceed and end early. Nothing is committed afterwards.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::limits::Exceeded;
 
 thread_local! {
-    /// The flag of the request that this thread works on.
+    /// The flag of this thread's current request.
     static OVER: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Works on a request whose time is over once `over` is true. Its calls of this crate, on this thread, then end with
-/// [`Exceeded::Time`], 504, within milliseconds.
+/// Runs the work of a request whose time is over once `over` is true. The work's calls of this
+/// crate, on this thread, then end within milliseconds with [`Exceeded::Time`], a 504.
 pub fn within<T>(over: Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
-    /// Takes the flag off the thread, after a panic too.
+    /// Removes the flag from the thread, also after a panic.
     struct Ends;
     impl Drop for Ends {
         fn drop(&mut self) {
@@ -30,15 +30,17 @@ pub fn within<T>(over: Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether the time of the request is over. A few instructions.
+/// Reports whether the time of the request is over. A few instructions.
 pub(crate) fn is_over() -> bool {
     OVER.with_borrow(|over| {
-        // Relaxed: the flag orders nothing; seeing it a little later does no harm.
+        // Relaxed: the flag orders nothing, and a short delay does no harm.
         over.as_ref()
             .is_some_and(|over| over.load(Ordering::Relaxed))
     })
 }
 
+/// Checks the time limit.
+///
 /// # Errors
 /// The time of the request is over.
 pub fn check() -> Result<(), Exceeded> {
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_is_that_of_one_request() {
+    fn each_request_has_its_own_flag() {
         let over = Arc::new(AtomicBool::new(false));
         let raised = || {
             assert_eq!(check(), Ok(()));

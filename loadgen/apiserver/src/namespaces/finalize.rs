@@ -1,4 +1,5 @@
-//! `PUT` of a namespace's `/finalize`: how the client that empties a namespace lets it go.
+//! `PUT` of a namespace's `/finalize`, by which the client that has emptied a namespace releases
+//! it.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::update::{Update, check_put, prepare_and_validate};
 use crate::{Cluster, validation};
 
 impl Cluster {
-    /// Sets the finalizers in a namespace's spec, as `PUT` of its `/finalize` does. A namespace that
+    /// Sets the finalizers in a namespace's spec, like a `PUT` of its `/finalize`. A namespace that
     /// is being deleted is removed with its last finalizer.
     ///
     /// # Errors
@@ -38,7 +39,7 @@ impl Cluster {
     }
 }
 
-/// Gives a namespace the finalizers of another.
+/// Copies the finalizers of another namespace.
 fn set(namespace: &mut Namespace, from: &Namespace) {
     let wanted: Vec<Value> = from.finalizers().into_iter().map(Value::from).collect();
     let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));

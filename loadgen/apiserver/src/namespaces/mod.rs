@@ -1,6 +1,7 @@
-//! What the server itself does for the end of namespaces: it removes one with its last finalizer, and reports
-//! removals from one that is being deleted. The namespace controller, which empties them, is a client of the API.
-//! Without this controller a namespace stays `Terminating`.
+//! The server's part in the deletion of a namespace: it removes a namespace with its last
+//! finalizer, and reports removals of objects from terminating namespaces. The namespace
+//! controller, which empties them, is a client of the API. Without this controller a namespace
+//! stays `Terminating`.
 
 mod finalize;
 
@@ -13,27 +14,28 @@ use podstorm_objects::{Now, ObjectMeta};
 use crate::Cluster;
 use crate::store::lock::Lock;
 
-/// What a cluster reports of namespaces that are being deleted.
+/// A report about namespaces that are being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Termination<'a> {
-    /// The deletion of the cluster's first one has begun. Once.
+    /// The first deletion of a namespace in this cluster has begun. Reported once to each hook.
     First,
-    /// An object was removed from one.
+    /// An object was removed from a terminating namespace.
     Removal {
         /// The name of the namespace.
         namespace: &'a str,
-        /// When the object was removed.
+        /// The time of the removal.
         now: Now,
     },
 }
 
-/// Called with what a cluster reports, after the commit and without a lock, by who made the commit.
+/// Receives the reports. Called after the commit and without a lock, on the thread that made the
+/// commit.
 pub type TerminationHook = Arc<dyn Fn(Termination<'_>) + Send + Sync>;
 
-/// What the cluster knows of namespaces that are being deleted.
+/// The state of a cluster about namespaces that are being deleted.
 #[derive(Default)]
 pub(crate) struct Terminations {
-    /// Whether a namespace was ever deleted; otherwise removals cost one test.
+    /// Whether a namespace was ever deleted. If not, removals cost one check.
     seen: AtomicBool,
     hook: Lock<Option<TerminationHook>>,
 }
@@ -45,10 +47,11 @@ impl fmt::Debug for Terminations {
 }
 
 impl Terminations {
-    /// Notes that a namespace is being deleted.
+    /// Records that a namespace is being deleted.
     pub(crate) fn begun(&self) {
-        // Relaxed: the lock of the hook orders it before a hook that is set later. Who empties the namespace has
-        // read that it is being deleted, and the locks of the store order that before later removals.
+        // Relaxed: the hook's lock orders this before a hook that is set later. The client that
+        // empties the namespace has read its deletion, and the store's locks order that before
+        // later removals.
         if !self.seen.swap(true, Ordering::Relaxed) {
             self.report(Termination::First);
         }
@@ -63,7 +66,8 @@ impl Terminations {
 }
 
 impl Cluster {
-    /// Sets what hears of namespaces that are being deleted. Where there was one before, it hears so at once.
+    /// Sets the hook for reports. If a namespace was deleted before, the hook is called
+    /// immediately.
     pub fn set_termination_hook(&self, hook: Option<TerminationHook>) {
         *self.terminations.hook.lock() = hook;
         // Relaxed: see `Terminations::begun`.
@@ -72,7 +76,7 @@ impl Cluster {
         }
     }
 
-    /// Reports an object that was removed.
+    /// Reports the removal of an object.
     pub(crate) fn report_removal(&self, removed: &ObjectMeta, now: Now) {
         // Relaxed: see `Terminations::begun`.
         if !self.terminations.seen.load(Ordering::Relaxed) {

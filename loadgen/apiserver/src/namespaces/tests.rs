@@ -1,4 +1,4 @@
-//! Namespaces that are being deleted.
+//! Tests of namespaces that are being deleted.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::*;
 use crate::{Cluster, DeleteOptions};
 
-/// A cluster with `default` being deleted.
+/// Returns a cluster whose namespace `default` is being deleted.
 fn deleting(fill: impl FnOnce(&Cluster)) -> Cluster {
     let cluster = cluster();
     fill(&cluster);
@@ -25,7 +25,7 @@ fn is_there(cluster: &Cluster) -> bool {
 }
 
 #[test]
-fn a_deleted_namespace_is_terminating_and_takes_nothing_new() {
+fn a_deleted_namespace_is_terminating_and_refuses_new_objects() {
     let cluster = deleting(|_| {});
     let mut watch = watch::<Namespace>(&cluster);
     let found = cluster.get::<Namespace>("", "default").unwrap();
@@ -36,7 +36,7 @@ fn a_deleted_namespace_is_terminating_and_takes_nothing_new() {
     assert_eq!(found.metadata.deletion_timestamp, at(0).wall());
     let error = cluster.create(pod("a", json!({})), at(1)).unwrap_err();
     assert!(error.has_cause("NamespaceTerminating"));
-    // Again: nothing new. Nor can an update bring it back.
+    // A second deletion changes nothing, and no update can undo the first.
     let again = cluster.delete::<Namespace>("", "default", &DeleteOptions::default(), at(1));
     assert!(!again.unwrap().removed);
     let mut back = Namespace::clone(&found);
@@ -47,7 +47,7 @@ fn a_deleted_namespace_is_terminating_and_takes_nothing_new() {
 }
 
 #[test]
-fn removals_from_a_namespace_that_is_being_deleted_are_reported() {
+fn removals_from_a_terminating_namespace_are_reported() {
     let reports = Arc::new(Lock::new(Vec::new()));
     let hook = || -> TerminationHook {
         let out = reports.clone();
@@ -79,7 +79,7 @@ fn removals_from_a_namespace_that_is_being_deleted_are_reported() {
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     cluster.create(pod("a", elsewhere), at(6)).unwrap();
     remove("other", "a");
-    assert_eq!(reports.lock().len(), 1, "that namespace stays");
+    assert_eq!(reports.lock().len(), 1, "the other namespace is not terminating");
     cluster.set_termination_hook(None);
     remove("default", "slower");
     assert_eq!(reports.lock().len(), 1);
@@ -88,7 +88,7 @@ fn removals_from_a_namespace_that_is_being_deleted_are_reported() {
 }
 
 #[test]
-fn another_finalizer_keeps_the_namespace_until_it_is_finalized() {
+fn another_finalizer_keeps_the_namespace_until_finalized() {
     let finalize = |cluster: &Cluster, finalizers: Value| {
         let mut namespace = Namespace::clone(&cluster.get("", "default").unwrap());
         let spec = json!({"finalizers": finalizers});
@@ -112,7 +112,7 @@ fn another_finalizer_keeps_the_namespace_until_it_is_finalized() {
 }
 
 #[test]
-fn a_status_has_a_known_phase_and_keeps_the_finalizers() {
+fn a_namespace_status_has_a_known_phase_and_keeps_finalizers() {
     let cluster = cluster();
     let with = |part: &str, value: Value| {
         let mut namespace = Namespace::clone(&cluster.get("", "default").unwrap());
