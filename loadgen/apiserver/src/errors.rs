@@ -1,6 +1,6 @@
-//! The error answers of the API server, with upstream's texts.
+//! The error responses of the API server, with upstream's messages.
 //!
-//! Clients compare code, reason and causes; the messages appear in Events and conditions.
+//! Clients compare code, reason and causes. Messages appear in Events and conditions.
 
 use std::fmt::Display;
 
@@ -9,13 +9,13 @@ use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, Resou
 use crate::Places;
 use crate::limits::BYTES_MAX;
 
-/// Bytes of the problems of an object after which no more are listed: an answer with all those of a large list would
-/// be many times as large as the request.
+/// The total size in bytes at which the list of an object's problems ends. All problems of a large
+/// list would be many times as large as the request.
 pub(crate) const CAUSES_BYTES_MAX: usize = BYTES_MAX;
-/// The retry time, s, of errors that have one.
+/// The retry delay of errors that have one, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// An error about an object of that kind, named by its resource.
+/// Adds the object, with the resource of its kind, to an error.
 fn about(error: ApiError, kind: Kind, name: &str) -> ApiError {
     error.with_details(Details {
         name: name.to_owned(),
@@ -25,39 +25,40 @@ fn about(error: ApiError, kind: Kind, name: &str) -> ApiError {
     })
 }
 
-/// 400: the request can't be understood.
+/// A 400: the request is malformed.
 pub fn bad_request(message: impl Into<String>) -> ApiError {
     ApiError::status(400, Reason::BadRequest, message)
 }
 
-/// 404: no object of that name.
+/// A 404: no object has this name.
 pub fn not_found(kind: Kind, name: &str) -> ApiError {
     let message = format!("{} \"{name}\" not found", kind.group_resource());
     let error = ApiError::status(404, Reason::NotFound, message);
     about(error, kind, name)
 }
 
-/// 400: no kind has that `apiVersion` and `kind`. A client says so before it sends a request.
+/// A 400: no kind has this `apiVersion` and `kind`. Clients report it before they send a request.
 pub fn no_matches(api_version: &str, kind: &str) -> ApiError {
     let version = api_version.strip_prefix('/').unwrap_or(api_version);
     let message = format!("no matches for kind {kind:?} in version {version:?}");
     ApiError::status(400, Reason::BadRequest, message)
 }
 
-/// 405: objects of the kind have no `/scale`. A client says so that knows the resource's subresources.
+/// A 405: objects of the kind have no `/scale`. Clients that know the resource's subresources
+/// report it.
 pub fn no_scale(kind: Kind) -> ApiError {
     let resource = kind.group_resource();
     let message = format!("{resource} does not implement the scale subresource");
     ApiError::status(405, Reason::new("MethodNotAllowed"), message)
 }
 
-/// 404: the server serves no such kind, or the kind has no such subresource.
+/// A 404: the server does not serve the kind, or the kind does not have the subresource.
 pub fn unknown_resource() -> ApiError {
     let message = "the server could not find the requested resource";
     ApiError::status(404, Reason::NotFound, message).with_details(Details::default())
 }
 
-/// 415: the body of a request has a type that is not read here.
+/// A 415: the server does not accept the type of the request's body.
 pub fn unsupported(accepted: &str) -> ApiError {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: \
@@ -66,7 +67,7 @@ pub fn unsupported(accepted: &str) -> ApiError {
     ApiError::status(415, Reason::Other("UnsupportedMediaType".into()), message)
 }
 
-/// 409: the name is taken; `terminating` says whether that object is being deleted.
+/// A 409: the name is taken. `terminating` tells whether the existing object is being deleted.
 pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
     let prefix = if terminating {
         "object is being deleted: "
@@ -81,7 +82,7 @@ pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
     about(error, kind, name)
 }
 
-/// 409: every generated name was taken; `name` is the last one tried.
+/// A 409: every generated name was taken. `name` is the last attempt.
 pub fn name_not_generated(kind: Kind, name: &str) -> ApiError {
     let message = format!(
         "{} \"{name}\" already exists, the server was not able to generate a unique name for the \
@@ -92,7 +93,7 @@ pub fn name_not_generated(kind: Kind, name: &str) -> ApiError {
     about(error, kind, name).with_retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// 409: the request contradicts the object's state. `resource` is e.g. `pods/binding`.
+/// A 409: the request conflicts with the object's state. `resource` is e.g. `pods/binding`.
 pub fn conflict(resource: &str, name: &str, why: &str) -> ApiError {
     let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
     let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
@@ -104,34 +105,34 @@ pub fn conflict(resource: &str, name: &str, why: &str) -> ApiError {
     })
 }
 
-/// 409: the object has another version than the one the writer read.
+/// A 409: the object has a newer version than the writer read.
 pub fn stale(kind: Kind, name: &str) -> ApiError {
     let why = "the object has been modified; please apply your changes to the latest version and \
                try again";
     conflict(&kind.group_resource(), name, why)
 }
 
-/// 500: a version is not a number. Upstream gives no reason.
+/// A 500: a version is not a number. Upstream gives no reason.
 pub fn unreadable_version(version: &str) -> ApiError {
     let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
     ApiError::status(500, Reason::Other(String::new()), message)
 }
 
-/// 409: the object has another UID than the one asked for.
+/// A 409: the object has another UID than requested.
 pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
     let why =
         format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
     conflict(resource, name, &why)
 }
 
-/// 409: a `PUT` names another UID than the object's. Upstream's storage tells its key.
+/// A 409: a `PUT` names another UID than the object's. Upstream's storage includes its key.
 pub fn put_uid_mismatch(kind: Kind, object: &ObjectMeta, wanted: &Uid) -> ApiError {
     let found = &object.uid;
     let why = format!("UID in precondition: {wanted}, UID in object meta: {found}");
     stored_otherwise(kind, object, &why)
 }
 
-/// 409: a request holds for another version than the object's. Upstream's storage tells its key.
+/// A 409: a request names another version than the object's. Upstream's storage includes its key.
 pub fn put_version_mismatch(kind: Kind, object: &ObjectMeta, wanted: &ResourceVersion) -> ApiError {
     let found = &object.resource_version;
     let why = format!(
@@ -160,7 +161,7 @@ fn stored_otherwise(kind: Kind, object: &ObjectMeta, precondition: &str) -> ApiE
     conflict(&kind.group_resource(), name, &why)
 }
 
-/// 409: a deletion wants the object to have another UID than it has.
+/// A 409: a deletion names another UID than the object's.
 pub fn deletion_uid_mismatch(kind: Kind, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
     let why = format!(
         "the UID in the precondition ({wanted}) does not match the UID in record ({found}). The \
@@ -169,7 +170,7 @@ pub fn deletion_uid_mismatch(kind: Kind, name: &str, wanted: &Uid, found: &Uid) 
     deletion_conflict(kind, name, &why)
 }
 
-/// 409: a deletion wants the object to have another version than it has.
+/// A 409: a deletion names another version than the object's.
 pub fn deletion_version_mismatch(
     kind: Kind,
     name: &str,
@@ -183,7 +184,7 @@ pub fn deletion_version_mismatch(
     deletion_conflict(kind, name, &why)
 }
 
-/// Upstream names the kind here, not the resource.
+/// A 409 that names the kind instead of the resource, as upstream does here.
 fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
     let resource = match kind.group() {
         "" => kind.name().to_owned(),
@@ -192,22 +193,22 @@ fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
     conflict(&resource, name, why)
 }
 
-/// 422: the object breaks these rules. The message joins them as upstream's error list does.
+/// A 422: the object breaks these rules. The message joins them like upstream's error list.
 ///
 /// # Panics
-/// When there are no causes.
+/// If there are no causes.
 pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
     invalid_of((kind.name(), kind.group()), name, causes)
 }
 
-/// As [`invalid`], of what has no [`Kind`]: by its name and group.
+/// Like [`invalid`], for something without a [`Kind`]: by its name and group.
 ///
 /// # Panics
-/// As there.
+/// If there are no causes.
 pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -> ApiError {
-    assert!(!causes.is_empty(), "an invalid object has a cause");
+    assert!(!causes.is_empty(), "an invalid object has at least one cause");
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
-    // A problem that is found several times is reported once.
+    // A repeated problem is reported once.
     let mut texts: Places<String> = Places::default();
     for text in causes.iter().map(text) {
         if !texts.contains(&text) {
@@ -235,14 +236,14 @@ pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -
     })
 }
 
-/// The bytes of a cause in an answer, about.
+/// Returns the approximate size of a cause in a response, in bytes.
 pub(crate) fn bytes_of(cause: &Cause) -> usize {
     const NAMES: usize = 64;
     NAMES + cause.field.len() + cause.message.len()
 }
 
-/// 422: a `PUT` names no version, which it must for this kind. Upstream names the resource here, not
-/// the kind.
+/// A 422: a `PUT` must name a version for this kind but does not. Upstream names the resource here
+/// instead of the kind.
 pub fn version_needed(kind: Kind, name: &str) -> ApiError {
     let cause = invalid_value(
         "metadata.resourceVersion",
@@ -257,7 +258,7 @@ pub fn version_needed(kind: Kind, name: &str) -> ApiError {
     about(ApiError::status(422, Reason::Invalid, message), kind, name).with_cause(cause)
 }
 
-/// 403: the namespace is being deleted.
+/// A 403: the namespace is being deleted.
 pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiError {
     let why = format!(
         "unable to create new content in namespace {namespace} because it is being terminated"
@@ -269,20 +270,21 @@ pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiErro
     })
 }
 
-/// 403: refused by quota, authorization or admission.
+/// A 403: quota, authorization or admission refuses the request.
 pub fn forbidden(kind: Kind, name: &str, why: &str) -> ApiError {
     let message = format!("{} \"{name}\" is forbidden: {why}", kind.group_resource());
     let error = ApiError::status(403, Reason::Forbidden, message);
     about(error, kind, name)
 }
 
-/// 410: the history no longer reaches back to `version`; `oldest` is the oldest version it has.
+/// A 410: the history no longer reaches back to `version`. `oldest` is the oldest available
+/// version.
 pub fn expired(version: u64, oldest: u64) -> ApiError {
     let message = format!("too old resource version: {version} ({oldest})");
     ApiError::status(410, Reason::Expired, message)
 }
 
-/// 410: a list can't be continued as it was; the token goes on with the newest state.
+/// A 410: a list can't be continued at its version. The token continues it in the newest state.
 ///
 /// Source: `inconsistentContinue` in `storage/etcd3/errors.go` of Kubernetes' apiserver.
 pub fn continue_expired(continue_token: String) -> ApiError {
@@ -298,13 +300,13 @@ pub fn continue_expired(continue_token: String) -> ApiError {
     })
 }
 
-/// 500: the server fails at what it should be able to do.
+/// A 500: the server failed because of a bug.
 pub fn internal(problem: impl std::fmt::Display) -> ApiError {
     let message = format!("Internal error occurred: {problem}");
     ApiError::status(500, Reason::InternalError, message)
 }
 
-/// 504: the server has not reached that version.
+/// A 504: the server has not reached this version.
 pub fn version_too_large(version: u64, current: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {version}, current: {current}");
     ApiError::status(504, Reason::Timeout, message)
@@ -316,7 +318,7 @@ pub fn version_too_large(version: u64, current: u64) -> ApiError {
         .with_retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// A cause of 422: a required member is missing.
+/// A cause of a 422: a required field is missing.
 pub fn required(field: impl Into<String>, detail: &str) -> Cause {
     let message = if detail.is_empty() {
         "Required value".to_owned()
@@ -330,7 +332,7 @@ pub fn required(field: impl Into<String>, detail: &str) -> Cause {
     }
 }
 
-/// A cause of 422: a member has an invalid value. `value` is quoted if it is a string.
+/// A cause of a 422: a field has an invalid value. A `value` that is a string is quoted.
 pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail: &str) -> Cause {
     let colon = if detail.is_empty() { "" } else { ": " };
     let message = format!("Invalid value: {value}{colon}{detail}");
@@ -341,7 +343,7 @@ pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail
     }
 }
 
-/// As [`invalid_value`], where upstream has the problem stand in the place of the value.
+/// Like [`invalid_value`], for cases where upstream prints the problem in place of the value.
 pub fn problem(field: impl Into<String>, problem: &str) -> Cause {
     Cause {
         reason: "FieldValueInvalid".into(),
@@ -350,12 +352,12 @@ pub fn problem(field: impl Into<String>, problem: &str) -> Cause {
     }
 }
 
-/// A cause of 422: a member is none of the values that it can be.
+/// A cause of a 422: a field has a value that is not supported.
 pub fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Cause {
     not_supported_value(field, format_args!("{value:?}"), supported)
 }
 
-/// As [`not_supported`], of a value that is shown as it is.
+/// Like [`not_supported`], for a value that is printed unquoted.
 pub fn not_supported_value(
     field: impl Into<String>,
     value: impl Display,
@@ -370,7 +372,7 @@ pub fn not_supported_value(
     }
 }
 
-/// A cause of 422: a value that must be there once is there again.
+/// A cause of a 422: a value that must be unique is repeated.
 pub fn duplicate(field: impl Into<String>, value: impl Display) -> Cause {
     Cause {
         reason: "FieldValueDuplicate".into(),
@@ -379,7 +381,7 @@ pub fn duplicate(field: impl Into<String>, value: impl Display) -> Cause {
     }
 }
 
-/// A cause of 422: a member has too many bytes.
+/// A cause of a 422: a field has too many bytes.
 pub fn too_long(field: impl Into<String>, bytes_max: impl Display) -> Cause {
     Cause {
         reason: "FieldValueTooLong".into(),
@@ -388,7 +390,7 @@ pub fn too_long(field: impl Into<String>, bytes_max: impl Display) -> Cause {
     }
 }
 
-/// A cause of 422: a list or a map has too many entries.
+/// A cause of a 422: a list or map has too many entries.
 pub fn too_many(field: impl Into<String>, count: usize, most: impl Display) -> Cause {
     Cause {
         reason: "FieldValueTooMany".into(),
@@ -397,7 +399,7 @@ pub fn too_many(field: impl Into<String>, count: usize, most: impl Display) -> C
     }
 }
 
-/// A cause of 422: a member may not be set or changed.
+/// A cause of a 422: a field may not be set or changed.
 pub fn forbidden_field(field: impl Into<String>, detail: &str) -> Cause {
     let message = format!("Forbidden: {detail}");
     Cause {
@@ -412,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_carry_code_reason_and_upstream_text() {
+    fn errors_have_code_reason_and_upstreams_message() {
         let errors = [
             not_found(Kind::POD, "a"),
             not_found(Kind::REPLICA_SET, "a"),
@@ -443,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_lists_its_causes() {
+    fn an_invalid_error_lists_its_causes() {
         let one = required("metadata.name", "name or generateName is required");
         let two = invalid_value("spec.replicas", &(-1).into(), "must be non-negative");
         let error = invalid(Kind::REPLICA_SET, "a", vec![one.clone()]);

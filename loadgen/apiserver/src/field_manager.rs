@@ -1,42 +1,42 @@
-//! Field managers: which client owns which fields of an object, and what records it.
+//! Field managers: clients that own fields of an object, and the recorder of this ownership.
 
 use std::fmt::Debug;
 
 use podstorm_objects::{ApiError, Kind, Map, Object};
 use serde_json::Value;
 
-/// Notes who owns which fields of what is written (`metadata.managedFields`).
+/// Records the owners of written fields (`metadata.managedFields`).
 pub trait FieldManager: Debug + Sync {
-    /// Called with an object that is about to be written, with its defaults and as the client sent it
-    /// otherwise, and with the stored object. Called again where another writer was faster.
+    /// Called with an object before it is written, as the client sent it but with defaults, and
+    /// with the stored object. Called again if another writer was faster.
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object);
 
-    /// The kind that the request names, which may be another version of the stored one: it says how often the
-    /// rules look at metadata.
+    /// Returns the kind that the request names, which may be another version of the stored kind. It
+    /// determines how often metadata is validated.
     fn kind(&self) -> Option<Kind> {
         None
     }
 
-    /// Called with the document that a patch has made, before it is read as an object. It may be brought into
-    /// form. `patch` has the members of one that is merged, with whether it is strategic; a JSON patch has
-    /// none.
+    /// Called with a patched document before it is decoded as an object. May normalize the
+    /// document. `patch` has the members of a merge patch and whether it is strategic; it is `None`
+    /// for a JSON patch.
     ///
     /// # Errors
-    /// What the request is answered with then.
+    /// The response to the request.
     fn patched(&self, _patch: Option<(&Map, bool)>, _document: &mut Value) -> Result<(), ApiError> {
         Ok(())
     }
 
-    /// Adds the members to the document of a stored object that clients are shown although they are empty:
-    /// patches may be about them.
+    /// Adds the empty fields that clients see to the document of a stored object: a patch may refer
+    /// to them.
     fn complete(&self, _document: &mut Value) {}
 
-    /// As [`written`](FieldManager::written), of a status that the server itself writes because of the
-    /// request.
+    /// Like [`written`](FieldManager::written), for a status that the server itself writes because
+    /// of the request.
     fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object);
 }
 
-/// What the server itself writes because of somebody's request.
+/// The manager for writes by the server itself because of a client's request.
 #[derive(Debug)]
 pub(crate) struct ByServer<'a>(pub(crate) &'a dyn FieldManager);
 
@@ -50,5 +50,5 @@ impl FieldManager for ByServer<'_> {
     }
 }
 
-/// The manager that records it; none for what controllers in this process write.
+/// The manager that records ownership. `None` for writes of controllers in this process.
 pub(crate) type Manager<'a> = Option<&'a dyn FieldManager>;

@@ -1,9 +1,9 @@
-//! The finalizers in a namespace's spec, which keep the namespace until it is empty; and its phase.
+//! The finalizers in a namespace's spec, which keep the namespace until it is empty, and its phase.
 
 use podstorm_objects::Namespace;
 use serde_json::{Value, json};
 
-/// Whether the namespace has any.
+/// Reports whether the namespace has such finalizers.
 pub(crate) fn is_held(namespace: &Namespace) -> bool {
     let spec = namespace.fields.get("spec");
     let finalizers = spec.and_then(|spec| spec.get("finalizers"));
@@ -12,7 +12,7 @@ pub(crate) fn is_held(namespace: &Namespace) -> bool {
         .is_some_and(|all| !all.is_empty())
 }
 
-/// The phase in the status; empty where there is none.
+/// Returns the phase in the status; empty if there is none.
 pub(crate) fn phase(namespace: &Namespace) -> &str {
     let status = namespace.fields.get("status");
     let phase = status.and_then(|status| status.get("phase"));

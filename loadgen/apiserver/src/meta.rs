@@ -1,4 +1,4 @@
-//! The rules of metadata that hold for every kind.
+//! The rules of metadata for all kinds.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::Places;
 use super::errors;
 use super::store::owners::same_owners;
 
-/// The finalizer that keeps an object until its dependents have lost their references to it.
+/// The finalizer that keeps an object until its dependents no longer refer to it.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// The finalizer that keeps an object until its blocking dependents are gone.
+/// The finalizer that keeps an object until its blocking dependents are deleted.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// Whether the object has that finalizer.
+/// Reports whether the object has the finalizer.
 #[inline]
 pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
     metadata
@@ -27,12 +27,12 @@ pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
         .any(|other| &**other == finalizer)
 }
 
-/// Whether the object is removed once its last finalizer is.
+/// Reports whether the object is removed with its last finalizer.
 pub(super) fn is_past_grace(metadata: &ObjectMeta) -> bool {
     metadata.is_deleting() && metadata.deletion_grace_period_seconds.get().unwrap_or(0) == 0
 }
 
-/// Removes owner references that are equal to an earlier one.
+/// Removes owner references that equal an earlier one.
 pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
     if owners.len() > 1 {
         let mut seen = Places::default();
@@ -48,7 +48,7 @@ pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
     }
 }
 
-/// Takes out what no server keeps any more, whatever the client sent.
+/// Removes `selfLink`, which servers no longer keep.
 pub(super) fn drop_self_link(metadata: &mut ObjectMeta) {
     const SELF_LINK: &str = "selfLink";
     if !metadata.rest.is_empty() && metadata.rest.get(SELF_LINK).is_some() {
@@ -56,13 +56,13 @@ pub(super) fn drop_self_link(metadata: &mut ObjectMeta) {
     }
 }
 
-/// Puts what a patch has made where the patched object is, unless it says otherwise. The namespace of a kind without
-/// namespaces is passed over.
+/// Checks that a patched object still has its name and namespace. Fills in a missing namespace, and
+/// ignores that of a cluster-scoped kind.
 ///
 /// Source: `checkName` of Kubernetes' `apiserver/pkg/endpoints/handlers`.
 ///
 /// # Errors
-/// 400 for another name or namespace, and for none.
+/// 400 for a different name or namespace, and for a missing name.
 pub fn check_patched(kind: Kind, new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), ApiError> {
     if new.namespace.is_empty() || !kind.is_namespaced() {
         new.namespace = old.namespace.clone();
@@ -86,14 +86,14 @@ pub fn check_patched(kind: Kind, new: &mut ObjectMeta, old: &ObjectMeta) -> Resu
     Ok(())
 }
 
-/// Takes the namespace from an object of a kind without namespaces.
+/// Removes the namespace from an object of a cluster-scoped kind.
 pub(super) fn drop_namespace(kind: Kind, metadata: &mut ObjectMeta) {
     if !kind.is_namespaced() && !metadata.namespace.is_empty() {
         metadata.namespace = Str::default();
     }
 }
 
-/// Fills in what an update may leave out, and restores what it cannot change.
+/// Fills in the fields that an update may leave out, and restores those that it cannot change.
 pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     if new.uid.is_empty() {
         new.uid = old.uid.clone();
@@ -112,10 +112,10 @@ pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
-/// The member of the metadata with the owners of fields.
+/// The field of the metadata with the owners of fields.
 const MANAGED: &str = "managedFields";
 
-/// What else the metadata of one object has, with the owners of another's fields.
+/// Returns the rest of one object's metadata with the field owners of another's.
 pub(super) fn with_managed_fields(rest: &Rest, of: &Rest) -> Rest {
     match of.get(MANAGED) {
         Some(managed) => rest.with(MANAGED, managed),
@@ -123,7 +123,7 @@ pub(super) fn with_managed_fields(rest: &Rest, of: &Rest) -> Rest {
     }
 }
 
-/// Keeps the owners of fields where a writer that knows nothing of them leaves them out.
+/// Keeps the field owners if a writer leaves them out.
 pub(super) fn keep_managed_fields(new: &mut ObjectMeta, old: &ObjectMeta) {
     if new.rest.is_same(&old.rest) || old.rest.is_empty() || new.rest.get(MANAGED).is_some() {
         return;
@@ -133,7 +133,7 @@ pub(super) fn keep_managed_fields(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
-/// Whether all members with rules are the stored object's own.
+/// Reports whether all validated fields are shared with the stored object.
 pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     let finalizers = match (&new.finalizers, &old.finalizers) {
         (None, None) => true,
@@ -143,7 +143,7 @@ pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     finalizers && is_shared_but_finalizers(new, old)
 }
 
-/// Whether these have no other members with rules than before, but for finalizers, of which some may be gone.
+/// Reports whether all validated fields equal the old ones, except for removed finalizers.
 pub(super) fn only_lost_finalizers(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     let before = old.finalizers();
     new.finalizers().iter().all(|it| before.contains(it))
@@ -158,7 +158,7 @@ fn is_shared_but_finalizers(new: &ObjectMeta, old: &ObjectMeta) -> bool {
         && same_owners(&new.owner_references, &old.owner_references)
 }
 
-/// Validates the change from `old` to `new`, both prepared.
+/// Validates the change from `old` to `new`, both after preparation.
 pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut Vec<Cause>) {
     let mut immutable = |field: &str, same: bool, value: &dyn Fn() -> Value| {
         if !same {
@@ -197,10 +197,10 @@ fn time(time: Time) -> Value {
     time.unix_seconds().map_or(Value::Null, Value::from)
 }
 
-/// The version that a writer named, as a number; `None` when it named none.
+/// Returns the version that a writer names, as a number; `None` if it names none.
 ///
 /// # Errors
-/// The version itself when it is not a number.
+/// The version itself if it is not a number.
 pub(super) fn named_version(version: &ResourceVersion) -> Result<Option<u64>, &ResourceVersion> {
     match version {
         ResourceVersion::Unset => Ok(None),

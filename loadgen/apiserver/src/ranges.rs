@@ -1,5 +1,5 @@
-//! LimitRanges: what containers get that say nothing of their resources, and what pods, containers and claims
-//! may ask for.
+//! LimitRanges: default resources for containers, and limits on the requests of pods, containers
+//! and claims.
 //!
 //! Source: `plugin/pkg/admission/limitranger` of Kubernetes.
 
@@ -13,11 +13,11 @@ use serde_json::{Map, Value};
 use crate::defaulting::{Fill, Within};
 use crate::{Cluster, builtin, errors};
 
-/// The annotation that tells what was filled in.
+/// The annotation that lists the defaults that were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 impl Cluster {
-    /// Fills in the requests and limits that the containers of a new pod leave out.
+    /// Sets the missing requests and limits of a new pod's containers.
     #[cold]
     pub(crate) fn apply_ranges(&self, pod: &mut Pod) {
         for range in self.objects_in(builtin::LIMIT_RANGE, &pod.metadata.namespace) {
@@ -54,8 +54,10 @@ impl Cluster {
         }
     }
 
+    /// Checks a new object against the ranges of its namespace.
+    ///
     /// # Errors
-    /// 403 for a new object that asks for more than a range allows, or for less.
+    /// 403 if the object requests more or less than a range allows.
     #[cold]
     pub(crate) fn check_ranges(&self, object: &dyn Object) -> Result<(), ApiError> {
         let kind = object.kind();
@@ -95,7 +97,7 @@ impl Cluster {
     }
 }
 
-/// The default requests and limits of containers.
+/// Returns the default requests and limits of containers.
 fn defaults(spec: &Value) -> (Map<String, Value>, Map<String, Value>) {
     let (mut requests, mut limits) = (Map::new(), Map::new());
     for limit in items(spec, "/limits").filter(|limit| limit["type"] == "Container") {
@@ -106,7 +108,7 @@ fn defaults(spec: &Value) -> (Map<String, Value>, Map<String, Value>) {
     (requests, limits)
 }
 
-/// Sets what a list of resources leaves out; returns the names.
+/// Sets the missing entries of a resource list. Returns their names.
 fn fill(
     resources: &mut Map<String, Value>,
     member: &str,
@@ -127,7 +129,7 @@ fn fill(
     set
 }
 
-/// Amounts with the texts that messages show.
+/// Amounts with their notation in messages.
 type Amounts = BTreeMap<String, (Quantity, String)>;
 
 struct Asked {
@@ -156,7 +158,7 @@ impl Asked {
     fn of_pod(spec: &Value) -> Asked {
         let sum = |list: &str| {
             let all = crate::quotas::of_containers(spec, list);
-            // A sum is spelled as its first part.
+            // A sum has the notation of its first addend.
             let like = |name: &str| {
                 let mut parts = items(spec, "/containers").chain(items(spec, "/initContainers"));
                 let first = parts.find_map(|part| part["resources"][list][name].as_str());
@@ -175,7 +177,7 @@ impl Asked {
         }
     }
 
-    /// What a pod or a container asks for.
+    /// Checks the resources of a pod or container against a limit.
     fn check(&self, limit: &Value, problems: &mut Vec<String>) {
         let kind = limit["type"].as_str().unwrap_or("");
         for (name, (least, text)) in amounts(&limit["min"]) {
@@ -244,7 +246,7 @@ impl Asked {
         }
     }
 
-    /// What a claim asks for.
+    /// Checks the requests of a claim against a limit.
     fn check_claim(&self, limit: &Value, problems: &mut Vec<String>) {
         let kind = "PersistentVolumeClaim";
         for (name, (least, text)) in amounts(&limit["min"]) {
@@ -270,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_compared_with_the_range() {
+    fn requests_and_limits_are_compared_with_the_range() {
         let limit = json!({"type": "Container", "min": {"cpu": "100m"}, "max": {"cpu": "1"},
             "maxLimitRequestRatio": {"cpu": "2"}});
         let problems = |resources: Value| {

@@ -1,4 +1,4 @@
-//! The history of all commits, and the rules that it must keep by itself.
+//! The history of all commits, and the rules that a history obeys on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -8,14 +8,14 @@ use podstorm_objects::{AnyObject, Kind, Object, Uid};
 use super::{Violation, Violations};
 use crate::{Change, Commit, CommitObserver};
 
-/// Records every commit of a cluster. Memory: every state of every object.
+/// A recorder of every commit of a cluster. Keeps every state of every object in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     records: Mutex<Vec<Commit>>,
 }
 
 impl Recorder {
-    /// The history so far. O(commits).
+    /// Returns the history so far. O(commits).
     pub(crate) fn history(&self) -> History {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         History::new(records.clone())
@@ -41,12 +41,12 @@ pub(super) fn key_of(object: &dyn Object) -> Key {
     )
 }
 
-/// Whether both objects are equal, to the last member.
+/// Reports whether two objects are equal in all fields.
 pub(super) fn same(a: &dyn Object, b: &dyn Object) -> bool {
     a == b
 }
 
-/// A short description of an object, for messages.
+/// Describes an object briefly, for messages.
 pub(super) fn shown(object: &dyn Object) -> String {
     let metadata = object.metadata();
     format!(
@@ -65,22 +65,22 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// A history of these commits, in the order in which they were observed.
+    /// Creates a history of these commits, in the order in which they were observed.
     pub(crate) fn new(records: Vec<Commit>) -> History {
         History { records }
     }
 
-    /// The commits.
+    /// Returns the commits.
     pub(crate) fn records(&self) -> &[Commit] {
         &self.records
     }
 
-    /// The version of the last commit, 0 before the first.
+    /// Returns the version of the last commit, 0 before the first.
     pub(crate) fn last_version(&self) -> u64 {
         self.records.last().map_or(0, |record| record.version)
     }
 
-    /// The commits of a kind after `version`, in order.
+    /// Returns the commits of a kind after `version`, in order.
     pub(super) fn since(&self, kind: Kind, version: u64) -> impl Iterator<Item = &Commit> {
         let from = self
             .records
@@ -89,7 +89,7 @@ impl History {
         self.records[from..].iter().filter(of_kind)
     }
 
-    /// The objects of a kind as of `version`, by namespace and name, from a replay of the commits.
+    /// Returns the objects of a kind at `version`, by namespace and name, by replaying the commits.
     /// O(commits).
     pub(crate) fn state_at(&self, kind: Kind, version: u64) -> Vec<&AnyObject> {
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();
@@ -107,10 +107,10 @@ impl History {
         state.into_values().collect()
     }
 
-    /// Checks the rules of versions, identity and metadata. Versions are dense, and each object
-    /// carries its own. Every write starts from the state before it, so that no write is lost. UIDs
-    /// are unique. Creation times stay, generations do not fall, a deletion is not undone. A write
-    /// without a change is not committed.
+    /// Checks the rules of versions, identity and metadata. Versions are dense, and each object has
+    /// its own. Every write starts from the previous state, so that no write is lost. UIDs are
+    /// unique. Creation times are constant, generations never decrease, and deletions are not
+    /// undone. A write without a change is not committed.
     pub(crate) fn check(&self) -> Vec<Violation> {
         let mut broken = Violations::default();
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();
@@ -120,12 +120,12 @@ impl History {
             let name = || shown(new);
             let version = record.version;
             broken.unless(version == expected, "dense versions", || {
-                format!("{version} is in the place of {expected}")
+                format!("found {version} instead of {expected}")
             });
             broken.unless(
                 new.metadata().resource_version.number() == Some(version),
                 "own version",
-                || format!("{} was committed at {version}", name()),
+                || format!("{} was committed with version {version}", name()),
             );
             let key = key_of(new);
             let live = state.get(&key).copied();
@@ -140,7 +140,7 @@ impl History {
                 let start = old.map_or("nothing".into(), |old| shown(&**old));
                 let change = record.change;
                 format!(
-                    "{change:?} {} starts from {start}, stored was {state}",
+                    "{change:?} {} starts from {start}, but {state} is stored",
                     name()
                 )
             });
@@ -148,7 +148,7 @@ impl History {
                 Some(old) => check_step(&**old, record, &mut broken),
                 None => {
                     let fresh = uids.insert(&new.metadata().uid);
-                    broken.unless(fresh, "unique UID", || format!("{} has an old one", name()));
+                    broken.unless(fresh, "unique UID", || format!("{} reuses a UID", name()));
                 }
             }
             if record.change == Change::Deleted {
@@ -161,7 +161,7 @@ impl History {
     }
 }
 
-/// Checks the rules of metadata from one state of an object to the next.
+/// Checks the rules of metadata between two consecutive states of an object.
 fn check_step(old: &dyn Object, record: &Commit, broken: &mut Violations) {
     let new = &*record.new;
     let (before, after) = (old.metadata(), new.metadata());
@@ -172,7 +172,7 @@ fn check_step(old: &dyn Object, record: &Commit, broken: &mut Violations) {
     broken.unless(
         before.creation_timestamp == after.creation_timestamp,
         "creation time",
-        || format!("{} has another than before", name()),
+        || format!("{} changes its creation time", name()),
     );
     broken.unless(
         !before.is_deleting() || after.is_deleting(),
@@ -192,7 +192,7 @@ fn check_step(old: &dyn Object, record: &Commit, broken: &mut Violations) {
             json
         };
         broken.unless(members(new) != members(old), "no empty write", || {
-            format!("{} differs in nothing but its version", name())
+            format!("{} differs only in its version", name())
         });
     }
 }

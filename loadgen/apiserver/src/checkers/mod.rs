@@ -3,9 +3,8 @@
 //!
 //! A [`Recorder`] records every commit. Its [`History`] is checked on its own ([`History::check`]).
 //! Then all reads are checked against it: lists and single objects ([`History::check_list`],
-//! [`History::check_get`]), watches ([`History::check_watch`]) and refusals to open one
-//! ([`History::check_refusal`]). The checkers know the rules, and nothing of how the server keeps
-//! them.
+//! [`History::check_get`]), watches ([`History::check_watch`]) and refusals to open a watch
+//! ([`History::check_refusal`]). The checkers know the rules but not the server's implementation.
 
 mod history;
 mod reads;
@@ -17,12 +16,12 @@ pub(crate) use watches::{RecordedWatch, Window};
 
 use std::fmt;
 
-/// A broken rule.
+/// A broken rule with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     /// The name of the rule.
     pub(crate) rule: &'static str,
-    /// What was found, and what was expected.
+    /// The observed and the expected facts.
     pub(crate) what: String,
 }
 
@@ -32,7 +31,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Collects violations of one check.
+/// The violations that one check has found.
 #[derive(Debug, Default)]
 struct Violations(Vec<Violation>);
 

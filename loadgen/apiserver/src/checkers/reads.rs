@@ -9,9 +9,9 @@ use super::{History, Violation, Violations};
 use crate::{Change, ClusterResource};
 
 impl History {
-    /// Checks a list of a kind, or of one namespace, with that version. It must be sorted, and
-    /// exactly the state of the version, which must be one of the server's while it answered
-    /// (`during`).
+    /// Checks a list of a kind, or of one namespace, at a version. The list must be sorted and
+    /// equal the state at that version. The version must be one that the server had during the
+    /// request (`during`).
     pub(crate) fn check_list<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -22,13 +22,13 @@ impl History {
         let mut broken = Violations::default();
         let (before, after) = during;
         broken.unless((before..=after).contains(&version), "list version", || {
-            format!("{version} was answered between {before} and {after}")
+            format!("{version} was returned while the server was at {before} to {after}")
         });
         self.compare_state("state", items, version, is_in(namespace), &mut broken);
         broken.0
     }
 
-    /// Checks a list as of an older version.
+    /// Checks a list at an older version.
     pub(crate) fn check_list_as_of<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -41,7 +41,7 @@ impl History {
     }
 
     /// Checks a read of an object (`None`: not found) while the server was at versions `before` to
-    /// `after`. The result must be the state at one of them.
+    /// `after`. The result must be the object's state at one of these versions.
     pub(crate) fn check_get(
         &self,
         (kind, namespace, name): (Kind, &str, &str),
@@ -52,7 +52,7 @@ impl History {
         let mut stored: Option<&AnyObject> = None;
         let mut states = Vec::new();
         for record in self.records().iter().take_while(|it| it.version <= after) {
-            // The state before the first write of that time counts too.
+            // The state before the first write in this range is valid too.
             if record.version > before && states.is_empty() {
                 states.push(stored);
             }
@@ -74,12 +74,12 @@ impl History {
         let mut broken = Violations::default();
         broken.unless(fits, "read", || {
             let found = found.map_or("nothing".into(), |found| shown(&**found));
-            format!("{name}: {found} was read between {before} and {after}")
+            format!("{name}: {found} was read while the server was at {before} to {after}")
         });
         broken.0
     }
 
-    /// Checks that `items` are the objects as of `version` that `is_selected` accepts, sorted.
+    /// Checks that `items` are the objects at `version` that `is_selected` accepts, sorted.
     pub(super) fn compare_state<R: ClusterResource>(
         &self,
         rule: &'static str,
@@ -95,13 +95,13 @@ impl History {
             if !found.is_some_and(|found| same(found, &***wanted)) {
                 let found = found.map_or("nothing".into(), shown);
                 let wanted = shown(&***wanted);
-                let what = format!("as of {version}, {found} is in the place of {wanted}");
+                let what = format!("at {version}, found {found} instead of {wanted}");
                 return broken.add(rule, what);
             }
         }
         if let Some(more) = items.get(wanted.len()) {
             let more = shown(&**more);
-            broken.add(rule, format!("as of {version} there was no {more}"));
+            broken.add(rule, format!("at {version} there was no {more}"));
         }
     }
 }

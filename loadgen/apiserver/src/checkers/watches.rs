@@ -9,10 +9,10 @@ use super::history::{same, shown};
 use super::{History as Committed, Violation, Violations};
 use crate::{Change, ClusterResource, Commit, History, WatchFrom};
 
-/// A watch and the events that it delivered.
+/// A watch and the events that it has delivered.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedWatch<R> {
-    /// Where it was asked to begin.
+    /// The requested start.
     pub(crate) from: WatchFrom,
     /// The version of the server when it was opened.
     pub(crate) opened_at: u64,
@@ -20,17 +20,17 @@ pub(crate) struct RecordedWatch<R> {
     pub(crate) events: Vec<WatchEvent<R>>,
     /// The version of the server when it was last polled.
     pub(crate) polled_at: u64,
-    /// The version up to which all events must have been delivered: that of the server when the
-    /// watch was last drained with no event delayed. 0: none.
+    /// The version up to which all events must have been delivered: the server's version when the
+    /// watch was last drained without a delayed event, or 0.
     pub(crate) drained_at: u64,
 }
 
 /// The part of the history that the server may have dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
-    /// The least and the most events that it keeps.
+    /// The minimum and maximum number of events that the server keeps.
     pub(crate) history: History,
-    /// The versions of the server at which each kind was compacted.
+    /// The server's versions at the compactions of each kind.
     pub(crate) compactions: BTreeMap<Kind, Vec<u64>>,
 }
 
@@ -42,7 +42,7 @@ impl Window {
 }
 
 impl<R: ClusterResource> RecordedWatch<R> {
-    /// A watch without events so far.
+    /// Creates a recorded watch without events.
     pub(crate) fn new(from: WatchFrom, opened_at: u64) -> RecordedWatch<R> {
         RecordedWatch {
             from,
@@ -66,12 +66,12 @@ impl Committed {
         self.check_watch_of(watch, window, |_| true)
     }
 
-    /// Checks a watch of the objects that `selects` accepts. If it was asked to, it begins with the
-    /// state of one version, and marks the end of that state once. Then every later event follows
-    /// in order, none missing, repeated or changed. An object that becomes selected is added. An
+    /// Checks a watch of the objects that `selects` accepts. If requested, it begins with the state
+    /// at one version and marks the end of that state once. Then every later event follows in
+    /// order, none missing, repeated or changed. An object that becomes selected is added. An
     /// object that is no longer selected is deleted, in its last selected state with the version of
-    /// the change. A bookmark's version is at most the server's, and all events up to it were
-    /// delivered. An error ends the watch; it is 410 only where the history does not reach back.
+    /// the change. A bookmark's version is at most the server's, and all events up to it have been
+    /// delivered. An error ends the watch; a 410 is valid only if the history does not reach back.
     pub(crate) fn check_watch_of<R: ClusterResource>(
         &self,
         watch: &RecordedWatch<R>,
@@ -96,14 +96,14 @@ impl Committed {
                 } => {
                     let version = version.number().unwrap_or(0);
                     broken.unless(!initial_events_end, "one end of the initial state", || {
-                        format!("another one at {version}")
+                        format!("there is another one at {version}")
                     });
                     broken.unless(version >= last, "bookmark", || {
-                        format!("{version} is behind {last}")
+                        format!("{version} comes after {last}")
                     });
                     let server = watch.polled_at.max(start);
                     broken.unless(version <= server, "bookmark", || {
-                        format!("{version} is before the server, which is at {server}")
+                        format!("{version} is ahead of the server, which is at {server}")
                     });
                     if let Some(hidden) = expected.next_if(|it| it.version <= version) {
                         let hidden = hidden.version;
@@ -126,12 +126,12 @@ impl Committed {
             };
             let Some(wanted) = expected.next() else {
                 let found = shown(&**delivered.1);
-                broken.add("events", format!("{found} is not an event behind {last}"));
+                broken.add("events", format!("{found} is not an event after {last}"));
                 return broken.0;
             };
             if !wanted.is(delivered.0, delivered.1) {
                 let (change, found) = (delivered.0, shown(&**delivered.1));
-                let what = format!("behind {last} came {change:?} {found} instead of {wanted}");
+                let what = format!("after {last}: found {change:?} {found} instead of {wanted}");
                 broken.add("events", what);
                 return broken.0;
             }
@@ -145,7 +145,7 @@ impl Committed {
     }
 
     /// Checks the refusal to open a watch from `version`, or to list its state, by a server at
-    /// `opened_at`.
+    /// version `opened_at`.
     pub(crate) fn check_refusal<R: ClusterResource>(
         &self,
         version: u64,
@@ -160,15 +160,15 @@ impl Committed {
                 self.check_expired::<R>(version, opened_at, (least, window), &mut broken);
             }
             504 => broken.unless(version > opened_at, "too new", || {
-                format!("{version} was refused, the server was at {opened_at}")
+                format!("{version} was refused although the server was at {opened_at}")
             }),
-            code => broken.add("refusal", format!("{code} is none: {}", error.message)),
+            code => broken.add("refusal", format!("unexpected code {code}: {}", error.message)),
         }
         broken.0
     }
 
     /// Checks the initial state of a watch. Returns its version and the events that follow, or
-    /// `None` where these are not known.
+    /// `None` if these are unknown.
     fn check_initial<'a, R: ClusterResource>(
         &self,
         watch: &'a RecordedWatch<R>,
@@ -194,7 +194,7 @@ impl Committed {
                         _ => (least..=watch.polled_at).contains(&version),
                     };
                     broken.unless(fits, "initial state", || {
-                        format!("{version} was answered, {least} asked for")
+                        format!("{version} was returned for a request of {least}")
                     });
                     let is_selected =
                         |object: &dyn Object| object.downcast_ref::<R>().is_some_and(selects);
@@ -205,22 +205,22 @@ impl Committed {
                         .then(|| (version, &watch.events[position + 1..]));
                 }
                 _ => {
-                    let what = "something else comes before the end of the initial state";
+                    let what = "another event comes before the end of the initial state";
                     broken.add("initial state", what.into());
                     return None;
                 }
             }
         }
-        // Not delivered to its end.
+        // The initial state is not complete.
         broken.unless(
             watch.drained_at == 0,
             "one end of the initial state",
-            || "there is none".into(),
+            || "the end is missing".into(),
         );
         None
     }
 
-    /// The events that a watch must deliver after `start`.
+    /// Returns the events that a watch must deliver after `start`.
     fn expected<'a, R: ClusterResource>(
         &'a self,
         start: u64,
@@ -265,7 +265,7 @@ impl Committed {
         let compacted = compactions.into_iter().flatten();
         let was_compacted = first.is_some_and(|first| compacted.into_iter().any(|&at| at >= first));
         broken.unless(count > kept || was_compacted, "expired", || {
-            format!("{version} was refused at {server} with {count} events since")
+            format!("{version} was refused at {server} after only {count} events")
         });
     }
 }
@@ -275,8 +275,8 @@ struct Expected<'a, R> {
     version: u64,
     change: Change,
     object: &'a R,
-    /// Whether the object is no longer selected: the event has its state before, with the version
-    /// of the change.
+    /// Whether the object is no longer selected. Then the event has the object's previous state,
+    /// with the version of the change.
     left: bool,
 }
 

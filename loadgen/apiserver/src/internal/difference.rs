@@ -1,15 +1,15 @@
-//! How two texts differ, line by line.
+//! The differences between two texts, line by line.
 //!
-//! Source: `difflib` of Python, whose method upstream's library has.
+//! Source: Python's `difflib`, whose method upstream's library uses.
 
 use std::collections::BTreeMap;
 
-/// Lines around a change that are shown.
+/// The number of unchanged lines shown around a change.
 const AROUND: usize = 3;
-/// From this number of lines on those that are frequent are not looked for.
+/// The number of lines from which frequent lines are not searched for.
 const LONG: usize = 200;
 
-/// A stretch of lines that both texts have: where it begins in each, and how long it is.
+/// A run of lines that both texts contain: its start in each, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Match {
     old: usize,
@@ -17,7 +17,8 @@ struct Match {
     count: usize,
 }
 
-/// The changes from one text to another, with some lines around; empty where there is none. O(lines²).
+/// Returns the changes from one text to another, with some lines of context; empty if there are
+/// none. O(lines²).
 pub(crate) fn unified(old: &[String], new: &[String]) -> String {
     let mut matches = Vec::new();
     find_all(old, new, (0, old.len()), (0, new.len()), &mut matches);
@@ -53,7 +54,7 @@ pub(crate) fn unified(old: &[String], new: &[String]) -> String {
             let count = to - from;
             match count {
                 1 => (from + 1).to_string(),
-                // An empty range begins at the line before it.
+                // An empty range starts at the line before it.
                 0 => format!("{from},0"),
                 _ => format!("{},{count}", from + 1),
             }
@@ -83,7 +84,7 @@ fn put(out: &mut String, mark: char, lines: &[String]) {
     }
 }
 
-/// Finds the longest stretch, then those before and behind it.
+/// Finds the longest common run, then those before and after it.
 fn find_all(
     old: &[String],
     new: &[String],
@@ -142,7 +143,7 @@ fn longest(
         }
         lengths = next;
     }
-    // Frequent lines count where they touch others.
+    // Extend the run over adjacent frequent lines.
     while best.old > old_from && best.new > new_from && old[best.old - 1] == new[best.new - 1] {
         best = Match {
             old: best.old - 1,
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_shown_with_the_lines_around() {
+    fn changes_are_shown_with_the_lines_around_them() {
         let old = lines("a b c d e f g h i j k l m n o p q r s");
         let new = lines("a b c d X f g h i j k l m n o p q r s t");
         assert_eq!(

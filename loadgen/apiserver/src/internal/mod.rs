@@ -1,5 +1,5 @@
-//! Values as upstream's messages quote them: with the fields of Kubernetes' internal types, in their order,
-//! those that say nothing too. And how two of them differ.
+//! Values as upstream's error messages quote them: with the fields of Kubernetes' internal types,
+//! in their order, including empty fields. Also the differences between two such values.
 //!
 //! Source: `types.go` in `pkg/apis/core`, `batch` and `apps` of Kubernetes; `diff.Diff` of apimachinery.
 
@@ -16,9 +16,9 @@ pub(crate) use difference::unified;
 #[derive(Debug)]
 struct Field {
     name: &'static str,
-    /// Its name in JSON.
+    /// The name in JSON.
     member: String,
-    /// Whether JSON has it one level up.
+    /// Whether the field is one level higher in JSON.
     is_of_parent: bool,
     kind: FieldKind,
 }
@@ -29,7 +29,7 @@ enum FieldKind {
     Flag,
     Number,
     Quantity,
-    /// As it is in JSON; null where absent.
+    /// A value as in JSON; null if absent.
     Plain,
     Pointer(&'static str),
     List(&'static str),
@@ -83,8 +83,8 @@ impl Field {
     }
 }
 
-/// The name in JSON of a field: the capitals that it begins with are small, but for the one of a word's
-/// beginning.
+/// Returns the JSON name of a field: its leading capitals become lowercase, except the one that
+/// starts the next word.
 fn member_of(field: &str) -> String {
     let capitals = field.bytes().take_while(u8::is_ascii_uppercase).count();
     let small = match capitals == field.len() {
@@ -94,14 +94,14 @@ fn member_of(field: &str) -> String {
     field[..small].to_ascii_lowercase() + &field[small..]
 }
 
-/// A value of a type, as one line.
+/// Formats a value of a type in one line.
 pub fn quoted(value: &Value, of: &str) -> String {
     let mut out = Printer::default();
     out.object(value, &Value::Null, of);
     out.text
 }
 
-/// A value of a type by lines, indented by one space for each level.
+/// Formats a value of a type in lines, with one space of indentation per level.
 pub(crate) fn lines(value: &Value, of: &str) -> Vec<String> {
     let mut out = Printer {
         is_indented: true,
@@ -111,7 +111,7 @@ pub(crate) fn lines(value: &Value, of: &str) -> Vec<String> {
     out.text.split('\n').map(str::to_owned).collect()
 }
 
-/// A pod template as one line: the metadata is of a type that is the same inside and outside.
+/// Formats a pod template in one line. Its metadata has the same type internally and externally.
 pub(crate) fn template(value: &Value) -> String {
     const METADATA: [&str; 12] = [
         "name",
@@ -135,7 +135,7 @@ pub(crate) fn template(value: &Value) -> String {
     format!("{{{metadata}\"Spec\":{spec}}}")
 }
 
-/// The cause of 422 of a value that upstream quotes in this form.
+/// A cause of a 422 about a value that upstream quotes in this form.
 pub(crate) fn invalid(
     field: impl Into<String>,
     (value, of): (&Value, &str),
@@ -144,7 +144,7 @@ pub(crate) fn invalid(
     invalid_as(field, &quoted(value, of), detail)
 }
 
-/// As [`invalid`], with the value as it is quoted.
+/// Like [`invalid`], with an already quoted value.
 pub(crate) fn invalid_as(
     field: impl Into<String>,
     quoted: &str,
@@ -201,7 +201,7 @@ impl Printer {
         match TYPES.get(of) {
             Some(_) => self.fields(value, parent, of, &mut is_first),
             None => {
-                // A type of which nothing is known here has at least what it has.
+                // The fields of an unknown type are at least those of the value.
                 for (name, member) in value.as_object().into_iter().flatten() {
                     let mut letters = name.chars();
                     let first = letters.next().map(|it| it.to_ascii_uppercase());
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_that_is_named_is_there_or_known_not_to_be() {
+    fn every_type_that_a_field_names_is_in_the_table() {
         for (name, fields) in TYPES.iter() {
             for field in fields {
                 if let FieldKind::Struct(of) | FieldKind::Embedded(of) | FieldKind::List(of) =
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_quoted_too() {
+    fn absent_fields_are_quoted_too() {
         let policy = json!({"rules": [{"succeededCount": 1}]});
         assert_eq!(
             quoted(&policy, "SuccessPolicy"),

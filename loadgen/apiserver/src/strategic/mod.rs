@@ -1,11 +1,11 @@
-//! Strategic merge patches by the schemas of their fields.
+//! Strategic merge patches that follow the schemas of their fields.
 
 use podstorm_objects::{Map, MergeField, MergeRules, PatchProblem};
 use serde_json::Value;
 
 use crate::schemas::{referred, struct_name};
 
-/// The rules that a schema has: of a struct, or of the value of a member.
+/// The merge rules in a schema: that of a struct, or of a field's value.
 #[derive(Clone, Copy, Debug)]
 struct Schema<'a>(&'a Value);
 
@@ -27,12 +27,12 @@ impl MergeRules for Schema<'_> {
     }
 }
 
-/// Applies a strategic merge patch to an object with that schema, as
-/// [`podstorm_objects::strategic_merge`] does. O(object + patch).
+/// Applies a strategic merge patch to an object with the given schema, like
+/// [`podstorm_objects::strategic_merge`]. O(object + patch).
 ///
 /// # Errors
-/// A directive that does not exist, has a wrong form or stands where it can't; entries of a list without their key.
-/// The object is half patched then.
+/// An unknown directive, or one in a wrong form or place; list entries without their key. The
+/// object is then partly patched.
 pub fn strategic_merge(
     schema: Option<&Value>,
     target: &mut Map,

@@ -1,4 +1,4 @@
-//! Merges of documents.
+//! Tests of merges of documents.
 
 use podstorm_objects::Kind;
 use serde_json::json;
@@ -42,7 +42,7 @@ fn owner_references_merge_by_uid() {
 }
 
 #[test]
-fn lists_of_texts_grow_and_shrink_as_sets() {
+fn lists_of_strings_grow_and_shrink_as_sets() {
     let of = |list: &[&str]| json!({"metadata": {"finalizers": list}});
     let (one, two) = (of(&["a"]), of(&["a", "b"]));
     assert_eq!(strategic(one, two.clone()), two);
@@ -60,7 +60,7 @@ fn containers_merge_by_name_and_other_lists_are_replaced() {
 }
 
 #[test]
-fn new_entries_come_before_those_the_patch_does_not_name_unless_ordered() {
+fn new_entries_come_first_unless_the_patch_orders_them() {
     let list = |names: &[&str]| {
         let entries: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
         json!({"spec": {"containers": entries}})
@@ -72,7 +72,7 @@ fn new_entries_come_before_those_the_patch_does_not_name_unless_ordered() {
 }
 
 #[test]
-fn each_field_is_merged_by_its_own_rule() {
+fn each_field_is_merged_by_its_own_rule_in_the_schema() {
     let ports = |list: Value| json!({"spec": {"ports": list}});
     let (web, extra) = (
         json!({"name": "web", "port": 80}),
@@ -121,7 +121,7 @@ fn each_field_is_merged_by_its_own_rule() {
             hooks(json!([hook("two", "Ignore")])),
             hooks(json!([hook("one", "Fail"), hook("two", "Ignore")])),
         ),
-        // A list of the same name in another struct has no key.
+        // A list with the same name in another struct has no key.
         (
             "Endpoints",
             json!({"subsets": [{"ports": [web]}]}),
@@ -134,7 +134,7 @@ fn each_field_is_merged_by_its_own_rule() {
 }
 
 #[test]
-fn no_directive_and_no_null_is_ever_stored() {
+fn directives_and_nulls_are_never_stored() {
     let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}});
     let of = |spec: Value| json!({"spec": spec});
     for (patch, member, wanted) in [
@@ -201,7 +201,7 @@ fn no_directive_and_no_null_is_ever_stored() {
 }
 
 #[test]
-fn what_can_not_be_merged_is_refused_with_the_reason() {
+fn an_impossible_merge_is_refused_with_the_reason() {
     let pod = json!({"metadata": {"ownerReferences": [{"uid": "a"}], "finalizers": ["a", "b"]},
         "spec": {"containers": [{"name": "c"}, {"name": "d"}], "nodeName": "n"}});
     let spec = |patch: Value| json!({"spec": patch});
@@ -278,7 +278,7 @@ fn what_can_not_be_merged_is_refused_with_the_reason() {
 }
 
 #[test]
-fn every_list_and_map_of_the_table_is_merged_or_replaced_as_its_row_says() {
+fn lists_and_maps_of_the_table_are_merged_or_replaced_as_stated() {
     let mut lists = 0;
     for (schema, of) in crate::schemas::SCHEMAS.iter() {
         for (member, property) in crate::schemas::properties(of) {

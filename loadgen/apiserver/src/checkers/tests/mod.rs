@@ -1,4 +1,4 @@
-//! Random requests to a server, in which the checkers find no violation.
+//! Random requests to a server, in which the checkers must find no violation.
 
 mod wrong;
 
@@ -45,7 +45,7 @@ fn server(kept: Kept) -> (Cluster, Arc<Recorder>) {
     (cluster, recorder)
 }
 
-/// Empties a namespace that is being deleted, and lets it go once it is empty.
+/// Empties a terminating namespace, and finalizes it once it is empty.
 fn empty_namespace(cluster: &Cluster, name: &str, now: Now) {
     let Ok(found) = cluster.get::<Namespace>("", name) else {
         return;
@@ -57,7 +57,7 @@ fn empty_namespace(cluster: &Cluster, name: &str, now: Now) {
     for kind in [Kind::POD, Kind::REPLICA_SET] {
         let api = cluster.api(kind);
         let deleted = api.delete_collection(Some(name), &|_| true, &DeleteOptions::default(), now);
-        deleted.expect("the kind is served");
+        deleted.expect("every listed kind is served");
         let of_namespace = ListOptions {
             namespace: Some(name),
             ..ListOptions::default()
@@ -67,12 +67,12 @@ fn empty_namespace(cluster: &Cluster, name: &str, now: Now) {
     if left == 0 {
         let mut free = Namespace::clone(&found);
         free.fields.insert("spec".to_owned(), json!({}));
-        // Another thread may have come first.
+        // Another thread may have been faster.
         drop(cluster.finalize(free, false, now));
     }
 }
 
-/// One write at random; many are refused, which is part of it.
+/// Makes one random write. Many are refused, which is intended.
 fn write(cluster: &Cluster, random: &mut fastrand::Rng, now: Now) {
     let namespace = if random.bool() { "a" } else { "b" };
     let name = format!("o{}", random.u32(..8));
@@ -124,7 +124,7 @@ fn write(cluster: &Cluster, random: &mut fastrand::Rng, now: Now) {
                 new.metadata.labels = new.metadata.labels.with("tier", &value);
                 new.metadata.finalizers =
                     (random.u32(..6) == 0).then(|| vec![Str::from("a.b/c")].into());
-                // Some writers are late.
+                // Some writers have a stale version.
                 if random.bool() {
                     new.metadata.resource_version = ResourceVersion::Unset;
                 }
@@ -134,7 +134,7 @@ fn write(cluster: &Cluster, random: &mut fastrand::Rng, now: Now) {
     }
 }
 
-/// A version that was or is to come, often one near the present or near a compaction.
+/// Returns a past or future version, often one close to the current version or a compaction.
 fn some_version(present: u64, window: &Window, random: &mut fastrand::Rng) -> u64 {
     let compacted = window.compactions.values().flatten().last();
     match (random.u32(..3), compacted) {
@@ -144,17 +144,17 @@ fn some_version(present: u64, window: &Window, random: &mut fastrand::Rng) -> u6
     }
 }
 
-/// Kind, version asked for, the server's version, and the answer.
+/// The kind, the requested version, the server's version, and the error.
 type Refusal = (Kind, u64, u64, podstorm_objects::ApiError);
 
-/// A watch with what it delivered.
+/// A watch and the events that it has delivered.
 struct Client<R: ClusterResource> {
     watch: Watch<R>,
     recorded: RecordedWatch<R>,
 }
 
 impl<R: ClusterResource> Client<R> {
-    /// Opens a watch at random; a refusal is checked later.
+    /// Opens a random watch. A refusal is checked later.
     fn open(
         cluster: &Cluster,
         window: &Window,
@@ -205,7 +205,7 @@ impl<R: ClusterResource> Client<R> {
         self.recorded.polled_at = cluster.resource_version();
     }
 
-    /// Lets it show everything.
+    /// Delivers everything.
     fn drain(&mut self, cluster: &Cluster) {
         self.watch.delay_until(i64::MIN);
         self.watch.set_latency(Latency::ZERO);
@@ -222,10 +222,11 @@ fn expect_sound(found: Vec<Violation>, what: &str) {
     assert!(shown.is_empty(), "{what}: {shown:#?}");
 }
 
-/// Namespace, items and version of a list, and the server's versions before and after.
+/// The namespace, items and version of a list, and the server's versions before and after the
+/// request.
 type List = (Option<&'static str>, Vec<Arc<Pod>>, u64, (u64, u64));
 
-/// What was read on the way.
+/// The recorded reads.
 #[derive(Default)]
 struct Reads {
     lists: Vec<List>,
@@ -272,7 +273,7 @@ impl Reads {
         }
         for (items, version) in &self.past {
             let found = history.check_list_as_of(None, items, *version);
-            expect_sound(found, "a list as of the past");
+            expect_sound(found, "a list at an older version");
         }
         for (name, object, during) in &self.gets {
             let key = (Kind::POD, "a", name.as_str());
@@ -289,8 +290,8 @@ impl Reads {
     }
 }
 
-/// Lives through `steps` and checks everything; answers how many events were watched, refusals met
-/// and watches expired.
+/// Makes `steps` random steps and checks everything. Returns the numbers of watched events,
+/// refusals and expired watches.
 fn live(seed: u64, steps: u32) -> (usize, usize, usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let kept = Kept {
@@ -340,7 +341,7 @@ fn live(seed: u64, steps: u32) -> (usize, usize, usize) {
     let (mut events, mut ended) = (0, 0);
     for client in &mut pods {
         let sofar = history.check_watch(&client.recorded, &window);
-        expect_sound(sofar, "a watch under way");
+        expect_sound(sofar, "a watch in progress");
         client.drain(&cluster);
         let found = history.check_watch(&client.recorded, &window);
         expect_sound(found, "a watch");
@@ -356,7 +357,7 @@ fn live(seed: u64, steps: u32) -> (usize, usize, usize) {
 }
 
 #[test]
-fn nothing_is_wrong_with_the_server_in_random_lives() {
+fn random_requests_to_the_server_violate_no_rule() {
     let (mut events, mut refusals, mut ended) = (0, 0, 0);
     for seed in 0..30 {
         let (more_events, more_refusals, more_ended) = live(seed, 4000);
@@ -364,14 +365,14 @@ fn nothing_is_wrong_with_the_server_in_random_lives() {
         refusals += more_refusals;
         ended += more_ended;
     }
-    // All of it was there to be looked at.
+    // The run must have exercised all of these.
     assert!(events > 25_000, "{events} events");
     assert!(refusals > 50, "{refusals} refusals");
     assert!(ended > 5, "{ended} watches expired");
 }
 
 #[test]
-fn nothing_is_wrong_with_the_server_under_many_threads() {
+fn concurrent_writes_to_the_server_violate_no_rule() {
     let (cluster, recorder) = server(Kept::default());
     let start = cluster.resource_version();
     let window = Window::default();

@@ -5,14 +5,14 @@ use podstorm_objects::ObjectMeta;
 use super::*;
 use crate::Commit;
 
-/// The rules that a check finds broken, each once.
+/// Returns the broken rules that a check has found, without consecutive repetitions.
 fn rules(found: &[Violation]) -> Vec<&'static str> {
     let mut rules: Vec<_> = found.iter().map(|one| one.rule).collect();
     rules.dedup();
     rules
 }
 
-/// A short life: pods `x` and `y`, of which `x` is changed and `y` removed.
+/// Returns a short history: pods `x` and `y` are created, `x` is changed and `y` removed.
 fn short() -> (Cluster, History) {
     let (cluster, recorder) = server(Kept::default());
     let x = cluster.create(pod("x", "a"), at(1)).unwrap();
@@ -26,12 +26,12 @@ fn short() -> (Cluster, History) {
 }
 
 #[test]
-fn histories_that_cannot_be_are_rejected() {
+fn impossible_histories_are_rejected() {
     type Spoil = fn(&mut Vec<Commit>);
     let (_, history) = short();
     // Two namespaces, then x, y, x changed, y marked, y removed.
     assert_eq!(history.last_version(), 7);
-    expect_sound(history.check(), "as it was");
+    expect_sound(history.check(), "the original");
     fn change(record: &mut Commit, how: impl FnOnce(&mut ObjectMeta)) {
         let mut pod = record.new.downcast_ref::<Pod>().expect("a pod").clone();
         how(&mut pod.metadata);
@@ -43,11 +43,11 @@ fn histories_that_cannot_be_are_rejected() {
         let found = History::new(records).check();
         assert_eq!(rules(&found), wanted, "{what}: {found:#?}");
     };
-    rejected("a version is skipped", &["dense versions"], |all| {
+    rejected("a version is missing", &["dense versions"], |all| {
         all.remove(1);
     });
-    rejected("two are swapped", &["dense versions"], |all| all.swap(2, 3));
-    rejected("it carries another version", &["own version"], |all| {
+    rejected("two commits are swapped", &["dense versions"], |all| all.swap(2, 3));
+    rejected("the object has another version", &["own version"], |all| {
         let version = ResourceVersion::Number(2);
         change(&mut all[6], |meta| meta.resource_version = version);
     });
@@ -56,20 +56,20 @@ fn histories_that_cannot_be_are_rejected() {
         all[5].old = Some(all[2].new.clone());
     });
     let both = &["no lost update", "unique UID"];
-    rejected("what exists is created again", both, |all| {
+    rejected("an existing object is created again", both, |all| {
         all[4].change = Change::Added;
         all[4].old = None;
     });
-    rejected("what is gone is changed", &["no empty write"], |all| {
+    rejected("a removed object is changed", &["no empty write"], |all| {
         all[6].change = Change::Modified;
     });
-    rejected("another object takes the place", &["same UID"], |all| {
+    rejected("another object takes its place", &["same UID"], |all| {
         change(&mut all[4], |meta| meta.uid = "other".into());
     });
-    rejected("a deletion is taken back", &["deletion stays"], |all| {
+    rejected("a deletion is undone", &["deletion stays"], |all| {
         change(&mut all[6], |meta| meta.deletion_timestamp = Time::UNSET);
     });
-    rejected("the generation falls", &["generation"], |all| {
+    rejected("the generation decreases", &["generation"], |all| {
         change(&mut all[4], |meta| meta.generation = 0);
     });
     rejected("nothing is changed", &["no empty write"], |all| {
@@ -80,15 +80,15 @@ fn histories_that_cannot_be_are_rejected() {
 }
 
 #[test]
-fn lists_and_reads_that_do_not_fit_are_rejected() {
+fn inconsistent_lists_and_reads_are_rejected() {
     let (cluster, history) = short();
     let (items, _) = cluster.list::<Pod>(None);
-    expect_sound(history.check_list(None, &items, 7, (7, 7)), "as it was");
+    expect_sound(history.check_list(None, &items, 7, (7, 7)), "the original");
     let check =
         |items: &[Arc<Pod>], version| rules(&history.check_list(None, items, version, (7, 7)));
-    assert_eq!(check(&[], 7), ["state"], "one is missing");
+    assert_eq!(check(&[], 7), ["state"], "an object is missing");
     let twice = [items[0].clone(), items[0].clone()];
-    assert_eq!(check(&twice, 7), ["state"], "one too many");
+    assert_eq!(check(&twice, 7), ["state"], "an object is repeated");
     let mut old = Pod::clone(&items[0]);
     old.metadata.labels = Default::default();
     assert_eq!(check(&[Arc::new(old)], 7), ["state"], "another state");
@@ -96,7 +96,7 @@ fn lists_and_reads_that_do_not_fit_are_rejected() {
     assert_eq!(
         check(&past, 4),
         ["list version"],
-        "the past for the present"
+        "an older state than the server's"
     );
     assert_eq!(check(&past, 7), ["state"]);
     let mut unsorted = past.clone();
@@ -110,9 +110,9 @@ fn lists_and_reads_that_do_not_fit_are_rejected() {
     };
     assert!(read(Some(&seen), (5, 5)).is_empty());
     assert!(read(Some(&seen), (4, 6)).is_empty());
-    assert!(read(None, (2, 3)).is_empty(), "not yet there");
-    assert_eq!(read(Some(&seen), (3, 4)), ["read"], "ahead of its time");
-    assert_eq!(read(None, (3, 7)), ["read"], "a write that isn't seen");
+    assert!(read(None, (2, 3)).is_empty(), "not created yet");
+    assert_eq!(read(Some(&seen), (3, 4)), ["read"], "a state from the future");
+    assert_eq!(read(None, (3, 7)), ["read"], "a write is missed");
 }
 
 fn bookmark(version: u64, initial_events_end: bool) -> WatchEvent<Pod> {
@@ -123,7 +123,7 @@ fn bookmark(version: u64, initial_events_end: bool) -> WatchEvent<Pod> {
 }
 
 #[test]
-fn streams_that_do_not_fit_are_rejected() {
+fn inconsistent_event_streams_are_rejected() {
     type Events = Vec<WatchEvent<Pod>>;
     type Spoil = fn(&mut Events);
     let (cluster, history) = short();
@@ -137,7 +137,7 @@ fn streams_that_do_not_fit_are_rejected() {
     client.drain(&cluster);
     // x, y, the end at 4, x changed, y marked, y removed.
     assert_eq!(client.recorded.events.len(), 6);
-    expect_sound(history.check_watch(&client.recorded, &window), "as it was");
+    expect_sound(history.check_watch(&client.recorded, &window), "the original");
     let expired = WatchEvent::Error(crate::errors::expired(4, 5));
     let rejected = |what: &str, wanted: &str, spoil: Spoil| {
         let mut watch = client.recorded.clone();
@@ -148,19 +148,19 @@ fn streams_that_do_not_fit_are_rejected() {
     };
     rejected("an event is lost", "events", |all| drop(all.remove(3)));
     rejected("the last event is lost", "events", |all| drop(all.pop()));
-    rejected("an event comes twice", "events", |all| {
+    rejected("an event is repeated", "events", |all| {
         all.insert(4, all[3].clone());
     });
-    rejected("events change places", "events", |all| all.swap(3, 4));
+    rejected("two events are swapped", "events", |all| all.swap(3, 4));
     rejected("an old event comes after a bookmark", "events", |all| {
         all.extend([bookmark(7, false), all[5].clone()]);
     });
-    rejected("a change is reported as another", "events", |all| {
+    rejected("a change is reported as a create", "events", |all| {
         if let WatchEvent::Modified(pod) = all[3].clone() {
             all[3] = WatchEvent::Added(pod);
         }
     });
-    rejected("an object is altered on the way", "events", |all| {
+    rejected("an object is altered", "events", |all| {
         if let WatchEvent::Modified(pod) = &mut all[3] {
             Arc::make_mut(pod).metadata.labels = Default::default();
         }
@@ -168,25 +168,25 @@ fn streams_that_do_not_fit_are_rejected() {
     rejected("a bookmark passes an event", "bookmark", |all| {
         all.insert(4, bookmark(6, false));
     });
-    rejected("a bookmark goes back", "bookmark", |all| {
+    rejected("a bookmark has an old version", "bookmark", |all| {
         all.insert(5, bookmark(5, false));
     });
-    rejected("a bookmark comes before its time", "bookmark", |all| {
+    rejected("a bookmark has a future version", "bookmark", |all| {
         all.push(bookmark(8, false));
     });
     let one_end = "one end of the initial state";
     rejected("the initial state ends twice", one_end, |all| {
         all.push(bookmark(7, true));
     });
-    rejected("it never ends", one_end, |all| all.truncate(2));
+    rejected("the initial state never ends", one_end, |all| all.truncate(2));
     let state = "initial state";
-    rejected("the initial state is another one", state, |all| {
+    rejected("the initial state lacks an object", state, |all| {
         all.remove(0);
     });
-    rejected("it is that of another version", state, |all| {
+    rejected("the initial state has another version", state, |all| {
         all[2] = bookmark(5, true);
     });
-    rejected("it doesn't end before other events", state, |all| {
+    rejected("the initial state ends too late", state, |all| {
         all.swap(2, 3);
     });
     let mut watch = client.recorded.clone();
@@ -195,7 +195,7 @@ fn streams_that_do_not_fit_are_rejected() {
     watch.drained_at = 0;
     let check =
         |watch: &RecordedWatch<Pod>, window: &Window| rules(&history.check_watch(watch, window));
-    assert_eq!(check(&watch, &window), ["expired"], "nothing was forgotten");
+    assert_eq!(check(&watch, &window), ["expired"], "no event was dropped");
     let mut compacted = Window::default();
     compacted.compacted(Kind::POD, 5);
     assert!(check(&watch, &compacted).is_empty());
@@ -209,7 +209,7 @@ fn streams_that_do_not_fit_are_rejected() {
 }
 
 #[test]
-fn refusals_without_reason_are_rejected() {
+fn refusals_without_a_reason_are_rejected() {
     use crate::errors::{bad_request, expired, version_too_large};
     let (_, history) = short();
     let window = Window::default();
@@ -233,7 +233,7 @@ fn refusals_without_reason_are_rejected() {
 }
 
 #[test]
-fn a_watch_of_some_objects_sees_them_come_into_view_and_go() {
+fn a_watch_of_some_objects_sees_their_selection_change() {
     let (_, history) = short();
     let window = Window::default();
     let front = |pod: &Pod| pod.metadata.labels.get("tier").map(|tier| &**tier) == Some("front");
@@ -249,15 +249,15 @@ fn a_watch_of_some_objects_sees_them_come_into_view_and_go() {
         drained_at: 7,
         ..RecordedWatch::new(WatchFrom::Version(3), 7)
     };
-    // x comes into view.
+    // x becomes selected.
     let comes = watch(vec![WatchEvent::Added(pod_at(5))]);
-    expect_sound(history.check_watch_of(&comes, &window, front), "into view");
+    expect_sound(history.check_watch_of(&comes, &window, front), "selected");
     let changes = watch(vec![WatchEvent::Modified(pod_at(5))]);
     assert_eq!(
         rules(&history.check_watch_of(&changes, &window, front)),
         ["events"]
     );
-    // For the others it goes, in its last state among them.
+    // In the complementary watch it is deleted, with its last selected state.
     let mut last = Pod::clone(&pod_at(3));
     last.metadata.resource_version = ResourceVersion::Number(5);
     let goes = |last: Arc<Pod>| {
@@ -271,8 +271,8 @@ fn a_watch_of_some_objects_sees_them_come_into_view_and_go() {
     let sound = goes(Arc::new(last));
     expect_sound(
         history.check_watch_of(&sound, &window, not_front),
-        "out of view",
+        "no longer selected",
     );
     let found = history.check_watch_of(&goes(pod_at(5)), &window, not_front);
-    assert_eq!(rules(&found), ["events"], "a state that was never in view");
+    assert_eq!(rules(&found), ["events"], "a state that was never selected");
 }
