@@ -1,7 +1,7 @@
-//! The values of a custom object checked against its schema, in upstream's words.
+//! Validation of custom objects against their schemas, with upstream's messages.
 //!
-//! Source: `kube-openapi/pkg/validation` as Kubernetes' `apiextensions-apiserver` reports it. Values
-//! that an update leaves as they were are not checked again.
+//! Source: `kube-openapi/pkg/validation` as Kubernetes' `apiextensions-apiserver` reports it.
+//! Values that an update does not change are not checked again.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ use crate::errors::{duplicate, invalid_value, not_supported, required, too_long,
 use crate::time_limit;
 use crate::validation::{Causes, names};
 
-/// The rules that a value breaks; `old` is what stood there before.
+/// Returns the rules that a value breaks. `old` is the previous value.
 pub(super) fn check(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Broken::default();
     value(schema, new, old, &Path::ROOT, &mut causes);
     causes.all.found()
 }
 
-/// The rules that a default breaks, which stands at `path` in a definition.
+/// Returns the rules that a default at `path` of a definition breaks.
 pub(super) fn check_at(schema: &Value, new: &Value, path: &str) -> Vec<Cause> {
     let mut causes = Broken::default();
     value(schema, new, None, &Path::ROOT.member(path), &mut causes);
     causes.all.found()
 }
 
-/// The rules that are broken, and what was made of the schema to find them.
+/// The broken rules, and caches of data derived from the schema.
 #[derive(Default)]
 struct Broken<'s> {
     all: Causes,
-    /// Each pattern once, however many values have it; `None` for one that can't be read.
+    /// The compiled patterns, each once for all values; `None` for an invalid pattern.
     patterns: BTreeMap<&'s str, Option<Regex>>,
-    /// What each schema with an enumeration allows, by where the schema is.
+    /// The allowed values of each schema with an enumeration, by the address of the schema.
     enums: BTreeMap<*const Value, Places<&'s Value>>,
 }
 
@@ -55,7 +55,7 @@ impl<'s> Broken<'s> {
             .is_some_and(|pattern| pattern.is_match(text))
     }
 
-    /// Whether a value breaks no rule of another schema.
+    /// Reports whether a value obeys another schema.
     fn fits(&mut self, schema: &'s Value, new: &Value, path: &Path<'_>) -> bool {
         let found = std::mem::replace(&mut self.all, Causes::until_first());
         value(schema, new, None, path, self);
@@ -63,7 +63,7 @@ impl<'s> Broken<'s> {
     }
 }
 
-/// A cause with a sentence about the field in the body.
+/// Returns a cause with a sentence about the field in the body.
 fn in_body(path: &Path<'_>, value: &Value, what: &str) -> Cause {
     let path = path.to_string();
     let what = format!("{path} in body {what}");
@@ -80,8 +80,8 @@ fn value<'s>(
     if old == Some(new) || new.is_null() && schema["nullable"] == true {
         return;
     }
-    // A problem may quote a long pattern or all that an enumeration allows; and each entry may be held against
-    // thousands of alternatives.
+    // A problem may quote a long pattern or a long enumeration, and each entry may be checked
+    // against thousands of alternatives.
     if causes.all.is_full() || time_limit::is_over() {
         return;
     }
@@ -100,7 +100,7 @@ fn value<'s>(
     combined(schema, new, path, causes);
 }
 
-/// What the value should be, if it is of another type.
+/// Returns the expected type if the value has another type.
 fn wrong_type(schema: &Value, value: &Value) -> Option<String> {
     if schema["x-kubernetes-int-or-string"] == true {
         let fits = value.is_string() || value.as_f64().is_some_and(is_whole);
@@ -121,7 +121,7 @@ fn is_whole(number: f64) -> bool {
     number.fract() == 0.0
 }
 
-/// What JSON calls the type of a value.
+/// Returns the JSON name of a value's type.
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -191,7 +191,7 @@ fn check_text<'s>(schema: &'s Value, text: &str, path: &Path<'_>, causes: &mut B
     }
 }
 
-/// Whether a text has a format; formats that upstream doesn't know are not checked.
+/// Reports whether a text has a format. Formats that upstream doesn't know are not checked.
 fn has_format(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<Time>().is_ok(),
@@ -269,7 +269,7 @@ fn check_list<'s>(
     let old_keys: Places<Option<Value>> = old.iter().map(&key).collect();
     for (number, entry) in entries.iter().enumerate() {
         let at = path.item(number);
-        // Entries without a key have nothing that they were before.
+        // An entry without a key has no old counterpart.
         let own = key(entry);
         let before = own.as_ref().and_then(|_| old_keys.position(&own));
         value(
@@ -291,8 +291,8 @@ fn check_list<'s>(
     }
 }
 
-/// What tells an entry of a list from the others: its keys, or itself; nothing in a list that is a
-/// whole.
+/// Returns the function for the identity of a list's entries: their keys, or themselves. Entries of
+/// an atomic list have none.
 fn key_of(schema: &Value) -> impl Fn(&Value) -> Option<Value> {
     let kind = schema["x-kubernetes-list-type"].as_str().unwrap_or("");
     let keys = schema["x-kubernetes-list-map-keys"].as_array();
@@ -345,7 +345,7 @@ fn check_members<'s>(
         }
     }
     for (name, member) in members {
-        // Checked for what all objects have.
+        // These are validated as for all objects.
         if is_root && OF_OBJECTS.contains(&name.as_str()) {
             continue;
         }
@@ -358,7 +358,7 @@ fn check_members<'s>(
     }
 }
 
-/// `allOf`, `anyOf`, `oneOf` and `not`.
+/// Checks `allOf`, `anyOf`, `oneOf` and `not`.
 fn combined<'s>(schema: &'s Value, new: &Value, path: &Path<'_>, causes: &mut Broken<'s>) {
     let mut fitting = |name: &str| {
         let all = schema[name].as_array()?;
@@ -368,7 +368,7 @@ fn combined<'s>(schema: &'s Value, new: &Value, path: &Path<'_>, causes: &mut Br
     let (any, one, all) = (fitting("anyOf"), fitting("oneOf"), fitting("allOf"));
     let is_not = |not| causes.fits(not, new, path);
     let is_not = schema.get("not").is_some_and(is_not);
-    // Upstream names no field.
+    // Upstream names no field here.
     let mut broken = |what: &str| {
         causes.push(invalid_value(
             "<nil>",
@@ -414,8 +414,8 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_of_a_schema_is_checked_in_upstreams_words() {
-        // A schema and a value that should fit it.
+    fn every_rule_of_a_schema_is_checked_with_upstreams_message() {
+        // Pairs of a schema and a value to check.
         let table = r#"
 [{"type": "integer"}, 3.0]
 
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_update_leaves_as_it_was_is_not_checked_again() {
+    fn unchanged_values_of_an_update_are_not_checked_again() {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties":
             {"size": {"type": "integer", "maximum": 3}, "name": {"type": "string"}}}}});
         let old = json!({"spec": {"size": 5, "name": "a"}});

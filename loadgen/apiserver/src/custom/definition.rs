@@ -1,4 +1,4 @@
-//! The rules of CustomResourceDefinitions.
+//! Validation of CustomResourceDefinitions.
 //!
 //! Source: `pkg/apis/apiextensions/validation` and `apiserver/schema` of Kubernetes'
 //! `apiextensions-apiserver`.
@@ -13,7 +13,7 @@ use super::schema::check_schema;
 use crate::errors::{invalid_value, required};
 use crate::validation::{Checks, Field, names};
 
-/// Groups of Kubernetes' own, whose kinds need somebody's approval.
+/// Kubernetes' own groups, whose kinds need approval.
 const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
 const APPROVED: &str = "api-approved.kubernetes.io";
 
@@ -25,7 +25,7 @@ fn list<'v>(value: &'v Value, member: &str) -> &'v [Value] {
     value[member].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The version that objects are stored in; `None` where none is marked.
+/// Returns the storage version; `None` if no version is marked as such.
 pub(super) fn storage_version(definition: &DynamicObject) -> Option<String> {
     let spec = definition.fields.get("spec")?;
     let mut versions = list(spec, "versions").iter();
@@ -33,7 +33,8 @@ pub(super) fn storage_version(definition: &DynamicObject) -> Option<String> {
     Some(text(stored, "name").to_owned())
 }
 
-/// The rules that a definition breaks; an update may not change what objects and paths depend on.
+/// Returns the rules that a definition breaks. An update may not change anything that objects and
+/// paths depend on.
 pub(super) fn validate_definition(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let checks = Checks::default();
     let spec = checks.field(new, "spec");
@@ -237,7 +238,8 @@ fn validate_change(spec: &Field<'_>, old: &DynamicObject) {
     names.at("plural").unchanged(&before["names"]["plural"]);
 }
 
-/// Objects may be stored in every version that the status lists.
+/// Checks that every version in which objects may be stored, according to the status, is in the
+/// spec.
 fn validate_stored(status: &Field<'_>, spec: &Field<'_>) {
     for stored in status.at("storedVersions").items() {
         let is_stored = |version: Field<'_>| version.value["name"] == *stored.value;
@@ -252,7 +254,7 @@ fn validate_stored(status: &Field<'_>, spec: &Field<'_>) {
     }
 }
 
-/// The rules that a default breaks.
+/// Adds the rules that a default breaks.
 pub(super) fn check_default(schema: &Field<'_>) {
     let default = schema.at("default");
     let causes = check_at(schema.value, default.value, &default.path);

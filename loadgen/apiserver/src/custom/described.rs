@@ -1,4 +1,4 @@
-//! From a CustomResourceDefinition to the rows of the kinds that it describes, one for each served
+//! The rows of the kinds that a CustomResourceDefinition describes, one for each served
 //! version.
 
 use std::collections::BTreeMap;
@@ -9,21 +9,21 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
-/// The rows made so far. They live as long as the process: a row for each content of a definition's
-/// version, some 600 bytes, and what versions say but for their schemas, once each: names, columns,
-/// where `/scale` looks. Schemas are freed with the definitions that have them.
+/// The rows created so far, which live as long as the process: one of about 600 bytes for each
+/// content of a definition's version. The data besides the schema (names, columns, the paths for
+/// `/scale`) is stored once per content. Schemas are freed with their definitions.
 static ROWS: LazyLock<Mutex<Rows>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct Rows {
-    /// By two hashes of all that a version says: equal definitions, as tests make them by the
-    /// hundred, share a row, and one that comes back finds its own.
+    /// The rows by two hashes of a version's whole content. Equal definitions, which tests create
+    /// by the hundred, share a row, and a recreated one finds its old row.
     rows: BTreeMap<[u64; 2], Kind>,
-    /// By the text of what a version says but for its schema.
+    /// The parts of a row by the text of a version without its schema.
     named: BTreeMap<String, (&'static ResourceType, &'static Named)>,
 }
 
-/// What [`CustomType`] has besides the schema.
+/// The parts of a [`CustomType`] without the schema.
 struct Named {
     list_kind: String,
     singular: String,
@@ -32,18 +32,18 @@ struct Named {
     scale: Option<ScalePaths>,
 }
 
-/// What a definition describes.
+/// The kinds that a definition describes.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
-    /// The kind in the version that objects are stored in.
+    /// The kind in the version in which objects are stored.
     pub(super) stored: Kind,
-    /// The kind in each version that is served.
+    /// The kind in each served version.
     pub(super) served: Vec<Kind>,
-    /// The schemas of all versions, which stay for as long as this.
+    /// The schemas of all versions. They live as long as this value.
     pub(super) schemas: Vec<Arc<Value>>,
 }
 
-/// The kinds of a definition that was validated; its accepted names are those in the status.
+/// Returns the kinds of a valid definition. Its accepted names are those in the status.
 pub(super) fn describe(definition: &DynamicObject) -> Option<Described> {
     let (spec, status) = (
         definition.fields.get("spec")?,
@@ -68,7 +68,7 @@ pub(super) fn describe(definition: &DynamicObject) -> Option<Described> {
     })
 }
 
-/// The row of a version, with its schema.
+/// Returns the row and the schema of a version.
 fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>)> {
     let mut version = version.clone();
     let schema = version["schema"]["openAPIV3Schema"].take();
@@ -107,7 +107,7 @@ fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>
     Some((kind, custom.schema.hold(|| whole_schema(schema))))
 }
 
-/// A text that lives as long as the process.
+/// Leaks a text: it lives as long as the process.
 fn keep(text: impl Into<String>) -> &'static str {
     Box::leak(text.into().into_boxed_str())
 }
@@ -118,7 +118,7 @@ fn keep_texts(list: &Value) -> &'static [&'static str] {
     Box::leak(texts.into_boxed_slice())
 }
 
-/// What a version says but for its schema.
+/// Creates the parts of a row without the schema.
 fn make_row(
     spec: &Value,
     names: &Value,
@@ -173,7 +173,7 @@ fn make_row(
     Some((Box::leak(Box::new(row)), Box::leak(Box::new(named))))
 }
 
-/// The members that field selectors may name.
+/// Returns the fields that field selectors may use.
 fn selectable(fields: &Value) -> &'static [&'static str] {
     let paths = fields.as_array().into_iter().flatten();
     let paths = paths.filter_map(|field| field["jsonPath"].as_str());
@@ -183,7 +183,7 @@ fn selectable(fields: &Value) -> &'static [&'static str] {
     Box::leak(names.into_boxed_slice())
 }
 
-/// Names, and what the definition wants to be shown; ages, where it wants nothing.
+/// Returns the columns: the name and those of the definition, or the age if it has none.
 fn columns(wanted: &Value) -> &'static [Column] {
     const CREATED: Column = Column {
         kind: "date",
@@ -220,7 +220,7 @@ fn columns(wanted: &Value) -> &'static [Column] {
     Box::leak(all.into_boxed_slice())
 }
 
-/// The schema with the members that every object has.
+/// Adds the fields of every object to the schema.
 fn whole_schema(schema: Value) -> Value {
     let mut schema = match schema {
         Value::Object(_) => schema,

@@ -1,12 +1,13 @@
-//! Custom resources: what a CustomResourceDefinition brings about.
+//! Custom resources: the effects of a CustomResourceDefinition.
 //!
-//! A definition is an object like any other, by its `row`. When one is written, its names are
-//! accepted, the kinds that it describes are served, in the rows that `described` makes of it, and when it
-//! is deleted so are its objects, and then it goes. All of that happens within the request, where
-//! upstream's controllers take some moments.
+//! A definition is an object like any other; its row is in `row`. A write of a definition accepts
+//! its names and serves the kinds that it describes, with rows from `described`. The deletion of a
+//! definition deletes its objects and then the definition. All of that happens within the request,
+//! while upstream's controllers take some moments.
 //!
-//! Lock order: what the definitions describe (`Definitions::described`), then the stores of the kinds without a Rust type, to
-//! drop the store of a kind that is gone. The rows that were made so far are behind a lock that is taken alone.
+//! Lock order: the kinds that definitions describe (`Definitions::described`), then the stores of
+//! the kinds without a Rust type, to drop the store of a removed kind. The lock on the rows is
+//! taken with no other lock held.
 
 mod check;
 mod definition;
@@ -36,17 +37,17 @@ use crate::{Cluster, DeleteOptions, errors, meta};
 pub(crate) use row::ROWS;
 pub use structural::{default, prune};
 
-/// `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
+/// The kind `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
 const DEFINITION: Kind = Kind::of(&ROWS[0]);
 
-/// What the definitions of a cluster describe.
+/// The kinds that the definitions of a cluster describe.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
-    /// By the name of the definition: the resource with its group.
+    /// The kinds by the name of the definition: the resource with its group.
     described: RwLock<BTreeMap<String, Served>>,
-    /// Grows with every change of what is served.
+    /// Incremented with every change of the served kinds.
     generation: AtomicU64,
-    /// Definitions that are being deleted; otherwise a removed object costs one test.
+    /// The number of definitions being deleted. If it is 0, a removed object costs one check.
     terminating: AtomicU64,
 }
 
@@ -57,13 +58,13 @@ struct Served {
 }
 
 impl Cluster {
-    /// A number that changes whenever other kinds are served.
+    /// Returns a number that changes with the set of served kinds.
     pub fn kinds_generation(&self) -> u64 {
-        // Acquire: a thread that sees the number finds the kinds.
+        // Acquire: a thread that sees the number sees the kinds.
         self.definitions.generation.load(Ordering::Acquire)
     }
 
-    /// The kinds that definitions describe, in every version that is served.
+    /// Returns the kinds that definitions describe, in every served version.
     pub fn custom_kinds(&self) -> Vec<Kind> {
         let described = self.definitions.described.read();
         let described = described.unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +72,8 @@ impl Cluster {
         served.collect()
     }
 
-    /// A custom kind in the version that its objects are stored in; any other kind is that already.
+    /// Returns a custom kind in the version in which its objects are stored; returns any other kind
+    /// unchanged.
     pub fn stored_kind(&self, kind: Kind) -> Kind {
         if kind.row().custom.is_none() {
             return kind;
@@ -82,7 +84,7 @@ impl Cluster {
         found.map_or(kind, |served| served.kinds.stored)
     }
 
-    /// Does what the write of a definition brings about: its names, and what is served.
+    /// Handles the write of a definition: accepts its names and serves its kinds.
     pub(crate) fn definition_written(&self, name: &str, manager: Manager<'_>, now: Now) {
         let sync = |store: &KindStore<DynamicObject>| {
             let by_server = manager.map(ByServer);
@@ -107,18 +109,18 @@ impl Cluster {
                 self.serve_definition(&definition, now);
             }
         };
-        // The kind is built in, so its store is there.
+        // Ignored: the kind is built in, so its store exists.
         let _ = self.with_dynamic_store(DEFINITION, sync);
     }
 
-    /// Serves what a definition of a restored state describes, if its names were accepted.
+    /// Serves the kinds of a definition from a restored state, if its names were accepted.
     pub(crate) fn restore_definition(&self, definition: &DynamicObject, now: Now) {
         if names::is_true(definition, "Established") {
             self.serve_definition(definition, now);
         }
     }
 
-    /// Serves what an established definition describes.
+    /// Serves the kinds of an established definition.
     fn serve_definition(&self, definition: &DynamicObject, now: Now) {
         let is_established = names::is_true(definition, "Established");
         let Some(kinds) = described::describe(definition).filter(|_| is_established) else {
@@ -140,15 +142,17 @@ impl Cluster {
         };
         let old = described.insert(name, served);
         if is_terminating && old.is_none_or(|old| !old.is_terminating) {
-            // Relaxed: a thread that removes an object later than this write sees it by the store's lock.
+            // Relaxed: a thread that removes an object after this write sees the number, ordered by
+            // the store's lock.
             self.definitions.terminating.fetch_add(1, Ordering::Relaxed);
         }
         // Release: see `kinds_generation`.
         self.definitions.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Deletes the objects of the definitions that are being deleted, and then these. Every write by [`Api`](crate::Api) does
-    /// so, but an import: to be called after the last one.
+    /// Deletes the objects of the definitions that are being deleted, then these definitions. Every
+    /// write through [`Api`](crate::Api) does this, except an import: call this after the last
+    /// import.
     pub fn end_definitions(&self, now: Now) {
         // Relaxed: see `serve_definition`.
         if self.definitions.terminating.load(Ordering::Relaxed) == 0 {
@@ -169,7 +173,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes all objects of a kind; returns how many stay for their finalizers.
+    /// Deletes all objects of a kind. Returns how many stay because of finalizers.
     fn delete_objects(&self, kind: Kind, now: Now) -> u64 {
         let delete = |store: &KindStore<DynamicObject>| {
             let mut names: Vec<(Str, String)> = Vec::new();
@@ -183,7 +187,7 @@ impl Cluster {
             for (namespace, name) in names {
                 let effects = WriteEffects::of(Verb::Delete);
                 let options = DeleteOptions::default();
-                // Another thread was faster and has deleted it.
+                // Ignored: another thread was faster.
                 let _ = self.delete_in(store, (&namespace, &name), &options, effects, now);
             }
             store.totals().live()
@@ -206,11 +210,11 @@ impl Cluster {
         self.finish_definition(name, now);
     }
 
-    /// Removes a definition that nothing is left of; others may have its names then.
+    /// Removes a definition without objects, whose names then become available to others.
     fn finish_definition(&self, name: &str, now: Now) {
         let mut waiting = Vec::new();
         let finish = |store: &KindStore<DynamicObject>| {
-            // It may have been removed by hand.
+            // Ignored: a client may have removed the definition.
             let _ = self.modify(store, "", name, now, |old| {
                 let mut new = DynamicObject::clone(old);
                 let kept = old
@@ -234,15 +238,17 @@ impl Cluster {
                 }
             });
         };
-        // The kind is built in, so its store is there.
+        // Ignored: the kind is built in, so its store exists.
         let _ = self.with_dynamic_store(DEFINITION, finish);
         for other in waiting.iter().filter(|other| *other != name) {
             self.definition_written(other, None, now);
         }
     }
 
+    /// Admits a new custom object.
+    ///
     /// # Errors
-    /// 405 for a new object of a definition that is being deleted.
+    /// 405 if the definition is being deleted.
     pub(crate) fn admit_custom(&self, kind: Kind) -> Result<(), ApiError> {
         // Relaxed: see `serve_definition`.
         if kind.row().custom.is_none() || self.definitions.terminating.load(Ordering::Relaxed) == 0
@@ -270,7 +276,7 @@ fn group_of(definition: &DynamicObject) -> Option<&str> {
     definition.fields.get("spec")?.get("group")?.as_str()
 }
 
-/// Marks a definition as one whose objects are being deleted.
+/// Marks a definition as terminating: its objects are being deleted.
 pub(crate) fn begin_termination(definition: &mut DynamicObject, now: podstorm_objects::Time) {
     let metadata = &mut definition.metadata;
     if !meta::has_finalizer(metadata, CLEANUP) {
@@ -284,7 +290,7 @@ pub(crate) fn begin_termination(definition: &mut DynamicObject, now: podstorm_ob
     names::set(definition, "Terminating", pending, now);
 }
 
-/// Whether a definition has no objects any more.
+/// Reports whether all objects of a terminating definition are deleted.
 pub(crate) fn is_ended(definition: &DynamicObject) -> bool {
     names::has(definition, "Terminating", "False")
 }
@@ -298,14 +304,14 @@ pub(crate) fn shape(object: &mut DynamicObject) {
     }
 }
 
-/// A custom object as one of another version of its kind, which may have another schema.
+/// Converts a custom object to another version of its kind, which may have another schema.
 pub fn as_version(object: &DynamicObject, kind: Kind) -> DynamicObject {
     let mut object = object.clone().with_kind(kind);
     shape(&mut object);
     object
 }
 
-/// The rules of its schema that a custom object breaks, then those of its scale.
+/// Returns the rules of its schema that a custom object breaks, then those of its scale.
 pub(crate) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let Some(custom) = new.kind().row().custom else {
         return Vec::new();
@@ -319,10 +325,10 @@ pub(crate) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     causes
 }
 
-/// The number at a path of members; none where it is absent.
+/// Returns the number at a path; `None` if it is absent.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with the value.
 pub(crate) fn number_at(
     path: &podstorm_objects::JsonPath,
     object: &Value,
@@ -374,8 +380,9 @@ fn check_scale(scale: &ScalePaths, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The kinds that an object describes, if it is a definition, in every version that it serves, and what keeps
-/// their schemas. Whether another definition has their names is not looked at.
+/// Returns the kinds that an object describes if it is a definition, in every served version,
+/// together with their schemas, which it keeps alive. Does not check whether another definition has
+/// the same names.
 pub fn described_kinds(definition: &DynamicObject) -> (Vec<Kind>, Vec<Arc<Value>>) {
     if !is_definition(definition.kind().row()) {
         return Default::default();
@@ -391,7 +398,7 @@ pub fn described_kinds(definition: &DynamicObject) -> (Vec<Kind>, Vec<Arc<Value>
         .unwrap_or_default()
 }
 
-/// What a client should know of a definition that it wrote: what of it is not enforced.
+/// Returns warnings for a client about the parts of its definition that are not enforced.
 pub fn unenforced(definition: &Map) -> Vec<String> {
     let versions = definition
         .get("spec")
@@ -411,7 +418,7 @@ pub fn unenforced(definition: &Map) -> Vec<String> {
     warnings
 }
 
-/// Whether a kind is that of definitions.
+/// Reports whether a row is that of definitions.
 pub(crate) fn is_definition(row: &ResourceType) -> bool {
     std::ptr::eq(row, DEFINITION.row())
 }

@@ -1,4 +1,4 @@
-//! Which names of a definition are accepted: those that no other definition of its group has.
+//! Acceptance of a definition's names: those that no other definition of its group has.
 //!
 //! Source: `status/naming_controller.go` and `establish` of Kubernetes' `apiextensions-apiserver`.
 
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use podstorm_objects::{DynamicObject, Map, Time};
 use serde_json::{Value, json};
 
-/// The condition of that type.
+/// Returns the condition of a type.
 fn condition<'o>(object: &'o DynamicObject, kind: &str) -> Option<&'o Value> {
     let conditions = object.fields.get("status")?.get("conditions")?.as_array()?;
     conditions
@@ -15,17 +15,17 @@ fn condition<'o>(object: &'o DynamicObject, kind: &str) -> Option<&'o Value> {
         .find(|condition| condition["type"] == kind)
 }
 
-/// Whether a condition is true.
+/// Reports whether a condition is true.
 pub(super) fn is_true(object: &DynamicObject, kind: &str) -> bool {
     has(object, kind, "True")
 }
 
-/// Whether a condition has that status.
+/// Reports whether a condition has a status.
 pub(super) fn has(object: &DynamicObject, kind: &str, status: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == status)
 }
 
-/// Sets a condition; its time stays where its status does.
+/// Sets a condition. Its transition time changes only with its status.
 pub(super) fn set(
     object: &mut DynamicObject,
     kind: &str,
@@ -55,7 +55,7 @@ pub(super) fn set(
     }
 }
 
-/// The names that the other definitions of a group have: of resources, and of kinds.
+/// The names of a group's other definitions: of resources and of kinds.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     resources: BTreeSet<String>,
@@ -63,7 +63,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Adds what another definition was given.
+    /// Adds the accepted names of another definition.
     pub(super) fn add(&mut self, other: &DynamicObject) {
         let names = other
             .fields
@@ -86,7 +86,7 @@ impl Taken {
     }
 }
 
-/// Accepts the names that are free, and serves the kind once all are.
+/// Accepts the available names, and establishes the definition once all are accepted.
 pub(super) fn accept(definition: &mut DynamicObject, taken: &Taken, now: Time) {
     let none = Value::Null;
     let wanted = definition
@@ -147,7 +147,7 @@ fn put(names: &mut Map, member: &str, value: &Value) {
     }
 }
 
-/// Why a name, or a list of them, can't be had.
+/// Returns the problem with a name or a list of names.
 fn problem(
     wanted: &Value,
     accepted: &Map,

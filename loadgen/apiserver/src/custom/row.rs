@@ -37,7 +37,7 @@ const CREATED: Column = Column {
 /// Source: `SetDefaults_CustomResourceDefinitionSpec` of Kubernetes' `apiextensions-apiserver`.
 fn set_defaults(definition: &mut DynamicObject) {
     definition.fields.within("spec", |spec| {
-        // What is false is not written.
+        // Go omits a false value.
         if spec.get("preserveUnknownFields") == Some(&Value::Bool(false)) {
             spec.remove("preserveUnknownFields");
         }
@@ -66,7 +66,7 @@ fn set_text(members: &mut Map, name: &str, text: impl FnOnce() -> String) {
     }
 }
 
-/// The status of a new definition; of a changed one, the versions that objects may be stored in.
+/// Sets the status of a new definition, or adds the storage version to that of a changed one.
 fn prepare(definition: &mut DynamicObject, old: Option<&DynamicObject>) {
     let Some(version) = storage_version(definition) else {
         return;

@@ -1,4 +1,4 @@
-//! Whether a schema is structural: whether it says of every member what it is.
+//! Validation of structural schemas, which define every field.
 //!
 //! Source: `apiserver/schema` of Kubernetes' `apiextensions-apiserver`; the documentation of
 //! CustomResourceDefinitions, "Specifying a structural schema".
@@ -10,7 +10,7 @@ use super::definition::check_default;
 use crate::validation::Field;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// Bounds of lengths and counts.
+/// Limits on lengths and counts.
 const NUMBERS: [&str; 6] = [
     "maxItems",
     "maxLength",
@@ -21,7 +21,7 @@ const NUMBERS: [&str; 6] = [
 ];
 const LIST_TYPES: [&str; 3] = ["atomic", "map", "set"];
 
-/// The rules that the schema of a version breaks.
+/// Checks the schema of a version.
 pub(super) fn check_schema(schema: &Field<'_>) {
     let kind = schema.at("type");
     match kind.value.as_str() {
@@ -98,7 +98,7 @@ fn check(schema: &Field<'_>, is_root: bool) {
     }
     for (name, of) in properties.entries() {
         match (is_root, name) {
-            // What objects have anyway.
+            // Every object has these fields.
             (true, "apiVersion" | "kind") => {}
             (true, "metadata") => check_metadata(&of),
             _ => check(&of, false),
@@ -112,7 +112,7 @@ fn check(schema: &Field<'_>, is_root: bool) {
     check_rules(schema);
 }
 
-/// Bounds that no value could keep, or that would say nothing. Upstream takes them.
+/// Checks for limits that no value can meet or that have no effect. Upstream accepts them.
 fn check_bounds(schema: &Field<'_>) {
     for name in NUMBERS {
         let bound = schema.at(name);
@@ -124,7 +124,7 @@ fn check_bounds(schema: &Field<'_>) {
     if factor.value.as_f64().is_some_and(|factor| factor <= 0.0) {
         factor.invalid("must be greater than 0");
     }
-    // Schemas that say of a value what it must be besides.
+    // Schemas with further requirements on the value.
     for name in ["allOf", "anyOf", "oneOf"] {
         schema
             .at(name)
@@ -134,7 +134,7 @@ fn check_bounds(schema: &Field<'_>) {
     check_nested_bounds(&schema.at("not"));
 }
 
-/// As [`check_bounds`], of a schema of which nothing else is looked at, and of those in it.
+/// Like [`check_bounds`], for a schema that has no other checks, and for the schemas in it.
 fn check_nested_bounds(schema: &Field<'_>) {
     if !schema.value.is_object() {
         return;
@@ -189,7 +189,7 @@ fn check_list_type(schema: &Field<'_>) {
     }
 }
 
-/// Of metadata, names may be restricted, nothing else.
+/// Checks that only the names in metadata are restricted.
 fn check_metadata(schema: &Field<'_>) {
     let of = schema.at("properties");
     let mut names = of.entries().map(|(name, _)| name);
@@ -201,7 +201,7 @@ fn check_metadata(schema: &Field<'_>) {
     }
 }
 
-/// Rules in CEL must be texts; they are not enforced.
+/// Checks that CEL rules are not empty. They are not enforced.
 fn check_rules(schema: &Field<'_>) {
     for rule in schema.at("x-kubernetes-validations").items() {
         let rule = rule.at("rule");
@@ -211,7 +211,7 @@ fn check_rules(schema: &Field<'_>) {
     }
 }
 
-/// The paths of the members that have rules in CEL.
+/// Collects the paths of the fields with CEL rules.
 pub(super) fn with_rules(schema: &Value, at: &str, found: &mut Vec<String>) {
     if schema["x-kubernetes-validations"]
         .as_array()
@@ -243,7 +243,7 @@ mod tests {
     use crate::validation::Checks;
 
     #[test]
-    fn a_schema_must_say_of_every_member_what_it_is() {
+    fn a_schema_must_define_every_field() {
         let table = r#"
 {"type": "object"}
 

@@ -1,5 +1,4 @@
-//! Objects brought into the form of their schema: members that it doesn't have are taken out, defaults
-//! filled in.
+//! Normalization of objects to their schema: unknown fields are pruned, defaults are filled in.
 //!
 //! Source: `pruning` and `defaulting` of Kubernetes' `apiextensions-apiserver`.
 
@@ -10,15 +9,15 @@ use serde_json::Value;
 use crate::limits::{Growth, Listed};
 use crate::time_limit;
 
-/// The members of every object, which no schema needs to name.
+/// The fields of every object, which a schema need not define.
 pub(super) const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn is_true(schema: &Value, name: &str) -> bool {
     schema[name] == true
 }
 
-/// Takes the members out that the schema doesn't have. Returns their paths, sorted, as far as they can be
-/// [listed](Listed): `spec.list[0].bogus`. Members of `metadata` are not looked at.
+/// Removes the fields that the schema does not define. Returns their paths, sorted, up to the limit
+/// of [`Listed`]: `spec.list[0].bogus`. Ignores `metadata`.
 pub fn prune(schema: &Value, object: &mut Map) -> Vec<String> {
     let mut found = Listed::default();
     prune_members(schema, object, true, &Path::ROOT, &mut found);
@@ -69,8 +68,9 @@ fn prune_value(schema: &Value, value: &mut Value, path: &Path<'_>, found: &mut L
     }
 }
 
-/// Fills in the defaults of absent members, and takes nulls out that a member can't be. It stops once the
-/// defaults have more bytes than an object may, which [`check_object`](crate::limits::check_object) then refuses.
+/// Fills in the defaults of absent fields, and removes nulls that are not allowed. Stops when the
+/// defaults exceed the maximum size of an object, which
+/// [`check_object`](crate::limits::check_object) then refuses.
 pub fn default(schema: &Value, object: &mut Map) {
     Defaults::default().fill(schema, object);
 }
@@ -88,7 +88,7 @@ impl Defaults {
     }
 
     fn fill(&mut self, schema: &Value, object: &mut Map) {
-        // Each object may be held against thousands of properties.
+        // Each object may be checked against thousands of properties.
         self.is_full |= time_limit::is_over();
         let none = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&none);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_does_not_have_is_taken_out() {
+    fn fields_that_the_schema_lacks_are_pruned() {
         let schema = json!({"type": "object", "properties": {
             "spec": {"type": "object", "properties": {
                 "size": {"type": "integer"},
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_end_where_the_object_is_too_large() {
+    fn filling_in_defaults_stops_when_the_object_is_too_large() {
         let large = "x".repeat(100_000);
         let schema = json!({"type": "object", "properties": {"list": {"type": "array",
             "items": {"type": "object", "properties": {"a": {"type": "string", "default": large}}}}}});
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_wherever_something_is_absent() {
+    fn defaults_are_filled_in_at_every_level() {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
             "default": {}, "properties": {
                 "size": {"type": "integer", "default": 3},

@@ -1,4 +1,4 @@
-//! What definitions bring about, by requests in process.
+//! Tests of the effects of definitions, by requests in process.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn definition(plural: &str, kind: &str, more: Value) -> Value {
 
 fn create(cluster: &Cluster, kind: Kind, object: Value) -> Result<AnyObject, ApiError> {
     let api = cluster.api(kind);
-    let object = api.read(object)?.expect("the object can be read");
+    let object = api.read(object)?.expect("the object is readable");
     api.create(object, at(0))
 }
 
@@ -61,7 +61,7 @@ fn with_shop() -> Cluster {
     let cluster = cluster();
     let shop = json!({"metadata": {"name": "shop"}});
     let shop = cluster.api(Kind::NAMESPACE).read(shop).unwrap().unwrap();
-    // Some clusters of tests have it.
+    // Ignored: some test clusters already have it.
     let _ = cluster.api(Kind::NAMESPACE).create(shop, at(0));
     cluster
 }
@@ -75,7 +75,7 @@ fn a_definition_serves_its_kind_with_defaults_and_rules() {
     let widgets = kind(&cluster, "example.com/v1", "Widget");
     let made = create(&cluster, widgets, widget("a", json!({"bogus": 1}))).unwrap();
     let spec = json!({"size": 1});
-    assert_eq!(made.to_json()["spec"], spec, "pruned, and a default");
+    assert_eq!(made.to_json()["spec"], spec, "the object is pruned and has its default");
     let refused = create(&cluster, widgets, widget("b", json!({"size": -1}))).unwrap_err();
     assert_eq!(refused.code, 422);
     assert_says(
@@ -121,7 +121,7 @@ fn broken_definitions_are_refused_with_every_reason() {
 }
 
 #[test]
-fn a_name_that_another_definition_has_is_given_when_that_goes() {
+fn a_taken_name_is_accepted_once_its_definition_is_deleted() {
     let cluster = with_shop();
     define(&cluster, definition("widgets", "Widget", json!({}))).unwrap();
     define(&cluster, definition("gadgets", "Widget", json!({}))).unwrap();
@@ -143,7 +143,7 @@ fn a_name_that_another_definition_has_is_given_when_that_goes() {
         "True"
     );
     assert_eq!(cluster.custom_kinds().len(), 1);
-    // One that never served anything goes as well.
+    // A definition that never served anything is deleted too.
     define(&cluster, definition("things", "Widget", json!({}))).unwrap();
     api.delete("", "things.example.com", &DeleteOptions::default(), at(2))
         .unwrap();
@@ -151,7 +151,7 @@ fn a_name_that_another_definition_has_is_given_when_that_goes() {
 }
 
 #[test]
-fn a_definition_stays_until_the_last_finalizer_of_its_objects_is_gone() {
+fn a_definition_stays_until_its_objects_lose_their_finalizers() {
     let cluster = with_shop();
     define(&cluster, definition("widgets", "Widget", json!({}))).unwrap();
     let widgets = kind(&cluster, "example.com/v1", "Widget");
@@ -179,13 +179,13 @@ fn a_definition_stays_until_the_last_finalizer_of_its_objects_is_gone() {
     assert_eq!(api.get("", name).unwrap_err().code, 404);
     let gone = create(&cluster, widgets, widget("gone", json!({}))).unwrap_err();
     assert_eq!(gone.code, 404);
-    // Defined again, it starts empty.
+    // After it is recreated, the kind has no objects.
     define(&cluster, definition("widgets", "Widget", json!({}))).unwrap();
     assert_eq!(cluster.api(widgets).count(), Ok(0));
 }
 
 #[test]
-fn an_object_is_the_same_in_all_versions_but_for_their_schemas() {
+fn versions_of_an_object_differ_only_by_their_schemas() {
     let cluster = with_shop();
     let mut two = definition("widgets", "Widget", json!({}));
     let mut beta = two["spec"]["versions"][0].clone();
@@ -208,7 +208,7 @@ fn an_object_is_the_same_in_all_versions_but_for_their_schemas() {
 }
 
 #[test]
-fn an_update_may_add_a_storage_version_and_change_no_name() {
+fn an_update_may_add_a_storage_version_but_change_no_name() {
     let cluster = with_shop();
     define(&cluster, definition("widgets", "Widget", json!({}))).unwrap();
     let api = cluster.api(DEFINITION);
@@ -243,7 +243,7 @@ fn an_update_may_add_a_storage_version_and_change_no_name() {
 }
 
 #[test]
-fn a_scale_is_where_the_definition_says() {
+fn a_scale_uses_the_paths_of_the_definition() {
     let cluster = with_shop();
     let scale = json!({"status": {}, "scale": {
         "specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}});
@@ -268,7 +268,7 @@ fn a_scale_is_where_the_definition_says() {
 }
 
 #[test]
-fn a_schema_is_freed_with_its_definition_and_no_other_cluster_sees_it() {
+fn a_schema_is_freed_with_its_definition_in_each_cluster() {
     let size = |maximum: u32| {
         json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
             "properties": {"size": {"type": "integer", "maximum": maximum}}}}}}})
@@ -292,7 +292,7 @@ fn a_schema_is_freed_with_its_definition_and_no_other_cluster_sees_it() {
     assert_eq!(create(&five, kind_of_five, nine()).unwrap_err().code, 422);
     create(&ten, kind_of_ten, nine()).unwrap();
 
-    // A change frees the schema where no other cluster has it, and comes back to the row.
+    // A change frees the schema if no other cluster has it. Changing back finds the old row.
     let change = |cluster: &Cluster, maximum| {
         let new = definition("freed", "Freed", size(maximum));
         let patch = Patch::Merge(json!({"spec": new["spec"]}).as_object().unwrap().clone());

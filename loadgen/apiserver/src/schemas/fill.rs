@@ -1,7 +1,7 @@
-//! The members that Go writes of a struct even where they are empty, as they are no pointers.
+//! Fields that Go writes even if they are empty, because they are structs and not pointers.
 //!
-//! Source: `encoding/json`, and the tags of the types in Kubernetes' `k8s.io/api`, as far as the published defaults
-//! tell them ([`rules::written`]).
+//! Source: `encoding/json`, and the tags of the types in Kubernetes' `k8s.io/api`, as far as the
+//! published defaults show them ([`rules::written`]).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,14 +11,15 @@ use serde_json::{Map, Value};
 
 use super::{SCHEMAS, properties, referred_by_name, rules, schema_name};
 
-/// A struct: what is written of it, and the members in which there are such structs.
+/// A struct: its always-written fields, and the fields that contain further structs with such
+/// fields.
 #[derive(Default)]
 struct Struct {
     written: Vec<(&'static str, Value)>,
     inner: Vec<(&'static str, Holds, usize)>,
 }
 
-/// How a member holds structs.
+/// How a field contains structs.
 #[derive(Clone, Copy)]
 enum Holds {
     One,
@@ -59,7 +60,7 @@ static STRUCTS: LazyLock<Structs> = LazyLock::new(|| {
     Structs { all, numbers }
 });
 
-/// Takes the members out below which nothing is written: they need not be walked.
+/// Removes the fields whose structs have no always-written fields at any depth: they need no visit.
 fn leave_out_what_is_complete(all: &mut [Struct]) {
     let mut matters: Vec<bool> = all.iter().map(|of| !of.written.is_empty()).collect();
     loop {
@@ -76,13 +77,14 @@ fn leave_out_what_is_complete(all: &mut [Struct]) {
     }
 }
 
-/// Adds what Go writes of a kind's objects although it is empty: `spec` and `status` of a Node, `resources` of each
-/// container. Nothing of metadata and of custom kinds. O(members of structs that have such).
+/// Adds the empty fields that Go writes to an object of a kind: `spec` and `status` of a Node,
+/// `resources` of each container. Skips metadata and custom kinds. O(fields of the structs with
+/// such fields).
 pub fn fill(kind: Kind, object: &mut Map<String, Value>) {
     fill_members(kind, object, |member| member != "metadata");
 }
 
-/// As [`fill`], of one member alone.
+/// Like [`fill`], for one field.
 pub fn fill_member(kind: Kind, member: &str, object: &mut Map<String, Value>) {
     fill_members(kind, object, |name| name == member);
 }
@@ -104,7 +106,7 @@ fn fill_members(kind: Kind, object: &mut Map<String, Value>, is_wanted: impl Fn(
     }
 }
 
-/// An empty list is stored as none, and read back as null.
+/// Writes a missing field. Replaces an empty list with null, as Go stores it.
 fn write((name, empty): &(&str, Value), object: &mut Map<String, Value>) {
     match object.get_mut(*name) {
         None => drop(object.insert((*name).to_owned(), empty.clone())),
@@ -119,7 +121,8 @@ fn empty_list(value: &mut Value, empty: &Value) {
 }
 
 impl Structs {
-    /// Members and tables are sorted alike, so one pass finds what is missing, which mostly is nothing.
+    /// Fills in an object of a struct. Fields and tables have the same order, so one pass finds the
+    /// missing fields, which usually are none.
     fn fill(&self, number: usize, object: &mut Map<String, Value>) {
         let of = &self.all[number];
         let mut missing: Vec<&(&str, Value)> = Vec::new();

@@ -1,8 +1,8 @@
-//! What Kubernetes' types say of their fields: the one place that decoding, strategic merge patches, server-side
-//! apply, protobuf and the published OpenAPI read it from.
+//! The fields of Kubernetes' types, in one place for decoding, strategic merge patches, server-side
+//! apply, protobuf and the published OpenAPI.
 //!
-//! The types are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`; what they say besides types is in
-//! tables (`rules`). Custom kinds have schemas of their own, in the same form.
+//! The types are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`. Tables have
+//! everything besides the types (`rules`). Custom kinds have their own schemas in the same form.
 
 mod fill;
 mod resolved;
@@ -18,26 +18,26 @@ use serde_json::{Map, Value};
 pub use fill::{fill, fill_member};
 pub use resolved::{Type, referred, schema_named, struct_name, written};
 
-/// Schemas by their name, e.g. `io.k8s.api.core.v1.Pod`, as OpenAPI v3 publishes them.
+/// The schemas by name, e.g. `io.k8s.api.core.v1.Pod`, as OpenAPI v3 publishes them.
 pub static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let mut text = String::new();
     GzDecoder::new(include_bytes!("schemas.json.gz").as_slice())
         .read_to_string(&mut text)
-        .expect("the schemas are packed by a program of ours");
-    // From a text, as serde_json reads from a reader byte by byte.
+        .expect("the schemas are packed by our own tool");
+    // From a string, because serde_json reads a reader byte by byte.
     let mut schemas: Map<String, Value> =
-        serde_json::from_str(&text).expect("the schemas are written by a program of ours");
+        serde_json::from_str(&text).expect("the schemas are written by our own tool");
     rules::add(&mut schemas);
     schemas
 });
 
-/// The name of the schema of the metadata of all objects.
+/// The name of the schema for the metadata of all objects.
 pub const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// How a reference to a schema begins.
+/// The prefix of a reference to a schema.
 pub const REFERENCE: &str = "#/components/schemas/";
 
-/// The name of a kind's schema.
+/// Returns the name of a kind's schema.
 #[must_use]
 pub fn schema_name(kind: Kind) -> String {
     if kind.row().custom.is_some() {
@@ -48,7 +48,7 @@ pub fn schema_name(kind: Kind) -> String {
     schema_name_of(kind.api_version(), kind.name())
 }
 
-/// The name of the schema of a built-in kind, by its `apiVersion` and `kind`.
+/// Returns the name of a built-in kind's schema, by its `apiVersion` and `kind`.
 #[must_use]
 pub fn schema_name_of(api_version: &str, kind: &str) -> String {
     let (group, version) = group_and_version(api_version);
@@ -68,7 +68,8 @@ fn group_and_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// The name of the schema of a kind by its `apiVersion` and `kind`; `None` where there is none.
+/// Returns the name of a kind's schema, by its `apiVersion` and `kind`; `None` if there is no such
+/// schema.
 #[must_use]
 pub fn schema_of(api_version: &str, kind: &str) -> Option<String> {
     let name = match kind {
@@ -78,12 +79,12 @@ pub fn schema_of(api_version: &str, kind: &str) -> Option<String> {
     SCHEMAS.contains_key(&name).then_some(name)
 }
 
-/// The schema of a kind's objects.
+/// The schema for the objects of a kind.
 #[derive(Clone, Debug)]
 pub enum Schema {
-    /// Of a built-in kind.
+    /// The schema of a built-in kind.
     Known(&'static Value),
-    /// Of a custom kind.
+    /// The schema of a custom kind.
     Custom(Arc<Value>),
 }
 
@@ -98,7 +99,7 @@ impl std::ops::Deref for Schema {
     }
 }
 
-/// The schema of a kind's objects, or of requests of that kind; `None` where there is none.
+/// Returns the schema for objects, or requests, of a kind; `None` if there is none.
 #[must_use]
 pub fn schema_of_kind(kind: Kind) -> Option<Schema> {
     match kind.row().custom {
@@ -107,7 +108,7 @@ pub fn schema_of_kind(kind: Kind) -> Option<Schema> {
     }
 }
 
-/// The name of the schema that a property or an item refers to.
+/// Returns the name of the schema that a property or an item refers to.
 #[must_use]
 pub fn referred_by_name(schema: &Value) -> Option<&str> {
     let direct = schema
@@ -116,7 +117,7 @@ pub fn referred_by_name(schema: &Value) -> Option<&str> {
     direct?.as_str()?.strip_prefix(REFERENCE)
 }
 
-/// The members that a schema declares, with their schemas.
+/// Returns the fields that a schema declares, with their schemas.
 pub fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema
         .get("properties")

@@ -1,5 +1,5 @@
-//! The schemas as walks over objects need them, several times for each request: without descriptions, and
-//! with references that are found by number instead of by name.
+//! The schemas in a form for walks over objects, of which each request does several: without
+//! descriptions, and with references by number instead of by name.
 
 use std::sync::LazyLock;
 
@@ -9,25 +9,27 @@ use serde_json::{Map, Value};
 
 use super::{SCHEMAS, referred_by_name, rules};
 
-/// The member of a reference with the number of the schema that it refers to.
+/// The member of a reference with the number of its schema.
 const NUMBER: &str = "$";
-/// The member of a schema with the names of its members that Go writes even where they are empty.
+/// The member of a schema with the names of the fields that Go writes even if they are empty.
 const WRITTEN: &str = "$written";
-/// The member of a schema with the name of its struct.
+/// The member of a schema with the name of its Go struct.
 const STRUCT: &str = "$name";
-/// The member of each schema with its [`Type`], as a number. Its name is before all others, so it is found at once.
+/// The member of each schema with its [`Type`] as a number. The empty name sorts first and is found
+/// fastest.
 const TYPE: &str = "";
 
-/// What a value is to a decoder, in a few bits: looking words up in a schema costs more than the value.
+/// The type of a value for a decoder, in a few bits. Looking up words in a schema would cost more
+/// than decoding the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Type(u64);
 
-/// What JSON calls types, by their number; the first is anything.
+/// The JSON names of types, by number. The first one means any type.
 const NAMES: [&str; 7] = [
     "", "string", "boolean", "integer", "number", "array", "object",
 ];
 const NAME_BITS: u64 = 7;
-/// Further bits.
+/// The flags of a type.
 const PROPERTIES: u64 = 1 << 3;
 const ENTRIES: u64 = 1 << 4;
 const INT_OR_STRING: u64 = 1 << 5;
@@ -49,38 +51,39 @@ impl Type {
         Type(set.fold(number as u64, |all, (bit, _)| all | bit))
     }
 
-    /// The type of a schema that [`schema_named`] and [`referred`] give, or of a property of one.
+    /// Returns the type of a schema from [`schema_named`] or [`referred`], or of one of its
+    /// properties.
     #[must_use]
     pub fn of(schema: &Value) -> Type {
         let known = schema.get(TYPE).and_then(Value::as_u64);
         known.map_or_else(|| Type::new(schema), Type)
     }
 
-    /// What JSON calls it; empty for anything.
+    /// Returns the JSON name of the type; empty for any type.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES[(self.0 & NAME_BITS) as usize]
     }
 
-    /// Whether it is a text of bytes.
+    /// Reports whether the type is a string of bytes.
     #[must_use]
     pub fn is_bytes(self) -> bool {
         self.0 & BYTES != 0
     }
 
-    /// Whether it is a number of 32 bits.
+    /// Reports whether the type is a 32-bit integer.
     #[must_use]
     pub fn is_int32(self) -> bool {
         self.0 & INT32 != 0
     }
 
-    /// Whether it is a number or a text.
+    /// Reports whether the type is an integer or a string.
     #[must_use]
     pub fn is_int_or_string(self) -> bool {
         self.0 & INT_OR_STRING != 0
     }
 
-    /// Whether any JSON will do.
+    /// Reports whether the type accepts any JSON.
     #[must_use]
     pub fn is_any(self) -> bool {
         match self.name() {
@@ -97,7 +100,7 @@ struct Resolved {
 }
 
 static RESOLVED: LazyLock<Resolved> = LazyLock::new(|| {
-    // Fixed seeds: a run costs the same each time.
+    // Fixed seeds, so that every run has the same cost.
     let hasher = RandomState::with_seeds(0x7363, 0x6865, 0x6d61, 0x7301);
     let mut numbers = HashMap::with_capacity_and_hasher(SCHEMAS.len(), hasher);
     numbers.extend(
@@ -144,29 +147,30 @@ fn resolve(schema: &Value, numbers: &HashMap<&str, usize, RandomState>) -> Value
     slim.into()
 }
 
-/// The schema of that name.
+/// Returns the schema with a name.
 pub fn schema_named(name: &str) -> Option<&'static Value> {
     let number = RESOLVED.numbers.get(name)?;
     Some(&RESOLVED.schemas[*number].1)
 }
 
-/// The members of a struct that Go writes even where they are empty; `None` for what is no struct of Go's.
+/// Returns the fields that Go writes even if they are empty; `None` if the schema is not a Go
+/// struct.
 pub fn written(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     let names = schema.get(WRITTEN)?.as_array()?;
     Some(names.iter().filter_map(Value::as_str))
 }
 
-/// What Go calls the struct of a schema; empty for what is none.
+/// Returns the name of a schema's Go struct; empty if the schema is not a struct.
 pub fn struct_name(schema: &Value) -> &str {
     schema.get(STRUCT).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The schema that a property or an item refers to, with its name.
+/// Returns the schema that a property or an item refers to, with its name.
 pub fn referred(property: &Value) -> Option<(&'static str, &'static Value)> {
     let number = match property.get(NUMBER) {
         Some(number) => usize::try_from(number.as_u64()?).ok()?,
         None if property.get(TYPE).is_some() => return None,
-        // Of a definition, whose references have names.
+        // A definition's schema has references by name.
         None => *RESOLVED.numbers.get(referred_by_name(property)?)?,
     };
     let (name, schema) = RESOLVED.schemas.get(number)?;

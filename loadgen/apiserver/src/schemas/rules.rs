@@ -1,14 +1,16 @@
-//! What Kubernetes' types say of their fields besides types, added to the schemas from tables, a row for each field:
+//! Rules that Kubernetes' types have besides their fields' types. Tables add them to the schemas,
+//! one row per field:
 //!
 //! * `merge-rules.tsv`: how strategic merge patches and server-side apply merge lists and maps;
-//! * `defaults.tsv`: which value a field has that isn't given, the zero of fields that Go always writes among them;
-//! * `values.txt`: the values that a field may have.
+//! * `defaults.tsv`: the default values, including the zeros of fields that Go always writes;
+//! * `values.txt`: the allowed values.
 //!
-//! The first two are those of the OpenAPI v3 documents of Kubernetes 1.36, of schemas that aren't served too.
+//! The first two are from the OpenAPI v3 documents of Kubernetes 1.36, including schemas that the
+//! server does not serve.
 
 use serde_json::{Map, Value, json};
 
-/// The extensions of a column of `merge-rules.tsv`, after schema and member.
+/// The extensions in the columns of `merge-rules.tsv` after schema and member.
 const MERGE: [&str; 5] = [
     "x-kubernetes-patch-strategy",
     "x-kubernetes-patch-merge-key",
@@ -18,11 +20,12 @@ const MERGE: [&str; 5] = [
 ];
 const LIST_KEYS: &str = "x-kubernetes-list-map-keys";
 
-/// What the description of a member adds about its values.
+/// The text about allowed values that upstream adds to the description of a field.
 const DESCRIBED: &str = "\n\nPossible enum values:\n - `\"Recreate\"` Kill all existing pods before creating new ones.\n - `\"RollingUpdate\"` Replace the old ReplicaSets by new one using rolling update i.e gradually scale down the old ReplicaSets and scale up the new one.";
 
-/// Structs whose name is empty where it isn't given, and isn't written then: its default is stated in the sources
-/// (`+default=""`). The types that the schemas are written from have it always.
+/// Structs whose `name` defaults to the empty string and is then not written: the sources state
+/// this default (`+default=""`). The types that the schemas are generated from always require a
+/// name.
 const WITHOUT_NAME: [&str; 8] = [
     "ConfigMapEnvSource",
     "ConfigMapKeySelector",
@@ -34,7 +37,8 @@ const WITHOUT_NAME: [&str; 8] = [
     "SecretProjection",
 ];
 
-/// Further fields whose default is a zero that the sources state: Go leaves them out where they aren't given.
+/// Further fields for which the sources state a zero as the default: Go omits them if they are
+/// zero.
 const STATED: [(&str, &str); 5] = [
     ("AzureDiskVolumeSource", "readOnly"),
     ("FileKeySelector", "optional"),
@@ -43,7 +47,8 @@ const STATED: [(&str, &str); 5] = [
     ("ScaleSpec", "replicas"),
 ];
 
-/// Optional fields without a default that Go writes as null: lists that aren't left out, and times, which can't be.
+/// Optional fields without a default that Go writes as null: lists without `omitempty`, and times,
+/// which it can't omit.
 const NULLS: [(&str, &[&str]); 14] = [
     ("ClusterRole", &["rules"]),
     ("ContainerStateRunning", &["startedAt"]),
@@ -73,7 +78,7 @@ const NULLS: [(&str, &[&str]); 14] = [
     ("VolumeError", &["time"]),
 ];
 
-/// Times of conditions, which are never left out.
+/// Times of conditions, which Go never omits.
 const CONDITION_TIMES: [&str; 4] = [
     "lastHeartbeatTime",
     "lastProbeTime",
@@ -81,7 +86,7 @@ const CONDITION_TIMES: [&str; 4] = [
     "lastUpdateTime",
 ];
 
-/// The last part of a schema's name: what Go calls the struct.
+/// Returns the last part of a schema's name: the name of the Go struct.
 pub(super) fn struct_name(schema: &str) -> &str {
     schema.rsplit('.').next().unwrap_or("")
 }
@@ -91,12 +96,13 @@ fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     lines.map(|line| line.split('\t').collect())
 }
 
-/// The rows of `merge-rules.tsv`: schema, member (empty: the schema itself), and the five extensions.
+/// Returns the rows of `merge-rules.tsv`: schema, member (empty for the schema itself), and the
+/// five extensions.
 pub(super) fn merge_rules() -> impl Iterator<Item = Vec<&'static str>> {
     rows(include_str!("merge-rules.tsv"))
 }
 
-/// The rows of `defaults.tsv`: schema, member, the default as JSON.
+/// Returns the rows of `defaults.tsv`: schema, member, and the default as JSON.
 pub(super) fn defaults() -> impl Iterator<Item = Vec<&'static str>> {
     rows(include_str!("defaults.tsv"))
 }
@@ -119,7 +125,7 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
     }
     for row in defaults() {
         if let Some(field) = field(schemas, row[0], row[1]) {
-            field["default"] = serde_json::from_str(row[2]).expect("the table holds JSON");
+            field["default"] = serde_json::from_str(row[2]).expect("the table contains JSON");
         }
     }
     for (full_name, schema) in schemas.iter_mut() {
@@ -128,7 +134,7 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
     add_values(schemas);
 }
 
-/// The schema, or a member of it; `None` where it isn't served.
+/// Returns a schema or one of its members; `None` if it is not served.
 fn field<'s>(
     schemas: &'s mut Map<String, Value>,
     schema: &str,
@@ -173,8 +179,8 @@ fn add_values(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Takes it back that metadata and some names must be given: the types that the schemas are written from
-/// always have them, which says nothing of what upstream's documents ask for.
+/// Makes metadata and some names optional. The types that the schemas are generated from always
+/// have them, which says nothing about the requirements of upstream's documents.
 fn let_members_be_absent(name: &str, schema: &mut Value) {
     let Some(Value::Array(required)) = schema.get_mut("required") else {
         return;
@@ -186,7 +192,7 @@ fn let_members_be_absent(name: &str, schema: &mut Value) {
     }
 }
 
-/// The members of a struct that Go writes even where they are empty, with what it writes then.
+/// Returns the fields of a struct that Go writes even if they are empty, with their empty values.
 pub(super) fn written<'s>(full_name: &str, schema: &'s Value) -> Vec<(&'s str, Value)> {
     let name = struct_name(full_name);
     let required = |member: &str| {

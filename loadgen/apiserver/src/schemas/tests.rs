@@ -1,4 +1,4 @@
-//! The tables against the schemas, and what they add to objects.
+//! Tests of the tables against the schemas, and of the fields that they add to objects.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ fn member<'s>(schema: &str, member: &str) -> Option<&'s Value> {
 }
 
 #[test]
-fn no_schema_asks_for_metadata() {
+fn no_schema_requires_metadata() {
     let required = |name: &str| SCHEMAS[name]["required"].clone();
     assert_eq!(required("io.k8s.api.apps.v1.Deployment"), Value::Null);
     assert_eq!(
@@ -18,7 +18,7 @@ fn no_schema_asks_for_metadata() {
         json!(["containers"])
     );
     let selector = required("io.k8s.api.core.v1.ConfigMapKeySelector");
-    assert_eq!(selector, json!(["key"]), "a name may be absent");
+    assert_eq!(selector, json!(["key"]), "a name is optional");
 }
 
 #[test]
@@ -28,9 +28,9 @@ fn every_kind_has_a_schema() {
     }
 }
 
-/// A row whose member has another name than ours would be passed over without a word.
+/// A row with a wrong member name would otherwise be ignored silently.
 #[test]
-fn every_row_of_a_schema_that_is_served_names_a_member_of_it() {
+fn every_row_of_a_served_schema_names_one_of_its_members() {
     let mut applied = 0;
     for row in rules::merge_rules().chain(rules::defaults()) {
         let (schema, name) = (row[0], row[1]);
@@ -44,7 +44,7 @@ fn every_row_of_a_schema_that_is_served_names_a_member_of_it() {
 }
 
 #[test]
-fn what_is_published_of_merging_is_what_the_table_says() {
+fn published_merge_rules_equal_those_of_the_table() {
     let merging = |field: &Value| {
         let said = field.as_object().into_iter().flatten();
         let said = said.filter(|(name, _)| {
@@ -75,7 +75,7 @@ fn what_is_published_of_merging_is_what_the_table_says() {
 }
 
 #[test]
-fn what_go_writes_is_added_wherever_it_is_absent() {
+fn fields_that_go_always_writes_are_added_if_absent() {
     let filled = |kind: &str, mut object: Value| {
         let kind = crate::builtin::kind_named(kind).unwrap();
         fill(kind, object.as_object_mut().unwrap());
@@ -119,7 +119,7 @@ fn what_go_writes_is_added_wherever_it_is_absent() {
             json!({"addressType": "IPv4"}),
             json!({"addressType": "IPv4", "endpoints": null, "ports": null}),
         ),
-        // What may be absent, however deep it is.
+        // Optional fields stay absent at any depth.
         ("ConfigMap", json!({}), json!({})),
         (
             "ReplicationController",
@@ -132,7 +132,7 @@ fn what_go_writes_is_added_wherever_it_is_absent() {
 }
 
 #[test]
-fn to_fill_twice_changes_nothing_and_what_is_given_stays() {
+fn filling_is_idempotent_and_keeps_existing_values() {
     for kind in all_kinds() {
         let mut once = Map::new();
         fill(kind, &mut once);
