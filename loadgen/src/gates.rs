@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_upstream_does_not_have_is_refused() {
         for (text, word) in [
-            ("Nonsense=true", "known are"),
+            ("Nonsense=true", "known gates:"),
             ("LogarithmicScaleDown=false", "locked"),
             ("PodDeletionCost", "sets nothing"),
             ("PodDeletionCost=maybe", "true or false"),

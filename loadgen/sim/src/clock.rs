@@ -1,11 +1,11 @@
-//! The only place that reads a real clock. Everything else takes the time as an argument.
+//! The only module that reads a real clock. All other code takes the time as an argument.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use podstorm_objects::Now;
 
-/// A clock that starts at zero, or goes on from another. The wall time is read once and then moves with the monotonic time,
-/// so that a step of the system's clock never reaches the run.
+/// A clock that starts at zero, or continues from another clock. It reads the wall time once and
+/// then advances it with the monotonic time, so a step of the system clock never affects the run.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     started: Instant,
@@ -13,15 +13,15 @@ pub struct RealClock {
     mono_started_ns: i64,
     /// Wall time when monotonic time was 0.
     wall_started_ns: i64,
-    /// How many times as fast as the computer's it runs.
+    /// The speed as a multiple of real time.
     scale: f64,
 }
 
 impl RealClock {
-    /// A clock whose monotonic time starts now.
+    /// Returns a clock whose monotonic time starts now.
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the clock that all others are set by"
+        reason = "this is the only module that reads the system clock"
     )]
     pub fn start() -> RealClock {
         let wall = SystemTime::now()
@@ -35,14 +35,15 @@ impl RealClock {
         }
     }
 
-    /// The same clock, running that many times as fast since its start; above 0.
+    /// Returns the same clock with its speed since the start set to `scale` times real time;
+    /// `scale` must be above 0.
     #[must_use]
     pub fn at_scale(self, scale: f64) -> RealClock {
         debug_assert!(scale > 0.0);
         RealClock { scale, ..self }
     }
 
-    /// The same clock, whose start was that moment.
+    /// Returns the same clock with `now` as its starting time.
     #[must_use]
     pub fn going_on_from(self, now: Now) -> RealClock {
         RealClock {
@@ -52,7 +53,7 @@ impl RealClock {
         }
     }
 
-    /// The present.
+    /// Returns the current time.
     pub fn now(&self) -> Now {
         let real_ns = saturating_ns(self.started.elapsed());
         let passed_ns = match self.scale == 1.0 {
@@ -66,7 +67,7 @@ impl RealClock {
         }
     }
 
-    /// How long the computer's clock takes for that many ns of this one; nothing where they are over.
+    /// Returns the real duration of `ns` on this clock, or zero if `ns` is not positive.
     pub fn real(&self, ns: i64) -> Duration {
         let ns = u64::try_from(ns).unwrap_or(0);
         match self.scale == 1.0 {
@@ -75,7 +76,7 @@ impl RealClock {
         }
     }
 
-    /// Seconds of the computer's clock since the start.
+    /// Returns the real time since the start, in seconds.
     pub fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wall_and_monotonic_time_move_together_and_never_back() {
+    fn wall_and_monotonic_time_advance_together() {
         let clock = RealClock::start();
         let (a, b) = (clock.now(), clock.now());
         assert!(b.mono_ns >= a.mono_ns);
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_goes_on_from_another() {
+    fn a_clock_continues_from_another() {
         let then = Now {
             mono_ns: 7_000_000_000,
             wall_ns: 9_000_000_000_000,
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scaled_clock_runs_faster_and_says_how_long_that_takes() {
+    fn a_scaled_clock_runs_faster_and_converts_to_real_time() {
         let clock = RealClock::start();
         let fast = clock.at_scale(1000.0);
         let (before, now, after) = (clock.now(), fast.now(), clock.now());

@@ -1,10 +1,10 @@
-//! A queue of items that are due at known moments.
+//! A queue of items with due times.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Items by the moment at which they are due; items of one moment keep the order of their arrival.
-/// `push` and `pop_due` are O(log n).
+/// Items ordered by due time; items with the same due time stay in insertion order. `push` and
+/// `pop_due` are O(log n).
 #[derive(Debug)]
 pub struct DueQueue<T> {
     heap: BinaryHeap<Reverse<Due<T>>>,
@@ -54,7 +54,7 @@ impl<T> Default for DueQueue<T> {
 }
 
 impl<T> DueQueue<T> {
-    /// Adds an item that is due at that moment, ns.
+    /// Adds an item that is due at `due_ns`.
     #[inline]
     pub fn push(&mut self, due_ns: i64, item: T) {
         self.arrivals += 1;
@@ -66,13 +66,13 @@ impl<T> DueQueue<T> {
         }));
     }
 
-    /// The moment at which the first item is due.
+    /// Returns the due time of the first item.
     #[inline]
     pub fn next_due_ns(&self) -> Option<i64> {
         self.heap.peek().map(|Reverse(first)| first.due_ns)
     }
 
-    /// Takes the first item if it is due.
+    /// Removes and returns the first item if it is due.
     #[inline]
     pub fn pop_due(&mut self, now_ns: i64) -> Option<T> {
         if self.next_due_ns()? > now_ns {
@@ -85,7 +85,7 @@ impl<T> DueQueue<T> {
         self.heap.len()
     }
 
-    /// Takes every item in order, with the moment at which it is due.
+    /// Removes all items and returns them in order with their due times.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (i64, T)> + use<T> {
         let sorted = std::mem::take(&mut self.heap).into_sorted_vec();
         // `Reverse` sorts the first item last.
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_come_when_they_are_due_and_in_order_of_arrival() {
+    fn due_items_are_popped_in_insertion_order() {
         let mut queue = DueQueue::default();
         for (due_ns, item) in [(5, 'b'), (9, 'd'), (5, 'c'), (1, 'a')] {
             queue.push(due_ns, item);

@@ -1,10 +1,10 @@
-//! A simulated Kubernetes cluster with real controllers: podstorm's workloads run against the API
-//! server [`podstorm_apiserver`] in one process, on virtual time (one seed, one run) or on real
-//! threads.
+//! A simulated Kubernetes cluster with real controllers: podstorm's workload controllers and the
+//! API server [`podstorm_apiserver`] in one process. It runs on virtual time (one seed gives one
+//! run) or on real threads.
 //!
 //! A [`Harness`](engine::Harness) is a running cluster: API server, scheduler, kubelets, garbage
-//! collector and the controllers that its options select. A test writes objects
-//! to the cluster and waits for the result:
+//! collector and the controllers that its options select. A test writes objects to the cluster and
+//! waits for the result:
 //!
 //! ```
 //! use podstorm_objects::{Namespace, Node, Pod, ReplicaSet, Resource};
@@ -38,20 +38,20 @@
 //! ```
 //!
 //! [`FaultHarness`](engine::fault_harness::FaultHarness) is the same cluster with fault injection:
-//! its controller managers can be disturbed, killed and started again.
+//! a test can disturb, kill and restart its controller managers.
 //!
 //! # Modules
 //!
-//! * [`options`]: what a simulated cluster is built from;
-//! * [`rows`]: the controllers that this process can run; flags, gates, settings, schemas and the names of watches follow
-//!   from them. [`services`]: which of them run;
+//! * [`options`]: the options of a simulated cluster;
+//! * [`rows`]: the controllers that this process can run; flags, gates, settings, schemas and watch
+//!   names are derived from them. [`services`]: the selection of controllers that run;
 //! * [`engine`]: builds a cluster and runs it: informers, workers with their transport, Events;
 //! * [`executor`]: runs tasks on virtual time or on threads;
-//! * [`due_queue`]: items by the moment at which they are due;
+//! * [`due_queue`]: items ordered by due time;
 //! * [`nodes`]: the simulated scheduler, kubelets and node controller;
-//! * [`provisioner`], [`load_balancers`]: the simulated provisioner of volumes, and the simulated cloud of
-//!   Services, both clients of the API with rows of their own;
-//! * [`faults`]: what can go wrong between a controller and its cluster;
+//! * [`provisioner`], [`load_balancers`]: the simulated volume provisioner and the simulated cloud
+//!   for Services, both API clients with their own rows;
+//! * [`faults`]: faults between a controller and its cluster;
 //! * [`clock`]: the only module that reads a real clock.
 
 pub mod clock;
@@ -71,7 +71,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Locks a mutex of this crate.
 ///
 /// # Panics
-/// When a thread has panicked while it held the lock.
+/// If a thread panicked while it held the lock.
 #[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex

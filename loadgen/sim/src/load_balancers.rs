@@ -1,5 +1,5 @@
-//! The simulated cloud that gives Services of type `LoadBalancer` their addresses, where a user asks for
-//! some. No traffic is balanced.
+//! The simulated cloud that assigns addresses to Services of type `LoadBalancer`, if the user
+//! configures any. It balances no traffic.
 //!
 //! Source: the service controller of Kubernetes' `k8s.io/cloud-provider`.
 
@@ -19,7 +19,7 @@ use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 use podstorm_objects::{ApiError, DynamicObject, Kind, Now};
 use serde_json::{Value, json};
 
-/// How many addresses there are.
+/// The flag for the number of addresses.
 const ADDRESSES: NumberFlag = NumberFlag {
     flag: "load-balancer-addresses",
     default: 0,
@@ -28,13 +28,13 @@ const ADDRESSES: NumberFlag = NumberFlag {
            with 0 they wait for one",
 };
 
-/// The network whose addresses are given, which documentation is free to use.
+/// The network of the addresses, reserved for documentation (RFC 5737).
 const NETWORK: [u8; 3] = [198, 51, 100];
 
-/// Keeps a Service until its balancer is gone.
+/// Keeps a Service until its load balancer is deleted.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// The row.
+/// The controller type of the simulated load balancers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceLoadBalancers;
 
@@ -48,9 +48,9 @@ type Cached = Arc<DynamicObject>;
 struct Shared {
     services: Arc<Store<Cached>>,
     queue: RateLimitingQueue<KeyId>,
-    /// Addresses end with 1 to this number.
+    /// The last octet of addresses is 1 to `count`.
     count: u8,
-    /// Who has which.
+    /// The Service that has each address, by last octet.
     given: Mutex<BTreeMap<u8, KeyId>>,
 }
 
@@ -91,7 +91,7 @@ impl ControllerType for ServiceLoadBalancers {
 
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
-        // Without a range of addresses Services wait for another cloud provider.
+        // Without addresses, Services wait for another cloud provider.
         if self.count == 0 {
             return;
         }
@@ -116,7 +116,8 @@ impl Shared {
         lock(&self.given).retain(|_, holder| *holder != key);
     }
 
-    /// The number that a Service has, the one that it asks for, or the first that is free.
+    /// Returns the last octet of the Service's address: the one that it already has, the one that
+    /// it requests, or the first free one.
     fn give(&self, key: KeyId, service: &DynamicObject) -> Option<u8> {
         let mut given = lock(&self.given);
         let known = given.iter().find(|(_, holder)| **holder == key);
@@ -135,7 +136,8 @@ impl Shared {
     }
 }
 
-/// Whether a Service is to have an address. A Service with a class waits for the controller of that class.
+/// Whether a Service needs an address. A Service with a class waits for the controller of that
+/// class.
 fn wants_one(service: &DynamicObject) -> bool {
     let spec = service.fields.get("spec").unwrap_or(&Value::Null);
     spec["type"] == "LoadBalancer"
@@ -143,7 +145,7 @@ fn wants_one(service: &DynamicObject) -> bool {
         && !service.metadata.is_deleting()
 }
 
-/// The number of an address of the network.
+/// Returns the last octet of an address in the network.
 fn number_in(address: &Value) -> Option<u8> {
     let octets = address.as_str()?.parse::<Ipv4Addr>().ok()?.octets();
     (octets[..3] == NETWORK).then_some(octets[3])
@@ -226,7 +228,7 @@ fn unwritten() -> impl Fn(ApiError) -> SyncFailure {
     SyncFailure::at("write failed")
 }
 
-/// The Service is of another type now, or is going.
+/// Removes the address and the finalizer of a Service that changed its type or is being deleted.
 async fn clean_up(
     shared: &Shared,
     key: KeyId,

@@ -1,4 +1,4 @@
-//! The options of a simulated cluster: engine, settings of the controllers, latencies.
+//! Options of a simulated cluster: engine, controller settings, latencies.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,38 +17,39 @@ use crate::services::Services;
 /// The options of a simulated cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimOptions {
-    /// The engine that runs it.
+    /// The engine that runs the cluster.
     pub engine: EngineKind,
-    /// Threads of the machine for the threads engine; 1 for the virtual engine.
+    /// The number of threads of the threads engine; 1 for the virtual engine.
     pub threads: usize,
-    /// The seed of all randomness.
+    /// The seed for all randomness.
     pub seed: u64,
     /// The settings of the controllers.
     pub controller: ControllerSettings,
-    /// The rows of the controllers' behaviour.
+    /// The policy rows that select the controllers' behavior.
     pub policy: Policy,
     /// The latencies.
     pub latency: LatencySettings,
-    /// The share of the controllers' API calls that are refused with an internal error, 0 to 1.
+    /// The fraction of the controllers' API calls that fail with an internal error, 0 to 1.
     pub api_errors: f64,
     /// The number of phases whose durations are recorded separately; at least 1.
     pub phases: usize,
-    /// How many times as fast as the computer's the clock of the threads engine runs.
+    /// The speed of the threads engine's clock as a multiple of real time.
     pub time_scale: f64,
     /// Whether the API server [keeps older states](podstorm_apiserver::ClusterOptions::keeps_past).
     pub keeps_past: bool,
     /// Whether the API server [forbids privileged
     /// containers](podstorm_apiserver::ClusterOptions::forbids_privileged).
     pub forbids_privileged: bool,
-    /// Whether the controllers go on from the state of others. [`Harness::resuming`](crate::engine::Harness::resuming) sets it.
+    /// Whether the controllers continue from the state that other controllers left. Set by
+    /// [`Harness::resuming`](crate::engine::Harness::resuming).
     pub goes_on: bool,
-    /// Which controllers run, and those that only a [served](crate::engine::Harness::serving)
-    /// cluster has.
+    /// The controllers that run, and the settings that apply only to a
+    /// [served](crate::engine::Harness::serving) cluster.
     pub services: Services,
 }
 
 impl SimOptions {
-    /// Upstream's behaviour and numbers of workers, the controllers that run by default, no client limit and no
+    /// Upstream's behavior and worker counts, the default controllers, no client limit and no
     /// latency. The threads engine gets all cores.
     pub fn new(engine: EngineKind, seed: u64) -> SimOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -86,7 +87,7 @@ impl SimOptions {
 }
 
 impl SimOptions {
-    /// What the controllers are made from.
+    /// Returns the setup from which the controllers are built.
     pub fn setup(&self) -> Setup {
         Setup {
             policy: self.policy,
@@ -110,7 +111,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// The name as flags and results spell it.
+    /// The name in flags and results.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Virtual => "virtual",
@@ -122,49 +123,49 @@ impl EngineKind {
 /// The settings of the controllers, under upstream's names.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerSettings {
-    /// The numbers of workers.
+    /// The number of workers of each controller.
     #[serde(flatten)]
     pub workers: WorkerCounts,
-    /// Most creates or deletes in one sync.
+    /// The maximum number of creates or deletes in one sync.
     pub burst_replicas: u32,
-    /// `--kube-api-qps`; absent is unlimited.
+    /// `--kube-api-qps`; absent means unlimited.
     pub kube_api_qps: Option<f64>,
     /// `--kube-api-burst`.
     pub kube_api_burst: u32,
-    /// Feature gates by upstream's names.
+    /// Feature gates by upstream name.
     pub feature_gates: BTreeMap<String, bool>,
 }
 
-/// How many workers each controller has for the queues whose rows leave that to a flag. Written by the
-/// flags' names, `concurrent_replicaset_syncs`; one that was not set is as its row says.
+/// The number of workers for each queue whose row leaves it to a flag. Serialized under the flag's
+/// name (`concurrent_replicaset_syncs`); a count that is not set has the row's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts(BTreeMap<&'static str, usize>);
 
 impl WorkerCounts {
-    /// The workers of a controller, at least 1.
+    /// Returns the number of workers of a controller, at least 1.
     pub fn of(&self, row: &ControllerRow) -> usize {
         row.workers.map_or(1, |workers| self.by(workers))
     }
 
-    /// The number that a flag sets.
+    /// Returns the number of workers that a flag sets.
     pub fn by(&self, workers: WorkersFlag) -> usize {
         let set = self.0.get(workers.flag).copied();
         set.unwrap_or(workers.default).max(1)
     }
 
-    /// Sets the number that a flag sets.
+    /// Sets the number of workers for a flag.
     pub fn set(&mut self, workers: WorkersFlag, count: usize) {
         self.0.insert(workers.flag, count);
     }
 
-    /// The same number for every controller.
+    /// Returns the same number of workers for every controller.
     pub fn all(rows: &Rows, count: usize) -> WorkerCounts {
         let flags = rows.worker_flags();
         WorkerCounts(flags.map(|(_, workers)| (workers.flag, count)).collect())
     }
 }
 
-/// The member of results for a flag.
+/// The name of a flag's member in results.
 fn member(workers: WorkersFlag) -> String {
     workers.flag.replace('-', "_")
 }
@@ -201,19 +202,19 @@ impl JsonSchema for WorkerCounts {
 /// The latencies of a simulated cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LatencySettings {
-    /// From bound to ready.
+    /// From binding to readiness.
     pub pod_startup: Latency,
-    /// From the deletion request to the removal; at most the grace period.
+    /// From the deletion request to the removal, limited by the grace period.
     pub pod_termination: Latency,
-    /// One API call of the controller: the round trip.
+    /// The round trip of one API call by a controller.
     pub api: Latency,
-    /// From commit to delivery by a watch.
+    /// From the commit to the delivery by a watch.
     pub watch: Latency,
     /// From creation to binding.
     pub scheduling: Latency,
 }
 
-/// Client QPS of a stock controller-manager.
+/// The client QPS of a stock kube-controller-manager.
 pub const UPSTREAM_QPS: f64 = 20.0;
-/// Client burst of a stock controller-manager; also the default where only a QPS is given.
+/// The client burst of a stock kube-controller-manager; also the default if only a QPS is set.
 pub const UPSTREAM_BURST: u32 = 30;

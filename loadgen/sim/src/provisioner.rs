@@ -1,8 +1,8 @@
-//! The simulated provisioner of volumes: makes a volume for each claim that the binder asks it for, and
-//! deletes the volumes that their claims have left, where their policy says so.
+//! The simulated volume provisioner: creates a volume for each claim for which the binder requests
+//! one, and deletes released volumes if their policy is `Delete`.
 //!
-//! It is a client of the API, as external provisioners are, so that any binder works with it, a real
-//! kube-controller-manager's too.
+//! It is an API client, as external provisioners are, so it works with any binder, including that
+//! of a real kube-controller-manager.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use podstorm_apiserver::kind_named;
 use podstorm_objects::{DynamicObject, Kind, Map, Node, Now, Str};
 use serde_json::{Value, json};
 
-/// Its name, in classes and on volumes.
+/// The provisioner's name in classes and on volumes.
 pub const PROVISIONER: &str = "volumes.podstorm";
 
-/// How long it takes to make a volume.
+/// The flag for the time that it takes to create a volume.
 const LATENCY: NumberFlag = NumberFlag {
     flag: "volume-latency",
     default: 500_000_000,
@@ -31,25 +31,26 @@ const LATENCY: NumberFlag = NumberFlag {
     help: "How long the simulated provisioner takes to make a volume",
 };
 
-/// The annotations by which binders ask for a volume: that of today, and that of binders before Kubernetes 1.23.
+/// The annotations with which binders request a volume: the current one, and the one from before
+/// Kubernetes 1.23.
 const ASKED: [&str; 2] = [
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
 ];
 
-/// The annotation that names who has made a volume.
+/// The annotation that names the provisioner of a volume.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// The annotation that says on which node a claim is needed first.
+/// The annotation that names the node of the first pod that needs the claim.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The place of the queue of claims.
+/// The index of the claim queue.
 const CLAIMS: usize = 0;
 
-/// The place of the queue of volumes.
+/// The index of the volume queue.
 const VOLUMES: usize = 1;
 
-/// The row.
+/// The controller type of the simulated provisioner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeProvisioner;
 
@@ -66,7 +67,7 @@ struct Shared {
     classes: Arc<Store<Cached>>,
     queues: [RateLimitingQueue<KeyId>; 2],
     latency_ns: i64,
-    /// When the volume of each claim is ready for which one is being made, ns.
+    /// The time at which each volume that is being created is ready, by claim, ns.
     due_ns: Mutex<BTreeMap<KeyId, i64>>,
 }
 
@@ -119,7 +120,7 @@ impl ControllerType for VolumeProvisioner {
     }
 }
 
-/// The events of one kind.
+/// Queues the objects of one kind.
 #[derive(Debug)]
 struct Of {
     shared: Arc<Shared>,
@@ -182,7 +183,7 @@ async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sync
     let mut volume = volume(&name, &claim, &class);
     if let Some(topologies) = class.fields.get("allowedTopologies") {
         let node = match claim.metadata.annotations.get(SELECTED_NODE) {
-            // A node that is gone can't be asked; the pod has another by then.
+            // A deleted node can't be read; by then, the pod has another node.
             Some(node) => calls
                 .get::<Node>(Kind::NODE, &Str::default(), node)
                 .await
@@ -203,7 +204,7 @@ async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sync
     Ok(End::Forget)
 }
 
-/// Whether a claim waits for a volume of this provisioner.
+/// Whether a claim waits for a volume from this provisioner.
 fn is_asked(claim: &DynamicObject) -> bool {
     let mut asked = ASKED
         .iter()
@@ -216,27 +217,29 @@ fn is_asked(claim: &DynamicObject) -> bool {
         && !claim.metadata.is_deleting()
 }
 
-/// The driver of its volumes: none is attached to a node, so no controller waits for that.
+/// Returns the CSI driver of the volumes. Its volumes are never attached to a node, so controllers
+/// don't wait for attachment.
 pub fn driver() -> DynamicObject {
     let driver = json!({
         "metadata": {"name": PROVISIONER},
         "spec": {"attachRequired": false, "podInfoOnMount": false, "fsGroupPolicy": "ReadWriteOnceWithFSType",
             "requiresRepublish": false, "storageCapacity": false, "volumeLifecycleModes": ["Persistent"]}});
-    let kind = kind_named("CSIDriver").expect("it is built in");
-    DynamicObject::from_json(kind, driver).expect("a driver of ours is one")
+    let kind = kind_named("CSIDriver").expect("CSIDriver is a built-in kind");
+    DynamicObject::from_json(kind, driver).expect("the driver is a valid CSIDriver")
 }
 
-/// The class of claims that name none.
+/// Returns the class of claims that name no class.
 pub fn default_class() -> DynamicObject {
     let class = json!({
         "metadata": {"name": "standard", "annotations":
             {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"});
-    DynamicObject::from_json(Kind::STORAGE_CLASS, class).expect("a class of ours is one")
+    DynamicObject::from_json(Kind::STORAGE_CLASS, class)
+        .expect("the default class is a valid StorageClass")
 }
 
-/// The nodes that can mount a volume of a class that allows these topologies: those that are where the selected node
-/// is, or else where the first of them is.
+/// Returns the node affinity for a volume whose class allows these topologies: the topology that
+/// matches the selected node, or else the first one.
 fn affinity(topologies: &Value, node: Option<&Node>) -> Value {
     let list = |of: &Value, name: &str| of[name].as_array().cloned().unwrap_or_default();
     let label = |key: &Value| node?.metadata.labels.get(key.as_str()?);
@@ -259,7 +262,7 @@ fn affinity(topologies: &Value, node: Option<&Node>) -> Value {
     json!({"required": {"nodeSelectorTerms": [{"matchExpressions": pinned.collect::<Vec<_>>()}]}})
 }
 
-/// The volume of a claim. Every node can mount it unless its class says where it can be.
+/// Returns the volume for a claim. Every node can mount it unless its class restricts the topology.
 fn volume(name: &str, claim: &DynamicObject, class: &DynamicObject) -> DynamicObject {
     let (spec, meta) = (part(claim, "spec"), &claim.metadata);
     let policy = match part(class, "reclaimPolicy") {

@@ -1,4 +1,4 @@
-//! What is known of the controllers that a cluster can run: a [row](ControllerRow) each.
+//! The [rows](ControllerRow) of the controllers that a cluster can run.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use podstorm::row::{ControllerRow, Gate, NumberFlag, NumberForm, RunsIn, Workers
 use crate::load_balancers::ServiceLoadBalancers;
 use crate::provisioner::VolumeProvisioner;
 
-/// The garbage collector. Where it does not run, the cluster leaves its garbage.
+/// The garbage collector. If it doesn't run, dependents of deleted owners remain.
 pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
     name: "garbage-collector-controller",
     alias: "garbagecollector",
@@ -20,7 +20,8 @@ pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
     ..ControllerRow::DEFAULT
 };
 
-/// What counts the usage of quotas. Where it does not run, the cluster leaves that to others.
+/// The controller that counts the usage of quotas. If it doesn't run, the cluster leaves that to
+/// other clients.
 pub const RESOURCE_QUOTA: ControllerRow = ControllerRow {
     name: "resourcequota-controller",
     alias: "resourcequota",
@@ -29,29 +30,29 @@ pub const RESOURCE_QUOTA: ControllerRow = ControllerRow {
     ..ControllerRow::DEFAULT
 };
 
-/// The rows of controllers, in the order in which these hear of changes.
+/// Controller rows, in the order in which the controllers receive changes.
 #[derive(Clone, Debug)]
 pub struct Rows(Vec<&'static ControllerRow>);
 
-/// A feature gate that can't be set as it is.
+/// A feature gate that can't be set to the requested value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// No controller has it.
-    #[error("unknown feature gate {name:?}; known are {known}")]
+    /// No controller has the gate.
+    #[error("unknown feature gate {name:?}; known gates: {known}")]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// The names that there are.
+        /// The known names, separated by commas.
         known: String,
     },
-    /// It can't be changed any more.
+    /// The gate's value is locked.
     #[error("{name} is locked to {to} since Kubernetes {since}")]
     Locked {
-        /// The name.
+        /// The gate's name.
         name: &'static str,
-        /// Whether it is on.
+        /// The locked value.
         to: bool,
-        /// The version since which it is locked.
+        /// The version that locked the gate.
         since: &'static str,
     },
 }
@@ -59,7 +60,7 @@ pub enum GateError {
 static INSTALLED: OnceLock<Rows> = OnceLock::new();
 
 impl Rows {
-    /// Those of every controller of this project.
+    /// Returns the rows of every controller in this project.
     pub fn upstream() -> Rows {
         let mut rows = Rows(Vec::new());
         upstream(&mut rows);
@@ -69,58 +70,60 @@ impl Rows {
         rows
     }
 
-    /// Makes them the rows of this process, from which its flags, settings and results follow. Call it
-    /// first: reading the [installed](Rows::installed) rows installs [upstream's](Rows::upstream).
+    /// Makes these rows the rows of this process; flags, settings and results are derived from
+    /// them. Call it first: reading the [installed](Rows::installed) rows installs
+    /// [upstream's](Rows::upstream).
     ///
     /// # Errors
-    /// There are some.
+    /// Returns the given rows if this process already has rows.
     pub(crate) fn install(self) -> Result<(), Rows> {
         INSTALLED.set(self)
     }
 
-    /// The rows of this process.
+    /// Returns the rows of this process.
     pub fn installed() -> &'static Rows {
         INSTALLED.get_or_init(Rows::upstream)
     }
 
-    /// The rows.
+    /// Returns the rows in order.
     pub fn iter(&self) -> impl Iterator<Item = &'static ControllerRow> {
         self.0.iter().copied()
     }
 
-    /// The row of the controller of that name, or of that older name.
+    /// Returns the row of the controller with the given name or alias.
     pub fn find(&self, name: &str) -> Option<&'static ControllerRow> {
         self.iter().find(|row| row.is_called(name))
     }
 
-    /// The flags for the numbers of workers, with the rows that have them.
+    /// Returns the flags that set numbers of workers, with their rows.
     pub fn worker_flags(&self) -> impl Iterator<Item = (&'static ControllerRow, WorkersFlag)> {
         self.iter().filter_map(|row| Some((row, row.workers?)))
     }
 
-    /// The flags for other numbers.
+    /// Returns the flags for other numbers.
     pub fn number_flags(&self) -> impl Iterator<Item = NumberFlag> {
         self.iter().flat_map(|row| row.numbers.iter().copied())
     }
 
-    /// The flags for times among them, of controllers that runs have.
+    /// Returns the time flags of controllers that are not limited to served clusters.
     pub fn run_times(&self) -> impl Iterator<Item = NumberFlag> {
         let rows = self.iter().filter(|row| !row.served_only);
         let numbers = rows.flat_map(|row| row.numbers.iter().copied());
         numbers.filter(|number| number.form == NumberForm::Time)
     }
 
-    /// Every feature gate by its name: those of the rows, and those of all controllers.
+    /// Returns every feature gate by name: those of the rows, and those that apply to all
+    /// controllers.
     pub fn gates(&self) -> BTreeMap<&'static str, Gate> {
         let gates = self.iter().flat_map(|row| row.gates);
         let gates = gates.chain([&WATCH_LIST]);
         gates.map(|gate| (gate.name, *gate)).collect()
     }
 
-    /// Whether each of these gates exists and may be set so.
+    /// Checks that each of these gates exists and may have the given value.
     ///
     /// # Errors
-    /// The first one that is unknown, or locked to the other value.
+    /// Returns the first gate that is unknown or locked to the other value.
     pub fn check_gates(&self, set: &BTreeMap<String, bool>) -> Result<(), GateError> {
         let known = self.gates();
         for (name, on) in set {
@@ -159,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_that_is_unknown_or_locked_is_refused() {
+    fn unknown_and_locked_gates_are_rejected() {
         let rows = Rows::upstream();
         let check = |name: &str, on: bool| {
             let checked = rows.check_gates(&BTreeMap::from([(name.to_owned(), on)]));
@@ -169,7 +172,7 @@ mod tests {
             assert_eq!(check(gate, on), Ok(()), "{gate}");
         }
         for (gate, words) in [
-            ("PodDeletionCosts", "\"PodDeletionCosts\"; known are "),
+            ("PodDeletionCosts", "\"PodDeletionCosts\"; known gates: "),
             ("PodDeletionCosts", "PodDeletionCost, "),
             (
                 "LogarithmicScaleDown",

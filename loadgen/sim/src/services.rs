@@ -1,4 +1,4 @@
-//! The controllers of a cluster: which of them run, and how those of a served cluster are set.
+//! The controllers that run in a cluster, and the settings of those in a served cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,14 +10,14 @@ use podstorm_objects::Kind;
 
 use crate::rows::Rows;
 
-/// The controllers that run, by their names.
+/// The names of the controllers that run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(BTreeSet<&'static str>);
 
-/// A word of `--controllers` that names no controller.
+/// A word of `--controllers` that isn't a controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{word:?} is not a controller; there are {known}, and each may have a `-` before it; `*` is all"
+    "{word:?} is not a controller; expected {known}, each optionally prefixed with `-`, or `*` for all"
 )]
 pub struct UnknownController {
     word: String,
@@ -25,19 +25,19 @@ pub struct UnknownController {
 }
 
 impl Controllers {
-    /// Those of the rows that `runs` says so of.
+    /// Returns the controllers whose rows satisfy `runs`.
     pub fn that(rows: &Rows, runs: impl Fn(&ControllerRow) -> bool) -> Controllers {
         let rows = rows.iter().filter(|row| runs(row));
         Controllers(rows.map(|row| row.name).collect())
     }
 
-    /// Those that run if nothing else is said: all but those that [only served
+    /// Returns the default controllers: all except those that [only served
     /// clusters](ControllerRow::served_only) run by default.
     pub fn by_default(rows: &Rows) -> Controllers {
         Controllers::that(rows, |row| !row.served_only)
     }
 
-    /// Those of objects of these kinds, and those that every cluster has of its own.
+    /// Returns the controllers for objects of these kinds, and those that every cluster has.
     pub fn of_kinds(rows: &Rows, kinds: &[Kind]) -> Controllers {
         Controllers::that(rows, |row| {
             let is_one = row.kind.is_some_and(|kind| kinds.contains(&kind));
@@ -45,8 +45,8 @@ impl Controllers {
         })
     }
 
-    /// The same, with that one alone of the controllers of its kind. A kind may have several: Jobs are run by one and
-    /// deleted by another.
+    /// Removes the other controllers of the same kind as `one`, and adds `one`. A kind may have
+    /// several controllers: one runs Jobs, and another deletes them.
     #[must_use]
     pub fn with_one(mut self, rows: &Rows, one: &ControllerRow) -> Controllers {
         let others = rows.iter().filter(|row| row.kind == one.kind);
@@ -56,23 +56,24 @@ impl Controllers {
         self
     }
 
-    /// The same, with that one.
+    /// Adds a controller.
     #[must_use]
     pub fn with(mut self, row: &ControllerRow) -> Controllers {
         self.0.insert(row.name);
         self
     }
 
-    /// All of them.
+    /// Returns all controllers.
     pub fn all(rows: &Rows) -> Controllers {
         Controllers::that(rows, |_| true)
     }
 
-    /// Those of a list as upstream's `--controllers` takes it: `*` is all, `name` is that one, and
-    /// `-name` is all that the list names but that one. The first word about a controller decides.
+    /// Parses a list in the format of upstream's `--controllers`: `*` selects all controllers,
+    /// `name` adds a controller, and `-name` excludes it. The first word that names a controller
+    /// decides.
     ///
     /// # Errors
-    /// A word that names none.
+    /// Returns the first word that names no controller.
     pub fn of<T: AsRef<str>>(rows: &Rows, words: &[T]) -> Result<Controllers, UnknownController> {
         let words = || words.iter().map(|word| word.as_ref().trim());
         for word in words().filter(|word| *word != "*") {
@@ -100,7 +101,7 @@ impl Controllers {
     }
 }
 
-/// The names, as a message lists them.
+/// The names and aliases, as a message lists them.
 fn known(rows: &Rows) -> String {
     let mut text = String::new();
     let last = rows.iter().count() - 1;
@@ -111,32 +112,32 @@ fn known(rows: &Rows) -> String {
             _ => ", ",
         };
         let (name, alias) = (row.name, row.alias);
-        write!(text, "{between}{name} ({alias})").expect("a text takes everything");
+        write!(text, "{between}{name} ({alias})").expect("writing to a string never fails");
     }
     text
 }
 
-/// The controllers around those of workloads, in a served cluster.
+/// The controllers that run and their settings in a served cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Services {
-    /// Those that run, the controllers of workloads among them.
+    /// The controllers that run, including those of workloads.
     pub controllers: Controllers,
-    /// The numbers of their rows that are set, by the names of their flags.
+    /// The numbers that are set, by flag name.
     pub numbers: BTreeMap<&'static str, i64>,
-    /// `--event-ttl`: how long after its last write an Event is deleted, ns; never where it is not positive. A
-    /// cluster that has Events then never comes to rest before they are gone.
+    /// `--event-ttl`: the time after its last write at which an Event is deleted, ns; never if it
+    /// is not positive. A cluster with Events comes to rest only after their deletion.
     pub event_ttl_ns: i64,
-    /// Whether a namespace that is being deleted is left alone as long as upstream leaves it. If
-    /// not, it is looked at at once, and again soon after something went.
+    /// Whether the namespace controller uses upstream's delays between its checks of a terminating
+    /// namespace. If not, it checks immediately, and again soon after each deletion.
     pub namespaces_wait: bool,
-    /// What the controllers of service accounts give namespaces and Secrets.
+    /// The service accounts and Secrets that the identity controllers maintain.
     pub identity: Identity,
     /// The admission plugins of the API server.
     pub plugins: Plugins,
 }
 
 impl Default for Services {
-    /// Those of the installed controllers that run [by default](Controllers::by_default).
+    /// Returns the installed controllers that run [by default](Controllers::by_default).
     fn default() -> Services {
         Services {
             controllers: Controllers::by_default(Rows::installed()),
@@ -161,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_which_controllers_run() {
+    fn a_list_selects_the_controllers_that_run() {
         let rows = &Rows::upstream();
         assert_eq!(Controllers::of(rows, &["*"]), Ok(Controllers::all(rows)));
         assert_eq!(off(&["*", "-podgc"]), ["podgc"]);
         assert_eq!(off(&["-namespace-controller", "*"]), ["namespace"]);
         let first = off(&["*", "replicaset", "-replicaset"]);
-        assert_eq!(first.len(), 0, "the first decides");
+        assert_eq!(first.len(), 0, "the first word decides");
         let one = ["garbage-collector-controller"];
         assert_eq!(off(&one).len(), rows.iter().count() - 1);
         let none = off(&["-podgc"]);
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_served_clusters_run_elsewhere_only_where_they_are_selected() {
+    fn served_only_controllers_run_elsewhere_only_if_selected() {
         let rows = &Rows::upstream();
         let left = |on: &Controllers| {
             let rows = rows.iter().filter(|row| row.served_only && on.has(row));
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_controllers_of_a_kind_one_may_run_alone() {
+    fn one_controller_of_a_kind_can_run_without_the_others() {
         let rows = &Rows::upstream();
         let [jobs, ttl] = ["job", "ttl-after-finished"].map(|name| rows.find(name).unwrap());
         let both = Controllers::of_kinds(rows, &[Kind::JOB, Kind::REPLICA_SET]);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_with_the_names() {
+    fn an_unknown_name_is_rejected_with_the_known_names() {
         let rows = &Rows::upstream();
         let error = Controllers::of(rows, &["*", "-daemonset"])
             .unwrap_err()

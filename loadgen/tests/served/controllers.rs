@@ -178,7 +178,7 @@ fn a_feature_gate_that_nobody_has_is_refused() {
     gates.insert("PodDeletionCosts".to_owned(), false);
     let refused = Served::start(options).expect_err("there is no such gate");
     let problem = refused.to_string();
-    let known = "\"PodDeletionCosts\"; known are ";
+    let known = "\"PodDeletionCosts\"; known gates: ";
     assert!(
         problem.contains(known) && problem.contains("PodDeletionCost,"),
         "{problem}"

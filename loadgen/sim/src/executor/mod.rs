@@ -1,19 +1,19 @@
-//! The executor: everything that acts in a run is a task, and the executor decides which task runs
+//! The executor: every active part of a run is a task, and the executor decides which task runs
 //! next.
 //!
 //! Tasks are the informers, workers, scheduler, kubelets and the scenario. Each has a number
-//! ([`TaskId`]). The run queue (`run_queue.rs`) holds the numbers of woken tasks, without
+//! ([`TaskId`]). The run queue (`run_queue.rs`) holds the numbers of woken tasks without
 //! duplicates: a task that is woken ten times runs once, a task that is woken while it runs runs
 //! again, and no task runs twice at the same time. A driver ([`virtual_time`], [`threads`]) takes
 //! numbers from the queue and runs the tasks.
 //!
-//! Low-priority tasks run only when no other task is queued. The controllers' workers are such
-//! tasks: they make work for all others, and they wait until that work is done. This bounds how far
-//! watches fall behind, and with it what the watch log holds.
+//! Low-priority tasks run only when no other task is queued. The controllers' workers are
+//! low-priority tasks: they create work for all other tasks, and wait until that work is done. This
+//! limits how far watches fall behind, and so the size of the watch log.
 //!
-//! Locks: the run queue is under one lock, held for a few instructions; the run of a task is long
-//! beside that. Each task is in a mutex that only the thread which took its number locks, so the
-//! mutex is never contended. The sleep lock protects nothing but the decision to go to sleep.
+//! Locks: the run queue is under one lock, held for a few instructions; a task's run takes much
+//! longer. Each task is in a mutex that only the thread that took its number locks, so the mutex is
+//! never contended. The sleep lock protects only the decision to go to sleep.
 
 mod run_queue;
 pub mod seed;
@@ -35,19 +35,19 @@ use run_queue::RunQueue;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
 
-/// When a task runs again, as it says at the end of a run.
+/// The time at which a task runs again, returned at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// When it is woken.
     Idle,
     /// After the other queued tasks.
     Again,
-    /// At that moment of monotonic time, ns, or earlier when it is woken.
+    /// At the given monotonic time, ns, or earlier if it is woken.
     At(i64),
 }
 
 impl Next {
-    /// At that moment; only when it is woken for `i64::MAX`.
+    /// Returns `At(at_ns)`, or `Idle` for `i64::MAX`.
     #[must_use]
     pub fn not_before(at_ns: i64) -> Next {
         match at_ns {
@@ -56,7 +56,7 @@ impl Next {
         }
     }
 
-    /// The earlier of the two.
+    /// Returns the earlier of the two.
     #[must_use]
     pub fn or(self, other: Next) -> Next {
         match (self, other) {
@@ -68,10 +68,10 @@ impl Next {
     }
 }
 
-/// Something that acts. A run of a task is short (a batch of events, a few syncs): a task with more
-/// to do asks to run again.
+/// An active part of a run. One run of a task is short (a batch of events, a few syncs); a task
+/// with more work asks to run again.
 pub trait Task: Send {
-    /// Does what can be done now. May be called with nothing to do.
+    /// Does the work that is possible now. May be called without work.
     fn run(&mut self, now: Now) -> Next;
 }
 
@@ -86,7 +86,7 @@ impl TaskId {
     }
 
     fn from_index(index: usize) -> TaskId {
-        TaskId(u32::try_from(index).expect("there are few tasks"))
+        TaskId(u32::try_from(index).expect("the number of tasks fits in 32 bits"))
     }
 
     /// Whether the task runs only when no other task is queued.
@@ -95,21 +95,21 @@ impl TaskId {
     }
 }
 
-/// `next_due_ns` when no task is delayed.
+/// The value of `next_due_ns` if no task is delayed.
 const NEVER: i64 = i64::MAX;
 
-/// Decides which task runs next. The driver shares it with everything that wakes tasks.
+/// Decides which task runs next. Shared by the driver and everything that wakes tasks.
 pub struct Executor {
     run_queue: Mutex<RunQueue>,
-    /// The number of queued tasks, and the moment of the earliest delayed task. Both are written
-    /// under the lock of the run queue; a thread that finds no work here need not take that lock.
+    /// The number of queued tasks, and the time of the earliest delayed task. Both are written
+    /// under the lock of the run queue; a thread that finds no work here doesn't take that lock.
     queued: AtomicUsize,
     next_due_ns: AtomicI64,
     /// Whether several threads take tasks; a single thread never sleeps.
     threaded: AtomicBool,
     next_id: AtomicU32,
     stopped: AtomicBool,
-    /// Threads that are asleep or about to be.
+    /// The number of threads that are asleep or about to sleep.
     sleepers: AtomicUsize,
     sleep_lock: Mutex<()>,
     work_queued: Condvar,
@@ -133,7 +133,7 @@ impl Default for Executor {
 }
 
 impl Executor {
-    /// An executor without tasks.
+    /// Returns an executor without tasks.
     pub fn new() -> Executor {
         Executor {
             run_queue: Mutex::new(RunQueue::default()),
@@ -149,20 +149,20 @@ impl Executor {
         }
     }
 
-    /// A number for a future task, so that its wakers can be made before the task is.
+    /// Reserves a number for a future task, so that its wakers can be created before the task.
     pub fn reserve(&self) -> TaskId {
         // Relaxed: a counter that orders nothing.
         TaskId(self.next_id.fetch_add(1, Ordering::Relaxed) << 1)
     }
 
-    /// A number for a task that runs only when no other task is queued.
+    /// Reserves a number for a task that runs only when no other task is queued.
     pub fn reserve_low_priority(&self) -> TaskId {
         TaskId(self.reserve().0 | TaskId::LOW_PRIORITY)
     }
 
-    /// Must be called before the first of several threads takes a task.
+    /// Enables sleeping. Must be called before the first of several threads takes a task.
     pub(super) fn expect_threads(&self) {
-        // Relaxed: threads that are started later see it.
+        // Relaxed: threads that start later see it.
         self.threaded.store(true, Ordering::Relaxed);
     }
 
@@ -170,14 +170,14 @@ impl Executor {
         lock(&self.run_queue)
     }
 
-    /// Publishes the number of queued tasks. Called under the lock.
+    /// Publishes the number of queued tasks. Called under the lock of the run queue.
     fn publish_queued(&self, run_queue: &RunQueue) {
         // Relaxed: a hint; a thread reads it again behind a fence before it goes to sleep, see
         // `sleep`.
         self.queued.store(run_queue.queued(), Ordering::Relaxed);
     }
 
-    /// Publishes the moment at which the next task is due. Called under the lock.
+    /// Publishes the time of the next delayed task. Called under the lock of the run queue.
     fn publish_due(&self, run_queue: &RunQueue) {
         // Relaxed: as above.
         self.next_due_ns
@@ -189,7 +189,7 @@ impl Executor {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Wakes a task: it runs soon, once.
+    /// Wakes a task, which then runs once.
     pub fn wake(&self, task: TaskId) {
         let mut run_queue = self.run_queue();
         run_queue.add(task);
@@ -198,7 +198,7 @@ impl Executor {
         self.wake_sleeper();
     }
 
-    /// Wakes a task at `at_ns` of monotonic time; an earlier wake-up that is pending stays.
+    /// Wakes a task at `at_ns` of monotonic time; an earlier pending wake-up stays.
     pub fn wake_at(&self, task: TaskId, at_ns: i64, now: Now) {
         let mut run_queue = self.run_queue();
         if at_ns <= now.mono_ns {
@@ -214,13 +214,13 @@ impl Executor {
         self.wake_sleeper();
     }
 
-    /// A closure that wakes the task.
+    /// Returns a closure that wakes the task.
     pub fn waker(self: &Arc<Self>, task: TaskId) -> Waker {
         let executor = Arc::clone(self);
         Arc::new(move || executor.wake(task))
     }
 
-    /// Ends the run: drivers return after the tasks that run now.
+    /// Ends the run: drivers return after the tasks that are running.
     pub fn stop(&self) {
         // SeqCst with the fence in `wake_sleeper`: a thread about to sleep sees the flag or is
         // notified.
@@ -230,25 +230,25 @@ impl Executor {
         self.ended.notify_all();
     }
 
-    /// Whether the run has been ended.
+    /// Whether the run has ended.
     pub fn is_stopped(&self) -> bool {
         // Acquire, with the store in `stop`: what was written before the stop is seen after it.
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Whether nothing will happen: no task runs, is queued or is delayed.
+    /// Whether nothing can happen: no task is running, queued or delayed.
     pub(super) fn is_at_rest(&self) -> bool {
         // The first two tests find a busy run without the lock.
         self.queued() == 0 && self.next_due().is_none() && self.run_queue().are_at_rest()
     }
 
-    /// Whether nothing will happen unless one of these tasks makes it: no other task is delayed, and none runs
-    /// or is queued.
+    /// Whether only these tasks can cause further work: no other task is delayed, and no task is
+    /// running or queued.
     pub fn is_at_rest_but_for(&self, timers: &[TaskId]) -> bool {
         self.queued() == 0 && self.run_queue().are_at_rest_but_for(timers)
     }
 
-    /// Takes the next task to run, if one is queued.
+    /// Takes the next queued task, if there is one.
     pub fn try_take(&self) -> Option<TaskId> {
         if self.queued() == 0 {
             return None;
@@ -267,14 +267,14 @@ impl Executor {
         self.publish_due(&run_queue);
     }
 
-    /// The moment of the earliest delayed task.
+    /// Returns the time of the earliest delayed task.
     pub fn next_due(&self) -> Option<i64> {
         // Relaxed: a hint; a thread that makes the moment earlier wakes a sleeper.
         let due_ns = self.next_due_ns.load(Ordering::Relaxed);
         (due_ns != NEVER).then_some(due_ns)
     }
 
-    /// Records that a task has run, and when it is to run again.
+    /// Records that a task has run, and the time of its next run.
     pub(super) fn finish(&self, task: TaskId, next: Next, now: Now) {
         let mut run_queue = self.run_queue();
         match next {
@@ -289,15 +289,15 @@ impl Executor {
         run_queue.done(task);
         self.publish_queued(&run_queue);
         drop(run_queue);
-        // There is more than this thread takes next, or sleepers have an earlier moment to wake up
-        // at.
+        // More work is queued than this thread takes next, or sleepers have an earlier time to wake
+        // up.
         if self.queued() > 1 || matches!(next, Next::At(_)) {
             self.wake_sleeper();
         }
     }
 
-    /// Sleeps until a task is woken or `timeout` has passed. Returns at once when a task is queued
-    /// or the run is over, and may return for no reason.
+    /// Sleeps until a task is woken or `timeout` has passed. Returns immediately if a task is
+    /// queued or the run is over, and may return spuriously.
     pub(super) fn sleep(&self, timeout: Duration) {
         let guard = lock(&self.sleep_lock);
         // SeqCst: pairs with the fence in `wake_sleeper`. Either the waking thread sees this
@@ -313,7 +313,7 @@ impl Executor {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Sleeps until the run is ended or `timeout` has passed: for the thread that watches the run.
+    /// Sleeps until the run ends or `timeout` has passed. For the thread that supervises the run.
     pub(super) fn wait_stopped(&self, timeout: Duration) {
         let guard = lock(&self.sleep_lock);
         if !self.is_stopped() {
@@ -330,7 +330,7 @@ impl Executor {
         if !self.threaded.load(Ordering::Relaxed) {
             return;
         }
-        // SeqCst: orders the queued task before the look at the sleepers; see `sleep`.
+        // SeqCst: orders the queued task before the load of `sleepers`; see `sleep`.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             let _guard = lock(&self.sleep_lock);
@@ -339,7 +339,7 @@ impl Executor {
     }
 }
 
-/// The tasks of a run, by their numbers.
+/// The tasks of a run, indexed by number.
 #[derive(Default)]
 pub struct Tasks {
     tasks: Vec<Option<Arc<Mutex<dyn Task>>>>,
@@ -357,13 +357,13 @@ impl Tasks {
     /// Adds a task under its number.
     ///
     /// # Panics
-    /// When there is a task of that number.
+    /// If the number is already in use.
     pub fn install(&mut self, id: TaskId, task: Arc<Mutex<dyn Task>>) {
         if self.tasks.len() <= id.index() {
             self.tasks.resize_with(id.index() + 1, || None);
         }
         let slot = &mut self.tasks[id.index()];
-        assert!(slot.is_none(), "a task is installed once");
+        assert!(slot.is_none(), "each task is installed once");
         *slot = Some(task);
     }
 
@@ -372,7 +372,7 @@ impl Tasks {
         self.tasks[id.index()] = None;
     }
 
-    /// Wakes every task in order of the numbers: how a run starts.
+    /// Wakes every task in number order. Starts a run.
     pub fn wake_all(&self, executor: &Executor) {
         for (index, task) in self.tasks.iter().enumerate() {
             if task.is_some() {
@@ -381,14 +381,14 @@ impl Tasks {
         }
     }
 
-    /// Runs a task that was taken from the executor, and records that it has run.
+    /// Runs a task taken from the executor, and records that it has run.
     pub fn run(&self, id: TaskId, executor: &Executor, now: Now) {
         let next = match &self.tasks[id.index()] {
             Some(task) => task
                 .lock()
                 .expect("a task that panicked ends the run")
                 .run(now),
-            // Removed since it was woken.
+            // Removed after it was woken.
             None => Next::Idle,
         };
         executor.finish(id, next, now);

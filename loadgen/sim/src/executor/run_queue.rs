@@ -1,4 +1,4 @@
-//! The run queue of the executor, without locks: the tasks that are queued, running or delayed.
+//! The run queue of the executor, without locks: tasks that are queued, running or delayed.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,26 +11,25 @@ enum RunState {
     Idle,
     Queued,
     Running,
-    /// Running, and to be queued again when it is done.
+    /// Running, and queued again when it finishes.
     RunningAgain,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskEntry {
     state: RunState,
-    /// When the task is to be queued, ns, and the number of that wake-up.
+    /// The time at which the task is queued, ns, and the number of that wake-up.
     due: Option<(i64, u64)>,
 }
 
-/// A queue in which each task is at most once, and from which each task runs at most once at a
-/// time. Low-priority tasks come when no other task is queued. Every operation is O(1), but O(log
-/// delayed) for delays.
+/// A queue that contains each task at most once and never hands out a running task. Low-priority
+/// tasks come after all others. Every operation is O(1), except O(log delayed) for delays.
 #[derive(Debug, Default)]
 pub(super) struct RunQueue {
     entries: Vec<TaskEntry>,
     normal: VecDeque<TaskId>,
     low_priority: VecDeque<TaskId>,
-    /// By moment, then by number.
+    /// Ordered by time, then by number.
     delayed: BTreeSet<(i64, u64, TaskId)>,
     wake_ups: u64,
     /// The number of running tasks.
@@ -43,14 +42,15 @@ impl RunQueue {
         self.running == 0 && self.queued() == 0 && self.delayed.is_empty()
     }
 
-    /// Whether no task is running or queued, and none but these is delayed. O(delayed tasks).
+    /// Whether no task is running or queued, and only tasks in `timers` are delayed. O(delayed
+    /// tasks).
     pub(super) fn are_at_rest_but_for(&self, timers: &[TaskId]) -> bool {
         let mut delayed = self.delayed.iter();
         let are_timers = delayed.all(|(_, _, task)| timers.contains(task));
         self.running == 0 && self.queued() == 0 && are_timers
     }
 
-    /// The number of queued tasks.
+    /// Returns the number of queued tasks.
     pub(super) fn queued(&self) -> usize {
         self.normal.len() + self.low_priority.len()
     }
@@ -63,7 +63,7 @@ impl RunQueue {
         &mut self.entries[index]
     }
 
-    /// Queues a task unless it is queued; a running task is queued when it is done.
+    /// Queues a task unless it is queued; a running task is queued again when it finishes.
     pub(super) fn add(&mut self, task: TaskId) {
         let state = &mut self.entry(task).state;
         match *state {
@@ -85,12 +85,11 @@ impl RunQueue {
         queue.push_back(task);
     }
 
-    /// Delays a task until that moment; an earlier wake-up stays. Returns whether this one took
-    /// effect.
+    /// Delays a task until `at_ns`; an earlier wake-up stays. Returns whether this one took effect.
     pub(super) fn add_at(&mut self, task: TaskId, at_ns: i64) -> bool {
         let wake_ups = self.wake_ups;
         let due = &mut self.entry(task).due;
-        // A wake-up that is brought forward keeps its number.
+        // A wake-up that moves to an earlier time keeps its number.
         let number = match *due {
             Some((known_ns, _)) if known_ns <= at_ns => return false,
             Some((_, number)) => number,
@@ -104,7 +103,7 @@ impl RunQueue {
         self.delayed.insert((at_ns, number, task))
     }
 
-    /// The moment of the earliest delayed task, ns.
+    /// Returns the time of the earliest delayed task, ns.
     pub(super) fn next_due_ns(&self) -> Option<i64> {
         self.delayed.first().map(|&(due_ns, ..)| due_ns)
     }
@@ -119,7 +118,7 @@ impl RunQueue {
         }
     }
 
-    /// Takes the task that has been queued longest.
+    /// Takes the task that has been queued the longest.
     pub(super) fn take(&mut self) -> Option<TaskId> {
         let task = self
             .normal
@@ -130,7 +129,7 @@ impl RunQueue {
         Some(task)
     }
 
-    /// Records that a task which was taken has run.
+    /// Records that a task from the queue has run.
     pub(super) fn done(&mut self, task: TaskId) {
         let state = &mut self.entry(task).state;
         let again = *state == RunState::RunningAgain;
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_queued_once_and_runs_again_when_it_was_added_while_it_ran() {
+    fn a_task_is_queued_once_and_again_if_added_while_running() {
         let (mut queue, a, b, _) = tasks();
         queue.add(a);
         queue.add(b);
@@ -166,16 +165,16 @@ mod tests {
         assert_eq!(queue.queued(), 2);
         assert_eq!(queue.take(), Some(a));
         queue.add(a);
-        assert_eq!(queue.queued(), 1, "not while it runs");
+        assert_eq!(queue.queued(), 1, "a running task is not queued");
         queue.done(a);
         assert_eq!((queue.take(), queue.take()), (Some(b), Some(a)));
         queue.done(a);
         assert_eq!(queue.take(), None);
-        assert!(!queue.are_at_rest(), "one runs still");
+        assert!(!queue.are_at_rest(), "a task is still running");
         queue.done(b);
         assert!(queue.are_at_rest());
         queue.add_at(a, 7);
-        assert!(!queue.are_at_rest(), "one is due later");
+        assert!(!queue.are_at_rest(), "a task is due later");
         assert!(queue.are_at_rest_but_for(&[b, a]));
         assert!(!queue.are_at_rest_but_for(&[b]));
     }
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_of_two_moments_stays_and_equal_ones_keep_their_order() {
+    fn the_earlier_wake_up_wins_and_ties_keep_their_order() {
         let (mut queue, a, b, low_priority) = tasks();
         assert!(queue.add_at(low_priority, 5));
         assert!(queue.add_at(b, 9));

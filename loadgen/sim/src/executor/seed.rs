@@ -1,7 +1,7 @@
-//! Seeds for the users of randomness. Each user has its own seed, so that its draws never depend on
-//! when another user draws.
+//! Seeds for independent random sources. Each user has its own seed, so its draws never depend on
+//! the draws of another user.
 
-/// A seed for one user of randomness: the run's seed, mixed with the user's name and number.
+/// Derives the seed of one user of randomness from the run's seed and the user's name and number.
 pub fn seed_for(seed: u64, user: &str, number: u64) -> u64 {
     let start = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = user.bytes().fold(start, |state, byte| {

@@ -1,5 +1,5 @@
-//! List and watch for the tasks that are not under test (scheduler, kubelets, the scenario): a
-//! stream of changes that starts again by itself when the server ends it.
+//! List and watch for tasks that are not under test (scheduler, kubelets, the scenario): a stream
+//! of changes that restarts when the server ends it.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use podstorm_objects::Now;
 
 use super::{Next, Waker};
 
-/// Most events taken in one poll.
+/// The maximum number of events taken in one poll.
 pub const BATCH: usize = 4000;
 
 /// An event of a stream.
 #[derive(Clone, Debug)]
 pub enum ObjectEvent<R> {
-    /// The stream starts again: the objects that exist follow as `Added`.
+    /// The stream restarts: the existing objects follow as `Added`.
     Reset,
     /// The object was created, or existed when the stream began.
     Added(Arc<R>),
@@ -43,7 +43,8 @@ impl<R: ClusterResource> std::fmt::Debug for ObjectStream<R> {
 }
 
 impl<R: ClusterResource> ObjectStream<R> {
-    /// A stream without latency; `waker` is called when there are events after it was drained.
+    /// Returns a stream without latency; `waker` is called when there are events after it was
+    /// drained.
     pub fn new(cluster: Arc<Cluster>, waker: Waker) -> Self {
         ObjectStream {
             cluster,
@@ -54,12 +55,12 @@ impl<R: ClusterResource> ObjectStream<R> {
         }
     }
 
-    /// Whether the last poll took every event there was.
+    /// Whether the last poll took every available event.
     pub fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Passes up to [`BATCH`] events to `see`, in order; returns when to poll again.
+    /// Passes up to [`BATCH`] events to `see`, in order, and returns the time of the next poll.
     #[inline]
     pub fn poll(&mut self, now: Now, mut see: impl FnMut(ObjectEvent<R>)) -> Next {
         let watch = match &mut self.watch {
@@ -69,7 +70,7 @@ impl<R: ClusterResource> ObjectStream<R> {
                     waker: Some(Arc::clone(&self.waker)),
                     ..WatchOptions::default()
                 };
-                // A watch from the current state can't be refused: it names no version.
+                // A watch from the current state names no version, so it can't be rejected.
                 let Ok(watch) = self.cluster.watch::<R>(WatchFrom::Initial, options) else {
                     return Next::At(now.mono_ns + 1_000_000_000);
                 };

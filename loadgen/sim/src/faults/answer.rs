@@ -11,17 +11,17 @@ listed! {
     pub enum Call {
         /// `create pods`.
         CreatePod,
-        /// `delete pods`, one or several.
+        /// `delete pods`, of one pod or a collection.
         DeletePod,
-        /// `patch` of what the owner owns, as adoption and release are, or of a pod.
+        /// `patch` of a pod or another owned object, for example for adoption and release.
         PatchPod,
-        /// `get` of the owner: before adoption, and after a refused status write.
+        /// `get` of the owner: before adoption, and after a rejected status write.
         GetOwner,
         /// `update` or `patch` of a status.
         PutStatus,
-        /// `create`, `update`, `patch` or `delete` of an object that is no pod, or of its scale.
+        /// `create`, `update`, `patch` or `delete` of an object other than a pod, or of its scale.
         WriteObject,
-        /// Any other read: of a collection, a scale, a path.
+        /// Any other read: of a collection, a scale or a path.
         ReadOther,
         /// A consistent read of the server's current version.
         ReadVersion,
@@ -31,7 +31,7 @@ listed! {
 }
 
 impl Call {
-    /// The kind of a request.
+    /// Returns the kind of a request.
     pub fn of(request: &Request) -> Call {
         match request {
             Request::CreatePod { .. } => Call::CreatePod,
@@ -79,47 +79,47 @@ listed! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum ApiFault {
-        /// 400.
+        /// 400 Bad Request.
         BadRequest,
-        /// 401.
+        /// 401 Unauthorized.
         Unauthorized,
-        /// 403 without a known cause.
+        /// 403 Forbidden, without a known cause.
         Forbidden,
-        /// 403 with the cause `NamespaceTerminating`.
+        /// 403 Forbidden, with the cause `NamespaceTerminating`.
         NamespaceTerminating,
-        /// 404.
+        /// 404 Not Found.
         NotFound,
-        /// 409: the name is taken.
+        /// 409 Conflict: the name is taken.
         AlreadyExists,
-        /// 409: the object has changed.
+        /// 409 Conflict: the object has changed.
         Conflict,
-        /// 410.
+        /// 410 Gone.
         Gone,
-        /// 413.
+        /// 413 Content Too Large.
         TooLarge,
-        /// 415.
+        /// 415 Unsupported Media Type.
         UnsupportedMediaType,
-        /// 422.
+        /// 422 Unprocessable Entity.
         Invalid,
-        /// 429 without a retry time.
+        /// 429 Too Many Requests, without a retry time.
         TooManyRequests,
-        /// 429 with a retry after one second.
+        /// 429 Too Many Requests, with a retry after one second.
         TooManyRequestsRetry,
-        /// 500.
+        /// 500 Internal Server Error.
         InternalError,
-        /// 503.
+        /// 503 Service Unavailable, without a retry time.
         Unavailable,
-        /// 503 with a retry after one second.
+        /// 503 Service Unavailable, with a retry after one second.
         UnavailableRetry,
-        /// 504.
+        /// 504 Gateway Timeout, without a retry time.
         GatewayTimeout,
-        /// 504 with a retry after one second.
+        /// 504 Gateway Timeout, with a retry after one second.
         GatewayTimeoutRetry,
-        /// No answer: the client has timed out.
+        /// No answer: the client timed out.
         Timeout,
         /// No answer: the connection was cut.
         ConnectionCut,
-        /// An answer that is no valid JSON.
+        /// An answer that is not valid JSON.
         MalformedBody,
         /// An answer that ends early.
         TruncatedBody,
@@ -127,7 +127,7 @@ listed! {
 }
 
 impl ApiFault {
-    /// Whether a write with this answer may have been committed.
+    /// Whether a write that gets this answer may have been committed.
     pub fn is_ambiguous(self) -> bool {
         use ApiFault::*;
         matches!(
@@ -144,7 +144,7 @@ impl ApiFault {
         )
     }
 
-    /// The error that the client sees.
+    /// Returns the error that the client sees.
     pub fn error(self) -> ApiError {
         use ApiFault::*;
         let other = |text: &str| Reason::Other(text.to_owned());

@@ -1,8 +1,9 @@
-//! The connection of one controller manager to its cluster, and its clock. Requests and watches
-//! pass the connection; here they meet faults, and here the manager can be paused or killed.
+//! The connection of one controller manager to its cluster, and its clock. All its requests and
+//! watches pass through the connection, which injects faults and can pause or kill the controller
+//! manager.
 //!
-//! All tasks of a controller manager share its connection, and ask it before they act. When it is
-//! dead the tasks do nothing any more, and the answers to their requests in flight are lost.
+//! All tasks of a controller manager share its connection, and check it before they act. Once the
+//! connection is dead, the tasks do nothing, and answers to requests in flight are lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,39 +19,39 @@ use super::watching::{AlteredEvents, StreamEnd, StreamFaults, StreamKind, WatchS
 use crate::lock;
 
 listed! {
-    /// A point at which a controller manager dies.
+    /// A point at which a controller manager crashes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum CrashPoint {
-        /// At once.
+        /// Immediately.
         Now,
         /// Before a request is sent.
         BeforeRequest,
-        /// After a request was sent, before it arrives.
+        /// After a request is sent, before it arrives.
         AfterRequest,
-        /// After a request was carried out, before its answer is back.
+        /// After a request is carried out, before its answer arrives.
         AfterCommit,
-        /// After an answer came back.
+        /// After an answer arrives.
         AfterAnswer,
-        /// After an event was applied to the cache, and before the next.
+        /// After an event is applied to the cache, before the next one.
         AfterEvent,
-        /// After a key was taken from the queue.
+        /// After a key is taken from the queue.
         AfterTake,
     }
 }
 
-/// A request that reaches the server although no sync waits for its answer.
+/// A request that reaches the server after its sync stopped waiting for the answer.
 #[derive(Clone, Debug)]
 pub struct OrphanedRequest {
-    /// When it reaches the server, ns.
+    /// The time at which it reaches the server, ns.
     pub due_ns: i64,
     /// The controller manager that sent it.
     pub incarnation: u32,
-    /// The kind of the owners that its controller syncs.
+    /// The kind of the owners that the sending controller syncs.
     pub kind: Kind,
-    /// The number of its sync.
+    /// The number of the sync that sent it.
     pub sync: u64,
-    /// Whether its sender is still alive and has another answer.
+    /// Whether the sender is still alive and got another answer.
     pub answered: bool,
     /// The request.
     pub request: Request,
@@ -78,20 +79,20 @@ struct ConnectionState {
     dead: bool,
     paused_until_ns: i64,
     wall_offset_ns: i64,
-    /// Where to die, and how often to pass that point before.
+    /// The crash point, and the number of times to pass it before the crash.
     crash: Option<(CrashPoint, u32)>,
     /// The fault that armed the crash.
     crash_fault_id: Option<FaultId>,
-    /// Of those watches that were opened, or are to be struck.
+    /// The faults of watches that were opened or that have armed faults.
     streams: BTreeMap<StreamKind, StreamFaults>,
     orphaned: Vec<OrphanedRequest>,
-    /// Events lost and events repeated, in all streams.
+    /// The numbers of lost and repeated events in all streams.
     altered: (u64, u64),
 }
 
 impl Connection {
-    /// A connection over that network. `waker` is called when the controller manager dies, and when
-    /// a request is orphaned.
+    /// Returns a connection over `network`. `waker` is called when the controller manager dies and
+    /// when a request is orphaned.
     pub fn new(network: Arc<Network>, incarnation: u32, waker: Waker) -> Connection {
         Connection {
             network,
@@ -105,17 +106,17 @@ impl Connection {
         lock(&self.state)
     }
 
-    /// The number of the controller manager in the run, from 0.
+    /// Returns the number of the controller manager in the run, from 0.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// The faults armed against requests.
+    /// Returns the network, with the faults armed against requests.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// Kills the controller manager: its tasks do nothing any more.
+    /// Kills the controller manager: its tasks do nothing from now on.
     pub fn die(&self) {
         self.state().dead = true;
         (self.waker)();
@@ -126,8 +127,8 @@ impl Connection {
         self.state().dead
     }
 
-    /// Kills the controller manager when it is about to pass that point for the `passes`-th time
-    /// from now, counting from 0.
+    /// Arms a crash: the controller manager dies when it reaches `point` for the `passes`-th time
+    /// from now, counted from 0.
     pub fn crash_at(&self, point: CrashPoint, passes: u32) {
         let fault_id = self.network.fault_id();
         if point == CrashPoint::Now {
@@ -138,7 +139,7 @@ impl Connection {
         (state.crash, state.crash_fault_id) = (Some((point, passes)), fault_id);
     }
 
-    /// Records that the controller manager passes a point; returns whether it is dead there.
+    /// Records that the controller manager passes a point, and returns whether it is dead there.
     pub fn passes(&self, point: CrashPoint) -> bool {
         let mut state = self.state();
         match &mut state.crash {
@@ -157,7 +158,7 @@ impl Connection {
         state.dead
     }
 
-    /// Pauses the controller manager until that moment, ns.
+    /// Pauses the controller manager until `until_ns`.
     pub fn pause_until(&self, until_ns: i64) {
         let fault_id = self.network.fault_id();
         let mut state = self.state();
@@ -167,7 +168,8 @@ impl Connection {
         }
     }
 
-    /// Until when a task must not run, ns: `i64::MAX` when the controller manager is dead.
+    /// Returns the time before which no task may run, ns: `i64::MAX` if the controller manager is
+    /// dead.
     pub fn stopped_until(&self, now: Now) -> Option<i64> {
         let state = self.state();
         if state.dead {
@@ -176,12 +178,12 @@ impl Connection {
         (state.paused_until_ns > now.mono_ns).then_some(state.paused_until_ns)
     }
 
-    /// Sets how far the controllers' wall clock is off, ns.
+    /// Sets the offset of the controllers' wall clock, ns.
     pub fn set_wall_offset(&self, offset_ns: i64) {
         self.state().wall_offset_ns = offset_ns;
     }
 
-    /// The current time on the controllers' clock.
+    /// Returns the current time on the controllers' clock.
     pub fn clock(&self, now: Now) -> Now {
         Now {
             mono_ns: now.mono_ns,
@@ -189,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// What fault injection makes of a request about to be sent.
+    /// Returns the outcome that fault injection chooses for a request that is about to be sent.
     pub fn inject(&self, sent: &OutgoingRequest<'_>, now: Now) -> InjectedOutcome {
         self.network.inject(sent, now.mono_ns)
     }
@@ -200,7 +202,7 @@ impl Connection {
         (self.waker)();
     }
 
-    /// Takes the requests that were orphaned since the last call.
+    /// Takes the requests orphaned since the last call.
     pub fn take_orphaned(&self) -> Vec<OrphanedRequest> {
         std::mem::take(&mut self.state().orphaned)
     }
@@ -209,13 +211,13 @@ impl Connection {
         change(self.state().streams.entry(kind).or_default())
     }
 
-    /// Arms a fault of a watch; `change` also gets the number of the fault.
+    /// Arms a fault of a watch; `change` also gets the fault's ID.
     fn arm(&self, kind: StreamKind, change: impl FnOnce(&mut StreamFaults, Option<FaultId>)) {
         let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| change(stream, fault_id));
     }
 
-    /// Holds the events of a watch back until that moment, ns; a moment in the past releases them.
+    /// Holds back the events of a watch until `until_ns`; a time in the past releases them.
     pub fn hold(&self, kind: StreamKind, until_ns: i64) {
         self.arm(kind, |stream, fault_id| {
             stream.held_until_ns = until_ns;
@@ -223,12 +225,12 @@ impl Connection {
         });
     }
 
-    /// Holds the events of a watch back without a limit; [`heal`](Connection::heal) does not change that.
+    /// Holds back the events of a watch indefinitely, even after [`heal`](Connection::heal).
     pub fn break_for_good(&self, kind: StreamKind) {
         self.with_stream(kind, |stream| stream.broken = true);
     }
 
-    /// Loses the next events of a watch.
+    /// Drops the next `count` events of a watch.
     pub fn drop_events(&self, kind: StreamKind, count: u32) {
         self.arm(kind, |stream, fault_id| {
             stream.drop += count;
@@ -236,7 +238,7 @@ impl Connection {
         });
     }
 
-    /// Delivers the next events of a watch twice.
+    /// Delivers the next `count` events of a watch twice.
     pub fn duplicate_events(&self, kind: StreamKind, count: u32) {
         self.arm(kind, |stream, fault_id| {
             stream.duplicate += count;
@@ -244,7 +246,7 @@ impl Connection {
         });
     }
 
-    /// Delivers the last events of a watch, eight at most, again after the next ones.
+    /// Delivers the last `count` events of a watch, at most eight, again after the next ones.
     pub fn replay_events(&self, kind: StreamKind, count: u32) {
         self.arm(kind, |stream, fault_id| {
             stream.replay = count;
@@ -260,8 +262,8 @@ impl Connection {
         });
     }
 
-    /// Called by an informer whose watch was ended by a fault; `was_open` says whether there was
-    /// one.
+    /// Records that an informer's watch was ended by a fault. `was_open` is whether the informer
+    /// had an open watch.
     pub fn ended(&self, kind: StreamKind, was_open: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.ended));
@@ -270,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Answers the next attempts to open a watch, or to list, with that fault.
+    /// Fails the next `times` attempts to list or to open a watch with `fault`.
     pub fn refuse_open(&self, kind: StreamKind, fault: ApiFault, times: u32) {
         self.arm(kind, |stream, fault_id| {
             let refusals = std::iter::repeat_n(fault, times as usize);
@@ -279,8 +281,8 @@ impl Connection {
         });
     }
 
-    /// Serves the next list, or initial watch, from a state that is `versions` versions old; the server
-    /// shows nothing newer for `for_ns`.
+    /// Serves the next list or initial watch from a state that is `versions` versions old; the
+    /// server shows no newer state for `for_ns`.
     pub fn lag(&self, kind: StreamKind, versions: u64, for_ns: i64) {
         self.arm(kind, |stream, fault_id| {
             stream.lag = Some(versions);
@@ -289,8 +291,8 @@ impl Connection {
         });
     }
 
-    /// Removes the faults of watches and clock; a new list makes up for lost events. A dead
-    /// controller manager stays dead.
+    /// Removes the faults of watches and the clock. Watches that lost events expire, which forces a
+    /// new list. A dead controller manager stays dead.
     pub fn heal(&self) {
         let mut state = self.state();
         state.paused_until_ns = i64::MIN;
@@ -307,13 +309,13 @@ impl Connection {
         }
     }
 
-    /// Called by an informer before it takes events: the state of its watch.
+    /// Returns the state of an informer's watch. Informers call it before they take events.
     pub fn watch_state(&self, kind: StreamKind, is_open: bool, now: Now) -> WatchState {
         self.with_stream(kind, |stream| stream.watch_state(now.mono_ns, is_open))
     }
 
-    /// Called by an informer before it opens a watch or lists: the error that it gets instead, if
-    /// any.
+    /// Returns the error that an informer gets when it lists or opens a watch, if one is armed.
+    /// Informers call it before each attempt.
     pub fn opening(&self, kind: StreamKind) -> Option<ApiFault> {
         let (fault, fault_ids) = self.with_stream(kind, |stream| {
             let fault = stream.refuse_open.pop_front();
@@ -326,8 +328,8 @@ impl Connection {
         fault
     }
 
-    /// Called by an informer before it lists or opens an initial watch: how many versions old the
-    /// state is that it gets.
+    /// Returns the age, in versions, of the state that an informer is served. Informers call it
+    /// before they list or open an initial watch.
     pub fn take_lag(&self, kind: StreamKind, now: Now) -> Option<u64> {
         self.with_stream(kind, |stream| {
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
@@ -348,20 +350,19 @@ impl Connection {
         })
     }
 
-    /// Called by an informer whose watch is open; `initial_events` says whether the watch begins
-    /// with the state.
+    /// Records that an informer's watch is open. `initial_events` is whether the watch begins with
+    /// the current state.
     pub fn opened(&self, kind: StreamKind, initial_events: bool) {
         self.with_stream(kind, |stream| stream.initial = initial_events);
     }
 
-    /// Called by an informer that has a complete list or initial state: it makes up for lost
-    /// events.
+    /// Records that an informer has a complete list or initial state, which replaces lost events.
     pub fn listed(&self, kind: StreamKind) {
         self.with_stream(kind, |stream| stream.incomplete = false);
     }
 
-    /// Called by an informer that has a list or initial state of a server that lags; `lacks` says
-    /// whether an object of the informer's kind has changed since.
+    /// Records that an informer has a list or initial state from a lagging server. `lacks` is
+    /// whether an object of the informer's kind has changed since that state.
     pub fn lagged(&self, kind: StreamKind, lacks: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.lagging));
@@ -370,12 +371,12 @@ impl Connection {
         }
     }
 
-    /// Whether events were lost and no list has made up for them.
+    /// Whether events were lost since the last complete list.
     pub fn is_incomplete(&self, kind: StreamKind) -> bool {
         self.with_stream(kind, |stream| stream.incomplete)
     }
 
-    /// Alters a batch of events as armed; `kept` holds the last events of the informer.
+    /// Applies the armed faults to a batch of events; `kept` holds the informer's last events.
     pub fn alter<T: ?Sized>(
         &self,
         kind: StreamKind,
@@ -388,7 +389,7 @@ impl Connection {
             let altered = stream.alter(events, kept);
             let fault_ids = &mut stream.fault_ids;
             let mut noticed = Vec::new();
-            // These events were held back, if there are any.
+            // The batch contains the events that were held back, if any.
             let held = std::mem::take(&mut fault_ids.held);
             noticed.extend(held.into_iter().filter(|_| has_changes));
             if altered.dropped > 0 {
@@ -407,7 +408,7 @@ impl Connection {
         altered
     }
 
-    /// The numbers of events lost and events repeated so far, in all watches.
+    /// Returns the numbers of events lost and repeated so far, in all watches.
     pub fn altered_events(&self) -> (u64, u64) {
         self.state().altered
     }
@@ -432,9 +433,10 @@ mod tests {
         assert_eq!(connection.stopped_until(Now::default()), Some(i64::MAX));
     }
 
-    /// Seed 300009169, whole: such a watch ended, and healing did not list again.
+    /// Seed 300009169: a watch ended before its initial state was complete, and healing did not
+    /// list again.
     #[test]
-    fn a_watch_that_has_only_begun_makes_up_for_nothing() {
+    fn lost_events_count_until_the_initial_state_is_complete() {
         let (connection, now) = (connection(), Now::default());
         connection.drop_events(StreamKind::of(Kind::POD), 1);
         let mut events = vec![WatchEvent::Added(Arc::new(()))];
@@ -447,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn healing_lists_anew_where_events_were_lost() {
+    fn healing_forces_a_new_list_after_lost_events() {
         let connection = connection();
         connection.drop_events(StreamKind::of(Kind::POD), 1);
         connection.hold(StreamKind::of(Kind::REPLICA_SET), 100);
@@ -464,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_watch_is_noticed_only_where_something_was_held_back() {
+    fn holding_a_watch_is_noticed_only_if_events_were_held() {
         for held_back in [true, false] {
             let connection = connection();
             connection.network().set_fault_id(Some(7));
@@ -475,7 +477,7 @@ mod tests {
             connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
             let noticed: Vec<FaultId> = connection.network().take_noticed().into_iter().collect();
             assert_eq!(noticed, if held_back { vec![7] } else { vec![] });
-            // What comes later was not held back, and a list makes up for what would be lost.
+            // Later events were not held back, and a list replaces events that would be lost.
             let mut events = vec![WatchEvent::Added(Arc::new(()))];
             connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
             connection.take_lag(StreamKind::of(Kind::REPLICA_SET), Now::default());
@@ -489,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_ends_is_noticed_where_it_was_open_and_a_lag_where_something_is_missing() {
+    fn ended_and_lagging_watches_are_noticed_only_if_they_matter() {
         let connection = connection();
         connection.network().set_fault_id(Some(7));
         let noticed = || connection.network().take_noticed().len();

@@ -1,21 +1,23 @@
-//! Fault injection between a controller and its cluster: the faults as data, and the places where
-//! they happen.
+//! Fault injection between a controller and its cluster: the faults as data, and the code that
+//! applies them.
 //!
-//! * [`class`]: the kinds of faults, with the numbers of the reliability plan;
-//! * [`answer`]: the wrong answers that an API server or a network gives;
+//! * [`class`]: the classes of faults, with the numbers of the reliability plan;
+//! * [`answer`]: wrong answers from an API server or a network;
 //! * [`network`]: faults armed against requests;
 //! * [`watching`]: faults of watches;
-//! * [`connection`]: the connection of one controller manager, which its requests and watches pass,
-//!   and its clock.
+//! * [`connection`]: the connection of one controller manager, which carries its requests and
+//!   watches, and its clock.
 //!
-//! In a run without fault injection the connection is absent, which costs one test.
+//! A run without fault injection has no connection, which costs one branch.
 //!
-//! A new class is a row in [`class`], and happens in [`watching`], [`network`] or [`connection`]. In the fault simulator it
-//! has an `Action`, a draw (`draw::faults`, or `Subject::draw_own` for a fault of one workload), bounds (`subject::schedule`),
-//! its effect (`simulation::faults`), the steps that it can meet (`coverage`) and the signs that it was noticed
+//! A new class is a row in [`class`] with its effect in [`watching`], [`network`] or
+//! [`connection`]. In the fault simulator it needs an `Action`, a draw (`draw::faults`, or
+//! `Subject::draw_own` for a fault of one workload), bounds (`subject::schedule`), an effect
+//! (`simulation::faults`), the steps that it can affect (`coverage`) and the evidence that a
+//! controller noticed it (`invariants::reach`). A new class changes the meaning of seeds.
 //! (`invariants::reach`). A new class changes the meaning of seeds.
 
-/// Declares an enum with the list of its values, `ALL`.
+/// Declares an enum and `ALL`, the list of its values.
 macro_rules! listed {
     ($(#[$meta:meta])* pub enum $name:ident {
         $($(#[$variant_meta:meta])* $variant:ident),+ $(,)?

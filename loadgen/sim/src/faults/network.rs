@@ -1,5 +1,5 @@
-//! Faults armed against requests. All controllers of a run share one network. An armed fault meets
-//! the next request that fits, from any controller.
+//! Faults armed against requests. All controllers of a run share one network. An armed fault hits
+//! the next matching request from any controller.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,7 +16,7 @@ use crate::lock;
 /// controller notices the fault.
 pub type FaultId = u32;
 
-/// What a fault does to a request.
+/// The effect of a fault on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -24,105 +24,105 @@ pub enum Effect {
     Refuse(ApiFault),
     /// The request is carried out and gets this answer.
     LoseAnswer(ApiFault),
-    /// The request gets this answer, and is carried out later.
+    /// The request gets this answer immediately, and is carried out later.
     CommitLate {
-        /// The client's answer.
+        /// The answer to the client.
         answer: ApiFault,
-        /// How much later than usual the request is carried out, ms.
+        /// The extra delay before the request is carried out, ms.
         after_ms: u32,
     },
     /// The request never arrives; the client times out.
     NeverArrives {
-        /// How long the client waits, ms.
+        /// The time that the client waits, ms.
         after_ms: u32,
     },
     /// The request is carried out twice, in sequence; the client gets the second answer.
     Twice,
-    /// The request takes longer, each way.
+    /// The request and its answer take longer.
     Slow {
-        /// Milliseconds.
+        /// The extra latency each way, ms.
         by_ms: u32,
     },
-    /// A webhook takes the labels from the pod to be created.
+    /// A webhook removes the labels from the new pod.
     StripLabels,
-    /// A webhook takes the owner references from the pod to be created.
+    /// A webhook removes the owner references from the new pod.
     StripOwner,
 }
 
-/// An armed fault, which waits for its requests.
+/// An armed fault that waits for matching requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
-    /// The class it is counted under.
+    /// The class under which its hits are counted.
     pub class: FaultClass,
-    /// The calls that it meets; empty: every pod write and status write.
+    /// The calls that it matches; if empty, every pod write and status write.
     pub calls: Vec<Call>,
-    /// Only requests of this ReplicaSet, by name.
+    /// The name of the only ReplicaSet whose requests it matches.
     pub workload: Option<String>,
-    /// Only that batch of creates of a sync, from 0.
+    /// The only batch of creates in a sync that it matches, from 0.
     pub batch: Option<u32>,
-    /// Only that request of its batch, from 0.
+    /// The only index in a batch that it matches, from 0.
     pub index: Option<u32>,
-    /// What it does to them.
+    /// Its effect on the requests.
     pub effect: Effect,
-    /// How many requests it meets.
+    /// The number of requests that it hits.
     pub times: u32,
-    /// Until this moment of monotonic time, ns.
+    /// The monotonic time until which it is armed, ns.
     pub until_ns: i64,
 }
 
 /// The position of a request in its sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchPosition {
-    /// The number of batches that the sync has sent before.
+    /// The number of batches that the sync sent earlier.
     pub batch: u32,
-    /// The index within the batch.
+    /// The index in the batch.
     pub index: u32,
 }
 
-/// A request about to be sent.
+/// A request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingRequest<'a> {
-    /// Its kind.
+    /// The kind of call.
     pub call: Call,
-    /// The request; absent for writes of Events.
+    /// The request; `None` for writes of Events.
     pub request: Option<&'a Request>,
-    /// The ReplicaSet that sends it, by name.
+    /// The name of the ReplicaSet that sends it.
     pub workload: &'a str,
     /// Its position in the sync.
     pub position: BatchPosition,
 }
 
-/// What fault injection makes of one request.
+/// The outcome of fault injection for one request.
 #[derive(Clone, Debug)]
 pub enum InjectedOutcome {
     /// No fault.
     Pass,
-    /// Not carried out; answered with the error, that much later than usual, ns.
+    /// Not carried out; answered with the error, after the given extra delay, ns.
     Refuse(ApiError, i64),
     /// Carried out; answered with the error.
     LoseAnswer(ApiError),
-    /// Answered with the error; carried out that much later than usual, ns.
+    /// Answered with the error; carried out after the given extra delay, ns.
     CommitLate(ApiError, i64),
     /// Carried out twice; the second answer decides whether the sender notices the fault.
     Twice(Option<FaultId>),
-    /// Slower by that much each way, ns.
+    /// Delayed by the given time each way, ns.
     Slow(i64),
-    /// This request is carried out instead.
+    /// Replaced by this request.
     Changed(Box<Request>),
 }
 
-/// A fault that has met a request.
+/// A request hit by a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// The fault.
+    /// The class of the fault.
     pub class: FaultClass,
-    /// The call that it met.
+    /// The call that it hit.
     pub call: Call,
-    /// Its position in the sync.
+    /// The position of the request in its sync.
     pub position: BatchPosition,
 }
 
-/// Armed faults, and the requests that they have met.
+/// Armed faults, and the requests that they hit.
 #[derive(Debug, Default)]
 pub struct Network {
     state: Mutex<NetworkState>,
@@ -132,11 +132,11 @@ pub struct Network {
 struct NetworkState {
     armed: Vec<(Armed, Option<FaultId>)>,
     hits: Vec<Hit>,
-    /// The number of faults that are armed now.
+    /// The ID for faults that are armed now.
     fault_id: Option<FaultId>,
     noticed: BTreeSet<FaultId>,
     deaths: Vec<FaultId>,
-    /// When the last request that met a fault has its answer and was carried out, ns.
+    /// The time at which the last hit request is answered and carried out, ns.
     over_ns: i64,
 }
 
@@ -145,39 +145,39 @@ impl Network {
         lock(&self.state)
     }
 
-    /// Arms a fault. Faults armed earlier go first.
+    /// Arms a fault. Faults armed earlier take precedence.
     pub fn arm(&self, fault: Armed) {
         let mut state = self.state();
         let fault_id = state.fault_id;
         state.armed.push((fault, fault_id));
     }
 
-    /// Sets the number of all faults that are armed from now on, here and on connections.
+    /// Sets the ID for all faults armed from now on, here and on connections.
     pub fn set_fault_id(&self, fault_id: Option<FaultId>) {
         self.state().fault_id = fault_id;
     }
 
-    /// The number of faults that are armed now.
+    /// Returns the ID for faults that are armed now.
     pub fn fault_id(&self) -> Option<FaultId> {
         self.state().fault_id
     }
 
-    /// Records faults that have changed what a controller sees or does.
+    /// Records faults that changed what a controller sees or does.
     pub fn notice(&self, fault_ids: impl IntoIterator<Item = FaultId>) {
         self.state().noticed.extend(fault_ids);
     }
 
-    /// Takes the faults that were noticed since the last call.
+    /// Takes the faults noticed since the last call.
     pub fn take_noticed(&self) -> BTreeSet<FaultId> {
         std::mem::take(&mut self.state().noticed)
     }
 
-    /// Records that a controller manager has died of that fault.
+    /// Records that a fault killed a controller manager.
     pub fn note_death(&self, fault_id: Option<FaultId>) {
         self.state().deaths.extend(fault_id);
     }
 
-    /// Takes the faults of which controller managers have died since the last call.
+    /// Takes the faults that killed controller managers since the last call.
     pub fn take_deaths(&self) -> Vec<FaultId> {
         std::mem::take(&mut self.state().deaths)
     }
@@ -187,8 +187,8 @@ impl Network {
         self.state().armed.clear();
     }
 
-    /// When the last request that has met a fault so far is over, ns: answered, and carried out if
-    /// it ever is.
+    /// Returns the time at which the last hit request is over, ns: answered, and carried out if it
+    /// ever is.
     pub fn over_ns(&self) -> i64 {
         self.state().over_ns
     }
@@ -198,7 +198,7 @@ impl Network {
         std::mem::take(&mut self.state().hits)
     }
 
-    /// What fault injection makes of this request.
+    /// Returns the outcome of fault injection for this request.
     pub fn inject(&self, sent: &OutgoingRequest<'_>, now_ns: i64) -> InjectedOutcome {
         let mut state = self.state();
         if state.armed.is_empty() {
@@ -240,8 +240,8 @@ impl Network {
 }
 
 impl Armed {
-    /// A fault of class [`ApiError`](FaultClass::ApiError) that meets the next `times` requests of these kinds,
-    /// whoever sends them and whenever.
+    /// Returns a fault of class [`ApiError`](FaultClass::ApiError) that hits the next `times`
+    /// requests of these kinds, from any sender and without a time limit.
     pub fn new(calls: &[Call], effect: Effect, times: u32) -> Armed {
         Armed {
             class: FaultClass::ApiError,
@@ -289,7 +289,8 @@ impl Armed {
         }
     }
 
-    /// The request as a webhook leaves it: without labels, or without owners, where it creates a pod.
+    /// Returns the request as a webhook changes it: a new pod without labels or without owner
+    /// references.
     fn changed(&self, request: &Request) -> Request {
         let mut request = request.clone();
         match &mut request {
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_meets_as_many_requests_as_it_was_armed_for() {
+    fn a_fault_hits_the_armed_number_of_requests() {
         let network = Network::default();
         network.arm(armed(&[Call::DeletePod], 2));
         let outcome = |call| network.inject(&sent(call, 0, 0), 0);
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_noticed_when_it_meets_a_request_and_not_before() {
+    fn a_fault_is_noticed_only_when_it_hits_a_request() {
         let network = Network::default();
         let twice = Armed {
             effect: Effect::Twice,
@@ -367,11 +368,14 @@ mod tests {
         assert_eq!(network.take_noticed(), BTreeSet::from([3]));
         let outcome = network.inject(&sent(Call::PatchPod, 0, 0), 0);
         assert!(matches!(outcome, InjectedOutcome::Twice(Some(4))));
-        assert!(network.take_noticed().is_empty(), "the answer will tell");
+        assert!(
+            network.take_noticed().is_empty(),
+            "only the second answer decides"
+        );
     }
 
     #[test]
-    fn a_fault_can_wait_for_one_call_of_one_batch_of_one_workload() {
+    fn a_fault_can_target_one_call_in_one_batch_of_one_workload() {
         let network = Network::default();
         let mut fault = armed(&[Call::CreatePod], 1);
         fault.batch = Some(2);
@@ -385,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_met_no_request_in_time_is_removed() {
+    fn a_fault_expires_without_a_matching_request() {
         let network = Network::default();
         let mut fault = armed(&[], 1);
         fault.until_ns = 10;

@@ -1,5 +1,5 @@
-//! Faults of watches: a watch stalls, ends, is served from an older state, loses events or repeats
-//! them. Events of one object keep their order, except repeated ones.
+//! Faults of watches: a watch stalls, ends, serves an older state, loses events or repeats events.
+//! Events of one object keep their order, except for repeated events.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Formatter, Write};
@@ -14,25 +14,26 @@ use super::answer::ApiFault;
 use super::network::FaultId;
 use crate::rows::Rows;
 
-/// The number of last events that are kept to be repeated.
+/// The number of recent events kept for repetition.
 const KEPT: usize = 8;
 
-/// The watch of a kind. Schedules name it by the kind: `pods`, `replica-sets`.
+/// The watch of a kind. Schedules name it after the kind: `pods`, `replica-sets`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKind(Kind);
 
 impl StreamKind {
-    /// The watch of a kind.
+    /// Returns the watch of a kind.
     pub const fn of(kind: Kind) -> StreamKind {
         StreamKind(kind)
     }
 
-    /// The kind.
+    /// Returns the kind of the watched objects.
     pub const fn kind(self) -> Kind {
         self.0
     }
 
-    /// Every watch of the installed controllers that run outside served clusters, that of pods first.
+    /// Returns every watch of the installed controllers that also run outside served clusters; pods
+    /// come first.
     pub fn all() -> Vec<StreamKind> {
         let mut all = vec![StreamKind(Kind::POD)];
         let rows = Rows::installed().iter();
@@ -69,7 +70,7 @@ impl Serialize for StreamKind {
 impl<'de> Deserialize<'de> for StreamKind {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
-        // Once the controller of Deployments had a watch of ReplicaSets of its own.
+        // Old schedules name a separate watch of ReplicaSets for the Deployment controller.
         let name = match &*name {
             "deployment-replica-sets" => "replica-sets",
             name => name,
@@ -79,14 +80,14 @@ impl<'de> Deserialize<'de> for StreamKind {
         found.copied().ok_or_else(|| {
             let names: Vec<String> = all.iter().map(StreamKind::to_string).collect();
             D::Error::custom(format!(
-                "no controller watches {name:?}; there are {}",
+                "no controller watches {name:?}; expected one of {}",
                 names.join(", ")
             ))
         })
     }
 }
 
-/// How a watch ends.
+/// The way in which a watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamEnd {
@@ -103,34 +104,34 @@ pub enum StreamEnd {
 /// The faults armed against one watch.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFaults {
-    /// Events are held back until this moment, ns.
+    /// The time until which events are held back, ns.
     pub(super) held_until_ns: i64,
-    /// The number of next events to lose.
+    /// The number of upcoming events to drop.
     pub(super) drop: u32,
-    /// The number of next events to deliver twice.
+    /// The number of upcoming events to deliver twice.
     pub(super) duplicate: u32,
-    /// The number of last events to deliver again, once.
+    /// The number of recent events to deliver again, once.
     pub(super) replay: u32,
-    /// How the watch is to end now.
+    /// The armed end of the watch.
     pub(super) end: Option<StreamEnd>,
-    /// The answers to the next attempts to open it.
+    /// The answers to the next attempts to open the watch.
     pub(super) refuse_open: VecDeque<ApiFault>,
-    /// How many versions old the state of the next list or initial watch is.
+    /// The age of the state of the next list or initial watch, in versions.
     pub(super) lag: Option<u64>,
-    /// How long the server then shows nothing newer, ns.
+    /// The time for which the server then shows no newer state, ns.
     pub(super) lag_ns: i64,
-    /// Events are held back without a limit.
+    /// Whether events are held back indefinitely.
     pub(super) broken: bool,
-    /// Events were lost and no list has made up for them yet.
+    /// Whether events were lost since the last complete list.
     pub(super) incomplete: bool,
-    /// The watch still delivers its initial state, which is complete like a list, so no event of it
-    /// is lost.
+    /// Whether the watch is still delivering its initial state. Like a list, the initial state is
+    /// complete, so none of its events is lost.
     pub(super) initial: bool,
-    /// The numbers of these faults.
+    /// The IDs of these faults.
     pub(super) fault_ids: FaultIds,
 }
 
-/// The numbers of the faults armed against one watch.
+/// The IDs of the faults armed against one watch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultIds {
     pub(super) held: Vec<FaultId>,
@@ -146,14 +147,14 @@ pub(super) struct FaultIds {
 pub enum WatchState {
     /// Events are delivered.
     Open,
-    /// Events are held back until that moment, ns.
+    /// Events are held back until the given time, ns.
     HeldUntil(i64),
     /// The watch has ended.
     Ended(StreamEnd),
 }
 
 impl StreamFaults {
-    /// The state of the watch. An armed end waits until the watch is open.
+    /// Returns the state of the watch. An armed end waits until the watch is open.
     pub(super) fn watch_state(&mut self, now_ns: i64, is_open: bool) -> WatchState {
         if self.broken {
             return WatchState::HeldUntil(i64::MAX);
@@ -172,7 +173,7 @@ impl StreamFaults {
         }
     }
 
-    /// Alters a batch of events. `kept` holds the last events of the batches before.
+    /// Alters a batch of events. `kept` holds the last events of the previous batches.
     pub(super) fn alter<T: ?Sized>(
         &mut self,
         events: &mut Vec<WatchEvent<T>>,
@@ -186,7 +187,7 @@ impl StreamFaults {
                 ..
             } = event
             {
-                // The initial state came in no order of versions: it is not repeated.
+                // The initial state is not in version order, so it is not repeated.
                 kept.clear();
                 self.initial = false;
             }
@@ -225,12 +226,12 @@ impl StreamFaults {
     }
 }
 
-/// What was done to a batch of events.
+/// The changes that faults made to a batch of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlteredEvents {
-    /// Events lost.
+    /// The number of lost events.
     pub dropped: u32,
-    /// Events repeated.
+    /// The number of repeated events.
     pub repeated: u32,
 }
 
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_named_by_its_kind_in_schedules() {
+    fn schedules_name_a_watch_after_its_kind() {
         for stream in StreamKind::all() {
             let written = serde_json::to_value(stream).unwrap();
             assert_eq!(written, stream.to_string());
@@ -266,13 +267,13 @@ mod tests {
         let refused = serde_json::from_str::<StreamKind>(r#""secrets""#).unwrap_err();
         let refused = refused.to_string();
         assert!(
-            refused.contains("there are pods, replica-sets,"),
+            refused.contains("expected one of pods, replica-sets,"),
             "{refused}"
         );
     }
 
     #[test]
-    fn events_are_dropped_doubled_and_sent_again_in_their_order() {
+    fn events_are_dropped_repeated_and_replayed_in_order() {
         let mut kept = VecDeque::new();
         let mut faults = StreamFaults {
             drop: 1,
@@ -290,10 +291,9 @@ mod tests {
         assert_eq!(names(&events), ["d", "c", "d"]);
     }
 
-    /// Seed 9065482: an object was missing in a state that was said to be whole, and taken for
-    /// deleted.
+    /// Seed 9065482: an initial state lacked an object, which the informer then treated as deleted.
     #[test]
-    fn the_state_at_the_beginning_of_a_watch_is_whole() {
+    fn the_initial_state_of_a_watch_is_complete() {
         let mut kept = VecDeque::new();
         let mut faults = StreamFaults {
             drop: 1,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_held_until_its_moment_and_then_ends_if_it_was_to() {
+    fn a_held_watch_is_released_and_then_ends_if_armed() {
         let mut faults = StreamFaults {
             held_until_ns: 5,
             end: Some(StreamEnd::ClosedAndExpired),
@@ -320,7 +320,7 @@ mod tests {
         };
         assert_eq!(faults.watch_state(4, true), WatchState::HeldUntil(5));
         let state = faults.watch_state(5, false);
-        assert_eq!(state, WatchState::Open, "there is none to end");
+        assert_eq!(state, WatchState::Open, "no watch is open");
         let ended = WatchState::Ended(StreamEnd::ClosedAndExpired);
         assert_eq!(faults.watch_state(5, true), ended);
         assert_eq!(faults.refuse_open, [ApiFault::Gone]);

@@ -210,7 +210,7 @@ fn contradictions_are_refused() {
         ("--min-ready-seconds 2147483647s", "raise --time-limit"),
         ("--min-ready-seconds 1500ms", "whole seconds"),
         ("--scenario manifests", "-f FILE"),
-        ("--feature-gates X=true", "known are"),
+        ("--feature-gates X=true", "known gates:"),
         ("--pods 1000m", "of memory"),
         ("--max-surge 10%", "generates none without --deployments"),
         (

@@ -10,25 +10,25 @@ use super::virtual_time::RunEnd;
 use super::{Executor, Tasks};
 use crate::clock::RealClock;
 
-/// How long the calling thread sleeps between two checks. It is short at the beginning, so that a
-/// short run is seen too; then there are a hundred checks a second, which cost a thousandth of a
+/// The time that the calling thread sleeps between two checks. It is short at first so that short
+/// runs are observed too; later there are a hundred checks a second, which cost a thousandth of a
 /// core.
 fn check_after(now: Now) -> Duration {
     let run = Duration::from_nanos(u64::try_from(now.mono_ns).unwrap_or(0));
     (run / 64).clamp(Duration::from_micros(500), Duration::from_millis(10))
 }
 
-/// The longest sleep of a thread between two looks at the queue.
+/// The longest time that a thread sleeps without checking the queue.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
-/// Empty looks at the queue before a thread goes to sleep. To fall asleep and to wake up cost a few
-/// microseconds each, and most pauses of a busy run are shorter.
+/// The number of empty checks of the queue before a thread goes to sleep. Falling asleep and waking
+/// up cost a few microseconds each, and most pauses of a busy run are shorter.
 const LOOKS_BEFORE_SLEEP: u32 = 64;
 
-/// Runs the tasks on `threads` threads until the run is stopped, until no task is left, or until
-/// `limit_ns` has passed. The calling thread calls `check` a hundred times a second; false cancels
-/// the run. It calls `at_rest` when no task is running, queued or delayed; true means that a task
-/// was woken, or may be woken from outside.
+/// Runs the tasks on `threads` threads until the run is stopped, no task is left or `limit_ns` has
+/// passed. The calling thread calls `check` a hundred times a second; false cancels the run. It
+/// calls `at_rest` when no task is running, queued or delayed; true means that a task was woken, or
+/// may be woken from outside.
 pub fn drive(
     tasks: &Tasks,
     executor: &Executor,
@@ -43,14 +43,14 @@ pub fn drive(
     let end = thread::scope(|scope| {
         for number in 0..threads.max(1) {
             let work = || {
-                // When a task panics, the other threads and the caller must not wait endlessly.
+                // If a task panics, the other threads and the caller must not wait forever.
                 let _stop = StopOnPanic(executor);
                 work(tasks, executor, clock);
             };
             thread::Builder::new()
                 .name(format!("executor-{number}"))
                 .spawn_scoped(scope, work)
-                .expect("the system can start a few threads");
+                .expect("the system can start the threads");
         }
         let end = loop {
             if executor.is_stopped() {
@@ -64,7 +64,7 @@ pub fn drive(
                 break RunEnd::Cancelled;
             }
             if executor.is_at_rest() && !at_rest(now) {
-                // A run that was stopped since the check above is at rest too.
+                // A run stopped since the check above is also at rest.
                 break match executor.is_stopped() {
                     true => RunEnd::Stopped,
                     false => RunEnd::Quiet,

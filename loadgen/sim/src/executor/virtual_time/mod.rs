@@ -1,16 +1,16 @@
 //! The virtual driver: one thread and a clock that jumps. Tasks run in the order in which they were
-//! woken. When no task is queued, the clock jumps to the next moment at which one is due. Nothing
-//! else decides the order, so one seed gives one run.
+//! woken. When no task is queued, the clock jumps to the time of the next delayed task. Nothing
+//! else affects the order, so one seed gives one run.
 
 use podstorm_objects::Now;
 
 use super::{Executor, Tasks};
 
-/// 2026-01-01T00:00:00Z in ns since the epoch: the wall time at which a virtual run starts, unless
-/// its files are newer.
+/// The wall time at which a virtual run starts, unless its files are newer: 2026-01-01T00:00:00Z in
+/// ns since the epoch.
 pub const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
 
-/// Why the driver returned.
+/// The reason why the driver returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
     /// The executor was stopped.
@@ -25,15 +25,15 @@ pub enum RunEnd {
 
 /// Observes a virtual run, and may end it.
 pub trait RunObserver {
-    /// A task has run. Returns false to cancel the run.
+    /// Called after a task has run. Returns false to cancel the run.
     fn step(&mut self, now: Now) -> bool;
 
-    /// No task is queued at `now`; the clock is about to jump to `due_ns`, or further. Returns whether it may:
-    /// false where the observer has woken a task.
+    /// Called when no task is queued at `now` and the clock is about to jump to `due_ns` or later.
+    /// Returns false to prevent the jump because the observer has woken a task.
     fn jump(&mut self, now: Now, due_ns: i64) -> bool;
 
-    /// No task is queued or delayed. Returns whether the observer has woken a task; the run ends
-    /// otherwise.
+    /// Called when no task is queued or delayed. Returns whether the observer has woken a task;
+    /// otherwise the run ends.
     fn at_rest(&mut self, _now: Now) -> bool {
         false
     }
@@ -44,13 +44,13 @@ pub trait RunObserver {
 pub enum StepOutcome {
     /// A task has run.
     Ran,
-    /// No task is queued; the next one is due at that moment, ns.
+    /// No task is queued; the next one is due at the given time, ns.
     Due(i64),
     /// No task is queued or delayed.
     AtRest,
 }
 
-/// Runs the next task. Every virtual run consists of this and [`jump`].
+/// Runs the next task. Every virtual run consists of calls to this function and [`jump`].
 #[inline]
 pub fn step(tasks: &Tasks, executor: &Executor, now: Now) -> StepOutcome {
     if let Some(task) = executor.try_take() {
@@ -69,8 +69,8 @@ pub fn jump(executor: &Executor, now: &mut Now, to_ns: i64) {
     executor.fire_due(*now);
 }
 
-/// Runs the tasks until the run is stopped, until no task is queued or delayed, or up to `limit_ns`
-/// of virtual time. The wall time starts at `wall_ns`.
+/// Runs the tasks until the run is stopped, no task is queued or delayed, or `limit_ns` of virtual
+/// time is reached. The wall time starts at `wall_ns`.
 pub fn drive(
     tasks: &Tasks,
     executor: &Executor,

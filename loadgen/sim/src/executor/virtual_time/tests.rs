@@ -37,7 +37,7 @@ impl RunObserver for NoObserver {
     }
 
     fn jump(&mut self, now: Now, due_ns: i64) -> bool {
-        assert!(now.mono_ns <= due_ns, "the clock never goes back");
+        assert!(now.mono_ns <= due_ns, "the clock never moves backward");
         true
     }
 }
@@ -66,7 +66,7 @@ fn run_parts(scripts: Vec<Script>, limit_ns: i64) -> (RunEnd, Vec<(char, i64)>) 
 }
 
 #[test]
-fn the_clock_jumps_to_what_is_due_next() {
+fn the_clock_jumps_to_the_next_due_task() {
     let (end, log) = run_parts(
         vec![
             ('a', vec![Next::At(30), Next::At(50)], None),
@@ -102,7 +102,7 @@ fn a_task_woken_twice_before_it_runs_runs_once() {
 }
 
 #[test]
-fn the_time_limit_ends_a_run_that_would_go_on() {
+fn the_time_limit_ends_an_endless_run() {
     let (end, log) = run_parts(vec![('a', vec![Next::At(5), Next::At(500)], None)], 100);
     assert_eq!(end, RunEnd::TimeLimit);
     assert_eq!(log, [('a', 0), ('a', 5)]);
