@@ -1,9 +1,9 @@
 //! Durations by the phase of the scenario in which they began. This separates the measured phases
-//! from those that only set a cluster up, even when work of one phase goes on in the next.
+//! from setup phases, even if work of one phase continues in the next.
 //!
-//! The driver alone writes [`PhaseTimes`]; any thread reads it. A worker records into histograms of
-//! its own and merges them into the shared ones when the phase has changed. So it takes the lock
-//! once a phase, and for durations that began in an earlier phase.
+//! Only the driver writes [`PhaseTimes`]; any thread reads them. A worker records into its own
+//! histograms and merges them into the shared ones when the phase changes. It therefore takes the
+//! lock once a phase, and for durations that began in an earlier phase.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,17 +12,17 @@ use hdrhistogram::Histogram;
 
 use crate::lock;
 
-/// The moments at which the phases began.
+/// The times at which the phases began.
 #[derive(Debug)]
 pub struct PhaseTimes {
     /// Monotonic time, ns; meaningless for phases that have not begun.
     began_ns: Box<[AtomicI64]>,
-    /// The current phase; the number of phases when all are over.
+    /// The current phase; equal to the number of phases after the last one.
     present: AtomicUsize,
 }
 
 impl PhaseTimes {
-    /// For a run with that many phases, in the first of them.
+    /// Returns the times of a run with `phases` phases, in its first phase.
     pub fn new(phases: usize) -> PhaseTimes {
         PhaseTimes {
             began_ns: (0..=phases).map(|_| AtomicI64::new(0)).collect(),
@@ -30,21 +30,22 @@ impl PhaseTimes {
         }
     }
 
-    /// Records that a phase begins, or that all are over.
+    /// Records that a phase begins, or that the last one is over.
     pub fn begin(&self, phase: usize, now_ns: i64) {
         // Relaxed: the store below publishes it.
         self.began_ns[phase].store(now_ns, Ordering::Relaxed);
-        // Release: a thread that reads the phase reads its beginning too.
+        // Release: a thread that reads the phase also reads its beginning.
         self.present.store(phase, Ordering::Release);
     }
 
-    /// The moment at which a phase began, ns.
+    /// Returns the time at which a phase began, ns.
     pub fn began_ns(&self, phase: usize) -> i64 {
-        // Relaxed: written before the phase was published, by this thread or before its Acquire.
+        // Relaxed: written before the phase was published, by this thread or before its Acquire
+        // load.
         self.began_ns[phase].load(Ordering::Relaxed)
     }
 
-    /// The phase that a moment up to now belongs to; of phases that took no time the last one.
+    /// Returns the phase of a time up to now; among phases of zero length, the last one.
     #[inline]
     pub fn phase_at(&self, at_ns: i64) -> usize {
         // Acquire: pairs with `begin`.
@@ -57,13 +58,13 @@ impl PhaseTimes {
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits are within bounds")
+    Histogram::new(3).expect("three significant digits are supported")
 }
 
-/// Counts a duration; the histogram grows to hold it.
+/// Counts a duration; the histogram grows as needed.
 #[inline]
 fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
-    // Fails only where the histogram's size would not fit a usize.
+    // Fails only if the size of the histogram overflows a usize.
     let _recorded = histogram.record(took_ns);
 }
 
@@ -82,8 +83,8 @@ impl ByPhase {
         self.phases[phase].get_or_insert_with(histogram)
     }
 
-    /// Counts a duration of a phase. Allocates for the first one of the phase, and for a longer one
-    /// than before.
+    /// Counts a duration of a phase. Allocates for the first duration of the phase, and when the
+    /// maximum grows.
     #[inline]
     pub fn record(&mut self, phase: usize, took_ns: u64) {
         match self.phases.get_mut(phase) {
@@ -98,12 +99,12 @@ impl ByPhase {
         }
     }
 
-    /// The durations of one phase.
+    /// Returns the durations of one phase.
     pub fn of(&self, phase: usize) -> Option<&Histogram<u64>> {
         self.phases.get(phase)?.as_ref()
     }
 
-    /// The durations of all phases that `counts` accepts, in one histogram.
+    /// Returns the durations of all phases that `counts` accepts, in one histogram.
     pub fn merged(&self, counts: impl Fn(usize) -> bool) -> Histogram<u64> {
         let mut all = histogram();
         let phases = self.phases.iter().enumerate();
@@ -116,10 +117,10 @@ impl ByPhase {
     }
 }
 
-/// The durations that the workers of a run have recorded, by phase.
+/// The durations that a run's workers have recorded, by phase.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// From adding a key to the queue to taking it.
+    /// From adding a key to a queue to taking it.
     pub queued: ByPhase,
     /// From taking a key to the end of its sync.
     pub worked: ByPhase,
@@ -136,8 +137,8 @@ impl Recorded {
     }
 }
 
-/// Records the durations of one worker: those of the current phase on its own, those of earlier
-/// phases in the shared histograms.
+/// Records the durations of one worker: durations of the current phase in its own histograms, those
+/// of earlier phases in the shared ones.
 #[derive(Debug)]
 pub struct Recorder {
     times: Arc<PhaseTimes>,
@@ -145,8 +146,7 @@ pub struct Recorder {
     queued: Histogram<u64>,
     worked: Histogram<u64>,
     idle_syncs: u64,
-    /// The shared histograms. Locked for a moment, and with no other lock held but the worker's
-    /// own.
+    /// The shared histograms. Locked briefly, with no other lock held except the worker's own.
     rest: Arc<Mutex<Recorded>>,
 }
 
@@ -162,7 +162,7 @@ impl Recorder {
         }
     }
 
-    /// A key was taken that was in the queue for `waited_ns`.
+    /// Records that a key was taken after `waited_ns` in the queue.
     #[inline]
     pub(super) fn taken(&mut self, waited_ns: u64, now_ns: i64) {
         let added_ns = now_ns.saturating_sub_unsigned(waited_ns);
@@ -174,7 +174,7 @@ impl Recorder {
         }
     }
 
-    /// A sync has ended.
+    /// Records the end of a sync.
     #[inline]
     pub(super) fn worked(&mut self, begun_ns: i64, took_ns: u64, asked_nothing: bool) {
         let phase = self.times.phase_at(begun_ns);
@@ -188,7 +188,7 @@ impl Recorder {
         }
     }
 
-    /// Whether a duration of the phase is recorded on the worker's own; a later phase becomes the
+    /// Whether durations of the phase go to the worker's own histograms. A later phase becomes the
     /// current one.
     #[inline]
     fn is_present(&mut self, phase: usize) -> bool {
@@ -203,7 +203,7 @@ impl Recorder {
         lock(&self.rest)
     }
 
-    /// Merges the worker's own durations into the shared ones. To be called at the end of the run.
+    /// Merges the worker's own durations into the shared ones. Call it at the end of the run.
     #[cold]
     pub fn hand_over(&mut self) {
         let mut rest = self.rest();
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_lies_in_the_phase_that_had_begun() {
+    fn a_time_belongs_to_the_last_phase_that_began() {
         let times = PhaseTimes::new(3);
         assert_eq!(times.phase_at(500), 0);
         times.begin(1, 100);
@@ -244,12 +244,12 @@ mod tests {
         recorder.taken(5, 10);
         recorder.worked(10, 7, true);
         times.begin(1, 100);
-        // Added and begun before the phase, ended in it.
+        // Queued and started before the phase, finished in it.
         recorder.taken(90, 150);
         recorder.worked(90, 1_000, true);
         recorder.taken(50, 150);
         recorder.worked(150, 3, false);
-        // A late duration of the first phase counts for the first phase.
+        // A late duration from the first phase counts for the first phase.
         recorder.taken(60, 155);
         recorder.hand_over();
         let recorded = rest.lock().unwrap();

@@ -1,5 +1,5 @@
-//! The end of Events as a task: each goes a while after it was last written, as upstream's
-//! `--event-ttl` says.
+//! The task that expires Events: each Event is deleted a fixed time after its last write, as
+//! upstream's `--event-ttl` specifies.
 //!
 //! Source: `EventRESTStorage` and the TTL of its keys in Kubernetes' `pkg/registry/core/event`.
 
@@ -13,24 +13,24 @@ use podstorm_objects::{Event, Now, ObjectMeta, ResourceVersion, Str};
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 
-/// Most Events deleted in a run of the task.
+/// The maximum number of Events deleted in one run of the task.
 const BATCH: usize = 1000;
 
 /// Namespace and name.
 type Key = (Str, CompactString);
 
-/// Deletes the Events of a cluster when they have not been written for a while. A write costs
-/// O(log n) in the Events that exist, and nothing looks at those that are not due.
+/// Deletes a cluster's Events some time after their last write. A write costs O(log n) in the
+/// number of existing Events; Events that are not due cost nothing.
 #[derive(Debug)]
 pub(super) struct EventExpiryTask {
     cluster: Arc<Cluster>,
     events: ObjectStream<Event>,
     ttl_ns: i64,
-    /// When each Event is due, in monotonic time, and its version.
+    /// The monotonic time at which each Event is due, and its version.
     due: BTreeMap<Key, (i64, ResourceVersion)>,
-    /// The same, the first that is due first.
+    /// The same entries, ordered by due time.
     order: BTreeSet<(i64, Key)>,
-    /// Whether the stream began a moment ago: what it has may be older.
+    /// Whether the stream is delivering its initial state, whose Events may be older.
     begins: bool,
 }
 
@@ -52,7 +52,7 @@ impl EventExpiryTask {
         }
     }
 
-    /// Places an Event that was last written so long ago.
+    /// Schedules an Event whose last write was `age_ns` ago.
     fn place(&mut self, metadata: &ObjectMeta, age_ns: i64, now: Now) {
         let key = (metadata.namespace.clone(), metadata.name.clone());
         self.forget(&key);
@@ -62,7 +62,7 @@ impl EventExpiryTask {
             .insert(key, (at_ns, metadata.resource_version.clone()));
     }
 
-    /// Takes what happened; when there is more.
+    /// Processes pending changes, and returns when there are more.
     fn hear(&mut self, now: Now) -> Next {
         let mut heard = Vec::new();
         let next = self.events.poll(now, |event| heard.push(event));
@@ -89,7 +89,8 @@ impl EventExpiryTask {
     }
 }
 
-/// How long ago an Event of a restored cluster was written, by its times: 0 where they say nothing.
+/// Returns the time since the last write of a restored Event, from its timestamps; 0 without
+/// timestamps.
 fn age_ns(event: &Event, now: Now) -> i64 {
     let times = [event.last_timestamp, event.metadata.creation_timestamp];
     let last_ns = times
@@ -118,7 +119,7 @@ impl Task for EventExpiryTask {
                 precondition_rv: Some(version),
                 ..DeleteOptions::default()
             };
-            // One that was written or deleted meanwhile is heard of again.
+            // An Event that was written or deleted in the meantime produces another watch event.
             let _ = self.cluster.delete::<Event>(&key.0, &key.1, &options, now);
         }
         Next::Again

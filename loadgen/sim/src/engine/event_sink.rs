@@ -1,6 +1,6 @@
 //! Writes Kubernetes Events. Workers put Events into a queue. One task for each controller
-//! correlates them and writes the rest to the API server, one write at a time, through the client
-//! limiter of the syncs.
+//! correlates them and writes the rest to the API server, one at a time, through the same client
+//! limiter as the syncs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,10 @@ use crate::executor::{Executor, Next, Task, TaskId};
 use crate::faults::{BatchPosition, Call, Connection, InjectedOutcome, OutgoingRequest};
 use crate::lock;
 
-/// Most writes in one run.
+/// The maximum number of writes in one run.
 const WRITES_PER_RUN: u32 = 64;
 
-/// The queue of Events to be written. Events beyond [`EVENT_QUEUE_MAX`] are dropped.
+/// A queue of Events to write. Events beyond [`EVENT_QUEUE_MAX`] are dropped.
 #[derive(Debug)]
 pub struct EventQueue {
     executor: Arc<Executor>,
@@ -29,7 +29,7 @@ pub struct EventQueue {
 #[derive(Debug, Default)]
 struct Inbox {
     waiting: VecDeque<(EventIntent, Now)>,
-    /// Recorded by type and reason.
+    /// The number of recorded Events by type and reason.
     recorded: BTreeMap<(&'static str, &'static str), u64>,
     dropped: u64,
 }
@@ -61,7 +61,7 @@ impl EventQueue {
         self.executor.wake(self.sink);
     }
 
-    /// Adds the numbers of recorded Events to a table, with keys like `Normal SuccessfulCreate`.
+    /// Adds the counts of recorded Events to a table, with keys like `Normal SuccessfulCreate`.
     pub fn add_to(&self, table: &mut BTreeMap<String, u64>) {
         let inbox = lock(&self.inbox);
         for ((kind, reason), count) in &inbox.recorded {
@@ -69,7 +69,7 @@ impl EventQueue {
         }
     }
 
-    /// The number of Events that found this queue full.
+    /// Returns the number of Events dropped because this queue was full.
     pub fn dropped(&self) -> u64 {
         lock(&self.inbox).dropped
     }
@@ -84,20 +84,20 @@ pub struct EventWriter {
     call_latency: CallLatency,
     random: fastrand::Rng,
     stage: Stage,
-    /// Its API calls.
+    /// The writer's API calls.
     pub calls: ApiCalls,
-    /// Events written or repeated.
+    /// The number of Events written or repeated.
     pub written: u64,
-    /// Present in a run with fault injection.
+    /// Present only with fault injection.
     connection: Option<Arc<Connection>>,
 }
 
-/// The state of the one write under way.
+/// The state of the write in progress.
 #[derive(Debug)]
 enum Stage {
-    /// No write is under way.
+    /// No write is in progress.
     None,
-    /// The write is on its way, and reaches the server at `due_ns`.
+    /// The write is in flight, and reaches the server at `due_ns`.
     ToServer {
         write: Write,
         due_ns: i64,
@@ -138,7 +138,7 @@ impl EventWriter {
         }
     }
 
-    /// The number of Events that found the sink's own queue full.
+    /// Returns the number of Events dropped because the sink's queue was full.
     pub fn dropped(&self) -> u64 {
         self.sink.dropped()
     }
@@ -163,7 +163,8 @@ impl EventWriter {
             .answered(outcome.as_ref().map(|_| ()), now, random);
     }
 
-    /// Moves the write under way; returns when to go on, or `None` when no write is under way.
+    /// Advances the write in progress and returns its next due time, or `None` if no write is in
+    /// progress.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::None) {
@@ -196,7 +197,7 @@ impl EventWriter {
         }
     }
 
-    /// Sends a write. Fault injection may refuse it or make it slow.
+    /// Sends a write. Fault injection may reject or delay it.
     fn depart(&self, write: Write, due_ns: i64, back_ns: i64, now: Now) -> Stage {
         let outcome = self
             .connection

@@ -1,10 +1,10 @@
 //! A test harness with fault injection: a cluster whose controller managers can be disturbed,
-//! killed and started again. It runs on virtual time, which its owner advances; one seed gives one
+//! killed and restarted. It runs on virtual time, which the caller advances; one seed gives one
 //! run.
 //!
-//! The tasks are those of every run. In addition each controller manager has a [`Connection`] that
-//! its requests and watches pass, an observer sees its work, and requests that a dead manager has
-//! sent still reach the server.
+//! The tasks are those of every run. In addition, each controller manager has a [`Connection`] that
+//! carries its requests and watches, an observer receives its work, and requests sent by a dead
+//! manager still reach the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,14 +26,14 @@ use crate::lock;
 use crate::nodes::{NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
 
-/// Shorter than upstream's, so that a run of some minutes includes all of them.
+/// Shorter than upstream's times, so that a run of a few minutes includes all of them.
 const NODE_TIMES: NodeTimes = NodeTimes {
     grace_ns: 10_000_000_000,
     toleration_ns: 30_000_000_000,
     quarantine_ns: 60_000_000_000,
 };
 
-/// A limit on the runs of tasks at one moment of virtual time; no run that ends needs that many.
+/// The maximum number of task runs at one virtual time; a run that ends never needs as many.
 const RUNS_PER_MOMENT: u32 = 200_000;
 
 /// A controller manager of the run.
@@ -42,26 +42,26 @@ struct Manager {
     connection: Arc<Connection>,
     handlers: Runners,
     tasks: Vec<TaskId>,
-    /// Its workers, by their indexes in the builder's list.
+    /// Its workers, as a range of the builder's list.
     workers: std::ops::Range<usize>,
-    /// Whether it is dead and its tasks were removed.
+    /// Whether it is dead and its tasks are removed.
     removed: bool,
 }
 
-/// Why [`FaultHarness::advance`] returned.
+/// The reason why [`FaultHarness::advance`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The end of the time was reached.
+    /// The end time was reached.
     AtEnd,
-    /// A controller has died.
+    /// A controller manager died.
     Died,
     /// `stop` returned true.
     Asked,
-    /// Tasks wake each other endlessly while no time passes.
+    /// Tasks wake each other endlessly without any time passing.
     Livelock,
 }
 
-/// A cluster with fault injection, advanced by its owner.
+/// A cluster with fault injection, advanced by the caller.
 pub struct FaultHarness {
     builder: Builder,
     now: Now,
@@ -70,7 +70,7 @@ pub struct FaultHarness {
     connections: Connections,
     orphaned: Arc<Mutex<OrphanedRequests>>,
     orphaned_waker: Waker,
-    /// Set by a connection when its controller has died or a request was orphaned.
+    /// Set by a connection when its controller manager dies or a request is orphaned.
     needs_attention: Arc<AtomicBool>,
 }
 
@@ -84,11 +84,11 @@ impl std::fmt::Debug for FaultHarness {
 }
 
 impl FaultHarness {
-    /// A cluster with scheduler, kubelets and garbage collector, and without a controller manager. `origins`
-    /// learns where the commits of orphaned requests come from.
+    /// Returns a cluster with scheduler, kubelets and garbage collector, and without a controller
+    /// manager. `origins` receives the origin of commits by orphaned requests.
     ///
     /// # Panics
-    /// When the options ask for the threads engine.
+    /// If the options select the threads engine.
     pub fn new(
         options: &SimOptions,
         mut server: ClusterOptions,
@@ -99,11 +99,11 @@ impl FaultHarness {
             EngineKind::Virtual,
             "fault injection needs virtual time"
         );
-        // A server that lags answers lists and watches from an older state.
+        // A lagging server answers lists and watches from an older state.
         server.keeps_past = true;
         let mut builder = Builder::new(options.clone(), RealClock::start(), Cluster::new(server));
         builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
-        // Release: tasks see the harness as it was built.
+        // Release: tasks see the completed harness.
         builder.started.store(true, Ordering::Release);
         builder.add_cluster_tasks();
         let connections: Connections = Arc::default();
@@ -124,19 +124,18 @@ impl FaultHarness {
             network: Arc::default(),
             connections,
             orphaned,
-            orphaned_waker: orphaned_waker.expect("the task was added"),
+            orphaned_waker: orphaned_waker.expect("the builder added the task"),
             needs_attention: Arc::default(),
         }
     }
 
-    /// The controllers of managers that are started from now on are of these. Those that
-    /// [run](crate::services::Services::controllers) are as the options say.
+    /// Sets the controllers of managers that start from now on. The options still decide [which of
+    /// them run](crate::services::Services::controllers).
     pub fn set_registry(&mut self, registry: &Registry) {
         self.builder.registry = registry.clone();
     }
 
-    /// The work of controllers of this type, in managers that are started from now on, is seen by
-    /// `observer`.
+    /// Sets the observer of all controllers of this type, in managers that start from now on.
     pub fn observe<W: Workload>(&mut self, observer: Arc<dyn Observer<W>>) {
         self.builder.observers.set(observer);
     }
@@ -151,31 +150,32 @@ impl FaultHarness {
         self.now
     }
 
-    /// Lets nodes fail.
+    /// Returns the control with which nodes fail.
     pub fn nodes(&self) -> &Arc<NodeControl> {
         self.builder
             .nodes
             .as_ref()
-            .expect("the nodes of this harness may fail")
+            .expect("this harness has node control")
     }
 
-    /// The faults armed against the requests of all controllers.
+    /// Returns the network, with the faults armed against requests of all controllers.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// Starts a controller manager; returns its number.
+    /// Starts a controller manager and returns its number.
     ///
     /// # Panics
-    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn start_manager(&mut self) -> u32 {
-        let incarnation = u32::try_from(self.managers.len()).expect("there are few controllers");
+        let incarnation =
+            u32::try_from(self.managers.len()).expect("the number of managers fits in 32 bits");
         let (flag, orphaned) = (
             Arc::clone(&self.needs_attention),
             Arc::clone(&self.orphaned_waker),
         );
         let needs_attention: Waker = Arc::new(move || {
-            // Relaxed: everything runs on one thread.
+            // Relaxed: all tasks run on one thread.
             flag.store(true, Ordering::Relaxed);
             orphaned();
         });
@@ -208,7 +208,7 @@ impl FaultHarness {
         managers.filter(|manager| !manager.connection.is_dead())
     }
 
-    /// The connections of the controller managers that are alive, oldest first.
+    /// Returns the connections of live controller managers, oldest first.
     pub fn alive(&self) -> Vec<Arc<Connection>> {
         let alive = self.alive_managers();
         alive
@@ -216,19 +216,19 @@ impl FaultHarness {
             .collect()
     }
 
-    /// The controllers of this type that are alive, oldest first.
+    /// Returns the live controllers of this type, oldest first.
     pub fn controllers<W: Workload>(&self) -> impl Iterator<Item = Arc<W>> {
         let runners = self.alive_managers();
         let runners = runners.flat_map(|manager| of_type::<W>(&manager.handlers));
         runners.map(|runner| Arc::clone(&runner.controller))
     }
 
-    /// The number of controller managers started so far.
+    /// Returns the number of controller managers started so far.
     pub fn started(&self) -> usize {
         self.managers.len()
     }
 
-    /// Wakes every task of the controllers. To be called after a connection was changed.
+    /// Wakes every task of the controllers. Call it after changing a connection.
     pub fn wake_controllers(&self) {
         for manager in &self.managers {
             if !manager.removed {
@@ -239,8 +239,8 @@ impl FaultHarness {
         }
     }
 
-    /// Whether no key is queued, no sync is under way and no orphaned request is in flight. Delayed
-    /// keys do not count.
+    /// Whether no key is queued, no sync is in progress and no orphaned request is in flight.
+    /// Delayed keys do not count.
     pub fn rests(&self) -> bool {
         lock(&self.orphaned).waiting() == 0
             && self
@@ -249,14 +249,14 @@ impl FaultHarness {
                 .all(|handler| handler.rests_after(0))
     }
 
-    /// Whether the last sync of a key failed, so that it will be retried.
+    /// Whether the last sync of any key failed, so that a retry is pending.
     pub fn has_retries(&self) -> bool {
         let mut handlers = self.alive_managers().flat_map(|manager| &manager.handlers);
         handlers.any(|handler| handler.has_retries())
     }
 
-    /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier when a
-    /// controller has died, or when `stop`, which is called after every task, returns true.
+    /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier if a
+    /// controller manager dies, or if `stop`, called after every task, returns true.
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
         let mut runs = 0;
         loop {
@@ -264,7 +264,7 @@ impl FaultHarness {
             match virtual_time::step(&self.builder.tasks, &executor, self.now) {
                 StepOutcome::Ran => {
                     runs += 1;
-                    // Relaxed: everything runs on one thread.
+                    // Relaxed: all tasks run on one thread.
                     if self.needs_attention.swap(false, Ordering::Relaxed) && self.remove_dead() {
                         return Stopped::Died;
                     }
@@ -287,8 +287,8 @@ impl FaultHarness {
         }
     }
 
-    /// Removes the tasks of dead managers and orphans their requests; returns whether there was a
-    /// dead manager.
+    /// Removes the tasks of dead managers and orphans their requests. Returns whether a manager was
+    /// removed.
     fn remove_dead(&mut self) -> bool {
         let mut found = false;
         for manager in &mut self.managers {

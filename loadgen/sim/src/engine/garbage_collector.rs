@@ -1,5 +1,5 @@
-//! The task of the controllers that are parts of the server: handles the collector's queue in small batches. Both
-//! the garbage collector and the count of what quotas use add items to that queue.
+//! The task of the controllers inside the server. It handles the collector's queue in small
+//! batches; the garbage collector and the quota counter both add items to that queue.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Builder;
 use crate::executor::{Next, Task};
 use crate::options::EngineKind;
 
-/// Adds the task, unless another of these controllers has added it.
+/// Adds the task, unless the other controller has already added it.
 pub(super) fn add(builder: &mut Builder) {
     let cluster = Arc::clone(&builder.cluster);
     if cluster.has_gc_waker() {
@@ -30,23 +30,23 @@ pub(super) fn add(builder: &mut Builder) {
     });
 }
 
-/// Most objects handled in one run.
+/// The maximum number of objects handled in one run.
 const BATCH: usize = 500;
 
-/// How long after a commit the collector begins on threads, ns. Upstream's collector hears of commits
-/// through watches, and reads an object and its owners from the server before it deletes: controllers have
-/// heard of the commit by then. Were the collector faster, a ReplicaSet whose pods are collected would replace
-/// them where the operating system keeps the thread of an informer for a while. In virtual time nothing is kept,
-/// and time may stand still.
+/// The delay between a commit and the collector's work on the threads engine, ns. Upstream's
+/// collector receives commits through watches, and reads an object and its owners from the server
+/// before it deletes; by then, controllers have received the commit. With a faster collector, a
+/// ReplicaSet whose pods are being collected would replace them whenever the operating system
+/// suspends an informer's thread. Virtual time has no such pauses, and needs no delay.
 const BEGINS_AFTER_NS: i64 = 10_000_000;
 
 /// The garbage collector of a cluster. The cluster's GC waker must wake this task.
 #[derive(Debug)]
 struct GarbageCollectorTask {
     cluster: Arc<Cluster>,
-    /// From the commit that wakes it to its beginning, ns.
+    /// The delay from the waking commit to the start of the work, ns.
     delay_ns: i64,
-    /// When it begins with what it was woken for, ns.
+    /// The time at which the work for the last wake-up starts, ns.
     begins_ns: Option<i64>,
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_begins_when_its_delay_is_over_and_waits_anew_for_the_next_commit() {
+    fn each_commit_is_collected_after_the_delay() {
         let mut task = GarbageCollectorTask {
             cluster: Arc::new(Cluster::new(Default::default())),
             delay_ns: 10,

@@ -1,8 +1,8 @@
 //! A test harness: a running cluster without a scenario. The caller writes to the cluster and waits
 //! for the result.
 //!
-//! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`],
-//! [`Harness::settle`] and [`Harness::advance`]. On the threads engine tasks run all the time.
+//! On the virtual engine, tasks run and the clock moves only in [`Harness::until`],
+//! [`Harness::settle`] and [`Harness::advance`]. On the threads engine, tasks run all the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,11 +32,11 @@ use crate::rows::{GARBAGE_COLLECTOR, RESOURCE_QUOTA};
 /// The time between two checks of a cluster on the threads engine.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A cluster on the threads engine counts as settled after that many checks in a row that found no
-/// activity.
+/// The number of consecutive checks without activity after which a cluster on the threads engine
+/// counts as settled.
 const QUIET_LOOKS: u32 = 25;
 
-/// The flag of the controllers' number that says after which silence a node is unreachable, ns.
+/// The flag for the time without heartbeats after which a node is unreachable, ns.
 const GRACE: &str = "node-monitor-grace-period";
 
 /// A running cluster. It runs until it is dropped.
@@ -44,13 +44,13 @@ pub struct Harness {
     cluster: Arc<Cluster>,
     executor: Arc<Executor>,
     pub(super) handlers: Runners,
-    /// The controllers of the manager that the cluster has of its own.
+    /// The controllers of the cluster's own manager.
     cluster_runners: Runners,
     workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// Present where nodes may fail.
+    /// Present if nodes can fail.
     nodes: Option<Arc<NodeControl>>,
-    /// The task that keeps nodes alive, where there is one.
+    /// The task that renews node Leases, if there is one.
     heartbeats: Option<TaskId>,
     engine: EngineState,
 }
@@ -64,22 +64,23 @@ impl fmt::Debug for Harness {
     }
 }
 
-/// The state of a [serving](Harness::serving) cluster as a value, from which others [go on](Harness::resuming).
+/// The state of a [serving](Harness::serving) cluster, from which other clusters can
+/// [resume](Harness::resuming).
 #[derive(Clone, Debug)]
 pub struct HarnessState {
     cluster: ClusterState,
     now: Now,
-    /// How many addresses pods have got.
+    /// The number of pod addresses assigned so far.
     pod_addresses: u64,
 }
 
 impl HarnessState {
-    /// The objects, and what follows from them.
+    /// Returns the objects and the state derived from them.
     pub fn cluster(&self) -> &ClusterState {
         &self.cluster
     }
 
-    /// The time of the cluster.
+    /// Returns the time of the cluster.
     pub fn now(&self) -> Now {
         self.now
     }
@@ -90,7 +91,7 @@ enum EngineState {
     Virtual(VirtualEngine),
     Threads {
         clock: RealClock,
-        /// What the thread will run, on so many threads.
+        /// The tasks that the thread will run, and the number of threads.
         waiting: Option<(Tasks, usize)>,
         running: Option<JoinHandle<()>>,
     },
@@ -98,17 +99,18 @@ enum EngineState {
 
 #[derive(Debug)]
 struct VirtualEngine {
-    /// Locked by the thread that runs tasks and moves the clock.
+    /// Locked by the thread that runs tasks and advances the clock.
     tasks: Mutex<Tasks>,
-    /// Monotonic time; written with the lock held.
+    /// Monotonic time; written under the lock.
     mono_ns: AtomicI64,
-    /// Wall time when that was 0.
+    /// Wall time at monotonic time 0.
     wall_start_ns: i64,
 }
 
 impl VirtualEngine {
     fn now(&self) -> Now {
-        // Acquire, with the store below: who reads a time finds what had happened by then.
+        // Acquire, with the store below: a thread that reads a time sees everything that happened
+        // before it.
         let mono_ns = self.mono_ns.load(Ordering::Acquire);
         Now {
             mono_ns,
@@ -122,7 +124,8 @@ impl VirtualEngine {
         self.mono_ns.store(now.mono_ns, Ordering::Release);
     }
 
-    /// Runs one task or jumps to the next moment; false when nothing is left to do before `end_ns`.
+    /// Runs one task or jumps to the next due time; returns false if nothing is left to do before
+    /// `end_ns`.
     fn step(&self, tasks: &Tasks, executor: &Executor, end_ns: i64) -> bool {
         match virtual_time::step(tasks, executor, self.now()) {
             StepOutcome::Ran => true,
@@ -136,21 +139,21 @@ impl VirtualEngine {
 }
 
 impl Harness {
-    /// Starts an empty cluster with a scheduler, kubelets and those controllers that every cluster can
-    /// have.
+    /// Starts an empty cluster with a scheduler, kubelets and the controllers that any cluster can
+    /// run.
     ///
     /// # Panics
-    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn new(options: &SimOptions) -> Harness {
         let cluster = Cluster::new(server_options(options));
         Harness::with(options, cluster, None, None, |_| {}).started()
     }
 
-    /// As [`new`](Harness::new), where there are these controllers. Those that
-    /// [run](crate::services::Services::controllers) are to be of them.
+    /// Starts a cluster like [`new`](Harness::new), with the controllers of `registry`. The
+    /// controllers that [run](crate::services::Services::controllers) must be in the registry.
     ///
     /// # Panics
-    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn of(options: &SimOptions, registry: &Registry) -> Harness {
         let (cluster, registry) = (Cluster::new(server_options(options)), registry.clone());
         let harness = Harness::with(options, cluster, None, None, |builder| {
@@ -159,14 +162,16 @@ impl Harness {
         harness.started()
     }
 
-    /// As [`new`](Harness::new), with an API server for any client: it [keeps older
-    /// states](ClusterOptions::keeps_past), its nodes do what clients ask of them, and what its
-    /// controllers do is what a user of a real cluster sees. With controllers that look at the cluster from time to time
-    /// (pod garbage collection, node lifecycle) it never [settles](Harness::settle). It is to be [`started`](Harness::started): until then it can be
-    /// filled, and no controller takes a half of its objects for the whole.
+    /// Returns a cluster like [`new`](Harness::new), with an API server for any client. The server
+    /// [keeps older states](ClusterOptions::keeps_past), nodes act on clients' requests, and
+    /// controllers behave as in a real cluster. With controllers that check the cluster
+    /// periodically (pod garbage collection, node lifecycle), it never [settles](Harness::settle).
+    ///
+    /// Call [`started`](Harness::started) to run it. Until then it can be filled, so that no
+    /// controller sees an incomplete set of objects.
     ///
     /// # Panics
-    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
         let (options, times) = in_agreement(options, times);
         let nodes = Arc::new(NodeControl::for_clients(times, rules).alive());
@@ -174,15 +179,15 @@ impl Harness {
         Harness::with(&options, cluster, Some(nodes), None, Builder::add_services)
     }
 
-    /// As [`serving`](Harness::serving), going on from a state: with its objects and its time. Controllers and nodes
-    /// start over, as after a restart; a pod that was starting or ending has waited for as long as its
-    /// object says.
+    /// Returns a cluster like [`serving`](Harness::serving) that resumes from a state, with its
+    /// objects and its time. Controllers and nodes restart; pods that were starting or terminating
+    /// have waited as long as their objects show.
     ///
     /// # Errors
-    /// As [`Cluster::restored`].
+    /// See [`Cluster::restored`].
     ///
     /// # Panics
-    /// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
     pub fn resuming(
         options: &SimOptions,
         times: NodeTimes,
@@ -204,14 +209,15 @@ impl Harness {
         ))
     }
 
-    /// The state as of now. On the virtual engine everything that is due has happened; no task runs meanwhile. On the
-    /// threads engine tasks go on, and what they do later is not in it.
+    /// Returns the current state. On the virtual engine, everything that is due has happened, and
+    /// no task runs during the call. On the threads engine, tasks continue, and the state does not
+    /// include their later work.
     ///
     /// # Errors
-    /// As [`Cluster::state`].
+    /// See [`Cluster::state`].
     ///
     /// # Panics
-    /// When a task has panicked.
+    /// If a task has panicked.
     pub fn state(&self) -> Result<HarnessState, ApiError> {
         let rest = match &self.engine {
             EngineState::Virtual(engine) => {
@@ -247,7 +253,7 @@ impl Harness {
         let (builder, handlers) =
             assemble_with(options.clone(), cluster, clock, None, nodes.clone(), add);
         let (cluster, executor) = (builder.cluster, builder.executor);
-        // Release: a thread that sees the flag sees the tasks as they were built.
+        // Release: a thread that sees the flag sees the completed tasks.
         builder
             .started
             .store(true, std::sync::atomic::Ordering::Release);
@@ -280,7 +286,7 @@ impl Harness {
         }
     }
 
-    /// The same cluster, running. On the virtual engine nothing runs before it is waited for anyway.
+    /// Starts the cluster. On the virtual engine, tasks still run only while the caller waits.
     #[must_use]
     pub fn started(mut self) -> Harness {
         if let EngineState::Threads {
@@ -298,21 +304,22 @@ impl Harness {
             };
             let thread = std::thread::Builder::new().name("harness".into());
             let spawned = thread.spawn(run);
-            *running = Some(spawned.expect("the system can start one more thread"));
+            *running = Some(spawned.expect("the system can start a thread"));
         }
         self
     }
 
-    /// The API server. The time of its requests is [`now`](Harness::now).
+    /// Returns the API server. The time for its requests is [`now`](Harness::now).
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// The requests of the controllers of workloads so far, and of their Events' writers, by `verb resource code`:
-    /// `create pods 201`. Those of the cluster's own controllers are not among them.
+    /// Returns the number of requests by workload controllers and their event writers so far, by
+    /// `verb resource code`: `create pods 201`. Requests by the cluster's own controllers are not
+    /// counted.
     ///
     /// # Panics
-    /// When a task has panicked.
+    /// If a task has panicked.
     pub fn api_calls(&self) -> BTreeMap<String, u64> {
         let mut calls = BTreeMap::new();
         for worker in &self.workers {
@@ -324,14 +331,15 @@ impl Harness {
         calls
     }
 
-    /// The metrics of every controller that runs, and of its queues, by name. O(keys of the queues).
+    /// Returns the metrics of every running controller and of its queues, by name. O(keys of the
+    /// queues).
     pub fn families(&self) -> Vec<Family> {
         let now_ns = self.now().mono_ns;
         let of_cluster = runner::families(&self.cluster_runners, now_ns);
         merged(runner::families(&self.handlers, now_ns).chain(of_cluster))
     }
 
-    /// The current time of the cluster.
+    /// Returns the current time of the cluster.
     pub fn now(&self) -> Now {
         match &self.engine {
             EngineState::Virtual(engine) => engine.now(),
@@ -339,8 +347,8 @@ impl Harness {
         }
     }
 
-    /// The same cluster, whose virtual time starts at this wall time, ns since the epoch. To be called
-    /// before anything has run; of no effect on the threads engine.
+    /// Sets the wall time at which the cluster's virtual time starts, ns since the epoch. Call it
+    /// before any task has run; it has no effect on the threads engine.
     #[must_use]
     pub fn starting_at(mut self, wall_ns: i64) -> Harness {
         if let EngineState::Virtual(engine) = &mut self.engine {
@@ -349,12 +357,12 @@ impl Harness {
         self
     }
 
-    /// Moves the time of the virtual engine by that many ns, 0 or more, and runs everything that is
-    /// due until then; returns the new time. `None` on the threads engine, whose time passes by
-    /// itself. Threads that call it at once take turns.
+    /// Advances the time of the virtual engine by `by_ns`, 0 or more, runs everything that is due
+    /// until then, and returns the new time. Returns `None` on the threads engine, whose time
+    /// passes by itself. Concurrent calls run one after another.
     ///
     /// # Panics
-    /// When a task has panicked.
+    /// If a task has panicked.
     pub fn advance(&self, by_ns: i64) -> Option<Now> {
         let EngineState::Virtual(engine) = &self.engine else {
             return None;
@@ -366,12 +374,12 @@ impl Harness {
         Some(engine.now())
     }
 
-    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time; returns
-    /// whether it did. `holds` is called after every task on the virtual engine, every 2 ms on the
-    /// threads engine.
+    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time, and returns
+    /// whether it did. `holds` is called after every task on the virtual engine, and every 2 ms on
+    /// the threads engine.
     ///
     /// # Panics
-    /// When a task has panicked.
+    /// If a task has panicked.
     pub fn until(&mut self, limit_ns: i64, mut holds: impl FnMut(&Cluster) -> bool) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
         loop {
@@ -384,13 +392,13 @@ impl Harness {
         }
     }
 
-    /// Runs the cluster until nothing is left to do but to renew the Leases of nodes, for at most `limit_ns` of its time; returns
-    /// whether it came to that. On the threads engine the cluster counts as settled when it was
-    /// inactive for 50 ms. On a very slow machine that may be too early: wait for the expected
-    /// state with [`until`](Harness::until) first.
+    /// Runs the cluster until only renewals of node Leases are left to do, for at most `limit_ns`
+    /// of its time, and returns whether it settled. On the threads engine, the cluster counts as
+    /// settled after 50 ms without activity. On a very slow machine that may be too early: wait for
+    /// the expected state with [`until`](Harness::until) first.
     ///
     /// # Panics
-    /// When a task has panicked.
+    /// If a task has panicked.
     pub fn settle(&mut self, limit_ns: i64) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
         if let EngineState::Virtual(_) = self.engine {
@@ -411,20 +419,20 @@ impl Harness {
         true
     }
 
-    /// Whether no task runs, is queued or is due, but for the one that keeps nodes alive.
+    /// Whether no task is running, queued or due, except for the renewals of node Leases.
     fn rests(&self) -> bool {
         self.executor.is_at_rest_but_for(self.heartbeats.as_slice())
     }
 
-    /// Runs one task, jumps to the next moment, or lets 2 ms pass; false when nothing is left to do
-    /// before `end_ns`.
+    /// Runs one task, jumps to the next due time, or lets 2 ms pass; returns false if nothing is
+    /// left to do before `end_ns`.
     fn step(&mut self, end_ns: i64) -> bool {
         match &mut self.engine {
             EngineState::Virtual(engine) => {
                 engine.step(&lock(&engine.tasks), &self.executor, end_ns)
             }
             EngineState::Threads { clock, .. } => {
-                assert!(!self.executor.is_stopped(), "a task has panicked");
+                assert!(!self.executor.is_stopped(), "no task has panicked");
                 self.executor.wait_stopped(LOOK_EVERY);
                 clock.now().mono_ns < end_ns
             }
@@ -432,8 +440,8 @@ impl Harness {
     }
 }
 
-/// The options and times of a serving cluster in which both say the same of silent nodes: a number of the controllers
-/// that is set decides, else the times do.
+/// Makes the options and times of a serving cluster agree on when a silent node is unreachable: the
+/// controllers' flag decides if it is set, otherwise the times do.
 fn in_agreement(options: &SimOptions, mut times: NodeTimes) -> (SimOptions, NodeTimes) {
     let mut options = options.clone();
     let numbers = &mut options.services.numbers;
@@ -441,7 +449,7 @@ fn in_agreement(options: &SimOptions, mut times: NodeTimes) -> (SimOptions, Node
     (options, times)
 }
 
-/// The API server of a cluster that serves any client.
+/// Returns the options of an API server that serves any client.
 fn serving_options(options: &SimOptions, times: NodeTimes) -> ClusterOptions {
     let controllers = &options.services.controllers;
     ClusterOptions {
@@ -465,7 +473,7 @@ impl Drop for Harness {
         if let EngineState::Threads { running, .. } = &mut self.engine
             && let Some(thread) = running.take()
         {
-            // The thread of a task that panicked has reported the panic.
+            // The thread has already reported the panic of its task.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
-//! Lists and watches one kind, as the runtime's reflector decides, and passes the changes on in their
-//! order: those of pods to the shared pod cache and then to every controller, those of another kind to
-//! its informer.
+//! Lists and watches one kind, as the runtime's reflector decides, and passes the changes on in
+//! order. Changes of pods go to the shared pod cache and then to every controller; changes of
+//! another kind go to its informer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,37 +20,37 @@ use crate::executor::{Next, Task, Waker};
 use crate::faults::watching::WatchState;
 use crate::faults::{ApiFault, Connection, CrashPoint, StreamEnd, StreamKind};
 
-/// Most events applied in one run.
+/// The maximum number of events applied in one run.
 const BATCH: usize = 4000;
 
-/// Handles what is listed and watched.
+/// Handles listed and watched objects.
 pub(super) trait Listener: Send {
-    /// Where to list and watch.
+    /// The source of lists and watches.
     type Source: Source;
 
-    /// Which of a controller's watches it is.
+    /// Returns the stream in which fault injection counts this watch.
     fn stream(&self) -> StreamKind;
 
-    /// One object was added, changed or deleted.
+    /// Applies one addition, change or deletion of an object.
     fn apply(&mut self, delta: Delta<Watched<Self>>, now: Now);
 
-    /// These are all objects.
+    /// Replaces all objects.
     fn replace(&mut self, objects: Vec<Arc<Watched<Self>>>, version: &ResourceVersion, now: Now);
 
-    /// There is no further change up to that version.
+    /// Records that there are no further changes up to that version.
     fn bookmark(&mut self, version: &ResourceVersion);
 
-    /// The controllers that hear of the objects.
+    /// Returns the controllers that receive the objects.
     fn readers(&self) -> &Runners;
 
-    /// The first `replace` is done: the cache is filled.
+    /// Called after the first `replace`: the cache is filled.
     fn synced(&self) {
         self.readers()
             .iter()
             .for_each(|reader| reader.informer_synced());
     }
 
-    /// A batch of events is done: wakes the workers for it.
+    /// Called after each batch of events: wakes the workers for it.
     fn batch_over(&self, now: Now) {
         self.readers()
             .iter()
@@ -58,7 +58,7 @@ pub(super) trait Listener: Send {
     }
 }
 
-/// The objects that a listener handles.
+/// The type of a listener's objects.
 type Watched<L> = <<L as Listener>::Source as Source>::Object;
 
 /// The list and watch of one kind.
@@ -67,7 +67,7 @@ pub(super) struct ListWatch<L: Listener> {
     source: L::Source,
     listener: L,
     options: WatchOptions,
-    /// Whether the controller has been started, which the scenario does.
+    /// Whether the scenario has started the controller.
     started: Arc<AtomicBool>,
     reflector: Reflector<Watched<L>>,
     random: fastrand::Rng,
@@ -75,15 +75,15 @@ pub(super) struct ListWatch<L: Listener> {
     synced: bool,
     events: Vec<WatchEvent<Watched<L>>>,
     delivered: Arc<AtomicU64>,
-    /// Present in a run with fault injection.
+    /// Present only with fault injection.
     connection: Option<Arc<Connection>>,
-    /// The last events, for fault injection to repeat.
+    /// The last events, which fault injection may repeat.
     kept: VecDeque<WatchEvent<Watched<L>>>,
 }
 
 impl<L: Listener> ListWatch<L> {
-    /// One that begins once `started` is set and its waker called. It counts events in
-    /// `delivered`.
+    /// Returns a list and watch that begins once `started` is set and its waker called. It counts
+    /// events in `delivered`.
     pub(super) fn new(
         cluster: Arc<Cluster>,
         (source, listener): (L::Source, L),
@@ -137,8 +137,7 @@ impl<L: Listener> ListWatch<L> {
         }
         let from = match version.number() {
             Some(version) if !initial_events => WatchFrom::Version(version),
-            // Any state that is not older than the version will do, also that of a server that
-            // lags.
+            // Any state at or after the version is valid, also from a lagging server.
             Some(oldest) => match self.lagging_version(now) {
                 Some(version) if version < oldest => {
                     let error = errors::version_too_large(oldest, version);
@@ -147,7 +146,7 @@ impl<L: Listener> ListWatch<L> {
                 Some(version) => WatchFrom::InitialAsOf(version),
                 None => WatchFrom::Initial,
             },
-            // The newest state is asked for: a server that lags waits until it has caught up.
+            // The newest state is requested, so a lagging server waits until it has caught up.
             None => {
                 self.lagging_version(now);
                 WatchFrom::Initial
@@ -162,7 +161,7 @@ impl<L: Listener> ListWatch<L> {
         self.kept.clear();
     }
 
-    /// The error that fault injection answers a request of this informer with.
+    /// Returns the error with which fault injection fails a request of this informer.
     fn refused(&self) -> Option<ApiError> {
         let fault = self.connection.as_ref()?.opening(self.listener.stream());
         fault.map(ApiFault::error)
@@ -182,11 +181,11 @@ impl<L: Listener> ListWatch<L> {
         }
     }
 
-    /// The answer to a list: the newest state, for any version asked for. Fault injection may make
+    /// Answers a list with the newest state, for any requested version. Fault injection may make
     /// the server lag.
     fn list_from(&self, version: &ResourceVersion, now: Now) -> sources::Listed<Watched<L>> {
         match (self.lagging_version(now), version.number()) {
-            // The newest state was asked for.
+            // The newest state is requested.
             (Some(_), None) if version.is_unset() => {}
             (Some(lagging), Some(oldest)) if lagging < oldest => {
                 return Err(errors::version_too_large(oldest, lagging));
@@ -197,7 +196,7 @@ impl<L: Listener> ListWatch<L> {
         self.source.list()
     }
 
-    /// The version of the server that serves the next list or initial watch, if fault injection
+    /// Returns the version of the server for the next list or initial watch, if fault injection
     /// makes it lag.
     fn lagging_version(&self, now: Now) -> Option<u64> {
         let connection = self.connection.as_ref()?;
@@ -207,7 +206,7 @@ impl<L: Listener> ListWatch<L> {
         Some(version)
     }
 
-    /// Takes a batch of events; returns whether there are more, and when the next one becomes
+    /// Takes a batch of events. Returns whether there are more, and when the next one becomes
     /// visible.
     fn take_events(&mut self, now: Now) -> Poll {
         let Some(watch) = &mut self.watch else {
@@ -218,7 +217,7 @@ impl<L: Listener> ListWatch<L> {
         if let Some(connection) = &self.connection {
             connection.alter(self.listener.stream(), &mut events, &mut self.kept);
         }
-        // Relaxed: a statistic, read when the run is over.
+        // Relaxed: a statistic, read after the run.
         self.delivered
             .fetch_add(events.len() as u64, Ordering::Relaxed);
         for event in events.drain(..) {
@@ -234,7 +233,7 @@ impl<L: Listener> ListWatch<L> {
                     break;
                 }
             }
-            // Fault injection may have put repeated events behind it.
+            // Fault injection may have added repeated events after the last one.
             if is_last {
                 break;
             }
@@ -245,7 +244,7 @@ impl<L: Listener> ListWatch<L> {
         poll
     }
 
-    /// Ends the watch as fault injection says.
+    /// Ends the watch with the fault that was armed.
     fn end(&mut self, end: StreamEnd, now: Now) {
         let was_open = self.watch.take().is_some();
         if let Some(connection) = &self.connection {
@@ -268,8 +267,8 @@ impl<L: Listener> ListWatch<L> {
 }
 
 impl<L: Listener> ListWatch<L> {
-    /// Applies fault injection to the watch. Returns whether the watch goes on: false when it was
-    /// ended, an error when events are held back.
+    /// Applies fault injection to the watch. Returns false if the watch has ended, and an error if
+    /// its events are held back.
     fn check_faults(&mut self, now: Now) -> Result<bool, Next> {
         let Some(connection) = &self.connection else {
             return Ok(true);
@@ -300,7 +299,7 @@ impl<L: Listener> ListWatch<L> {
                 Ok(())
             }
             Action::Busy => {
-                // The watch may have been opened in this run, and may have to end at once.
+                // The watch may have been opened in this run, and may have to end immediately.
                 if !self.check_faults(now)? {
                     return Ok(());
                 }
@@ -317,7 +316,7 @@ impl<L: Listener> ListWatch<L> {
 
 impl<L: Listener> Task for ListWatch<L> {
     fn run(&mut self, now: Now) -> Next {
-        // Acquire: what the scenario wrote before it started the controller is visible.
+        // Acquire: writes by the scenario before it started the controller are visible.
         if !self.started.load(Ordering::Acquire) {
             return Next::Idle;
         }
@@ -339,7 +338,7 @@ impl<L: Listener> Task for ListWatch<L> {
     }
 }
 
-/// Passes pods to the shared cache, then to every controller that they concern.
+/// Passes pods to the shared cache, then to every affected controller.
 pub(super) struct Pods {
     pub(super) cache: Arc<PodCache>,
     pub(super) readers: Runners,
@@ -375,7 +374,7 @@ impl Listener for Pods {
     }
 }
 
-/// Passes the objects of another kind to the kind's informer, which has those who read it.
+/// Passes the objects of another kind to the kind's informer, which notifies its readers.
 pub(super) struct Objects {
     pub(super) informer: Arc<dyn AnyInformer>,
     /// The controllers that read the kind.

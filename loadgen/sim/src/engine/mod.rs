@@ -1,13 +1,16 @@
 //! Builds a simulated cluster: the API server with its nodes, and controller managers with their
-//! caches, informers, workers and event writers. All are tasks of an executor.
+//! caches, informers, workers and event writers. All of them are tasks of an executor.
 //!
-//! * [`registry`]: the controllers that there are, each with what adds it to a cluster.
-//! * `list_watch` over `sources`: one task per kind and manager, which fills the cache and calls the controllers.
-//! * [`runner`]: one controller with its queues, idle workers and timers; [`worker`]: a task that drives one sync at a time;
-//!   `worker_transport` over [`client`]: carries its requests to the server; [`event_sink`]: writes its Events.
-//! * `garbage_collector`: the controllers inside the server. `namespaces` and `event_expiry`: what ends earlier or by itself.
-//! * [`fault_harness`]: a cluster whose managers can be paused, killed and started again; `orphaned`: requests whose sender
-//!   is gone; [`observer`]: the calls that a checker implements.
+//! * [`registry`]: the available controllers, each with the function that adds it to a cluster.
+//! * `list_watch` over `sources`: one task per kind and manager, which fills the cache and calls
+//!   the controllers.
+//! * [`runner`]: one controller with its queues, idle workers and timers; [`worker`]: a task that
+//!   drives one sync at a time; `worker_transport` over [`client`]: carries its requests to the
+//!   server; [`event_sink`]: writes its Events.
+//! * `garbage_collector`: the controllers inside the server. `namespaces`: faster deletion of
+//!   namespaces. `event_expiry`: expiry of Events.
+//! * [`fault_harness`]: a cluster whose managers can be paused, killed and restarted; `orphaned`:
+//!   requests that outlive their sender; [`observer`]: the callbacks that a checker implements.
 //! * [`by_phase`]: durations by the phase in which they began.
 
 pub mod by_phase;
@@ -66,62 +69,62 @@ use crate::options::{EngineKind, SimOptions};
 
 pub use worker_transport::CallWaits;
 
-/// The controllers of a controller manager, which share its cache of pods.
+/// The controllers of a controller manager, which share its pod cache.
 pub type Runners = SmallVec<[Arc<dyn AnyRunner>; 4]>;
 
-/// What the controllers of a manager read.
+/// The caches of a manager's controllers.
 #[derive(Clone, Debug)]
 pub struct Caches {
     /// The pods.
     pub pods: Arc<PodCache>,
-    /// The other kinds.
+    /// The informers of other kinds.
     pub informers: Vec<Arc<dyn AnyInformer>>,
 }
 
-/// The number that the random numbers of the watch of pods come from.
+/// The number that seeds the randomness of the pod watch.
 const PODS: u64 = 2;
 
 /// Builds the tasks of a run, and adds controllers to it.
 pub struct Builder {
     /// The options of the cluster.
     pub options: SimOptions,
-    /// Present where nodes may fail.
+    /// Present if nodes can fail.
     pub nodes: Option<Arc<NodeControl>>,
-    /// Pods of a dump that can't become ready, where there are any.
+    /// Pods of a dump that can't become ready, if there are any.
     stuck: Option<Arc<StuckPods>>,
-    /// Present where time is real.
+    /// Present on the threads engine.
     pub clock: Option<RealClock>,
-    /// The numbers in the names of Events, where no [`NodeControl`] has them.
+    /// The suffixes of Event names, if no [`NodeControl`] has them.
     stamps: EventStamps,
-    /// Runs the tasks.
+    /// The executor that runs the tasks.
     pub executor: Arc<Executor>,
-    /// The tasks.
+    /// The tasks of the run.
     pub tasks: Tasks,
     /// The API server.
     pub cluster: Arc<Cluster>,
     /// Whether informers may begin.
     pub started: Arc<AtomicBool>,
-    /// The number of watch events that informers received.
+    /// The number of watch events that informers have received.
     pub delivered: Arc<AtomicU64>,
-    /// To be called once informers may begin.
+    /// The wakers to call once informers may begin.
     pub informer_wakers: Vec<Waker>,
     /// The workers of all controllers.
     pub workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
-    /// What the controllers of the newest manager read.
+    /// The caches of the newest manager.
     pub caches: Option<Caches>,
-    /// The controllers of the manager that every cluster has of its own.
+    /// The controllers of the cluster's own manager.
     cluster_runners: Runners,
-    /// The controllers that there are.
+    /// The available controllers.
     registry: Registry,
-    /// What sees the work of controllers.
+    /// The observers of the controllers' work.
     observers: Observers,
     /// The event writers of all controllers.
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// The scheduler, once the tasks around the controllers are added.
+    /// The scheduler, once the cluster's own tasks are added.
     pub scheduler: Option<Arc<Mutex<Scheduler>>>,
-    /// The task that keeps nodes alive, where there is one.
+    /// The task that renews node Leases, if there is one.
     heartbeats: Option<TaskId>,
-    /// The beginnings of the phases.
+    /// The times at which the phases began.
     pub times: Arc<PhaseTimes>,
     /// The durations recorded in each phase.
     pub recorded: Arc<Mutex<Recorded>>,
@@ -139,13 +142,14 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// A cluster without tasks.
+    /// Returns a builder of a cluster without tasks.
     fn new(options: SimOptions, clock: RealClock, cluster: Cluster) -> Builder {
         let clock = (options.engine == EngineKind::Threads).then_some(clock);
         Builder::over(options, clock, Arc::new(cluster), Arc::default())
     }
 
-    /// As [`new`](Builder::new), over an executor that has or gets the tasks of others too.
+    /// Returns a builder like [`new`](Builder::new), over an executor that may also have other
+    /// tasks.
     fn over(
         options: SimOptions,
         clock: Option<RealClock>,
@@ -178,7 +182,8 @@ impl Builder {
         }
     }
 
-    /// Adds the tasks around the controllers: scheduler, kubelets, garbage collector, and the cluster's own controllers.
+    /// Adds the cluster's own tasks: scheduler, kubelets, garbage collector and the cluster's own
+    /// controllers.
     fn add_cluster_tasks(&mut self) {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
@@ -232,10 +237,10 @@ impl Builder {
         self.add_cluster_manager();
     }
 
-    /// Adds the controller manager that every cluster has of its own. Its requests and watches take no time and meet
-    /// no faults, and the numbers of the run don't count its work: a run is about other controllers. Where namespaces
-    /// don't wait, its informers begin with the first namespace that is deleted: most runs delete none, and pay for
-    /// none.
+    /// Adds the cluster's own controller manager. Its requests and watches take no time and have no
+    /// faults, and the counters of the run exclude its work, because a run measures other
+    /// controllers. Unless namespaces wait, its informers begin with the first deletion of a
+    /// namespace: most runs delete none, and pay nothing.
     fn add_cluster_manager(&mut self) {
         let mut options = self.options.clone();
         (options.latency.api, options.latency.watch) = (Latency::ZERO, Latency::ZERO);
@@ -249,11 +254,11 @@ impl Builder {
         own.installed = std::mem::take(&mut self.installed);
         let (runners, _) = own.controllers(RunsIn::Cluster, None);
         (self.tasks, self.installed) = (own.tasks, own.installed);
-        // None of them hears of pods.
+        // None of these controllers reads pods.
         runners.iter().for_each(|runner| runner.informer_synced());
         let (started, wakers) = (own.started, own.informer_wakers);
         let start = move || {
-            // Release: the informers see what was committed before.
+            // Release: the informers see all earlier commits.
             started.store(true, Ordering::Release);
             wakers.iter().for_each(|waker| waker());
         };
@@ -264,7 +269,7 @@ impl Builder {
         self.cluster_runners = runners;
     }
 
-    /// Adds the controllers that are parts of the server and run.
+    /// Adds the selected controllers inside the server.
     fn add_server_tasks(&mut self) {
         let registry = self.registry.clone();
         for (row, add) in registry.of_server() {
@@ -283,7 +288,7 @@ impl Builder {
         }
     }
 
-    /// Adds a task, made with its number and its waker.
+    /// Adds a task, built from its number and its waker.
     pub fn add<P: Task + 'static>(
         &mut self,
         make: impl FnOnce(TaskId, Waker) -> P,
@@ -312,7 +317,7 @@ impl Builder {
         self.workers.push(worker as Arc<Mutex<dyn AnyWorker>>);
     }
 
-    /// The numbers in the names of all Events of the cluster.
+    /// Returns the suffixes of all Event names in the cluster.
     fn stamps(&self) -> EventStamps {
         let nodes = self.nodes.as_ref();
         nodes.map_or(&self.stamps, |nodes| &nodes.stamps).clone()
@@ -329,11 +334,11 @@ impl Builder {
     }
 
     /// Adds a controller manager: its caches, its controllers with their workers, and its
-    /// informers, which wait for `started`. `connection` is present in a run with fault injection or
+    /// informers, which wait for `started`. `connection` is present with fault injection or
     /// observers. Returns its controllers.
     ///
     /// # Panics
-    /// A feature gate of the options is unknown or locked.
+    /// If a feature gate of the options is unknown or locked.
     fn manager(&mut self, connection: Option<&Arc<Connection>>) -> Runners {
         let rows = self.registry.rows();
         if let Err(problem) = rows.check_gates(&self.options.controller.feature_gates) {
@@ -349,7 +354,8 @@ impl Builder {
         handlers
     }
 
-    /// Adds the controllers of a manager of these, and its informers but that of pods, whose cache it returns too.
+    /// Adds the controllers of a manager, and its informers except the one for pods. Also returns
+    /// the pod cache.
     fn controllers(
         &mut self,
         managers: RunsIn,
@@ -399,7 +405,7 @@ impl Builder {
         let workers = settings.workers.of(row);
         let limiter = settings
             .kube_api_qps
-            // Of single precision, as in client-go.
+            // In single precision, as in client-go.
             .map(|qps| TokenBucket::new((qps as f32).into(), settings.kube_api_burst));
         let client = Arc::new(Client::new(Arc::clone(&self.cluster), limiter));
         let sink = self.executor.reserve();
@@ -410,7 +416,7 @@ impl Builder {
         let what = (workload, row);
         let runner = ControllerRunner::new(self, what, shared, queue, &timers, hooks.cloned());
         let runner = Arc::new(runner);
-        // Each controller manager of a run has its own random numbers.
+        // Each controller manager of a run has its own randomness.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
         let writer = EventWriter::new(
             (component, self.stamps()),
@@ -441,7 +447,7 @@ impl Builder {
         runner
     }
 
-    /// Adds a task that lists and watches.
+    /// Adds a list-and-watch task.
     fn watch<L: list_watch::Listener + 'static>(
         &mut self,
         source: L::Source,
@@ -474,11 +480,11 @@ impl Builder {
     }
 }
 
-/// Builds all tasks of a run but the one that drives its scenario. Informers wait for `started`.
-/// Returns the controllers too.
+/// Builds all tasks of a run except the one that drives its scenario. Informers wait for `started`.
+/// Also returns the controllers.
 ///
 /// # Panics
-/// A feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+/// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
 pub fn assemble(
     options: SimOptions,
     clock: RealClock,
@@ -492,7 +498,7 @@ pub fn assemble(
     })
 }
 
-/// As [`assemble`]: `add` may add tasks before the others.
+/// Builds the tasks like [`assemble`]; `add` may add tasks before the others.
 fn assemble_with(
     options: SimOptions,
     cluster: Cluster,
@@ -509,7 +515,7 @@ fn assemble_with(
     (builder, runners)
 }
 
-/// The API server of a cluster.
+/// Returns the options of a cluster's API server.
 fn server_options(options: &SimOptions) -> ClusterOptions {
     ClusterOptions {
         seed: seed_for(options.seed, "cluster", 0),

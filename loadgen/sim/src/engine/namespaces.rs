@@ -1,4 +1,4 @@
-//! Ends namespaces sooner than upstream does: the server reports removals to the namespace controller.
+//! Ends namespaces sooner than upstream: the server reports removals to the namespace controller.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use podstorm_apiserver::namespaces::Termination;
 use super::Runners;
 use super::runner::{AnyRunner, of_type};
 
-/// [Hastens](Controller::hasten) the namespace controller, if it is among these. `start` is called when the first
-/// namespace is being deleted: before that, the controller needs to know of none.
+/// [Hastens](Controller::hasten) the namespace controller, if `runners` has it. `start` is called
+/// when the first namespace is deleted, because the controller does nothing before that.
 pub(super) fn hasten(
     cluster: &Cluster,
     runners: &Runners,

@@ -1,5 +1,5 @@
-//! Observes the work of controllers as it happens: for the fault simulator's invariant checker and
-//! for event logs.
+//! Observers of the controllers' work, for the fault simulator's invariant checker and for event
+//! logs.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,40 +11,40 @@ use podstorm_objects::{Kind, Now};
 
 use crate::faults::BatchPosition;
 
-/// A sync, by its controller and its number there.
+/// The identity of a sync: its controller and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SyncId {
-    /// The number of the controller manager in the run.
+    /// The number of the controller manager in the run, from 0.
     pub incarnation: u32,
     /// The kind of the owners that the controller syncs.
     pub kind: Kind,
-    /// The number of the sync among those of the controller, from 1.
+    /// The number of the sync in its controller, from 1.
     pub number: u64,
 }
 
-/// The origin of the commits that follow.
+/// The origin of subsequent commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The sync that made the request.
     pub sync: SyncId,
-    /// Whether the request is orphaned: no sync waits for its answer.
+    /// Whether no sync waits for the answer.
     pub orphaned: bool,
 }
 
-/// Learns where commits come from.
+/// Receives the origin of commits.
 pub trait Origins: Send + Sync + std::fmt::Debug {
-    /// Commits from now until the next call have this origin; `None`: they come from other clients
-    /// than the controllers.
+    /// Sets the origin of commits until the next call; `None` means clients other than the
+    /// controllers.
     fn carries_out(&self, origin: Option<Origin>);
 }
 
-/// Observes the workers of a run. Calls come in the order of the events. A callback must not call
-/// the cluster.
+/// Observes the workers of a run. Calls come in the order of events. A callback must not call the
+/// cluster.
 pub trait Observer<W: Workload>: Origins {
-    /// A key was taken from the controller's queue `queue`; its sync is about to begin.
+    /// Called after a key was taken from the controller's queue `queue`, before its sync begins.
     fn sync_begins(&self, sync: SyncId, controller: &W, queue: usize, key: KeyId, now: Now);
 
-    /// A request is sent.
+    /// Called when a request is sent.
     fn sends(
         &self,
         sync: SyncId,
@@ -54,36 +54,37 @@ pub trait Observer<W: Workload>: Origins {
         now: Now,
     );
 
-    /// The requests that are sent in place of this one, at least one, where a test plants a fault in a
-    /// controller to see that a checker notices it; `None`: the request itself.
+    /// Returns the requests to send in place of this one, at least one, or `None` for the request
+    /// itself. A test replaces requests to plant a fault in a controller that a checker must
+    /// detect.
     fn plants(&self, request: &Request) -> Option<Vec<Request>> {
         let _ = request;
         None
     }
 
-    /// A request has its final answer, which its sync gets next.
+    /// Called when a request has its final answer, before its sync gets it.
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now);
 
-    /// A sync has ended; its key is about to be marked as done.
+    /// Called after a sync has ended, before its key is marked as done.
     fn sync_ended(&self, sync: SyncId, controller: &W, state: &W::Sync, now: Now);
 }
 
-/// The observers of a run, one for each type of workload at most. A clone shares them.
+/// The observers of a run, at most one for each workload type. A clone shares them.
 #[derive(Clone, Debug, Default)]
 pub struct Observers(Vec<Arc<dyn AnyObserver>>);
 
-/// An `Arc<dyn Observer<W>>`.
+/// A type-erased `Arc<dyn Observer<W>>`.
 trait AnyObserver: Any + Send + Sync + std::fmt::Debug {}
 
 impl<W: Workload> AnyObserver for Arc<dyn Observer<W>> {}
 
 impl Observers {
-    /// Adds the observer of a type of workload, in place of the one before.
+    /// Sets the observer of a workload type, and replaces the previous one.
     pub fn set<W: Workload>(&mut self, observer: Arc<dyn Observer<W>>) {
         self.0.insert(0, Arc::new(observer));
     }
 
-    /// The observer of a type of workload; one that observes nothing where none was set.
+    /// Returns the observer of a workload type, or a no-op observer if none is set.
     pub fn of<W: Workload>(&self) -> Arc<dyn Observer<W>> {
         let typed = self.0.iter().find_map(|observer| {
             let observer: &dyn Any = &**observer;
@@ -93,7 +94,7 @@ impl Observers {
     }
 }
 
-/// Observes nothing.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoopObserver;
 

@@ -1,5 +1,5 @@
-//! Orphaned requests: no sync waits for their answers, and they reach the server all the same. Their
-//! sender is dead, has been answered that they failed, or does not know that they were sent twice.
+//! Orphaned requests: they reach the server, but no sync waits for their answers. The sender is
+//! dead, has already received an error, or does not know that they were sent twice.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::faults::Connection;
 use crate::faults::connection::OrphanedRequest;
 use crate::lock;
 
-/// The connections of all controller managers of a run. Grows when a manager is started.
+/// The connections of all controller managers of a run. Grows when a manager starts.
 pub(super) type Connections = Arc<Mutex<Vec<Arc<Connection>>>>;
 
 /// Carries orphaned requests to the server.
@@ -42,7 +42,7 @@ impl OrphanedRequests {
         }
     }
 
-    /// The number of requests on their way.
+    /// Returns the number of requests in flight.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }

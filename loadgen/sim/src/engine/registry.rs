@@ -1,4 +1,5 @@
-//! The controllers that a simulated cluster can run: their rows, and what adds them to a cluster.
+//! The controllers that a simulated cluster can run: their rows, and the functions that add them to
+//! a cluster.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +25,7 @@ pub(crate) type Add = Arc<
         + Sync,
 >;
 
-/// Controllers in the order in which they hear of changes. A clone shares them.
+/// Controllers, in the order in which they receive changes. A clone shares them.
 #[derive(Clone)]
 pub struct Registry(Vec<Entry>);
 
@@ -34,22 +35,22 @@ struct Entry {
     part: Part,
 }
 
-/// What a controller is a part of, and what adds it there.
+/// The component that runs a controller, with the function that adds the controller to it.
 #[derive(Clone)]
 enum Part {
-    /// Of every controller manager of the program that its row names.
+    /// Every controller manager of the program that the row names.
     Manager(Add),
-    /// Of the cluster.
+    /// The API server.
     Cluster(AddTask),
 }
 
-/// Adds the task of a controller that is a part of the server.
+/// Adds the task of a controller inside the server.
 type AddTask = fn(&mut Builder);
 
 static INSTALLED: OnceLock<Registry> = OnceLock::new();
 
 impl Registry {
-    /// Every controller of this project.
+    /// Returns every controller of this project.
     pub fn upstream() -> Registry {
         let mut registry = Registry(Vec::new());
         upstream(&mut registry);
@@ -62,19 +63,19 @@ impl Registry {
         registry
     }
 
-    /// The same, with one more controller behind the others.
+    /// Appends a controller to the registry.
     ///
     /// # Panics
-    /// Another one has its name.
+    /// If another controller has the same name.
     #[must_use]
     pub fn with<C: ControllerType>(self) -> Registry {
         self.with_row(C::ROW, C::make)
     }
 
-    /// As [`with`](Registry::with), for a controller that `make` makes.
+    /// Appends a controller that `make` builds, like [`with`](Registry::with).
     ///
     /// # Panics
-    /// Another one has its name.
+    /// If another controller has the same name.
     #[must_use]
     pub fn with_row<W: Workload>(
         mut self,
@@ -83,7 +84,7 @@ impl Registry {
     ) -> Registry {
         assert!(
             self.rows().find(row.name).is_none(),
-            "there is a controller of that name: {}",
+            "duplicate controller name: {}",
             row.name
         );
         let add: Add = Arc::new(move |builder, informers, connection, observers| {
@@ -99,19 +100,19 @@ impl Registry {
         self
     }
 
-    /// The same without the controller of that name.
+    /// Removes the controller with that name.
     #[must_use]
     pub fn without(mut self, name: &str) -> Registry {
         self.0.retain(|entry| !entry.row.is_called(name));
         self
     }
 
-    /// Makes it the registry of this process, from whose rows flags, settings and results follow. Call
-    /// it first: reading the [installed](Registry::installed) registry or [its rows](Rows) installs
-    /// [upstream's](Registry::upstream).
+    /// Makes this the registry of the process; flags, settings and results are derived from its
+    /// rows. Call it first: reading the [installed](Registry::installed) registry or [its
+    /// rows](Rows) installs [upstream's](Registry::upstream).
     ///
     /// # Errors
-    /// There is one.
+    /// Returns this registry if the process already has one.
     pub fn install(self) -> Result<(), Registry> {
         match self.rows().install() {
             Ok(()) => INSTALLED.set(self),
@@ -119,17 +120,17 @@ impl Registry {
         }
     }
 
-    /// The registry of this process.
+    /// Returns the registry of this process.
     pub fn installed() -> &'static Registry {
         INSTALLED.get_or_init(Registry::upstream)
     }
 
-    /// The rows.
+    /// Returns the rows of the controllers.
     pub fn rows(&self) -> Rows {
         self.0.iter().map(|entry| entry.row).collect()
     }
 
-    /// What adds the controllers of every manager of these, with their rows.
+    /// Returns the functions that add the controllers of these managers, with their rows.
     pub(crate) fn of_manager(
         &self,
         managers: RunsIn,
@@ -141,7 +142,7 @@ impl Registry {
         })
     }
 
-    /// What adds the tasks of the controllers that are parts of the server, with their rows.
+    /// Returns the functions that add the tasks of controllers inside the server, with their rows.
     pub(crate) fn of_server(&self) -> impl Iterator<Item = (&'static ControllerRow, AddTask)> {
         self.0.iter().filter_map(|entry| match entry.part {
             Part::Cluster(add) => Some((entry.row, add)),
@@ -174,7 +175,7 @@ mod tests {
     use podstorm::replicaset;
 
     #[test]
-    fn a_registry_has_the_rows_of_its_controllers_once() {
+    fn a_registry_has_each_row_once() {
         let names = |rows: Rows| rows.iter().map(|row| row.name).collect::<Vec<_>>();
         let registry = Registry::upstream();
         assert_eq!(names(registry.rows()), names(Rows::upstream()));
@@ -188,25 +189,29 @@ mod tests {
         let last = again.rows().iter().last().map(|row| row.name);
         assert_eq!(last, Some(Deployments::ROW.name));
         let twice = std::panic::catch_unwind(|| Registry::upstream().with::<Deployments>());
-        assert!(twice.is_err(), "a name stands for one controller");
+        assert!(twice.is_err(), "names of controllers are unique");
     }
 
     #[test]
-    fn the_last_observer_of_a_type_of_workload_is_found() {
+    fn the_last_observer_of_a_workload_type_wins() {
         let mut observers = Observers::default();
         let [first, second]: [Arc<dyn Observer<deployment::Controller>>; 2] =
             [Arc::new(NoopObserver), Arc::new(NoopObserver)];
         observers.set(Arc::clone(&first));
         observers.set(Arc::clone(&second));
         let found = observers.of::<deployment::Controller>();
-        assert_eq!(Arc::strong_count(&second), 3, "here, there, and found");
+        assert_eq!(
+            Arc::strong_count(&second),
+            3,
+            "references: `second`, `observers` and `found`"
+        );
         assert_eq!(Arc::strong_count(&first), 2);
         drop(found);
         let _other = observers.of::<replicaset::Controller>();
         assert_eq!(Arc::strong_count(&second), 2);
     }
     #[test]
-    fn a_cluster_has_the_gates_of_its_own_controllers_alone() {
+    fn a_cluster_has_only_the_gates_of_its_own_controllers() {
         let cluster = |registry: Registry, gate: &str| {
             let mut options = SimOptions::new(EngineKind::Virtual, 1);
             let gates = &mut options.controller.feature_gates;
@@ -226,7 +231,9 @@ mod tests {
             (Registry::upstream(), "LogarithmicScaleDown"),
         ] {
             let refused = cluster(registry, gate).expect_err(gate);
-            let problem = refused.downcast_ref::<String>().expect("it is a text");
+            let problem = refused
+                .downcast_ref::<String>()
+                .expect("the panic message is a string");
             assert!(problem.contains(gate), "{problem}");
         }
     }

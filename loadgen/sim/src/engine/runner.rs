@@ -1,5 +1,5 @@
-//! Runs one controller: what its workers share, which are its client and its queues, each with a list
-//! of idle workers and a timer of delayed keys.
+//! Runs one controller: the state that its workers share, including its client and its queues, each
+//! with a list of idle workers and a timer for delayed keys.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -31,42 +31,43 @@ use crate::lock;
 pub struct ControllerRunner<W: Workload> {
     /// The controller.
     pub controller: Arc<W>,
-    /// What it is.
+    /// The controller's row.
     pub row: &'static ControllerRow,
-    /// Its API client.
+    /// The controller's API client.
     pub client: Arc<Client>,
-    /// Its Events.
+    /// The controller's Events.
     pub events: Arc<EventQueue>,
     executor: Arc<Executor>,
-    /// What runs its queues, in their order.
+    /// The runners of its queues, in queue order.
     queues: Box<[QueueRunner]>,
-    /// Reads real time, where time is real.
+    /// The source of real time; present on the threads engine.
     clock: Option<RealClock>,
-    /// Informers whose caches are not filled yet. No sync begins before all are filled.
+    /// The number of informers whose caches are not filled yet. No sync begins while there are any.
     unsynced: AtomicUsize,
-    /// Workers that are taking a key or have one: a key that leaves its queue is counted here before.
+    /// The number of workers that are taking a key or have one; a key is counted here before it
+    /// leaves its queue.
     under_way: AtomicUsize,
-    /// Syncs begun.
+    /// The number of syncs begun.
     pub begun: AtomicU64,
-    /// Syncs finished.
+    /// The number of syncs finished.
     pub finished: AtomicU64,
-    /// Present in a run with fault injection or an observer.
+    /// Present only with fault injection or an observer.
     pub hooks: Option<Hooks<W>>,
-    /// The beginnings of the phases.
+    /// The times at which the phases began.
     pub times: Arc<PhaseTimes>,
     /// The durations recorded by the workers of all controllers.
     pub recorded: Arc<Mutex<Recorded>>,
 }
 
-/// What runs one queue of a controller.
+/// The state for one queue of a controller.
 #[derive(Debug)]
 struct QueueRunner {
     timer: TaskId,
-    /// Keys whose last sync failed, and how many they are; the number is written under the lock.
+    /// Keys whose last sync failed, and their number, which is written under the lock.
     failing: Mutex<HashSet<KeyId, RandomState>>,
     failing_count: AtomicUsize,
-    /// Workers that found no key. A worker adds itself and then looks at the queue once more, so
-    /// that no key is missed between the two.
+    /// Workers that found no key. A worker adds itself and then checks the queue once more, so that
+    /// it misses no key in between.
     idle: Mutex<Vec<TaskId>>,
 }
 
@@ -84,7 +85,7 @@ impl QueueRunner {
 /// The fault injection and the observer of a controller.
 #[derive(Debug)]
 pub struct Hooks<W: Workload> {
-    /// The connection that requests and watches pass.
+    /// The connection that carries requests and watches.
     pub connection: Arc<Connection>,
     /// Observes the workers.
     pub observer: Arc<dyn Observer<W>>,
@@ -118,7 +119,7 @@ impl<W: Workload> ControllerRunner<W> {
             executor: Arc::clone(&builder.executor),
             queues: timers.iter().copied().map(QueueRunner::new).collect(),
             clock: builder.clock,
-            // Those of its kinds, and that of pods.
+            // The informers of its kinds, and that of pods.
             unsynced: AtomicUsize::new(row.watched().count() + 1),
             row,
             under_way: AtomicUsize::new(0),
@@ -127,13 +128,14 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// Until when no task of the controller may run, ns, if the controller is dead or paused.
+    /// Returns the time before which no task of the controller may run, ns, if the controller is
+    /// dead or paused.
     #[inline]
     pub(crate) fn stopped_until(&self, now: Now) -> Option<i64> {
         self.connection()?.stopped_until(now)
     }
 
-    /// Whether the controller is dead at this point of its work, or dies there.
+    /// Whether the controller is dead at this point of its work, or dies at it.
     #[inline]
     pub(crate) fn dies_at(&self, point: CrashPoint) -> bool {
         self.connection().is_some_and(|it| it.passes(point))
@@ -144,7 +146,8 @@ impl<W: Workload> ControllerRunner<W> {
         self.connection().is_some_and(|it| it.is_dead())
     }
 
-    /// Whether the row names this request. A row that names none, as of a test's workload, is not asked.
+    /// Whether the row permits this request. A row without permissions, for example of a test
+    /// workload, permits everything.
     pub(crate) fn is_named(&self, request: &Request) -> bool {
         let RequestInfo {
             verb,
@@ -155,23 +158,23 @@ impl<W: Workload> ControllerRunner<W> {
             || kind.is_none_or(|kind| self.row.may_send(verb, kind, subresource))
     }
 
-    /// The kind whose objects it syncs.
+    /// Returns the kind of the objects that the controller syncs.
     pub(crate) fn kind(&self) -> Kind {
-        self.row.kind.expect("a workload syncs objects of one kind")
+        self.row.kind.expect("a workload controller has a kind")
     }
 
-    /// The connection, in a run with fault injection or an observer.
+    /// Returns the connection, with fault injection or an observer.
     #[inline]
     pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
         self.hooks.as_ref().map(|hooks| &hooks.connection)
     }
 
-    /// Notes whether the key of a sync that has just finished is to be retried. Takes a lock only where a key is
-    /// or was.
+    /// Records whether the key of a finished sync will be retried. Takes a lock only if a key is or
+    /// was failing.
     pub(crate) fn note_retries(&self, queue: usize, key: KeyId) {
         let fails = self.controller.queues()[queue].num_requeues(key) > 0;
         let runner = &self.queues[queue];
-        // Relaxed: a key's own syncs follow one another, and no other key matters here.
+        // Relaxed: syncs of one key are sequential, and other keys are irrelevant here.
         if !fails && runner.failing_count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -180,12 +183,12 @@ impl<W: Workload> ControllerRunner<W> {
             true => failing.insert(key),
             false => failing.remove(&key),
         };
-        // Relaxed: its readers order it by `finished`.
+        // Relaxed: readers order it with `finished`.
         runner.failing_count.store(failing.len(), Ordering::Relaxed);
     }
 
-    /// The current time; on the threads engine more exact than `now`, the beginning of the task's
-    /// run.
+    /// Returns the current time; on the threads engine more exact than `now`, the start of the
+    /// task's run.
     #[inline]
     pub(crate) fn present(&self, now: Now) -> Now {
         self.clock.as_ref().map_or(now, RealClock::now)
@@ -197,7 +200,8 @@ impl<W: Workload> ControllerRunner<W> {
         self.connection().map_or(now, |it| it.clock(now))
     }
 
-    /// Takes the key that has been in that queue longest; also returns for how long, ns.
+    /// Takes the key that has waited longest in the queue, and returns it with its waiting time,
+    /// ns.
     #[inline]
     pub(crate) fn take(&self, queue: usize, now: Now) -> Option<(KeyId, u64)> {
         if !self.is_synced() {
@@ -215,8 +219,8 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// The sync of a key that was [taken](Self::take) has ended: what it wrote is on the server, and a key that it
-    /// queued again is in the queue.
+    /// Records the end of the sync of a key that was [taken](Self::take). Its writes are on the
+    /// server, and if it queued the key again, the key is in the queue.
     #[inline]
     pub(crate) fn sync_ended(&self) {
         // Release, both: see `rests_after`.
@@ -233,47 +237,47 @@ impl<W: Workload> ControllerRunner<W> {
     }
 }
 
-/// A controller of any workload, as those see it that pass changes to it and those that wait for it.
+/// A controller of any workload, for callers that deliver changes to it or wait for it.
 pub trait AnyRunner: Any + Send + Sync + std::fmt::Debug {
-    /// A pod changed.
+    /// Handles a change of a pod.
     fn pod_changed(&self, change: &PodChange, now: Now);
 
-    /// The pods were listed.
+    /// Handles a list of the pods.
     fn pods_listed(&self, listed: &Listed, now: Now);
 
-    /// Records that an informer has filled its cache for the first time. The caller then calls
+    /// Records that an informer has filled its cache for the first time. The caller must then call
     /// [`keys_added`](AnyRunner::keys_added).
     fn informer_synced(&self);
 
-    /// To be called after keys may have been added: wakes idle workers for them, and the timer for
-    /// delayed keys.
+    /// Wakes idle workers for new keys, and the timer for delayed keys. Call it after keys may have
+    /// been added.
     fn keys_added(&self, now: Now);
 
     /// Whether all informers have filled their caches.
     fn is_synced(&self) -> bool;
 
-    /// Whether at least `syncs` syncs have finished, none is under way and no key is queued.
+    /// Whether at least `syncs` syncs have finished, none is in progress and no key is queued.
     fn rests_after(&self, syncs: u64) -> bool;
 
-    /// Whether the last sync of a key failed, so that it will be retried.
+    /// Whether the last sync of any key failed, so that a retry is pending.
     fn has_retries(&self) -> bool;
 
-    /// What it is.
+    /// Returns the controller's row.
     fn row(&self) -> &'static ControllerRow;
 
-    /// Its work queues.
+    /// Returns the work queues.
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
-    /// The tasks that queue the delayed keys of its queues.
+    /// Returns the tasks that queue delayed keys.
     fn timers(&self) -> Vec<TaskId>;
 
-    /// Its metrics as they are now, but for those of its queues and its client.
+    /// Returns the current metrics, except those of the queues and the client.
     fn families(&self) -> Vec<Family>;
 
-    /// Its API client.
+    /// Returns the API client.
     fn client(&self) -> &Arc<Client>;
 
-    /// Its Events.
+    /// Returns the queue of Events.
     fn events(&self) -> &Arc<EventQueue>;
 }
 
@@ -291,7 +295,7 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 
     fn informer_synced(&self) {
-        // Release, with the load below: a thread that sees zero sees full caches.
+        // Release, with the load below: a thread that reads zero sees full caches.
         self.unsynced.fetch_sub(1, Ordering::Release);
     }
 
@@ -320,9 +324,10 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 
     fn rests_after(&self, syncs: u64) -> bool {
-        // Every queue is empty at some moment of the second line. The fence pairs with that of `take`: a key
-        // that has left its queue by then is counted in the line after. Unless its sync has ended since: then
-        // the last line sees more syncs finished than the first, by the Release and Acquire of both counts.
+        // Every queue is empty at some time during the second line. The fence pairs with that of
+        // `take`: a key that left its queue before then is counted in `under_way`, unless its sync
+        // has since ended. In that case, the last line reads more finished syncs than the first, by
+        // the Release and Acquire of both counts.
         let finished = self.finished.load(Ordering::Acquire);
         let waits = (self.controller.queues().iter()).any(|queue| !queue.is_empty());
         fence(Ordering::Acquire);
@@ -362,8 +367,9 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 }
 
-/// The metrics of these controllers at this monotonic time: of their queues, of their clients' limits, and their own.
-/// Names may come more than once: [`merged`](podstorm::metrics::merged). O(keys of the queues).
+/// Returns the metrics of these controllers at a monotonic time: those of their queues, their
+/// clients' limits, and their own. Names may repeat: see [`merged`](podstorm::metrics::merged).
+/// O(keys of the queues).
 pub fn families(
     runners: &[Arc<dyn AnyRunner>],
     now_ns: i64,
@@ -376,14 +382,14 @@ pub fn families(
     })
 }
 
-/// Those of the controllers that are workloads of this type, in their order.
+/// Returns the controllers of this workload type, in order.
 pub fn of_type<W: Workload>(runners: &[Arc<dyn AnyRunner>]) -> Vec<Arc<ControllerRunner<W>>> {
     let any = |runner: &Arc<dyn AnyRunner>| Arc::clone(runner) as Arc<dyn Any + Send + Sync>;
     let typed = runners.iter().map(|runner| any(runner).downcast());
     typed.filter_map(Result::ok).collect()
 }
 
-/// Queues the delayed keys of one queue of a controller when they are due.
+/// Queues the delayed keys of one queue when they are due.
 #[derive(Debug)]
 pub(super) struct Timer<W: Workload> {
     pub(super) runner: Arc<ControllerRunner<W>>,

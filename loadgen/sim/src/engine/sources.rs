@@ -1,4 +1,4 @@
-//! The sources of informers: list and watch of pods by their type, or of any kind.
+//! Sources for informers: list and watch of pods by their type, or of any kind.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use podstorm::client::{ApiError, WatchEvent};
 use podstorm_apiserver::{AnyWatch, Cluster, ListOptions, Poll, Watch, WatchFrom, WatchOptions};
 use podstorm_objects::{Kind, Now, Object, Pod, ResourceVersion};
 
-/// The objects of a list, with its version.
+/// The objects of a list, and its version.
 pub(super) type Listed<T> = Result<(Vec<Arc<T>>, ResourceVersion), ApiError>;
 
 /// List and watch of one kind.
@@ -26,7 +26,7 @@ pub(super) trait Source: Send {
     ) -> Poll;
 }
 
-/// The pods, by their type: most events are events of pods.
+/// The source of pods, by their type because most events are pod events.
 pub(super) struct PodSource(pub(super) Arc<Cluster>);
 
 impl Source for PodSource {
@@ -59,7 +59,7 @@ impl Source for PodSource {
     }
 }
 
-/// The objects of any kind.
+/// The source of objects of any kind.
 pub(super) struct KindSource(pub(super) Arc<Cluster>, pub(super) Kind);
 
 impl Source for KindSource {
@@ -76,7 +76,7 @@ impl Source for KindSource {
     }
 
     fn last_version(&self) -> u64 {
-        // A kind that the server does not serve has no versions.
+        // A kind that is not served has no versions.
         self.0.api(self.1).last_version().unwrap_or(0)
     }
 

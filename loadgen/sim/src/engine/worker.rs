@@ -1,8 +1,8 @@
 //! Workers of a controller: each is a task that runs one sync at a time. A worker takes a key and
 //! drives its sync over a `WorkerTransport` until it ends.
 //!
-//! A worker without a key adds itself to the idle workers. When keys are added, as many idle
-//! workers are woken.
+//! A worker without a key adds itself to the idle workers. When keys are added, the same number of
+//! idle workers is woken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,10 +19,10 @@ use super::worker_transport::{CallWaits, Travel, WorkerTransport};
 use crate::executor::{Next, Task, TaskId};
 use crate::faults::CrashPoint;
 
-/// A run of a worker ends after that many syncs…
+/// The number of syncs after which a run of a worker ends.
 const SYNCS_PER_RUN: u32 = 16;
 
-/// …or after the sync with which it has carried out that many requests.
+/// The number of requests after which a run of a worker ends, once the current sync is over.
 const REQUESTS_PER_RUN: u32 = 64;
 
 /// One concurrent sync.
@@ -30,25 +30,25 @@ const REQUESTS_PER_RUN: u32 = 64;
 pub struct Worker<W: Workload> {
     id: TaskId,
     runner: Arc<ControllerRunner<W>>,
-    /// The place of the queue from which it takes keys.
+    /// The index of the queue from which it takes keys.
     queue: usize,
     driver: Driver<W::Sync>,
     transport: WorkerTransport<W>,
-    /// Whether a sync is under way.
+    /// Whether a sync is in progress.
     busy: bool,
     begun_at: Now,
-    /// Of the last sync.
+    /// The key of the last sync.
     key: KeyId,
-    /// The numbers of its syncs.
+    /// The counters of its syncs.
     pub counters: SyncCounters,
     /// The durations of its syncs.
     pub recorder: Recorder,
 }
 
-/// The numbers of a worker's syncs.
+/// Counters of a worker's syncs.
 #[derive(Debug, Default)]
 pub struct SyncCounters {
-    /// By outcome, as [`SyncState::outcome_label`] names it.
+    /// Syncs by outcome, as [`SyncState::outcome_label`] names it.
     pub syncs: SmallVec<[(&'static str, u64); 8]>,
     /// Syncs without a request.
     pub syncs_without_requests: u64,
@@ -91,7 +91,7 @@ impl<W: Workload> Worker<W> {
         self.busy = true;
         self.key = key;
         self.begun_at = present;
-        // Relaxed: a number that no other sync has.
+        // Relaxed: only uniqueness matters.
         let number = runner.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.transport.begin(key, number);
         if let (Some(hooks), Some(sync)) = (&runner.hooks, self.transport.sync_id()) {
@@ -110,8 +110,8 @@ impl<W: Workload> Worker<W> {
         self.driver.poll(&*self.runner.controller, sent_at, own)
     }
 
-    /// Moves the requests in flight and passes answers to the sync; returns the next moment at
-    /// which something happens, if the sync waits for one.
+    /// Advances the requests in flight and passes answers to the sync. Returns the next due time if
+    /// the sync waits for one.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match self.transport.travel(self.driver.sync.requests(), now) {
@@ -155,19 +155,19 @@ impl<W: Workload> Worker<W> {
 
 /// A worker of any workload.
 pub trait AnyWorker: Send {
-    /// Orphans the requests that are on their way to the server: its controller has died.
+    /// Orphans the requests in flight to the server, because the controller has died.
     fn abandon(&mut self);
 
-    /// Its API calls.
+    /// Returns the worker's API calls.
     fn calls(&self) -> &ApiCalls;
 
-    /// What its requests waited for.
+    /// Returns the waiting times of its requests.
     fn waits(&self) -> &CallWaits;
 
-    /// The numbers of its syncs.
+    /// Returns the counters of its syncs.
     fn counters(&self) -> &SyncCounters;
 
-    /// Adds the durations that it has recorded to those of all workers.
+    /// Merges the recorded durations into those of all workers.
     fn hand_over(&mut self);
 }
 

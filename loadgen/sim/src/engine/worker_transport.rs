@@ -1,9 +1,9 @@
-//! Carries the requests of one worker to the server and back: a [`Transport`] with the client's
-//! limiter, latency and fault injection.
+//! Carries one worker's requests to the server and back: a [`Transport`] with the client's limiter,
+//! latency and fault injection.
 //!
-//! The requests of one batch are concurrent, and so are the batches of a sync that goes on at each
-//! answer: each request waits for the limiter and has its latency on its own. A request that takes no
-//! time is answered at once.
+//! The requests of one batch are concurrent, and so are the batches of a sync that continues at
+//! each answer: each request waits for the limiter and has its own latency. A request without
+//! latency is answered immediately.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::faults::{BatchPosition, Call, CrashPoint, FaultId, InjectedOutcome, O
 /// A request that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// Its index among those of its sync.
+    /// Its index in its sync.
     index: usize,
     /// Its index in its batch.
     place: u32,
-    /// How often it was sent before.
+    /// The number of earlier attempts.
     attempts: u32,
 }
 
@@ -39,13 +39,13 @@ struct InFlight {
 
 #[derive(Debug)]
 enum InFlightState {
-    /// On its way to the server; the answer will be back at `back_ns`.
+    /// In flight to the server; the answer arrives at `back_ns`.
     ToServer { back_ns: i64, fault: Fault },
-    /// Its answer is on its way back.
+    /// The answer is in flight.
     ToClient(Answer),
 }
 
-/// The fault that a request meets when it reaches the server.
+/// The fault of a request when it reaches the server.
 #[derive(Debug)]
 enum Fault {
     None,
@@ -53,36 +53,38 @@ enum Fault {
     Lost(Box<ApiError>),
     /// Another request reaches the server instead.
     Changed(Box<Request>),
-    /// The request is carried out a second time; the fault that caused it.
+    /// The request is carried out a second time; with the fault that caused it.
     Again(Option<FaultId>),
 }
 
-/// What the requests of one worker waited for. Requests that are carried out at once are not among them.
+/// Waiting times of one worker's requests. Requests that are carried out immediately are not
+/// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallWaits {
-    /// Requests that were sent; one that is sent again counts again.
+    /// The number of requests sent; a retry counts again.
     pub requests: u64,
-    /// The time that they waited for the client's limit, all together, ns.
+    /// The total time that requests waited for the client's limit, ns.
     pub limit_ns: u64,
-    /// The time from sending them to their answers, all together, ns.
+    /// The total time from sending requests to their answers, ns.
     pub api_ns: u64,
-    /// The time for which the worker had a request that waited for the limit, ns.
+    /// The time during which any request of the worker waited for the limit, ns.
     pub limited_ns: u64,
-    /// The time for which the worker had a request without its answer, ns; `limited_ns` is a part of it.
+    /// The time during which any request of the worker had no answer, ns; includes `limited_ns`.
     pub waiting_ns: u64,
-    /// Up to which moment the two above are counted.
+    /// The times up to which the two fields above are counted.
     limited_until_ns: i64,
     waiting_until_ns: i64,
 }
 
 impl CallWaits {
-    /// A request is handed to the client at `now_ns`, sent at `sent_ns`, and answered at `back_ns`.
+    /// Adds a request that is passed to the client at `now_ns`, sent at `sent_ns` and answered at
+    /// `back_ns`.
     fn add(&mut self, now_ns: i64, sent_ns: i64, back_ns: i64) {
         let span = |from: i64, to: i64| u64::try_from(to.saturating_sub(from)).unwrap_or(0);
         self.requests += 1;
         self.limit_ns = self.limit_ns.saturating_add(span(now_ns, sent_ns));
         self.api_ns = self.api_ns.saturating_add(span(sent_ns, back_ns));
-        // Requests of a batch wait at the same time: of each only what goes beyond the others counts.
+        // Requests of a batch wait concurrently: each adds only the time beyond that of the others.
         let counted = [
             (&mut self.limited_ns, &mut self.limited_until_ns, sent_ns),
             (&mut self.waiting_ns, &mut self.waiting_until_ns, back_ns),
@@ -93,7 +95,7 @@ impl CallWaits {
         }
     }
 
-    /// Adds those of another worker.
+    /// Adds the waiting times of another worker.
     pub fn merge(&mut self, other: &CallWaits) {
         self.requests += other.requests;
         self.limit_ns = self.limit_ns.saturating_add(other.limit_ns);
@@ -103,14 +105,14 @@ impl CallWaits {
     }
 }
 
-/// The progress of the requests of a sync.
+/// The progress of a sync's requests.
 #[derive(Debug)]
 pub(super) enum Travel {
-    /// The request of that index has its final answer.
+    /// The request with this index has its final answer.
     Answered(usize, Answer),
-    /// Nothing happens before that moment, ns.
+    /// Nothing happens before the given time, ns.
     Until(i64),
-    /// No request is in flight, or none but those that the sync does not wait for before it goes on.
+    /// No request is in flight, or only requests for which the sync does not wait.
     Over,
 }
 
@@ -119,19 +121,20 @@ pub(super) enum Travel {
 pub(super) struct WorkerTransport<W: Workload> {
     runner: Arc<ControllerRunner<W>>,
     call_latency: CallLatency,
-    /// Whether requests are carried out at once.
+    /// Whether requests are carried out immediately.
     is_direct: bool,
     in_flight: DueQueue<InFlight>,
-    /// Whether the sync has an answer since it last went on, if it goes on at each.
+    /// Whether the sync has received an answer since it last continued, if it continues at each
+    /// answer.
     is_answered: bool,
-    /// Requests of the current sync.
+    /// The number of requests in the current sync.
     pub(super) asked: u32,
-    /// Requests that were carried out at once, in all syncs.
+    /// The number of requests carried out immediately, in all syncs.
     pub(super) carried_out: u32,
-    /// The place of the queue of its keys.
+    /// The index of the queue of its keys.
     queue: usize,
-    /// The key of the current sync, the number of the sync among those of the controller, and the
-    /// number of its batches so far.
+    /// The key of the current sync, the number of the sync in its controller, and the number of its
+    /// batches so far.
     key: KeyId,
     pub(super) number: u64,
     batches: u32,
@@ -164,7 +167,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// The transport at this moment of the cluster's time.
+    /// Returns the transport at the given cluster time.
     pub(super) fn at(&mut self, now: Now) -> At<'_, W> {
         self.is_answered = false;
         At {
@@ -174,13 +177,13 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// A sync begins.
+    /// Begins a sync.
     pub(super) fn begin(&mut self, key: KeyId, number: u64) {
         (self.key, self.number) = (key, number);
         (self.batches, self.asked) = (0, 0);
     }
 
-    /// The identity of the current sync, in a run with fault injection or an observer.
+    /// Returns the identity of the current sync, with fault injection or an observer.
     pub(super) fn sync_id(&self) -> Option<SyncId> {
         let hooks = self.runner.hooks.as_ref()?;
         Some(SyncId {
@@ -190,7 +193,7 @@ impl<W: Workload> WorkerTransport<W> {
         })
     }
 
-    /// Moves the requests in flight until one has its answer.
+    /// Advances the requests in flight until one has its answer.
     pub(super) fn travel(&mut self, requests: &[Request], now: Now) -> Travel {
         while let Some(flight) = self.in_flight.pop_due(now.mono_ns) {
             let sent = flight.sent;
@@ -217,7 +220,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// Orphans the requests on their way to the server: the controller is dead.
+    /// Orphans the requests in flight to the server, because the controller is dead.
     pub(super) fn abandon(&mut self, requests: &[Request]) {
         for (due_ns, flight) in self.in_flight.take_all() {
             if matches!(flight.state, InFlightState::ToServer { .. }) {
@@ -226,7 +229,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// Sends one request when the limiter allows it, not before `not_before_ns`.
+    /// Sends one request when the limiter permits it, but not before `not_before_ns`.
     fn depart(&mut self, sent: Sent, request: &Request, not_before_ns: i64, now: Now) {
         let verb = RequestInfo::of(request).verb;
         let wait_ns = self.runner.client.reserve_ns(verb, now);
@@ -268,15 +271,14 @@ impl<W: Workload> WorkerTransport<W> {
         self.runner.dies_at(CrashPoint::AfterRequest);
     }
 
-    /// Reports the request to the observer, and returns what fault injection makes of it.
+    /// Reports the request to the observer, and returns the outcome of fault injection.
     fn inject(&self, sent: Sent, request: &Request, now: Now) -> InjectedOutcome {
         let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
             return InjectedOutcome::Pass;
         };
         let workload = self.runner.controller.name(self.queue, self.key);
         let position = BatchPosition {
-            // The batch that is being sent has been counted. A request that is sent again counts as
-            // the next batch.
+            // The current batch is already counted. A retry counts as the next batch.
             batch: self.batches - u32::from(sent.attempts == 0),
             index: sent.place,
         };
@@ -293,7 +295,7 @@ impl<W: Workload> WorkerTransport<W> {
         hooks.connection.inject(&outgoing, now)
     }
 
-    /// Passes a request on as an orphaned one.
+    /// Registers a request as orphaned.
     fn orphan(&self, request: &Request, due_ns: i64, answered: bool) {
         let Some(connection) = self.runner.connection() else {
             return;
@@ -312,8 +314,8 @@ impl<W: Workload> WorkerTransport<W> {
         self.in_flight.push(due_ns, InFlight { sent, state });
     }
 
-    /// Carries out a request that has reached the server; returns its answer if that takes no time
-    /// to come back.
+    /// Carries out a request that has reached the server, and returns its answer if that has no
+    /// latency.
     fn deliver(
         &mut self,
         sent: Sent,
@@ -345,7 +347,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
         match fault {
             Fault::Lost(error) => answer = Answer::Failed(*error),
-            // The second create made a second pod, or the second answer differs from the first.
+            // The second create made a second pod, or the second answer is an error.
             Fault::Again(mark) => {
                 let is_create = match asked {
                     Request::CreatePod { .. } => true,
@@ -370,7 +372,7 @@ impl<W: Workload> WorkerTransport<W> {
         Some(answer)
     }
 
-    /// Accepts an answer that is back. Returns it for the sync, unless the call is sent again.
+    /// Accepts an answer that has arrived. Returns it for the sync unless the call is retried.
     fn accept(
         &mut self,
         sent: Sent,
@@ -396,13 +398,13 @@ impl<W: Workload> WorkerTransport<W> {
     }
 }
 
-/// The transport at a moment of the cluster's time; the controller's own clock may differ.
+/// The transport at one cluster time; the controller's own clock may differ.
 #[derive(Debug)]
 pub(super) struct At<'a, W: Workload> {
     transport: &'a mut WorkerTransport<W>,
     now: Now,
-    /// The index of the first request that was sent at this moment. Unless requests are carried out
-    /// at once, they are one batch.
+    /// The index of the first request sent at this time. Unless requests are carried out
+    /// immediately, they form one batch.
     first: Option<usize>,
 }
 
@@ -411,7 +413,7 @@ impl<W: Workload> Transport for At<'_, W> {
         let (transport, now) = (&mut *self.transport, self.now);
         debug_assert!(
             transport.runner.is_named(request),
-            "the row of {} names no {}",
+            "the row of {} does not permit {}",
             transport.runner.row.name,
             RequestInfo::of(request)
         );
@@ -441,9 +443,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_that_wait_at_the_same_time_hold_their_worker_once() {
+    fn concurrent_waits_of_a_worker_count_once() {
         let mut waits = CallWaits::default();
-        // A batch of three at 100: the second and third wait for the limit, each answer takes 5.
+        // A batch of three at 100: the second and third wait for the limit, and each answer takes
+        // 5.
         waits.add(100, 100, 105);
         waits.add(100, 110, 115);
         waits.add(100, 120, 125);

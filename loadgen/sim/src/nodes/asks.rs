@@ -1,4 +1,4 @@
-//! What a pod asks of its node, read once for each spec that pods share.
+//! A pod's requirements on its node, parsed once for each spec that pods share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,38 +8,38 @@ use serde_json::{Value, json};
 
 use super::neighbours::{Spread, Term};
 
-/// What a pod asks of its node.
+/// A pod's requirements on its node.
 #[derive(Debug, Default)]
 pub(super) struct Ask {
-    /// Of each resource.
+    /// The requested amount of each resource.
     pub(super) requests: BTreeMap<String, Quantity>,
-    /// The ports of the node that its containers take.
+    /// The host ports that its containers use.
     pub(super) ports: Vec<HostPort>,
     tolerations: Vec<Toleration>,
     /// `nodeSelector`.
     selector: Vec<(String, String)>,
-    /// The terms of its required node affinity, of which the node meets one.
+    /// The terms of the required node affinity, of which the node must match one.
     terms: Option<Vec<NodeTerm>>,
-    /// The only nodes that these terms allow, where they name nodes.
+    /// The only nodes that these terms allow, if they name nodes.
     pub(super) names: Option<BTreeSet<String>>,
-    /// Its required affinity to pods.
+    /// The required affinity to pods.
     pub(super) affinity: Vec<Term>,
-    /// Its required anti-affinity to pods.
+    /// The required anti-affinity to pods.
     pub(super) anti_affinity: Vec<Term>,
-    /// How evenly it is to be spread.
+    /// The topology spread constraints.
     pub(super) spread: Vec<Spread>,
-    /// Its priority.
+    /// The pod's priority.
     pub(super) priority: i32,
     /// Whether its `preemptionPolicy` is `Never`.
     pub(super) never_preempts: bool,
-    /// Whether it says more of its node than what it requests.
+    /// Whether it has requirements other than resource requests.
     pub(super) is_particular: bool,
 }
 
-/// A port of a node that a container takes.
+/// A host port that a container uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostPort {
-    /// The address; all of them where empty.
+    /// The address; empty for all addresses.
     ip: String,
     protocol: String,
     port: i64,
@@ -49,7 +49,7 @@ pub(super) struct HostPort {
 struct Toleration {
     key: String,
     effect: String,
-    /// Absent: any value.
+    /// The value; `None` matches any value.
     value: Option<String>,
 }
 
@@ -67,12 +67,12 @@ struct Requirement {
     values: Vec<String>,
 }
 
-/// The items of a list.
+/// Returns the items of a list.
 pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// A text; empty where there is none.
+/// Returns a string, or an empty one if the value is not a string.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -111,7 +111,8 @@ impl Ask {
         }
     }
 
-    /// Whether other pods decide where it may go, so that one more pod may let it go somewhere.
+    /// Whether the placement depends on other pods, so that an additional pod may make a node
+    /// suitable.
     pub(super) fn has_neighbours(&self) -> bool {
         let affine = !self.affinity.is_empty() || !self.anti_affinity.is_empty();
         affine || !self.spread.is_empty()
@@ -127,7 +128,7 @@ impl Ask {
         })
     }
 
-    /// Whether the node has the labels and the name that the pod wants.
+    /// Whether the node has the labels and the name that the pod requires.
     pub(super) fn wants(&self, node: &Node) -> bool {
         let labels = &node.metadata.labels;
         let has = |(key, value): &(String, String)| {
@@ -141,7 +142,7 @@ impl Ask {
     }
 }
 
-/// The nodes that all terms name; `None` where a term names none.
+/// Returns the nodes named by all terms, or `None` if any term names none.
 ///
 /// Source: `PreFilter` of the scheduler's plugin `NodeAffinity`.
 fn named(terms: &[NodeTerm]) -> Option<BTreeSet<String>> {
@@ -156,7 +157,7 @@ fn named(terms: &[NodeTerm]) -> Option<BTreeSet<String>> {
     (!terms.is_empty()).then_some(all)
 }
 
-/// Of its containers and sidecars.
+/// Returns the host ports of containers and sidecars.
 fn host_ports(spec: &Value) -> Vec<HostPort> {
     let init = items(&spec["initContainers"]);
     let sidecars = init.filter(|container| container["restartPolicy"] == "Always");
@@ -181,7 +182,7 @@ fn host_ports(spec: &Value) -> Vec<HostPort> {
 }
 
 impl HostPort {
-    /// Whether a node can't give both.
+    /// Whether two ports conflict on one node.
     pub(super) fn is_against(&self, other: &HostPort) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
@@ -190,7 +191,7 @@ impl HostPort {
 }
 
 impl Toleration {
-    /// `None` for one that tolerates nothing: any value of no key.
+    /// Returns `None` for an invalid toleration: one without a key that requires a value.
     fn of(value: &Value) -> Option<Toleration> {
         let (key, exists) = (text(&value["key"]), value["operator"] == "Exists");
         (exists || !key.is_empty()).then(|| Toleration {
@@ -210,7 +211,7 @@ impl NodeTerm {
         }
     }
 
-    /// Of a term of the topologies that a StorageClass allows.
+    /// Converts a term of the topologies that a StorageClass allows.
     pub(super) fn of_topology(term: &Value) -> NodeTerm {
         let labels = items(&term["matchLabelExpressions"]).map(|expression| Requirement {
             operator: "In".to_owned(),
@@ -222,7 +223,7 @@ impl NodeTerm {
         }
     }
 
-    /// A term that says nothing matches no node.
+    /// Whether the node matches the term. An empty term matches no node.
     pub(super) fn is_met(&self, node: &Node) -> bool {
         let (labels, name) = (&node.metadata.labels, node.metadata.name.as_str());
         let of_label = |it: &Requirement| it.is_met(label(labels, &it.key));
@@ -264,13 +265,13 @@ impl Requirement {
     }
 }
 
-/// Whether it is one of the taints that admission has every pod tolerate.
+/// Whether the taint is one that admission makes every pod tolerate.
 pub(super) fn is_for_all(taint: &Value) -> bool {
     let key = taint["key"].as_str();
     taint["effect"] == "NoExecute" && key.is_some_and(|key| TOLERATED_TAINTS.contains(&key))
 }
 
-/// What a node gives to pods, of each resource that it names.
+/// Returns the amount of each resource that a node offers to pods.
 pub(super) fn allocatable(node: &Node) -> BTreeMap<String, Quantity> {
     let said = node.status.get("allocatable");
     let said = said.or_else(|| node.status.get("capacity"));

@@ -1,32 +1,32 @@
-//! The free capacity of each node, in pods, kept so that the emptiest node is found at once.
+//! The free capacity of each node, in pods, indexed by capacity to find the emptiest node in O(1).
 //!
-//! Nodes are in buckets by their free capacity. A new pod moves its node one bucket down, the end
-//! of a pod moves it one up: O(1) each. The search for the highest bucket in use goes down from the
-//! last one, which is O(1) amortised, since only the end of a pod can raise it, by one.
+//! Nodes are in buckets by free capacity. A new pod moves its node down one bucket, and the end of
+//! a pod moves it up one, in O(1) each. The search for the highest bucket in use goes down from the
+//! last result. It is O(1) amortized, because only the end of a pod can raise the result, by one.
 
 use fastrand::Rng;
 use hashbrown::HashMap;
 use podstorm_objects::{Str, hash_state};
 
-/// The highest bucket: more free capacity counts as this. A node in a dump may claim to take four
-/// billion pods.
+/// The highest bucket; larger capacities count as this. A node in a dump may claim to have room for
+/// four billion pods.
 const CAPACITY_MAX: usize = 1 << 20;
 
-/// One node.
+/// The capacity of one node.
 #[derive(Debug)]
 struct NodeCapacity {
     name: Str,
-    /// Most pods of the node; `pods` may exceed it when pods were created with a full node preset.
+    /// The maximum number of pods; `pods` exceeds it if pods were created directly on a full node.
     allocatable: u32,
     pods: u32,
-    /// Whether the node takes new pods: it exists and is not cordoned.
+    /// Whether the node accepts new pods: it exists and is not cordoned.
     open: bool,
-    /// The bucket and the index in it, while the node is open and not full.
+    /// The bucket and the index in it, if the node is open and not full.
     bucket: Option<(usize, usize)>,
 }
 
 impl NodeCapacity {
-    /// How many pods it takes, none unless it is open.
+    /// The number of pods that the node can hold: 0 unless it is open.
     fn places(&self) -> u64 {
         if self.open {
             self.allocatable.into()
@@ -41,17 +41,17 @@ impl NodeCapacity {
 pub(super) struct Capacity {
     nodes: Vec<NodeCapacity>,
     by_name: HashMap<Str, u32, ahash::RandomState>,
-    /// Indexes of the open nodes by free capacity; bucket 0 stays empty.
+    /// The indexes of open nodes by free capacity; bucket 0 stays empty.
     buckets: Vec<Vec<u32>>,
-    /// No bucket above this one holds a node.
+    /// The highest bucket that may contain a node.
     highest: usize,
-    /// How many pods the open nodes take in all.
+    /// The total number of pods that the open nodes can hold.
     places: u64,
     rng: Rng,
 }
 
 impl Capacity {
-    /// No nodes; the seed decides between nodes of equal capacity.
+    /// Returns a capacity without nodes; the seed selects among nodes of equal capacity.
     pub(super) fn new(seed: u64) -> Capacity {
         Capacity {
             nodes: Vec::new(),
@@ -63,7 +63,7 @@ impl Capacity {
         }
     }
 
-    /// Forgets all nodes and pods.
+    /// Removes all nodes and pods.
     pub(super) fn clear_nodes(&mut self) {
         for at_node in &mut self.nodes {
             at_node.open = false;
@@ -74,7 +74,7 @@ impl Capacity {
         self.places = 0;
     }
 
-    /// Forgets all pods.
+    /// Removes all pods.
     pub(super) fn clear_pods(&mut self) {
         for node in 0..self.nodes.len() {
             self.nodes[node].pods = 0;
@@ -82,7 +82,7 @@ impl Capacity {
         }
     }
 
-    /// Adds a node, or changes its capacity or whether it is open.
+    /// Adds a node, or updates its capacity and whether it is open.
     pub(super) fn set_node(&mut self, name: &str, allocatable: u32, open: bool) {
         let node = self.index_of(name);
         let at_node = &mut self.nodes[node];
@@ -92,19 +92,20 @@ impl Capacity {
         self.rebucket(node);
     }
 
-    /// How many pods the open nodes take in all, whether or not pods are on them.
+    /// Returns the total number of pods that the open nodes can hold, including pods already on
+    /// them.
     pub(super) fn places(&self) -> u64 {
         self.places
     }
 
-    /// Adds a pod to a node, which need not be known yet.
+    /// Adds a pod to a node, which may be unknown so far.
     pub(super) fn add_pod(&mut self, name: &str) {
         let node = self.index_of(name);
         self.nodes[node].pods += 1;
         self.rebucket(node);
     }
 
-    /// Removes a pod from a node; returns whether the node takes a pod now.
+    /// Removes a pod from a node, and returns whether the node accepts a pod now.
     pub(super) fn remove_pod(&mut self, name: &str) -> bool {
         let node = self.index_of(name);
         self.nodes[node].pods = self.nodes[node].pods.saturating_sub(1);
@@ -112,12 +113,12 @@ impl Capacity {
         self.nodes[node].bucket.is_some()
     }
 
-    /// The free capacity of a node, whether it is open or not.
+    /// Returns the free capacity of a node, open or not.
     pub(super) fn free(&self, name: &str) -> u32 {
         u32::try_from(self.balance(name)).unwrap_or(0)
     }
 
-    /// The free capacity of a node, negative where it has more pods than it takes, whether it is open or not.
+    /// Returns the free capacity of a node, open or not; negative if it has too many pods.
     pub(super) fn balance(&self, name: &str) -> i64 {
         let index = self.by_name.get(name);
         let node = index.map(|&index| &self.nodes[index as usize]);
@@ -125,7 +126,7 @@ impl Capacity {
     }
 
     /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns
-    /// its name; `None` when all nodes are full.
+    /// the node's name. Returns `None` if all nodes are full.
     pub(super) fn take(&mut self) -> Option<Str> {
         while self.highest > 0 && self.buckets[self.highest].is_empty() {
             self.highest -= 1;
@@ -140,7 +141,8 @@ impl Capacity {
         Some(Str::clone(&self.nodes[node].name))
     }
 
-    /// As [`take`](Capacity::take), of the nodes that fit. O(nodes) where few do.
+    /// Adds a pod like [`take`](Capacity::take), to a node for which `fits` returns true. O(nodes)
+    /// if few nodes fit.
     pub(super) fn take_where(&mut self, fits: impl Fn(&str) -> bool) -> Option<Str> {
         for bucket in self.buckets.iter().take(self.highest + 1).rev() {
             if bucket.is_empty() {
@@ -166,7 +168,7 @@ impl Capacity {
         let name = Str::from(name);
         self.by_name.insert(
             Str::clone(&name),
-            u32::try_from(index).expect("32 bits of nodes"),
+            u32::try_from(index).expect("the number of nodes fits in 32 bits"),
         );
         self.nodes.push(NodeCapacity {
             name,
@@ -203,7 +205,7 @@ impl Capacity {
             self.buckets.resize_with(free + 1, Vec::new);
         }
         self.nodes[node].bucket = Some((free, self.buckets[free].len()));
-        self.buckets[free].push(u32::try_from(node).expect("indexes come from 32 bits"));
+        self.buckets[free].push(u32::try_from(node).expect("node indexes fit in 32 bits"));
         self.highest = self.highest.max(free);
     }
 }
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_for_all_pods_there_are_takes_no_memory_for_them() {
+    fn a_node_with_a_huge_capacity_allocates_little_memory() {
         let mut capacity = Capacity::new(1);
         capacity.set_node("a", u32::MAX, true);
         capacity.set_node("b", 2_000_000, true);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_spread_evenly_and_stop_when_all_is_full() {
+    fn pods_spread_evenly_until_all_nodes_are_full() {
         let mut capacity = Capacity::new(1);
         for node in ["a", "b", "c"] {
             capacity.set_node(node, 2, true);
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_roomiest_node_that_fits_is_taken() {
+    fn the_emptiest_node_that_fits_is_taken() {
         let mut capacity = Capacity::new(1);
         for (node, pods) in [("a", 9), ("b", 5), ("c", 5), ("d", 2)] {
             capacity.set_node(node, pods, true);
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn cordoned_nodes_take_none_and_preset_pods_count() {
+    fn cordoned_nodes_get_no_pods_and_preset_pods_count() {
         let mut capacity = Capacity::new(1);
         capacity.set_node("cordoned", 100, false);
         assert_eq!(capacity.places(), 0);
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_agrees_with_a_plain_count() {
+    fn capacity_agrees_with_a_recount() {
         let mut capacity = Capacity::new(3);
         let mut rng = Rng::with_seed(9);
         let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();

@@ -1,5 +1,5 @@
-//! Changes of a pod's status: no node takes it, its images can't be pulled, its containers restart,
-//! it ends, its node becomes unreachable.
+//! Changes of a pod's status: it is unschedulable, its images can't be pulled, its containers
+//! restart, it ends, its node becomes unreachable.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use super::pod_life::back_off_pulling;
 
-/// Attempts at a status write. Each failed one means that another client wrote the pod in between.
+/// The maximum number of attempts at a status write. Each failure means that another client wrote
+/// the pod in between.
 pub(super) const STATUS_ATTEMPTS: usize = 5;
 
-/// Changes the status of a pod. `change` gets the live pod of that UID and returns its new
-/// status, or `None` to leave it; it is called again when another writer was faster. Returns
-/// whether the status was written.
+/// Changes the status of a pod. `change` gets the live pod with the same UID and returns its new
+/// status, or `None` to keep it; after a conflict it is called again. Returns whether the status
+/// was written.
 pub(super) fn change_status(
     cluster: &Cluster,
     pod: &Pod,
@@ -44,7 +45,7 @@ pub(super) fn change_status(
     false
 }
 
-/// The status of a pod whose kubelet no longer reports: not ready, for the reason that there was.
+/// Returns the status of a pod on a silent node: not ready, with its previous reason.
 pub(super) fn unreachable(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
     status.conditions.update(|condition| {
@@ -56,7 +57,7 @@ pub(super) fn unreachable(status: &PodStatus, now: Time) -> PodStatus {
     status
 }
 
-/// The status with all containers ready.
+/// Returns the status with all containers ready.
 pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
     for container in &mut status.container_statuses {
@@ -68,7 +69,7 @@ pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
     status
 }
 
-/// The status with that container restarted and not ready yet; `None` when there is no such
+/// Returns the status with the container restarted and not ready yet, or `None` if there is no such
 /// container.
 pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Option<PodStatus> {
     let mut status = status.clone();
@@ -88,7 +89,7 @@ pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Opti
     Some(status)
 }
 
-/// The status of a pod that has ended in that phase.
+/// Returns the status of a pod that has ended in the given phase.
 pub(super) fn ended(status: &PodStatus, phase: PodPhase, now: Time) -> PodStatus {
     let mut status = status.clone();
     status.phase = phase;
@@ -104,17 +105,18 @@ pub(super) fn ended(status: &PodStatus, phase: PodPhase, now: Time) -> PodStatus
     status
 }
 
-/// Why a node rejects a pod that it has no place for.
+/// The reason for which a full node rejects a pod.
 pub(super) const OUT_OF_PODS: &str = "OutOfpods";
 
-/// What a node says that takes so many pods and has no place for one more.
+/// Returns the message of a node that has no room for another pod.
 pub(super) fn no_place(places: u32) -> String {
     format!(
         "Node didn't have enough resource: pods, requested: 1, used: {places}, capacity: {places}"
     )
 }
 
-/// The status of a pod that its node rejects: nothing in it is of a pod that was there.
+/// Returns the status of a pod that its node rejects. It keeps nothing of a previous status except
+/// foreign conditions.
 pub(super) fn rejected(live: &Pod, (reason, message): (&str, &str), now: Time) -> PodStatus {
     let rest = live.status.rest.with("reason", reason);
     let message = format!("Pod was rejected: {message}");
@@ -134,7 +136,8 @@ pub(super) fn rejected(live: &Pod, (reason, message): (&str, &str), now: Time) -
     }
 }
 
-/// The status of a pod that no node takes, for that reason; `None` when it says so already or is bound.
+/// Returns the status of an unschedulable pod, or `None` if the pod is bound or already has this
+/// message.
 pub(super) fn unschedulable(live: &Pod, message: &str, now: Time) -> Option<PodStatus> {
     let told = |condition: PodCondition| condition.rest.get("message") == Some(json!(message));
     if live.node_name.is_some() || live.status.conditions.iter().any(told) {
@@ -149,8 +152,8 @@ pub(super) fn unschedulable(live: &Pod, message: &str, now: Time) -> Option<PodS
     Some(status)
 }
 
-/// The status of a pod that is to get this node when others are gone from there, or none where the name is empty;
-/// `told` is what changes besides. `None` when nothing does.
+/// Returns the status of a pod that is nominated to a node, or to no node if the name is empty.
+/// `told` is another change of the status. Returns `None` if nothing changes.
 pub(super) fn nominated(live: &Pod, told: Option<PodStatus>, node: &str) -> Option<PodStatus> {
     let known = live.status.rest.get(NOMINATED);
     let known = known.as_ref().and_then(Value::as_str).unwrap_or("");
@@ -165,11 +168,11 @@ pub(super) fn nominated(live: &Pod, told: Option<PodStatus>, node: &str) -> Opti
     Some(status)
 }
 
-/// The node that a pod is to get when others are gone from there.
+/// The status member with the node that a pod gets after preemption.
 pub(super) const NOMINATED: &str = "nominatedNodeName";
 
-/// The status of a pod whose images can't all be pulled, as `unpullable` says; `None` when they can,
-/// or when the status says so already.
+/// Returns the status of a pod with images that `unpullable` selects, or `None` if all its images
+/// can be pulled or the status already shows the failure.
 pub(super) fn not_pulled(
     live: &Pod,
     unpullable: impl Fn(&str) -> bool,
@@ -186,7 +189,10 @@ pub(super) fn not_pulled(
         };
         let rest = json!({"image": &**image, "imageID": "", "lastState": {}, "started": false,
             "state": state});
-        let rest = rest.as_object().expect("written as an object").clone();
+        let rest = rest
+            .as_object()
+            .expect("the status is a JSON object")
+            .clone();
         ContainerStatus {
             name: container.name.clone(),
             restart_count: 0,
@@ -214,7 +220,7 @@ pub(super) fn not_pulled(
     Some(status)
 }
 
-/// What a container's status says of its end, where it has ended.
+/// Returns the `terminated` state of a container that has ended.
 fn termination(container: &ContainerStatus) -> Option<Value> {
     let details = container.details.as_ref()?;
     if !details.running_since.get().is_unset() {
@@ -224,13 +230,13 @@ fn termination(container: &ContainerStatus) -> Option<Value> {
     state.get("terminated").filter(|it| it.is_object()).cloned()
 }
 
-/// Whether a container of the pod has ended, as its status says.
+/// Whether the pod's status shows a container that has ended.
 pub(super) fn has_ended_container(pod: &Pod) -> bool {
     let mut containers = pod.status.container_statuses.iter();
     containers.any(|container| termination(container).is_some())
 }
 
-/// The status of a pod that is about to be deleted because its node fails it.
+/// Returns the status of a pod that is about to be deleted because of its node.
 pub(super) fn disrupted(status: &PodStatus, why: (&str, &str), now: Time) -> PodStatus {
     let mut status = status.clone();
     let mut condition = condition(ConditionType::Other, true, why, now);
@@ -256,7 +262,8 @@ fn condition(
     }
 }
 
-/// Sets a condition, in the place of the one of its type. Its time is that of its last change of status.
+/// Sets a condition and replaces the one of its type. Its time is that of the last change of its
+/// status.
 fn put(status: &mut PodStatus, condition: PodCondition) {
     let mut new = Some(condition);
     status.conditions.update(|found| {
@@ -325,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn conditions_that_hold_already_keep_their_time() {
+    fn unchanged_conditions_keep_their_time() {
         let status = running();
         let again = recovered(&status, Time::from_unix_seconds(LATER));
         assert_eq!(again, status);
     }
 
     #[test]
-    fn a_pod_that_waits_on_says_since_when_and_why_now() {
+    fn a_waiting_pod_keeps_its_time_and_updates_its_reason() {
         let at = |seconds: i64| Time::from_unix_seconds(LATER + seconds);
         let mut pod = Pod::default();
         pod.status = unschedulable(&pod, "full", at(0)).unwrap();

@@ -1,9 +1,11 @@
-//! What the scheduler looks at of the claims that a pod names: a pod waits for claims that are not bound, goes where
-//! its volumes can be mounted, and gets volumes there for those of its claims whose class waits for that.
+//! The scheduler's view of the claims that a pod names. A pod waits for unbound claims, goes to a
+//! node that can mount its volumes, and gets volumes there for claims whose class waits for the
+//! first consumer.
 //!
-//! A pod that waits for a claim is tried again when the claim changes.
+//! A pod that waits for a claim is retried when the claim changes.
 //!
-//! Source: `PreFilter`, `Filter` and `PreBind` of Kubernetes' `pkg/scheduler/framework/plugins/volumebinding`, 1.36.
+//! Source: `PreFilter`, `Filter` and `PreBind` of Kubernetes'
+//! `pkg/scheduler/framework/plugins/volumebinding`, 1.36.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,33 +20,33 @@ use super::asks::{NodeTerm, items};
 use super::scheduler::Waiting;
 use crate::executor::Waker;
 
-/// On a claim whose binding is complete.
+/// The annotation of a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// On a claim whose first pod is to run on this node.
+/// The annotation with the node of a claim's first pod.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Most events taken in one poll.
+/// The maximum number of events taken in one poll.
 const BATCH: usize = 1_000;
 
-/// Namespace and name of a claim.
+/// The namespace and name of a claim.
 pub(super) type ClaimKey = (Str, Str);
 
-/// The claims of a cluster. Nothing is watched before a pod waits for one.
+/// The claims of a cluster. Nothing is watched until a pod waits for a claim.
 pub(super) struct Claims {
     cluster: Arc<Cluster>,
     waker: Waker,
     claims: Option<AnyWatch>,
-    /// Whether that watch is new.
+    /// Whether the watch of claims is new and has not been read.
     is_unseen: bool,
-    /// Watched once a claim's class waits for its first pod.
+    /// The watch of volumes, opened for the first claim whose class waits for a consumer.
     volumes: Option<AnyWatch>,
     events: Vec<WatchEvent<dyn Object>>,
     /// The pods that wait for each claim.
     waiting: BTreeMap<ClaimKey, Vec<Waiting>>,
-    /// The volumes that no claim has, by name.
+    /// The volumes without a claim, by name.
     free: BTreeMap<Str, Arc<DynamicObject>>,
-    /// The volume that was reserved for each claim that is not bound yet.
+    /// The volumes reserved for claims that are not bound yet.
     reserved: BTreeMap<ClaimKey, Str>,
 }
 
@@ -56,22 +58,22 @@ impl std::fmt::Debug for Claims {
     }
 }
 
-/// The state of the claims of a pod.
+/// The state of a pod's claims.
 pub(super) enum State {
-    /// All are bound, if there are any.
+    /// All claims are bound, if there are any.
     Bound(Vec<Reach>),
-    /// No node takes the pod, for this reason, until the claim has changed.
+    /// No node can take the pod, for this reason, until this claim changes.
     Refused(String, ClaimKey),
-    /// These are bound when a node is selected.
+    /// These claims are bound once a node is selected.
     Late(Vec<Arc<DynamicObject>>, Vec<Reach>),
 }
 
-/// The nodes on which a volume of a pod can be.
+/// The nodes that can mount a volume of a pod.
 #[derive(Debug)]
 pub(super) struct Reach {
-    /// One of them holds for each of the nodes.
+    /// The terms, of which a node must match one.
     terms: Vec<NodeTerm>,
-    /// Why others refuse the pod.
+    /// The reason why other nodes can't take the pod.
     pub(super) reason: &'static str,
 }
 
@@ -96,8 +98,8 @@ impl Claims {
         }
     }
 
-    /// Has a pod wait for a claim. From now on changes of claims are seen. The initial state of the watch is too, so
-    /// that nothing is missed that has changed since the claims were read.
+    /// Makes a pod wait for a claim. Starts the watch of claims, including its initial state, so
+    /// that no change since the claims were read is missed.
     pub(super) fn wait(&mut self, claim: ClaimKey, pod: Waiting) {
         self.waiting.entry(claim).or_default().push(pod);
         if self.claims.is_none() {
@@ -106,23 +108,24 @@ impl Claims {
         }
     }
 
-    /// Whether to [look](Claims::see) at once: a watch that has not been read wakes nothing.
+    /// Whether to call [`see`](Claims::see) immediately: a watch that has not been read wakes
+    /// nothing.
     pub(super) fn is_unseen(&self) -> bool {
         self.is_unseen
     }
 
-    /// Whether a pod waits for a claim.
+    /// Whether any pod waits for a claim.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// All pods that wait.
+    /// Removes and returns all waiting pods.
     pub(super) fn take_waiting(&mut self) -> impl Iterator<Item = Waiting> + use<> {
         std::mem::take(&mut self.waiting).into_values().flatten()
     }
 
-    /// The pods that wait for claims that have changed since the last time; whether other pods may be in reach of a
-    /// volume now.
+    /// Returns the pods that wait for claims that have changed since the last call, and whether a
+    /// volume may now be available to other pods.
     pub(super) fn see(&mut self, now: Now) -> (Vec<Waiting>, bool) {
         let mut woken = Vec::new();
         self.is_unseen = false;
@@ -135,13 +138,13 @@ impl Claims {
             }
         }
         if !is_open {
-            // The watch begins again with the next pod that waits.
+            // The watch starts again with the next waiting pod.
             woken.extend(self.take_waiting());
         }
         (woken, self.see_volumes(now))
     }
 
-    /// Takes in which volumes are free; whether there are more of them.
+    /// Updates the free volumes, and returns whether there are new ones.
     fn see_volumes(&mut self, now: Now) -> bool {
         let is_open = poll(&mut self.volumes, &mut self.events, now);
         let mut is_news = !is_open;
@@ -182,7 +185,8 @@ impl Claims {
         found.and_then(|it| it.downcast::<DynamicObject>())
     }
 
-    /// The state of a pod's claims. A pod without claims costs a search of its spec.
+    /// Returns the state of a pod's claims. For a pod without claims, this costs a search of its
+    /// spec.
     pub(super) fn of(&mut self, pod: &Pod, now: Now) -> State {
         let claims = pod.spec.claims(&pod.metadata.name);
         let (mut late, mut reach, mut unbound) = (Vec::new(), Vec::new(), None);
@@ -215,7 +219,7 @@ impl Claims {
                 self.reserved.remove(&key);
                 continue;
             }
-            // The node was chosen when the volume was reserved.
+            // The node was selected when the volume was reserved.
             if self.reserved.contains_key(&key) {
                 late.push(claim);
                 continue;
@@ -239,7 +243,7 @@ impl Claims {
         }
     }
 
-    /// Where a volume can be mounted; nothing where it can everywhere.
+    /// Returns the nodes that can mount a volume, or `None` if all can.
     fn reach_of_volume(&self, name: &str) -> Option<Reach> {
         let Some(volume) = self.get(Kind::PERSISTENT_VOLUME, "", name) else {
             return Some(Reach {
@@ -252,7 +256,7 @@ impl Claims {
         Some(Reach { terms, reason })
     }
 
-    /// Where a claim of a class can get a volume; nothing where it can everywhere.
+    /// Returns the nodes where a claim of the class can get a volume, or `None` if all can.
     fn reach_of_class(
         &mut self,
         class: &DynamicObject,
@@ -278,7 +282,7 @@ impl Claims {
         Some(Reach { terms, reason })
     }
 
-    /// The class of a claim that is bound when its first pod has a node.
+    /// Returns the class of a claim whose binding waits for the first consumer.
     fn late_class(&self, claim: &DynamicObject) -> Option<Arc<DynamicObject>> {
         let class = part(claim, "spec")["storageClassName"].as_str()?;
         let class = self.get(Kind::STORAGE_CLASS, "", class)?;
@@ -287,8 +291,8 @@ impl Claims {
             .then_some(class)
     }
 
-    /// Says of claims on which node they are needed, or gives them volumes there that are free. A write that is too
-    /// late is made when the pod is looked at again: the change that came before it wakes the pod.
+    /// Records the selected node on claims, or reserves free volumes for them. After a conflict,
+    /// the write is repeated at the pod's next attempt, which the conflicting change triggers.
     pub(super) fn select(&mut self, claims: &[Arc<DynamicObject>], node: &str, now: Now) {
         let Ok(place) = self.cluster.get::<Node>("", node) else {
             return;
@@ -322,7 +326,7 @@ impl Claims {
         }
     }
 
-    /// Reserves a free volume for a claim; the binder does the rest.
+    /// Reserves a free volume for a claim; the binder completes the binding.
     fn reserve(&mut self, volume: &DynamicObject, claim: &DynamicObject, now: Now) -> Option<()> {
         let meta = &claim.metadata;
         let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -338,7 +342,8 @@ impl Claims {
     }
 }
 
-/// Takes the events of a watch. An ended one is closed; returns whether it was not.
+/// Takes the events of a watch, and closes it if it has ended. Returns whether the watch is still
+/// open.
 fn poll(watch: &mut Option<AnyWatch>, events: &mut Vec<WatchEvent<dyn Object>>, now: Now) -> bool {
     if let Some(open) = watch {
         while open.poll(BATCH, now, events).more {}
@@ -350,7 +355,7 @@ fn poll(watch: &mut Option<AnyWatch>, events: &mut Vec<WatchEvent<dyn Object>>, 
     !has_ended
 }
 
-/// The object of an event, and whether it is there.
+/// Returns the object of an event, and whether it exists.
 fn object(event: &WatchEvent<dyn Object>) -> Option<(&Arc<dyn Object>, bool)> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => Some((object, true)),
@@ -363,14 +368,15 @@ fn part<'o>(object: &'o DynamicObject, name: &str) -> &'o Value {
     object.fields.get(name).unwrap_or(&Value::Null)
 }
 
-/// The terms of which a node meets one that can mount the volume; `None` where every node can.
+/// Returns the terms of which a node must match one to mount the volume, or `None` if every node
+/// can mount it.
 fn affinity(volume: &DynamicObject) -> Option<Vec<NodeTerm>> {
     let required = &part(volume, "spec")["nodeAffinity"]["required"];
     let terms = required.get("nodeSelectorTerms")?;
     Some(items(terms).map(NodeTerm::of).collect())
 }
 
-/// Whether volumes of the class are made for its claims.
+/// Whether the class has a provisioner.
 fn is_provisioned(class: &DynamicObject) -> bool {
     part(class, "provisioner") != NO_PROVISIONER
 }

@@ -1,4 +1,4 @@
-//! Lets nodes fail and recover, from outside of the simulation.
+//! Makes nodes fail and recover, from outside the simulation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,16 +15,18 @@ use crate::executor::Waker;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// How long the cluster waits for a silent node. The default is upstream's.
+/// The times after which the cluster reacts to a silent or missing node. The defaults are
+/// upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTimes {
-    /// Until a node with a silent kubelet is unreachable: its pods are then not ready, and it gets
-    /// no new pods.
+    /// The time until a node with a silent kubelet is unreachable: its pods are then not ready, and
+    /// it gets no new pods.
     pub grace_ns: i64,
-    /// From then until its pods are evicted, which means deleted: they stay terminating. Where clients write to the cluster,
-    /// pods say it by their tolerations, and this is what admission gives new pods, in whole seconds.
+    /// The time from then until its pods are evicted, which means deleted: they stay terminating.
+    /// If clients write to the cluster, the tolerations of pods decide, and this is the value that
+    /// admission gives new pods, in whole seconds.
     pub toleration_ns: i64,
-    /// Until the pods of a node that no longer exists are removed by force.
+    /// The time until the pods of a node that no longer exists are removed by force.
     pub quarantine_ns: i64,
 }
 
@@ -45,12 +47,12 @@ pub(super) const KUBELET: &str = "podstorm/kubelet";
 /// is on a silent node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodCommand {
-    /// Restarts the container of that index, if the pod is running: its restart count grows by one,
-    /// and it is not ready until the start-up latency is over.
+    /// Restarts the container with this index if the pod is running: its restart count increases by
+    /// one, and it is not ready until the start-up latency has passed.
     Restart(usize),
-    /// Ends the pod with failure.
+    /// Makes the pod fail.
     Fail,
-    /// Ends the pod with success.
+    /// Makes the pod succeed.
     Succeed,
 }
 
@@ -81,29 +83,30 @@ struct Inbox {
 
 #[derive(Default)]
 struct ControlState {
-    /// Nodes with any fault.
+    /// The nodes with any fault.
     nodes: BTreeMap<Str, NodeFault>,
     inboxes: Vec<Inbox>,
 }
 
-/// Lets nodes fail and recover. Fault injection and the tasks that simulate the nodes share it; it
-/// may be used from any thread. A change takes effect at the next run of those tasks, which on
+/// Makes nodes fail and recover. Fault injection and the tasks that simulate the nodes share it,
+/// and any thread may use it. A change takes effect at the next run of those tasks, which on
 /// virtual time is at the same moment.
 #[derive(Default)]
 pub struct NodeControl {
     times: NodeTimes,
-    /// Present where clients of any kind write to the cluster.
+    /// Present if arbitrary clients write to the cluster.
     clients: Option<ClientRules>,
     /// Whether kubelets keep their nodes alive.
     keeps_alive: bool,
-    /// Whether kubelets show only what comes out, although clients write to the cluster.
+    /// Whether kubelets write only the result of a pod's start and end, even for a cluster with
+    /// clients.
     is_brief: bool,
-    /// How many addresses pods have got.
+    /// The number of pod addresses assigned so far.
     addresses: AtomicU64,
-    /// The numbers in the names of Events.
+    /// The suffixes of Event names.
     pub(crate) stamps: EventStamps,
     state: Mutex<ControlState>,
-    /// The number of nodes with a fault. Written under the lock; a reader that finds none need not
+    /// The number of nodes with a fault. Written under the lock; a reader that finds none doesn't
     /// take it.
     troubled: AtomicUsize,
 }
@@ -118,7 +121,7 @@ impl fmt::Debug for NodeControl {
 }
 
 impl NodeControl {
-    /// No node has a fault.
+    /// Returns a control of nodes without faults.
     pub fn new(times: NodeTimes) -> NodeControl {
         NodeControl {
             times,
@@ -126,7 +129,7 @@ impl NodeControl {
         }
     }
 
-    /// As [`new`](NodeControl::new), for a cluster that clients of any kind write to.
+    /// Returns a control like [`new`](NodeControl::new), for a cluster with arbitrary clients.
     pub fn for_clients(times: NodeTimes, rules: ClientRules) -> NodeControl {
         NodeControl {
             clients: Some(rules),
@@ -134,8 +137,8 @@ impl NodeControl {
         }
     }
 
-    /// The same nodes, whose kubelets [keep them alive](super::Heartbeats). Controllers of the cluster then see to nodes that
-    /// are silent, and to pods that do not tolerate taints.
+    /// Makes kubelets [keep their nodes alive](super::Heartbeats). Controllers of the cluster then
+    /// handle silent nodes, and pods that do not tolerate taints.
     #[must_use]
     pub fn alive(self) -> NodeControl {
         NodeControl {
@@ -149,7 +152,7 @@ impl NodeControl {
         self.keeps_alive
     }
 
-    /// The same nodes, whose kubelets start a pod with one write and end it with one request.
+    /// Makes kubelets start a pod with one write and end it with one request.
     #[must_use]
     pub fn brief(self) -> NodeControl {
         NodeControl {
@@ -158,43 +161,43 @@ impl NodeControl {
         }
     }
 
-    /// Whether kubelets go through every step of every pod's life.
+    /// Whether kubelets play every step of every pod's life.
     pub(super) fn plays_pods(&self) -> bool {
         self.clients.is_some() && !self.is_brief
     }
 
-    /// The same nodes, of which pods have got that many addresses already.
+    /// Sets the number of pod addresses assigned so far.
     #[must_use]
     pub fn with_addresses(self, given: u64) -> NodeControl {
-        // Relaxed: no other thread has them yet.
+        // Relaxed: no other thread has access yet.
         self.addresses.store(given, Ordering::Relaxed);
         self
     }
 
-    /// How many addresses pods have got.
+    /// Returns the number of pod addresses assigned so far.
     pub fn addresses(&self) -> u64 {
         // Relaxed: as in `next_pod_address`.
         self.addresses.load(Ordering::Relaxed)
     }
 
-    /// The rules of a cluster that clients of any kind write to.
+    /// Returns the rules of a cluster with arbitrary clients.
     pub fn clients(&self) -> Option<&ClientRules> {
         self.clients.as_ref()
     }
 
-    /// The address of the next pod, where pods have their own.
+    /// Returns the address of the next pod, if pods have their own addresses.
     pub(super) fn next_pod_address(&self) -> Option<Ipv4Addr> {
         let network = self.clients.as_ref()?.pod_network?;
-        // Relaxed: nothing else hangs on who gets which.
+        // Relaxed: only uniqueness matters.
         Some(network.address(self.addresses.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// How long the cluster waits for a silent node.
+    /// Returns the times after which the cluster reacts to a silent or missing node.
     pub fn times(&self) -> NodeTimes {
         self.times
     }
 
-    /// Makes the node's kubelet silent: it neither starts nor ends pods any more.
+    /// Makes the node's kubelet silent: it no longer starts or ends pods.
     pub fn lose(&self, node: &str) {
         self.set(node, Some(NodeEvent::Lost(node.into())), |fault| {
             !std::mem::replace(&mut fault.lost, true)
@@ -214,8 +217,8 @@ impl NodeControl {
         self.fault(node).lost
     }
 
-    /// Sets whether the node's kubelet rejects pods that it has not started yet, which makes each
-    /// of them `Failed`.
+    /// Sets whether the node's kubelet rejects pods that it has not started yet. A rejected pod is
+    /// `Failed`.
     pub fn set_rejecting(&self, node: &str, rejects: bool) {
         self.set(node, None, |fault| {
             std::mem::replace(&mut fault.rejects, rejects) != rejects
@@ -227,7 +230,7 @@ impl NodeControl {
         self.fault(node).rejects
     }
 
-    /// Gives the kubelet of a pod a command.
+    /// Sends a command to the kubelet of a pod.
     pub fn order(&self, namespace: &str, name: &str, order: PodCommand) {
         let event = NodeEvent::Order {
             namespace: namespace.into(),
@@ -237,12 +240,12 @@ impl NodeControl {
         self.publish(self.state(), event);
     }
 
-    /// The nodes whose kubelet is silent or rejects pods, sorted.
+    /// Returns the nodes whose kubelet is silent or rejects pods, sorted.
     pub fn troubled(&self) -> Vec<Str> {
         self.state().nodes.keys().cloned().collect()
     }
 
-    /// Ends all faults: every kubelet is back and takes pods.
+    /// Ends all faults: every kubelet is back and accepts pods.
     pub fn heal(&self) {
         for node in self.troubled() {
             self.set_rejecting(&node, false);
@@ -250,7 +253,7 @@ impl NodeControl {
         }
     }
 
-    /// Opens an inbox of events for one task, which `waker` wakes.
+    /// Opens an inbox of events for one task; new events call `waker`.
     pub(super) fn open_inbox(&self, waker: Waker) -> Receiver<NodeEvent> {
         let (events, inbox) = mpsc::channel();
         self.state().inboxes.push(Inbox { events, waker });
@@ -263,14 +266,14 @@ impl NodeControl {
     }
 
     fn fault(&self, node: &str) -> NodeFault {
-        // Relaxed: a reader of an older value acts as if it had read a moment ago.
+        // Relaxed: a reader of an older value acts as if it had read a moment earlier.
         if self.troubled.load(Ordering::Relaxed) == 0 {
             return NodeFault::default();
         }
         self.state().nodes.get(node).copied().unwrap_or_default()
     }
 
-    /// Changes a node, and publishes the event if `change` returns that something changed.
+    /// Changes a node, and publishes the event if `change` reports a change.
     fn set(
         &self,
         node: &str,
@@ -295,7 +298,7 @@ impl NodeControl {
 
     fn publish(&self, state: MutexGuard<'_, ControlState>, event: NodeEvent) {
         for inbox in &state.inboxes {
-            // A task that is gone needs no events.
+            // A finished task needs no events.
             let _gone = inbox.events.send(event.clone());
         }
         let wakers: Vec<Waker> = state.inboxes.iter().map(|it| it.waker.clone()).collect();
@@ -314,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_task_gets_each_event_once_and_in_order() {
+    fn every_task_gets_each_event_once_in_order() {
         let control = NodeControl::default();
         let woken = Arc::new(AtomicU32::new(0));
         let counter = woken.clone();
@@ -327,7 +330,11 @@ mod tests {
         control.order("n", "p", PodCommand::Fail);
         control.restore("a");
         control.restore("b");
-        assert_eq!(woken.load(Ordering::Relaxed), 6, "three pieces for two");
+        assert_eq!(
+            woken.load(Ordering::Relaxed),
+            6,
+            "each of the two tasks gets all events"
+        );
         for inbox in inboxes {
             let all: Vec<NodeEvent> = inbox.try_iter().collect();
             let order = NodeEvent::Order {

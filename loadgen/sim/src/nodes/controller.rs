@@ -17,7 +17,7 @@ use crate::executor::{Next, Waker};
 /// The taint of an unreachable node.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// Reason and message of pods that are deleted because of a taint of their node.
+/// The reason and message for pods that are deleted because of a taint.
 const TAINTED: (&str, &str) = (
     "DeletionByTaintManager",
     "Taint manager: deleting due to NoExecute taint",
@@ -32,11 +32,11 @@ pub(super) fn is_unreachable(node: &Node) -> bool {
 /// The stage of a silent node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its silence is not noticed until that moment, ns.
+    /// Its silence is detected at this time, ns.
     Silent(i64),
-    /// It is marked as unreachable; its pods are evicted at that moment, ns.
+    /// It is marked as unreachable; its pods are evicted at this time, ns.
     Unreachable(i64),
-    /// Its pods were evicted; pods that came later are evicted at that moment, ns.
+    /// Its pods were evicted; later pods are evicted at this time, ns.
     Evicted(Option<i64>),
 }
 
@@ -49,7 +49,7 @@ impl Stage {
     }
 }
 
-/// Node controller and pod garbage collector.
+/// The node controller and pod garbage collector.
 #[derive(Debug)]
 pub(super) struct NodeController {
     cluster: Arc<Cluster>,
@@ -59,7 +59,7 @@ pub(super) struct NodeController {
     known: BTreeSet<Str>,
     /// Nodes whose kubelet is silent.
     silent: BTreeMap<Str, Stage>,
-    /// Nodes that do not exist and have pods, with the moment at which those pods are removed, ns.
+    /// Nodes that do not exist but have pods, with the time at which those pods are removed, ns.
     missing: BTreeMap<Str, i64>,
 }
 
@@ -101,7 +101,7 @@ impl NodeController {
             ObjectEvent::Deleted(node) => {
                 let name = node.metadata.name.as_str();
                 known.remove(name);
-                // Where clients write, pod garbage collection sees to the pods.
+                // For a cluster with clients, the pod garbage collector handles the pods.
                 if control.clients().is_none() {
                     missing.insert(name.into(), quarantined_ns);
                 }
@@ -147,7 +147,7 @@ impl NodeController {
         }
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     pub(super) fn run(&mut self, now: Now) -> Next {
         let due = |due_ns: &i64| *due_ns <= now.mono_ns;
         let stages = self.silent.iter();
@@ -214,7 +214,7 @@ impl NodeController {
         }
     }
 
-    /// Writes to the node, if it exists, whether it is reachable.
+    /// Writes the node's reachability to the node, if it exists.
     fn mark(&self, name: &str, reachable: bool, now: Now) {
         let change = |change: &dyn Fn(&mut Node), status: bool| {
             // A write without a version applies to any stored version.
@@ -238,8 +238,8 @@ impl NodeController {
     }
 }
 
-/// Does what a client asks of a node: its kubelet is silent or back, and pods that do not tolerate its
-/// `NoExecute` taints go. How long they would tolerate them is not looked at.
+/// Applies a client's changes to a node: its kubelet becomes silent or returns, and pods that do
+/// not tolerate a `NoExecute` taint are evicted. `tolerationSeconds` is ignored.
 fn obey(cluster: &Cluster, control: &NodeControl, node: &Node, now: Now) {
     let name = node.metadata.name.as_str();
     let silent = node.metadata.annotations.get(KUBELET);
@@ -266,7 +266,7 @@ fn drive_out(cluster: &Cluster, control: &NodeControl, pod: &Pod, now: Now) {
     delete(cluster, pod, None, now);
 }
 
-/// Every pod on a node, sorted by namespace and name. O(pods).
+/// Returns every pod on a node, sorted by namespace and name. O(pods).
 pub(super) fn pods_on(cluster: &Cluster, node: &str) -> Vec<Arc<Pod>> {
     let mut pods = Vec::new();
     cluster.for_each::<Pod>(|pod| {
@@ -285,7 +285,7 @@ fn delete(cluster: &Cluster, pod: &Pod, grace_period_seconds: Option<i64>, now: 
         precondition_uid: Some(meta.uid.clone()),
         ..DeleteOptions::default()
     };
-    // A refusal means that the pod is gone, or was replaced by another of its name.
+    // An error means that the pod was deleted, or replaced by another of the same name.
     let _gone = cluster.delete::<Pod>(&meta.namespace, &meta.name, &options, now);
 }
 

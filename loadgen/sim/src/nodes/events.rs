@@ -1,8 +1,9 @@
-//! Events of kubelets and of the scheduler about pods. They are written to the cluster at the moment they
-//! happen, where [client rules](super::ClientRules) ask for them.
+//! Events about pods from kubelets and the scheduler. They are written to the cluster immediately,
+//! if the [client rules](super::ClientRules) enable them.
 //!
-//! A kubelet's Events are of `core/v1`: the recorder of its node counts repetitions and limits their rate.
-//! The scheduler's are of `events.k8s.io/v1`: a repetition about an unchanged pod makes a series.
+//! A kubelet's Events are `core/v1`: the recorder of its node counts repetitions and limits their
+//! rate. The scheduler's are `events.k8s.io/v1`: a repetition for an unchanged pod becomes a
+//! series.
 //!
 //! Source: `tools/record` and `tools/events` of client-go, Kubernetes 1.36.
 
@@ -25,19 +26,20 @@ use crate::executor::Next;
 
 const MINUTE_NS: i64 = 60 * 1_000_000_000;
 
-/// How long after its last repetition a series ends. Ended series are looked for that often.
+/// The time after its last repetition at which a series ends; also the interval of the check for
+/// ended series.
 const SERIES_NS: i64 = 6 * MINUTE_NS;
 
-/// A pod that waits is tried again that long after, also where nothing changes that would let it fit.
+/// The time after which a waiting pod is retried even if no change makes it fit.
 const FLUSH_NS: i64 = 5 * MINUTE_NS;
 
-/// How often the count of a series that goes on is written.
+/// The interval at which the count of an ongoing series is written.
 const REFRESH_NS: i64 = 30 * MINUTE_NS;
 
-/// The longest message of an Event of `events.k8s.io/v1`, bytes.
+/// The maximum length of a message in `events.k8s.io/v1`, bytes.
 const NOTE_BYTES_MAX: usize = 1024;
 
-/// The Events of the kubelets of many nodes.
+/// Records the Events of many nodes' kubelets.
 #[derive(Debug)]
 pub(super) struct KubeletEvents {
     cluster: Arc<Cluster>,
@@ -46,9 +48,9 @@ pub(super) struct KubeletEvents {
 
 #[derive(Debug, Default)]
 struct NodeEvents {
-    /// Absent until there is something to record.
+    /// `None` until the first Event.
     recorder: Option<EventRecorder>,
-    /// The images that were pulled there.
+    /// The images pulled on the node.
     images: BTreeSet<Str>,
 }
 
@@ -66,7 +68,7 @@ impl KubeletEvents {
         }
     }
 
-    /// Takes in which images the nodes of a cluster have that goes on: those of its pods that have run.
+    /// Initializes the images of the nodes in a resumed cluster: those of pods that have run.
     pub(super) fn begin(&mut self) {
         let nodes = &mut self.nodes;
         self.cluster.for_each::<Pod>(|pod| {
@@ -85,7 +87,7 @@ impl KubeletEvents {
         node.is_some_and(|node| node.images.contains(image))
     }
 
-    /// Writes what happened to a pod on its node.
+    /// Records an Event about a pod on its node.
     pub(super) fn record(
         &mut self,
         pod: &Pod,
@@ -125,7 +127,7 @@ impl KubeletEvents {
                     repeated => repeated,
                 },
             };
-            // Refused where the namespace goes: the Event is lost, as upstream's.
+            // Rejected in a terminating namespace: the Event is lost, as upstream's is.
             if written.is_ok() {
                 recorder.written();
             }
@@ -133,7 +135,7 @@ impl KubeletEvents {
     }
 }
 
-/// The Event, about that part of its object.
+/// Sets the part of the object that the Event is about.
 fn about(mut event: Event, field_path: &str) -> Event {
     if let (Some(Regarding::Object(object)), false) = (&event.regarding, field_path.is_empty()) {
         let Value::Object(mut members) = object.to_json() else {
@@ -145,33 +147,33 @@ fn about(mut event: Event, field_path: &str) -> Event {
     event
 }
 
-/// Pod and reason of a series.
+/// The pod and reason of a series.
 type SeriesKey = (Uid, &'static str);
 
-/// The Events of the scheduler, and when it tries pods again so that more come.
+/// Records the scheduler's Events, and schedules the retries of pods that produce more Events.
 #[derive(Debug)]
 pub(super) struct SchedulerEvents {
     cluster: Arc<Cluster>,
     control: Arc<NodeControl>,
-    /// When all pods that wait are tried again whatever happens, ns of monotonic time.
+    /// The monotonic time at which all waiting pods are retried, ns.
     flush_ns: Option<i64>,
-    /// What may be repeated.
+    /// The Events that may be repeated.
     series: BTreeMap<SeriesKey, Series>,
-    /// When it is looked at next, ns of monotonic time; none where there is nothing.
+    /// The monotonic time of the next check of `series`, ns; `None` if it is empty.
     sweep_ns: Option<i64>,
     topics: BTreeMap<&'static str, Arc<EventTopic>>,
 }
 
-/// An Event, and how often the same has happened to the pod at that version.
+/// An Event, and the number of its repetitions for the pod at one version.
 #[derive(Debug)]
 struct Series {
     version: ResourceVersion,
     namespace: Str,
     event: String,
     count: i64,
-    /// The last repetition.
+    /// The time of the last repetition.
     last: Now,
-    /// When the count was last written, ns of monotonic time.
+    /// The monotonic time at which the count was last written, ns.
     written_ns: i64,
 }
 
@@ -187,7 +189,7 @@ impl SchedulerEvents {
         }
     }
 
-    /// The pod was bound to that node.
+    /// Records that the pod was bound to a node.
     pub(super) fn scheduled(&mut self, pod: &Pod, node: &str, now: Now) {
         let meta = &pod.metadata;
         self.series.remove(&(meta.uid.clone(), FAILED));
@@ -197,7 +199,7 @@ impl SchedulerEvents {
         self.create(pod, None, what, &note, now);
     }
 
-    /// A pod has to go from that node for another one.
+    /// Records that a pod was preempted on a node by another pod.
     pub(super) fn preempted(&mut self, pod: &Pod, for_pod: &Pod, node: &str, now: Now) {
         let preemptor = &for_pod.metadata;
         let note = format!("Preempted by pod {} on node {node}", preemptor.uid);
@@ -205,7 +207,7 @@ impl SchedulerEvents {
         self.create(pod, Some(preemptor), what, &note, now);
     }
 
-    /// No node takes the pod.
+    /// Records that no node can take the pod.
     pub(super) fn failed(&mut self, pod: &Pod, note: &str, now: Now) {
         let meta = &pod.metadata;
         let key = (meta.uid.clone(), FAILED);
@@ -215,7 +217,7 @@ impl SchedulerEvents {
         {
             series.count += 1;
             series.last = now;
-            // Later repetitions are written from time to time.
+            // Later repetitions are written periodically.
             if series.count == 2 {
                 series.write(&self.cluster, now);
             }
@@ -239,14 +241,14 @@ impl SchedulerEvents {
         }
     }
 
-    /// Whether all pods that wait are to be tried again now.
+    /// Whether it is time to retry all waiting pods.
     pub(super) fn is_flush_due(&mut self, now: Now) -> bool {
         self.flush_ns
             .take_if(|due_ns| *due_ns <= now.mono_ns)
             .is_some()
     }
 
-    /// Ends the series that nothing repeats; when to look again, where pods wait or not.
+    /// Ends series that are no longer repeated. Returns the time of the next check or retry.
     pub(super) fn next(&mut self, pods_wait: bool, now: Now) -> Next {
         if pods_wait {
             self.flush_ns
@@ -258,7 +260,7 @@ impl SchedulerEvents {
         due.map_or(Next::Idle, Next::At)
     }
 
-    /// Ends the series that nothing repeats; returns when to look again, ns of monotonic time.
+    /// Ends series that are no longer repeated. Returns the monotonic time of the next check, ns.
     fn sweep(&mut self, now: Now) -> Option<i64> {
         if self.sweep_ns.is_some_and(|due_ns| due_ns <= now.mono_ns) {
             let cluster = &self.cluster;
@@ -278,7 +280,7 @@ impl SchedulerEvents {
         self.sweep_ns
     }
 
-    /// Writes an Event; its name, if the server takes it.
+    /// Writes an Event, and returns its name if the server accepts it.
     fn create(
         &mut self,
         pod: &Pod,
@@ -334,7 +336,7 @@ impl SchedulerEvents {
 const FAILED: &str = "FailedScheduling";
 
 impl Series {
-    /// Writes what is not written yet.
+    /// Writes the final count.
     fn finish(&self, cluster: &Cluster, now: Now) {
         if self.count > 2 {
             self.patch(cluster, now);
@@ -349,19 +351,19 @@ impl Series {
     fn patch(&self, cluster: &Cluster, now: Now) {
         let series = json!({"count": self.count, "lastObservedTime": micro_time(self.last)});
         let patch = Patch::Merge(Map::from_iter([("series".into(), series)]));
-        // The Event may be gone.
+        // The Event may have been deleted.
         let _gone = cluster.patch::<Event>(&self.namespace, &self.event, &patch, now);
     }
 }
 
-/// A moment as a `MicroTime`.
+/// Formats a time as a `MicroTime`.
 fn micro_time(now: Now) -> String {
     let seconds = now.wall().to_string();
     let micros = now.wall_ns.rem_euclid(1_000_000_000) / 1000;
     format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
 }
 
-/// A message that is short enough.
+/// Truncates a message to the maximum length.
 fn shortened(note: &str) -> String {
     const CUT: &str = " ...";
     match note.len() {
@@ -378,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_message_is_cut() {
+    fn a_long_message_is_truncated() {
         let long = "é".repeat(600);
         let cut = shortened(&long);
         assert!(cut.len() <= NOTE_BYTES_MAX && cut.ends_with("é ..."));
@@ -386,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_written_with_six_digits() {
+    fn times_are_written_with_six_digits() {
         let now = Now {
             mono_ns: 0,
             wall_ns: 1_800_000_000_000_012_345,

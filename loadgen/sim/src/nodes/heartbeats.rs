@@ -1,16 +1,19 @@
-//! Kubelets keep their nodes alive: each renews the Lease of its node every 10 s, reports the node's status when it
-//! changes and every 5 minutes, and records Events about the node. One task does what is due for all nodes.
+//! The heartbeats of kubelets: each kubelet renews its node's Lease every 10 s, reports the node's
+//! status when it changes and every 5 minutes, and records Events about the node. One task handles
+//! all nodes.
 //!
-//! Every Node object has a kubelet, whoever has made it. The kubelet of a node that has never reported whether it is ready
-//! starts: it gives the node what [registration](node_status) would have. A kubelet that is
-//! [silent](super::NodeControl::lose) does nothing; when it is back it reports at once. The kubelet of a deleted node
-//! ends, and its Lease is left to the garbage collector; a node of that name that is made later has another one. A Lease
-//! that is deleted is made again when it would have been renewed.
+//! Every Node object has a kubelet, regardless of its creator. The kubelet of a node that has never
+//! reported readiness starts first: it gives the node what [registration](node_status) would have
+//! set. A [silent](super::NodeControl::lose) kubelet does nothing; when it is back, it reports
+//! immediately. The kubelet of a deleted node ends, and its Lease is left to the garbage collector;
+//! a later node of the same name has a new kubelet. A deleted Lease is recreated at the time of its
+//! next renewal.
 //!
-//! When a kubelet acts follows from what its node and Lease say, and from the seed: kubelets of a cluster that goes on from a
-//! state act as the first ones would have.
+//! The node, its Lease and the seed determine when a kubelet acts: the kubelets of a resumed
+//! cluster act as the original ones would have.
 //!
-//! Source: Kubernetes' `pkg/kubelet/kubelet_node_status.go` and `k8s.io/component-helpers/apimachinery/lease`.
+//! Source: Kubernetes' `pkg/kubelet/kubelet_node_status.go` and
+//! `k8s.io/component-helpers/apimachinery/lease`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,39 +34,41 @@ use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 
-/// The namespace of the Leases.
+/// The namespace of node Leases.
 const LEASES: &str = "kube-node-lease";
 
 /// `spec.leaseDurationSeconds` of a Lease.
 const LEASE_SECONDS: i64 = 40;
 
-/// The time between two renewals, without jitter: a quarter of the Lease.
+/// The time between two renewals, without jitter: a quarter of the Lease duration.
 const RENEW_EVERY_NS: i64 = LEASE_SECONDS * 1_000_000_000 / 4;
 
-/// The time after which a status is reported that has not changed.
+/// The interval at which an unchanged status is reported.
 const REPORT_EVERY_NS: i64 = 300 * 1_000_000_000;
 
-/// How far the times in names of Events are ahead of the clock.
+/// The lead of the times in Event names over the clock.
 const AHEAD_NS: i64 = 500_000;
 
-/// Attempts of one write. Each failed one means that another client wrote in between.
+/// The maximum number of attempts of one write. Each failure means that another client wrote in
+/// between.
 const ATTEMPTS: usize = 5;
 
-/// The kubelets of all nodes, as far as the nodes themselves are concerned.
+/// The heartbeats of all nodes' kubelets.
 #[derive(Debug)]
 pub struct Heartbeats {
     cluster: Arc<Cluster>,
     control: Arc<NodeControl>,
     seed: u64,
     renew_every_ns: i64,
-    /// What nodes have that say nothing of it.
+    /// The size of nodes that specify none.
     size: NodeSize,
     nodes: ObjectStream<Node>,
     inbox: Receiver<NodeEvent>,
     kubelets: BTreeMap<Str, Kubelet>,
-    /// When each kubelet acts next, with its number. An entry of another number is void.
+    /// The next action of each kubelet, with its entry number. An entry whose number is outdated is
+    /// ignored.
     due: DueQueue<(Str, u64)>,
-    /// The number of the entry that comes next.
+    /// The number of the last entry.
     number: u64,
     events: NodeEvents,
 }
@@ -71,17 +76,17 @@ pub struct Heartbeats {
 #[derive(Debug)]
 struct Kubelet {
     node: Arc<Node>,
-    /// The number of its entry in the queue; 0 where it has none.
+    /// The number of its valid entry in the queue; 0 if it has none.
     number: u64,
-    /// When it reports a status that has not changed, monotonic ns.
+    /// The monotonic time at which it reports an unchanged status, ns.
     report_ns: i64,
-    /// Whether its node took pods when it last looked.
+    /// Whether its node was schedulable at the last heartbeat.
     was_schedulable: bool,
 }
 
 impl Heartbeats {
-    /// The kubelets of a cluster; `waker` wakes their task. Leases are renewed every 10 s, or four times in the time after
-    /// which a silent node is unreachable, if that is shorter.
+    /// Returns the heartbeats of a cluster; `waker` wakes their task. Leases are renewed every 10
+    /// s, or four times within the grace period for silent nodes if that is shorter.
     pub fn new(
         cluster: Arc<Cluster>,
         control: &Arc<NodeControl>,
@@ -157,7 +162,7 @@ impl Heartbeats {
         if !has_reported(&node) {
             self.start(&node, now);
         }
-        // A Lease that is there is renewed when its time has come.
+        // An existing Lease is renewed at its regular time.
         let renewed = self.cluster.api(Kind::LEASE).get(LEASES, &name).ok();
         let renewed = renewed.and_then(|lease| renew_time(lease.downcast_ref::<DynamicObject>()?));
         match renewed {
@@ -170,7 +175,7 @@ impl Heartbeats {
         }
     }
 
-    /// Gives the node of a kubelet that starts its labels. Its status follows with its first report.
+    /// Adds the labels to the node of a starting kubelet. The status follows with the first report.
     fn start(&mut self, node: &Node, now: Now) {
         self.events.record_start(&node.metadata.name, now);
         for _ in 0..ATTEMPTS {
@@ -197,20 +202,20 @@ impl Heartbeats {
         }
     }
 
-    /// From a renewal at that wall time to the next one.
+    /// Returns the time from a renewal at `renewed_ns`, wall time, to the next one.
     fn interval_ns(&self, name: &str, renewed_ns: i64) -> i64 {
         let every_ns = self.renew_every_ns;
         spread(self.seed, name, renewed_ns, (every_ns, every_ns / 25 * 26))
     }
 
-    /// Renews the Lease of a node, and reports its status where it has changed or it is time.
+    /// Renews the Lease of a node, and reports its status if it has changed or a report is due.
     fn beat(&mut self, name: &Str, now: Now) {
         let Some(kubelet) = self.kubelets.get(name) else {
             return;
         };
         let node = Arc::clone(&kubelet.node);
         let _tried_again_next_time = renew(&self.cluster, &node, now);
-        let kubelet = self.kubelets.get_mut(name).expect("it was there before");
+        let kubelet = self.kubelets.get_mut(name).expect("the kubelet exists");
         let schedulable = !node.unschedulable;
         if std::mem::replace(&mut kubelet.was_schedulable, schedulable) != schedulable {
             let reason = match schedulable {
@@ -228,13 +233,13 @@ impl Heartbeats {
                 }
             }
         }
-        // From the time that the Lease says, so that a fork renews it at the same moment.
+        // Computed from the Lease's rounded time, so that a fork renews it at the same moment.
         let said_ns = now.wall_ns.rem_euclid(1000);
         let after_ns = self.interval_ns(name, now.wall_ns - said_ns) - said_ns;
         self.schedule(name, after_ns, now);
     }
 
-    /// Reports the status of a node. Returns whether it was written.
+    /// Reports the status of a node, and returns whether it was written.
     fn report(&self, node: &Node, now: Now) -> bool {
         for _ in 0..ATTEMPTS {
             let Ok(live) = self.cluster.get::<Node>("", &node.metadata.name) else {
@@ -247,7 +252,7 @@ impl Heartbeats {
             new["status"] = node_status::compute(&live, &self.size, now.wall())
                 .status
                 .into();
-            // Only where others have written what is no status of a node.
+            // Fails only if other clients have written an invalid status.
             let Ok(new) = Node::from_json(new) else {
                 return false;
             };
@@ -280,11 +285,11 @@ impl Task for Heartbeats {
     }
 }
 
-/// Registers a node of a size that takes so many pods, in a zone if it has one, with its Lease, as a kubelet that starts does.
-/// One of that name that is there already stays.
+/// Registers a node with `pods` as its capacity, an optional zone, and its Lease, as a starting
+/// kubelet does. An existing node of that name stays unchanged.
 ///
 /// # Errors
-/// The node is refused.
+/// If the server rejects the node.
 pub fn register(
     cluster: &Arc<Cluster>,
     name: &str,
@@ -297,7 +302,7 @@ pub fn register(
         let labels = &mut node.metadata.labels;
         *labels = labels.with("topology.kubernetes.io/zone", zone);
     }
-    // An import keeps its status.
+    // Unlike a create, an import keeps the status.
     let node = match cluster.import(node, now) {
         Err(error) if error.code == 409 => return Ok(()),
         made => made?,
@@ -311,7 +316,7 @@ pub fn register(
     Ok(())
 }
 
-/// Renews the Lease of a node, or makes it.
+/// Renews or creates the Lease of a node.
 fn renew(cluster: &Cluster, node: &Node, now: Now) -> Result<(), ApiError> {
     let name = &node.metadata.name;
     let api = cluster.api(Kind::LEASE);
@@ -360,47 +365,47 @@ fn make_lease(cluster: &Cluster, node: &Node, now: Now) -> Result<(), ApiError> 
     if !made.as_ref().is_err_and(ApiError::is_not_found) {
         return made.map(drop);
     }
-    // Upstream's server makes its own namespaces again when they are gone.
+    // Upstream's server also recreates its own namespaces.
     let mut namespace = Namespace::default();
     namespace.metadata.name = LEASES.into();
     cluster.create(namespace, now)?;
     cluster.api(Kind::LEASE).create(lease, now).map(drop)
 }
 
-/// `2026-01-01T00:00:00.000000Z`.
+/// Formats a time as `2026-01-01T00:00:00.000000Z`.
 fn micro_time(now: Now) -> String {
     let micros = now.wall_ns.rem_euclid(1_000_000_000) / 1000;
     let seconds = now.wall().to_string();
     format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
 }
 
-/// When a Lease was renewed, ns since the epoch.
+/// Returns the time at which a Lease was renewed, ns since the epoch.
 fn renew_time(lease: &DynamicObject) -> Option<i64> {
     let text = lease.fields.get("spec")?["renewTime"].as_str()?;
     let (time, micros) = Time::read_micros(text).ok()?;
     Some(time.unix_nanos()?.saturating_add(i64::from(micros) * 1000))
 }
 
-/// How long ago a time was; 0 for one that is unset or to come.
+/// Returns the age of a time, ns; 0 if it is unset or in the future.
 fn age_ns(time: Time, now: Now) -> i64 {
     let ns = time.unix_nanos();
     ns.map_or(0, |ns| now.wall_ns.saturating_sub(ns).max(0))
 }
 
-/// A number from `from` to `to`, always the same for a node and a moment.
+/// Returns a pseudorandom number in `from..to`, determined by the seed, the node and the moment.
 fn spread(seed: u64, node: &str, moment: i64, (from, to): (i64, i64)) -> i64 {
     let drawn = seed_for(seed, node, moment as u64);
     let width = to.saturating_sub(from).max(1) as u64;
     from.saturating_add((drawn % width) as i64)
 }
 
-/// Records Events about nodes, as kubelets do. What happens again is counted.
+/// Records Events about nodes, as kubelets do, and counts repetitions.
 #[derive(Debug)]
 struct NodeEvents {
     cluster: Arc<Cluster>,
     /// The Events by node and reason.
     recorded: BTreeMap<(Str, &'static str), EventPatch>,
-    /// The number in the newest name of an Event.
+    /// The number in the newest Event name.
     last_ns: i64,
 }
 
@@ -428,7 +433,8 @@ impl NodeEvents {
         self.record(node, reason, text, now);
     }
 
-    /// What the cluster refuses is left out, as where there is no namespace `default`.
+    /// Records an Event. An Event that the cluster rejects, for example without a namespace
+    /// `default`, is dropped.
     fn record(&mut self, node: &str, reason: &'static str, message: String, now: Now) {
         let key = (Str::from(node), reason);
         if let Some(known) = self.recorded.get_mut(&key) {
@@ -438,7 +444,8 @@ impl NodeEvents {
                 return;
             }
         }
-        // Names must differ even if the clock stands still, also from those that controllers give Events about the node.
+        // Names must differ even if the clock stands still, and from names that controllers give to
+        // Events about the node.
         self.last_ns = now.wall_ns.saturating_add(AHEAD_NS).max(self.last_ns + 1);
         let reference = ObjectReference {
             kind: Kind::NODE,

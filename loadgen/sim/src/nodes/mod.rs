@@ -1,15 +1,18 @@
-//! The simulated scheduler, which binds pods to nodes, the simulated kubelets, which start and end
-//! pods, and, where nodes may fail, the node controller. All are ordinary clients of the API
-//! server. [`NodeControl`] lets nodes fail.
+//! The simulated nodes: the scheduler, which binds pods to nodes; the kubelets, which start and end
+//! pods; and, if nodes can fail, the node controller. All are ordinary clients of the API server.
+//! [`NodeControl`] makes nodes fail.
 //!
-//! * `scheduler`: binds pods. `placement`: which nodes take a pod, and `refusals`: why the others don't; `asks`,
-//!   `neighbours`, `claims`: what a pod asks of its node, of other pods, and of volumes; `placed`, `capacity`: the pods that
-//!   have nodes, and the free places; `preemption`: which pods go for one of higher priority; `place_waits`: how long pods
-//!   wait.
-//! * `kubelet`: starts and ends pods; `pod_life` and `script`: a pod that is played step by step, as its annotation says;
-//!   `status`, `change`: what kubelets write of pods; `stuck`: pods of a dump that can't become ready.
-//! * `heartbeats`, `node_status`: kubelets of served clusters keep their nodes alive. `controller`: lost nodes in runs.
-//! * `events`: Events of scheduler and kubelets; `rules`: what a served cluster sets about all of this.
+//! * `scheduler`: binds pods. `placement`: the nodes that can take a pod; `refusals`: the reasons
+//!   why others can't; `asks`, `neighbours`, `claims`: a pod's requirements on its node, on other
+//!   pods and on volumes; `placed`, `capacity`: the pods on nodes, and the free capacity;
+//!   `preemption`: the pods that are evicted for one of higher priority; `place_waits`: the time
+//!   that pods wait.
+//! * `kubelet`: starts and ends pods; `pod_life` and `script`: a pod that is played step by step,
+//!   as its annotation specifies; `status`, `change`: the statuses that kubelets write; `stuck`:
+//!   pods of a dump that can't become ready.
+//! * `heartbeats`, `node_status`: kubelets of served clusters keep their nodes alive. `controller`:
+//!   lost nodes in runs.
+//! * `events`: Events of the scheduler and kubelets; `rules`: the settings of a served cluster.
 
 mod asks;
 mod capacity;

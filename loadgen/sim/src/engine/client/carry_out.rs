@@ -1,4 +1,4 @@
-//! Carries requests out on the cluster in this process, as its API server would over a network.
+//! Carries requests out on the in-process cluster, as an API server does over a network.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use super::{ApiCalls, Client, RequestInfo};
 
-/// The types of patch that objects of custom kinds take.
+/// The patch types that custom resources accept.
 const PATCHES_OF_CUSTOM: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 impl Client {
-    /// Carries a request out now.
+    /// Carries a request out immediately.
     pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let answer = answer(self, request, now).unwrap_or_else(Answer::Failed);
         let code = match (&answer, request) {
@@ -30,10 +30,11 @@ impl Client {
         answer
     }
 
-    /// What answers the requests that need more than the cluster. The first such request makes it.
+    /// Returns the HTTP server for requests that need more than the cluster, created by the first
+    /// such request.
     fn http(&self) -> &ApiServer {
         self.http.get_or_init(|| {
-            // Each request brings its time.
+            // Each request carries its own time.
             let server = ApiServer::builder(Arc::clone(&self.cluster));
             server.clock(Arc::new(Now::default)).build()
         })
@@ -138,7 +139,7 @@ fn answer(client: &Client, request: &Request, now: Now) -> Result<Answer, ApiErr
                     return Ok(Answer::Pod(patched));
                 }
                 patch @ (client::Patch::Strategic(_) | client::Patch::RemoveFinalizer(_)) => {
-                    let body = patch.strategic().expect("both have a body");
+                    let body = patch.strategic().expect("both kinds of patch have a body");
                     Patch::Strategic(body.into_owned())
                 }
                 client::Patch::Merge(members) => Patch::Merge(members.clone()),
@@ -232,7 +233,7 @@ fn selectors(kind: Kind, selection: &Selection) -> Result<Selectors, ApiError> {
     Selectors::parse(kind, &selection.labels, &selection.fields)
 }
 
-/// The version of a deletion's commit, where a server answers with the object.
+/// Returns the version of a deletion's commit if the server answers with the object.
 fn version_of(deleted: &Deletion<dyn Object>) -> Option<ResourceVersion> {
     let object = &deleted.object;
     let is_told = !deleted.removed || object.kind().row().returns_deleted;
@@ -242,6 +243,6 @@ fn version_of(deleted: &Deletion<dyn Object>) -> Option<ResourceVersion> {
 fn members_of(body: Value) -> Map {
     match body {
         Value::Object(members) => members,
-        other => panic!("a patch is an object: {other}"),
+        other => panic!("expected a JSON object as patch: {other}"),
     }
 }

@@ -1,8 +1,8 @@
-//! The API client of a controller: carries requests out on the cluster, limits them by QPS, draws
-//! their latency, and counts them.
+//! The API client of a controller: carries requests out on the cluster, limits their rate, draws
+//! their latency and counts them.
 //!
 //! All workers of a controller and its event writer share one limiter, as they share one client in
-//! kube-controller-manager. Without limit and latency a request is carried out at once.
+//! kube-controller-manager. Without limit and latency, requests are carried out immediately.
 
 mod carry_out;
 
@@ -22,7 +22,7 @@ use podstorm_objects::{Kind, Now, Str};
 
 use crate::lock;
 
-/// How often one call is sent again when the server asks for a retry.
+/// The maximum number of retries of one call when the server asks for a retry.
 pub const RETRIES_MAX: u32 = 10;
 
 /// The name of the embedded server in the metrics of its clients.
@@ -34,11 +34,11 @@ pub struct Client {
     /// The API server.
     pub cluster: Arc<Cluster>,
     limiter: Option<Limiter>,
-    /// Made when first needed.
+    /// Created on first use.
     http: OnceLock<ApiServer>,
 }
 
-/// The QPS limit of a client, and how long its requests waited for it, by HTTP method.
+/// The QPS limit of a client, and the time that its requests waited for it, by HTTP method.
 #[derive(Debug)]
 struct Limiter {
     qps: Mutex<TokenBucket>,
@@ -48,13 +48,13 @@ struct Limiter {
 /// The HTTP methods of requests.
 const METHODS: [&str; 5] = ["DELETE", "GET", "PATCH", "POST", "PUT"];
 
-/// Upper bounds of `rest_client_rate_limiter_duration_seconds`, s: those of Kubernetes'
+/// Upper bounds of `rest_client_rate_limiter_duration_seconds`, s. Source: Kubernetes'
 /// component-base.
 const WAIT_BOUNDS: &[f64] = &[
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
 
-/// The HTTP method of a verb of the API.
+/// Returns the HTTP method for a verb of the API.
 pub fn method_of(verb: &str) -> &'static str {
     match verb {
         "create" => "POST",
@@ -66,7 +66,7 @@ pub fn method_of(verb: &str) -> &'static str {
 }
 
 impl Client {
-    /// A client with that limit, or none.
+    /// Returns a client with the given limit, if any.
     pub fn new(cluster: Arc<Cluster>, limiter: Option<TokenBucket>) -> Client {
         Client {
             cluster,
@@ -83,8 +83,8 @@ impl Client {
         self.limiter.is_none()
     }
 
-    /// Reserves a slot at the limiter for a request of that verb; returns how long to wait before
-    /// it is sent, ns.
+    /// Reserves a slot at the limiter for a request with that verb, and returns the wait before it
+    /// is sent, ns.
     pub(crate) fn reserve_ns(&self, verb: &str, now: Now) -> i64 {
         self.limiter.as_ref().map_or(0, |limiter| {
             let wait_ns = lock(&limiter.qps).reserve(now.mono_ns).max(0);
@@ -96,7 +96,8 @@ impl Client {
         })
     }
 
-    /// `rest_client_rate_limiter_duration_seconds` of the methods that it has used; absent without a limit.
+    /// Returns `rest_client_rate_limiter_duration_seconds` for the methods used so far; `None`
+    /// without a limit.
     pub(crate) fn limiter_waits(&self) -> Option<Family> {
         let waits = METHODS.iter().zip(&self.limiter.as_ref()?.waits);
         let series = waits.filter_map(|(method, waits)| {
@@ -109,7 +110,7 @@ impl Client {
         let series: Vec<Series> = series.collect();
         (!series.is_empty()).then_some(Family {
             name: "rest_client_rate_limiter_duration_seconds",
-            help: "Time that requests waited for the client's own limit, by verb and host.",
+            help: "Time that requests waited for the client-side rate limit, by verb and host.",
             kind: MetricKind::Histogram,
             series,
         })
@@ -119,17 +120,17 @@ impl Client {
 /// The verb and the resource of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// The verb of the API, e.g. `create`.
+    /// The verb of the API, for example `create`.
     pub verb: &'static str,
-    /// The kind of the resource; `None` for a path that is no resource, and for a kind that only a reference
-    /// names.
+    /// The kind of the resource; `None` for a non-resource path, and for a kind that only a
+    /// reference names.
     pub kind: Option<Kind>,
-    /// The subresource, e.g. `status`; empty for whole objects.
+    /// The subresource, for example `status`; empty for whole objects.
     pub subresource: &'static str,
 }
 
 impl RequestInfo {
-    /// A call on whole objects.
+    /// Returns a call on whole objects.
     pub const fn new(verb: &'static str, kind: Kind) -> RequestInfo {
         RequestInfo::on("", verb, kind)
     }
@@ -142,7 +143,7 @@ impl RequestInfo {
         }
     }
 
-    /// The call of a controller's request.
+    /// Returns the call of a controller's request.
     pub fn of(request: &Request) -> RequestInfo {
         match request {
             Request::CreatePod { .. } => RequestInfo::new("create", Kind::POD),
@@ -180,7 +181,7 @@ impl RequestInfo {
     }
 }
 
-/// `update replicasets/status`; `get /` for a path that is no resource.
+/// Formats as `update replicasets/status`, or as `get /` for a non-resource path.
 impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resource = self.kind.map_or("", |kind| kind.resource());
@@ -192,8 +193,8 @@ impl fmt::Display for RequestInfo {
     }
 }
 
-/// The time after which the client itself sends a failed call again, ns: where the server asked for
-/// it with a 429 or a 5xx.
+/// Returns the delay after which the client retries a failed call, ns, if the server asks for a
+/// retry with a 429 or a 5xx.
 pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     let Answer::Failed(error) = answer else {
         return None;
@@ -203,39 +204,39 @@ pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     (retried && attempts < RETRIES_MAX).then(|| i64::from(seconds) * 1_000_000_000)
 }
 
-/// The latency of API calls, and the share of them that fails at random.
+/// The latency of API calls, and the fraction of calls that fail at random.
 #[derive(Debug)]
 pub struct CallLatency {
     latency: LatencySampler,
-    /// The share of calls that are refused, and the generator that chooses them.
+    /// The fraction of calls that fail, and the generator that selects them.
     errors: Option<(f64, fastrand::Rng)>,
 }
 
 impl CallLatency {
-    /// With that share of the calls refused, chosen by a generator of that seed.
+    /// Returns a latency with the fraction `errors` of calls failing, selected by a generator with
+    /// `seed`.
     pub(crate) fn new(latency: LatencySampler, errors: f64, seed: u64) -> CallLatency {
         let random = || fastrand::Rng::with_seed(seed);
         let errors = (errors > 0.0).then(|| (errors, random()));
         CallLatency { latency, errors }
     }
 
-    /// Whether calls take no time and none is refused.
+    /// Whether calls take no time and none fails.
     pub(crate) fn is_zero(&self) -> bool {
         self.latency.is_zero() && self.errors.is_none()
     }
 
-    /// The error of this call if it is refused; the server then has done nothing.
+    /// Returns the error of this call if it fails; the server then does nothing.
     pub(crate) fn refused(&mut self) -> Option<ApiError> {
         let (share, random) = self.errors.as_mut()?;
         (random.f64() < *share).then(|| {
-            let message =
-                "Internal error occurred: the server refuses calls at random (--api-errors)";
+            let message = "Internal error occurred: this call fails at random (--api-errors)";
             ApiError::status(500, Reason::InternalError, message)
         })
     }
 
-    /// When a request sent at `sent_ns` reaches the server, and when its answer is back, in ns of
-    /// monotonic time: half the drawn latency each way.
+    /// Returns the times at which a request sent at `sent_ns` reaches the server and its answer
+    /// arrives, in ns of monotonic time: half of the drawn latency each way.
     pub(crate) fn times_ns(&mut self, sent_ns: i64) -> (i64, i64) {
         let total_ns = self.latency.draw_ns();
         (
@@ -248,23 +249,23 @@ impl CallLatency {
 /// Counts API calls by verb, resource and HTTP code.
 #[derive(Debug, Default)]
 pub struct ApiCalls {
-    /// A dozen entries at most, so a linear search is enough.
+    /// A dozen entries at most, so linear search is sufficient.
     counts: Vec<((RequestInfo, u16), u64)>,
     total: Arc<CallTotal>,
 }
 
-/// The number of calls of one caller, to be read by other threads meanwhile.
+/// The number of calls by one caller, readable from other threads.
 #[derive(Debug, Default)]
 pub struct CallTotal(CachePadded<AtomicU64>);
 
 impl CallTotal {
-    /// The calls so far.
+    /// Returns the number of calls so far.
     pub fn value(&self) -> u64 {
-        // Relaxed: a statistic, which orders nothing.
+        // Relaxed: a statistic that orders nothing.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Called by the caller's thread alone.
+    /// Called only by the caller's thread.
     fn increment(&self) {
         // Relaxed, both: as above, and no other thread writes.
         let value = self.0.load(Ordering::Relaxed);
@@ -288,7 +289,7 @@ impl ApiCalls {
         Arc::clone(&self.total)
     }
 
-    /// Calls `each` with verb, HTTP code and number of every kind of call.
+    /// Calls `each` with the verb, HTTP code and count of every kind of call.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u16, u64)) {
         for ((info, code), count) in &self.counts {
             each(info.verb, *code, *count);
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_counted_by_what_came_back() {
+    fn calls_are_counted_by_verb_resource_and_code() {
         let mut calls = ApiCalls::default();
         for code in [200, 409, 200] {
             let object = Arc::new(ReplicaSet::default());
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_429_or_5xx_with_a_retry_time_is_sent_again() {
+    fn only_a_429_or_5xx_with_a_retry_time_is_retried() {
         let after = |error: &ApiError, attempts| {
             let answer = Answer::Failed(error.clone());
             retry_after_ns(&answer, attempts)
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn as_large_a_share_of_calls_is_refused_as_was_asked_for() {
+    fn the_requested_fraction_of_calls_fails() {
         let call_latency = |errors| {
             let latency = podstorm_apiserver::latency::Latency::ZERO;
             CallLatency::new(LatencySampler::new(latency, 1), errors, 1)
