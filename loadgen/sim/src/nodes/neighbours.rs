@@ -1,5 +1,5 @@
-//! Where a pod may go because of the pods that are there: affinity and anti-affinity to pods, and their
-//! spread over the domains of a topology.
+//! Placement rules that depend on other pods: affinity and anti-affinity to pods, and topology
+//! spread.
 //!
 //! Source: the plugins `InterPodAffinity` and `PodTopologySpread` of Kubernetes' scheduler, 1.36.
 
@@ -12,32 +12,33 @@ use serde_json::Value;
 use super::asks::{Ask, items, text};
 use super::placed::Placed;
 
-/// A label of nodes and one of its values: the nodes that share them are a domain.
+/// A node label and one of its values: the nodes with both are a domain.
 type Domain = (String, Str);
 
 /// A term of a pod's affinity or anti-affinity.
 #[derive(Debug)]
 pub(super) struct Term {
     selector: Option<Selector>,
-    /// The namespaces of the pods that it is about; with no selector of namespaces either it is the pod's own.
+    /// The namespaces of the pods that the term selects; the pod's own if empty and without a
+    /// namespace selector.
     namespaces: Vec<String>,
     namespace_selector: Option<Selector>,
-    /// The label of nodes whose values are the domains.
+    /// The node label whose values are the domains.
     key: String,
 }
 
-/// A constraint of how evenly pods are spread, which must hold.
+/// A topology spread constraint with `DoNotSchedule`.
 #[derive(Debug)]
 pub(super) struct Spread {
     selector: Option<Selector>,
     key: String,
     max_skew: i64,
     min_domains: usize,
-    /// Labels whose values a pod that counts shares.
+    /// The labels whose values a pod must share to count.
     shared: Vec<String>,
-    /// Whether nodes that the pod doesn't want, by selector and affinity, count for nothing.
+    /// Whether nodes that the pod's selector and affinity exclude are ignored.
     is_of_wanted: bool,
-    /// Whether those whose taints it does not tolerate do.
+    /// Whether nodes with taints that the pod does not tolerate are ignored.
     is_of_tolerated: bool,
 }
 
@@ -59,7 +60,8 @@ impl Term {
         }
     }
 
-    /// Whether the term of a pod of that namespace is about a pod of another one with these labels.
+    /// Whether the term of a pod in that namespace selects a pod in another namespace with these
+    /// labels.
     pub(super) fn is_about(
         &self,
         cluster: &Cluster,
@@ -92,7 +94,7 @@ fn domain(key: &str, node: &Node) -> Option<Domain> {
 }
 
 impl Spread {
-    /// Of a constraint that must hold.
+    /// Returns the constraint, unless it is only a preference.
     pub(super) fn of(constraint: &Value) -> Option<Spread> {
         (constraint["whenUnsatisfiable"] != "ScheduleAnyway").then(|| Spread {
             selector: selector(&constraint["labelSelector"]),
@@ -119,23 +121,25 @@ impl Spread {
     }
 }
 
-/// What the pods that are placed mean for one pod.
+/// The effect of the placed pods on one pod.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    /// Where the pods are that its affinity is about.
+    /// The domains of the pods that its affinity selects.
     near: BTreeSet<Domain>,
-    /// Whether it may be the first of the pods that its affinity is about.
+    /// Whether it may be the first of the pods that its affinity selects.
     is_first: bool,
-    /// Where those are that its anti-affinity is about.
+    /// The domains of the pods that its anti-affinity selects.
     far: BTreeSet<Domain>,
-    /// Where those are whose anti-affinity is about it.
+    /// The domains of pods whose anti-affinity selects it.
     kept_away: BTreeSet<Domain>,
-    /// For each of its constraints the pods that count, by domain, and the fewest of a domain.
+    /// For each spread constraint, the number of matching pods by domain, and the minimum of all
+    /// domains.
     spread: Vec<(BTreeMap<Str, i64>, i64)>,
 }
 
 impl Neighbours {
-    /// O(groups of pods that are placed · nodes) where the pod has neighbours, else O(those with anti-affinity).
+    /// Computes the effect of the placed pods. O(groups of placed pods · nodes) if the pod has
+    /// rules about other pods, otherwise O(groups with anti-affinity).
     pub(super) fn of<'a>(
         cluster: &Cluster,
         (pod, ask): (&Pod, &Ask),
@@ -214,7 +218,8 @@ impl Neighbours {
         all
     }
 
-    /// Why they keep the pod from the node, and whether the end of other pods would not help.
+    /// Returns the reason why other pods keep the pod from the node, and whether ending pods would
+    /// not help.
     pub(super) fn refusal(
         &self,
         (pod, ask): (&Pod, &Ask),

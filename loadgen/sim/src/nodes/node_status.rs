@@ -1,4 +1,5 @@
-//! What a kubelet reports of its node: the status, and the labels and annotations of a node that it registers.
+//! The state that a kubelet reports of its node: the status, and the labels and annotations of a
+//! node that it registers.
 //!
 //! Source: Kubernetes' `pkg/kubelet/kubelet_node_status.go` and `pkg/kubelet/nodestatus/setters.go`.
 
@@ -9,17 +10,17 @@ use super::rules::NodeSize;
 use super::scheduler::DEFAULT_PODS_PER_NODE;
 use super::status::node_address;
 
-/// A condition of a node where nothing is wrong.
+/// A node condition without problems.
 struct Normal {
     of_type: &'static str,
     status: &'static str,
     reason: &'static str,
     message: &'static str,
-    /// The reason of the Event for the change to it.
+    /// The reason of the Event for a change to this condition.
     event: &'static str,
 }
 
-/// The conditions that a kubelet reports, in their order.
+/// The conditions that a kubelet reports, in order.
 const CONDITIONS: [Normal; 4] = [
     Normal {
         of_type: "MemoryPressure",
@@ -51,24 +52,24 @@ const CONDITIONS: [Normal; 4] = [
     },
 ];
 
-/// The annotation of a node whose volumes are attached by a controller.
+/// The annotation of a node whose volumes a controller attaches.
 const ATTACHED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
-/// A status that a kubelet has computed.
+/// A status computed by a kubelet.
 #[derive(Debug)]
 pub(super) struct Computed {
-    /// The status, with the heartbeats of now.
+    /// The status, with current heartbeats.
     pub(super) status: Map,
-    /// Whether more than heartbeats differs from the node's status.
+    /// Whether it differs from the node's status in more than heartbeats.
     pub(super) is_changed: bool,
-    /// The reasons of Events for conditions that have changed.
+    /// The reasons of Events for changed conditions.
     pub(super) events: Vec<&'static str>,
 }
 
-/// The status of a node as its kubelet reports it now. What a node lacks that has never reported is filled in, with
-/// `size` for what it has, and its
-/// conditions are as where nothing is wrong. Of another one nothing but conditions that are `Unknown` becomes so: who has
-/// written the others wants them so.
+/// Computes the status that a node's kubelet reports now. For a node that has never reported,
+/// missing members are filled in, with `size` as its size, and its conditions are set to normal.
+/// For any other node, only `Unknown` conditions become normal: other clients set the rest on
+/// purpose.
 pub(super) fn compute(node: &Node, size: &NodeSize, now: Time) -> Computed {
     let name = &node.metadata.name;
     let mut status = node.status.clone();
@@ -106,7 +107,7 @@ pub(super) fn compute(node: &Node, size: &NodeSize, now: Time) -> Computed {
     if !entry.is_array() {
         *entry = json!([]);
     }
-    let conditions = entry.as_array_mut().expect("it has just become one");
+    let conditions = entry.as_array_mut().expect("conditions are a list");
     let at = now.to_string();
     let mut events = Vec::new();
     for normal in CONDITIONS {
@@ -140,14 +141,14 @@ pub(super) fn compute(node: &Node, size: &NodeSize, now: Time) -> Computed {
     }
 }
 
-/// Whether a node's kubelet has ever reported: there is a condition `Ready`.
+/// Whether a node's kubelet has ever reported: a `Ready` condition exists.
 pub(super) fn has_reported(node: &Node) -> bool {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == "Ready")
 }
 
-/// When a kubelet has last reported its node's status, by its heartbeat; unset where it has not.
+/// Returns the time of the last heartbeat in the node's status; unset if there is none.
 pub(super) fn reported_at(node: &Node) -> Time {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
@@ -161,8 +162,8 @@ fn capacity(size: &NodeSize, pods: u32) -> Value {
     json!({"cpu": cpu, "memory": memory, "ephemeral-storage": "1Ti", "pods": pods.to_string()})
 }
 
-/// Gives a node the labels and the annotation that its kubelet registers it with, those that it lacks. Returns whether
-/// it lacked any.
+/// Adds the missing labels and the missing annotation that a kubelet registers. Returns whether any
+/// was missing.
 pub(super) fn label(node: &mut Node) -> bool {
     let name = node.metadata.name.clone();
     let labels = [
@@ -195,7 +196,8 @@ pub(super) fn label(node: &mut Node) -> bool {
     is_changed
 }
 
-/// A node that takes so many pods, as its kubelet registers it, and the reasons of the Events for its conditions.
+/// Returns a newly registered node with `pods` as its capacity, and the reasons of the Events for
+/// its conditions.
 pub(super) fn registered(
     name: &str,
     size: &NodeSize,
@@ -220,7 +222,7 @@ mod tests {
     const NOW: Time = Time::from_unix_seconds(1_800_000_000);
 
     #[test]
-    fn a_registered_node_has_all_that_a_kubelet_reports() {
+    fn a_registered_node_has_a_complete_status() {
         let size = NodeSize {
             cpu: "500m".to_owned(),
             memory: "2Gi".to_owned(),
@@ -251,7 +253,7 @@ mod tests {
             "NodeReady",
         ];
         assert_eq!(events, all);
-        // Nothing is left to report but heartbeats.
+        // Only heartbeats are left to report.
         let later = Time::from_unix_seconds(1_800_000_300);
         let again = compute(&node, &size, later);
         assert!(!again.is_changed && again.events.is_empty());
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_unless_it_is_unknown() {
+    fn existing_values_stay_unless_they_are_unknown() {
         let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"},
             "conditions": [{"type": "Ready", "status": "False", "reason": "Broken"},
                 {"type": "MemoryPressure", "status": "Unknown", "reason": "NodeStatusUnknown"},
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_report_keeps_what_a_client_has_said() {
+    fn the_first_report_keeps_a_clients_values() {
         let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"},
             "conditions": [{"type": "DiskPressure", "status": "True", "reason": "Full"}]}});
         let computed = compute(&Node::from_json(node).unwrap(), &NodeSize::default(), NOW);

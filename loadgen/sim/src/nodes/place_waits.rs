@@ -1,26 +1,27 @@
-//! How long pods wait for a place on a node. Pods that are bound at once cost a look at an empty table.
+//! The time that pods wait for room on a node. Pods that are bound immediately cost one check of an
+//! empty table.
 
 use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm_objects::{Str, hash_state};
 
-/// The waits of pods that found no place on any node.
+/// The waits of pods that found no room on any node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceWaits {
-    /// Pods that found no place when they were to be bound.
+    /// The number of pods that found no room at their first attempt.
     pub pods: u64,
-    /// The time that they waited, all together, ns: until they were bound or deleted.
+    /// The total time that they waited, ns: until they were bound or deleted.
     pub total_ns: u64,
-    /// Most pods that waited at once.
+    /// The maximum number of pods that waited at the same time.
     pub most: u64,
-    /// How many pods the open nodes took in all when most waited.
+    /// The total capacity of the open nodes, in pods, at that maximum.
     pub places: u64,
 }
 
-/// The pods that wait for a place, and the sums of those that have waited.
+/// The pods that wait for room, and the sums for those that have waited.
 #[derive(Debug)]
 pub(super) struct Unplaced {
-    /// When each began to wait, ns of monotonic time. Iterated for sums alone.
+    /// The monotonic time at which each pod began to wait, ns. Iterated only for sums.
     since: HashMap<(Str, CompactString), i64, ahash::RandomState>,
     sums: PlaceWaits,
 }
@@ -35,7 +36,8 @@ impl Default for Unplaced {
 }
 
 impl Unplaced {
-    /// A pod finds no place among those of the open nodes; if it waits already, it goes on waiting.
+    /// Records that a pod found no room on the open nodes; a pod that already waits continues to
+    /// wait.
     pub(super) fn begin(&mut self, pod: (&Str, &CompactString), places: u64, now_ns: i64) {
         let (namespace, name) = pod;
         let key = (namespace.clone(), name.clone());
@@ -49,7 +51,7 @@ impl Unplaced {
         });
     }
 
-    /// A pod is bound or gone, whether it had to wait or not.
+    /// Records that a pod was bound or deleted, whether or not it waited.
     #[inline]
     pub(super) fn end(&mut self, namespace: &Str, name: &CompactString, now_ns: i64) {
         if !self.since.is_empty() {
@@ -60,7 +62,7 @@ impl Unplaced {
         }
     }
 
-    /// The sums, with what those that still wait have waited so far. O(pods that wait).
+    /// Returns the sums, including the waits in progress. O(waiting pods).
     pub(super) fn sums(&self, now_ns: i64) -> PlaceWaits {
         let waiting = self.since.values();
         let waiting_ns: u64 = waiting.map(|since_ns| waited_ns(*since_ns, now_ns)).sum();
@@ -80,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pod_waits_from_its_first_try_to_its_end() {
+    fn each_pod_waits_from_its_first_attempt_to_its_end() {
         let mut unplaced = Unplaced::default();
         let namespace = Str::from("default");
         let [a, b, c] = ["a", "b", "c"].map(CompactString::from);
         unplaced.end(&namespace, &a, 5);
         unplaced.begin((&namespace, &a), 3, 10);
         unplaced.begin((&namespace, &b), 2, 20);
-        // It is tried once more, among other places.
+        // A second attempt, with a different capacity.
         unplaced.begin((&namespace, &a), 9, 30);
         unplaced.end(&namespace, &a, 50);
         unplaced.end(&namespace, &c, 50);

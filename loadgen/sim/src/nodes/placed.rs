@@ -1,6 +1,7 @@
-//! The pods that have nodes, and in groups: the pods of one namespace with the same labels mean the same to other
-//! pods, so a rule about other pods looks at a group once, however many pods it has. Before there is such a rule, only
-//! pods with anti-affinity are grouped: each pod of an indexed Job has labels of its own, and would be a group.
+//! The pods on nodes, also in groups. The pods of one namespace with the same labels are equivalent
+//! to other pods, so a rule about other pods checks a group once, however many pods it has. Until
+//! such a rule exists, only pods with anti-affinity are grouped: each pod of an indexed Job has its
+//! own labels, and would be a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,43 +17,44 @@ pub(super) struct PlacedPod {
     pub(super) pod: Arc<Pod>,
     pub(super) node: Str,
     pub(super) ask: Arc<Ask>,
-    /// The number of its group, if it is in one.
+    /// The number of its group, if it is in a group.
     group: Option<u32>,
 }
 
-/// What the pods of a group share.
+/// The properties that the pods of a group share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shared {
     namespace: Str,
     labels: Labels,
     is_deleting: bool,
-    /// The address of what they ask; 0 where they have no anti-affinity.
+    /// The address of their requirements; 0 without anti-affinity.
     ask: usize,
 }
 
-/// Pods that mean the same to other pods.
+/// Pods that are equivalent to other pods.
 #[derive(Debug)]
 pub(super) struct Group {
     shared: Shared,
-    /// What the first of them asked. All ask the same of other pods where they have anti-affinity.
+    /// The requirements of its first pod. If they include anti-affinity, all pods of the group
+    /// share them.
     pub(super) ask: Arc<Ask>,
-    /// How many there are on each node; at least one.
+    /// The number of its pods on each node, at least one.
     pub(super) on_nodes: BTreeMap<Str, u32>,
 }
 
-/// The pods that have nodes.
+/// The pods on nodes.
 #[derive(Debug)]
 pub(super) struct Placed {
     pods: HashMap<Uid, PlacedPod, ahash::RandomState>,
     /// Whether all pods are in groups, not only those with anti-affinity.
     groups_all: bool,
-    /// By number. Each has a pod.
+    /// The groups by number. Each has at least one pod.
     groups: BTreeMap<u32, Group>,
     /// The numbers of the groups.
     numbers: HashMap<Shared, u32, ahash::RandomState>,
-    /// The numbers of those with anti-affinity.
+    /// The numbers of the groups with anti-affinity.
     exclusive: BTreeSet<u32>,
-    /// How many pods have each priority.
+    /// The number of pods with each priority.
     priorities: BTreeMap<i32, usize>,
     /// The number of the next group.
     next: u32,
@@ -77,7 +79,7 @@ impl Placed {
         self.pods.get(uid)
     }
 
-    /// Forgets all pods.
+    /// Removes all pods.
     pub(super) fn clear(&mut self) {
         *self = Placed {
             groups_all: self.groups_all,
@@ -85,7 +87,7 @@ impl Placed {
         };
     }
 
-    /// Groups all pods from now on. O(pods) at the first call.
+    /// Groups all pods from now on. O(pods) on the first call.
     pub(super) fn group_all(&mut self) {
         if std::mem::replace(&mut self.groups_all, true) {
             return;
@@ -97,30 +99,31 @@ impl Placed {
         self.pods = pods;
     }
 
-    /// All pods, in no order.
+    /// Returns all pods, in no particular order.
     pub(super) fn pods(&self) -> impl Iterator<Item = &PlacedPod> {
         self.pods.values()
     }
 
-    /// Whether one of them has a lower priority.
+    /// Whether any pod has a lower priority.
     pub(super) fn has_lower(&self, priority: i32) -> bool {
         let lowest = self.priorities.keys().next();
         lowest.is_some_and(|lowest| *lowest < priority)
     }
 
-    /// All groups; [`group_all`](Placed::group_all) was called.
+    /// Returns all groups. [`group_all`](Placed::group_all) must have been called.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
-        assert!(self.groups_all, "not all pods are in groups");
+        assert!(self.groups_all, "group_all must have been called");
         self.groups.values()
     }
 
-    /// Those with anti-affinity.
+    /// Returns the groups with anti-affinity.
     pub(super) fn exclusive(&self) -> impl Iterator<Item = &Group> {
         let groups = self.exclusive.iter();
         groups.filter_map(|number| self.groups.get(number))
     }
 
-    /// Takes a pod as it is now, if it is known with that node, spec and labels and nothing else of it counts.
+    /// Replaces a known pod by its current state. Returns false if the pod is unknown or its node,
+    /// spec, labels or deletion differ.
     pub(super) fn replace(&mut self, pod: &Arc<Pod>, node: &str) -> bool {
         let Some(known) = self.pods.get_mut(&pod.metadata.uid) else {
             return false;
@@ -136,7 +139,7 @@ impl Placed {
         is_same
     }
 
-    /// Adds a pod that is not there.
+    /// Adds a pod that is not present.
     pub(super) fn insert(&mut self, pod: Arc<Pod>, node: Str, ask: Arc<Ask>) {
         let is_grouped = self.groups_all || !ask.anti_affinity.is_empty();
         let group = is_grouped.then(|| self.enter_group(&pod, &node, &ask));
@@ -151,7 +154,7 @@ impl Placed {
         self.pods.insert(uid, placed);
     }
 
-    /// Counts a pod in its group, and returns its number.
+    /// Counts a pod in its group, and returns the group's number.
     fn enter_group(&mut self, pod: &Pod, node: &Str, ask: &Arc<Ask>) -> u32 {
         let meta = &pod.metadata;
         let is_exclusive = !ask.anti_affinity.is_empty();
@@ -182,12 +185,15 @@ impl Placed {
                 number
             }
         };
-        let group = self.groups.get_mut(&number).expect("each number has one");
+        let group = self
+            .groups
+            .get_mut(&number)
+            .expect("each number has a group");
         *group.on_nodes.entry(node.clone()).or_default() += 1;
         number
     }
 
-    /// Removes a pod, if it is there.
+    /// Removes a pod, if it is present.
     pub(super) fn remove(&mut self, uid: &Uid) -> Option<PlacedPod> {
         let placed = self.pods.remove(uid)?;
         if let Some(count) = self.priorities.get_mut(&placed.ask.priority) {
@@ -199,7 +205,10 @@ impl Placed {
         let Some(number) = placed.group else {
             return Some(placed);
         };
-        let group = self.groups.get_mut(&number).expect("each number has one");
+        let group = self
+            .groups
+            .get_mut(&number)
+            .expect("each number has a group");
         if let Some(count) = group.on_nodes.get_mut(&placed.node) {
             *count -= 1;
             if *count == 0 {
@@ -239,7 +248,7 @@ mod tests {
     use crate::nodes::neighbours::Term;
 
     #[test]
-    fn pods_alike_are_one_group_until_they_go() {
+    fn equivalent_pods_are_one_group_until_they_are_removed() {
         let mut placed = Placed::default();
         placed.group_all();
         let ask = Arc::new(Ask::of(&PodSpec::default()));
@@ -260,7 +269,7 @@ mod tests {
             counts(&placed),
             [("web".to_owned(), 2), ("db".to_owned(), 1)]
         );
-        assert!(!placed.replace(&pod("a", "db"), "x"), "its labels differ");
+        assert!(!placed.replace(&pod("a", "db"), "x"), "the labels differ");
         for _ in 0..2 {
             placed.remove(&"a".into());
         }
@@ -272,11 +281,11 @@ mod tests {
         assert_eq!(counts(&placed), [("db".to_owned(), 1)]);
         assert_eq!((placed.numbers.len(), placed.pods.len()), (1, 1));
         placed.clear();
-        assert_eq!(counts(&placed), [], "groups are still asked for");
+        assert_eq!(counts(&placed), [], "grouping stays enabled");
     }
 
     #[test]
-    fn pods_are_grouped_when_groups_are_asked_for() {
+    fn pods_are_grouped_on_demand() {
         let mut placed = Placed::default();
         let ask = Arc::new(Ask::of(&PodSpec::default()));
         let mut apart = Ask::of(&PodSpec::default());

@@ -1,8 +1,9 @@
-//! Which nodes take a pod, and why the others don't: cordons, taints, node selectors and affinity, host ports,
-//! what pods request, and the pods that are there already.
+//! The nodes that can take a pod, and the reasons why others can't: cordons, taints, node selectors
+//! and affinity, host ports, resource requests, and the pods that are already placed.
 //!
-//! Nothing of it is kept before something of it counts: [client rules](super::ClientRules) ask for it, a node says how
-//! much of a resource it has, or a pod says [more of its node](PodSpec::is_particular) than what it requests.
+//! No state is kept until it is needed: [client rules](super::ClientRules) require it, a node
+//! specifies an amount of a resource, or a pod [has requirements on its
+//! node](PodSpec::is_particular) other than resource requests.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,34 +26,35 @@ use super::refusals::{Reasons, Refusal, everywhere};
 use super::rules::NodeChoice;
 use super::scheduler::Waiting;
 
-/// How many specs are remembered with what they ask.
+/// The maximum number of specs whose requirements are cached.
 const ASKS_MAX: usize = 10_000;
 
-/// What the scheduler keeps for pods that not every node takes.
+/// The scheduler's state for pods that not every node can take.
 #[derive(Debug)]
 pub(super) struct Placement {
     pub(super) cluster: Arc<Cluster>,
     choice: NodeChoice,
-    /// Whether pods that fit nowhere have nothing written to them: there are no client rules.
+    /// Whether unschedulable pods get no status: there are no client rules.
     pub(super) is_of_run: bool,
-    /// Where the volumes of the pod that is being placed can be.
+    /// The nodes that can mount the volumes of the pod that is being placed.
     pub(super) reach: Vec<Reach>,
     nodes: BTreeMap<Str, Place>,
     used: HashMap<Str, Used, ahash::RandomState>,
     pub(super) placed: Placed,
-    /// The pods that wait for others to go.
+    /// The pods that wait for victims to end.
     pub(super) nominations: Nominations,
-    /// What each spec asks, by the address of the spec, which it keeps.
+    /// The requirements of each spec, by the address of the spec, which the entry keeps alive.
     asks: BTreeMap<usize, (Arc<PodSpec>, Arc<Ask>)>,
-    /// Why no node takes pods of a spec, by its address, until a pod comes or goes or a node changes. Empty in a run.
+    /// The reason why no node can take pods of a spec, by its address, until a pod is added or
+    /// removed or a node changes. Empty in a run.
     refused: BTreeMap<usize, String>,
-    /// Particular pods that no node takes.
+    /// Unschedulable pods with requirements on their node.
     pub(super) waiting: Vec<Waiting>,
-    /// Whether one more pod may let one of them fit.
+    /// Whether an additional pod may make one of them schedulable.
     awaits_neighbours: bool,
     /// Whether a node may take one of them now.
     pub(super) retry: bool,
-    /// Present where the scheduler writes Events.
+    /// Present if the scheduler writes Events.
     pub(super) events: Option<SchedulerEvents>,
 }
 
@@ -62,7 +64,7 @@ struct Place {
     allocatable: BTreeMap<String, Quantity>,
 }
 
-/// What the pods of a node use.
+/// The resources that the pods of a node use.
 #[derive(Debug, Default)]
 struct Used {
     amounts: BTreeMap<String, Quantity>,
@@ -93,7 +95,7 @@ impl Placement {
         }
     }
 
-    /// Of a cluster without client rules, with the pods and nodes that it has.
+    /// Returns the placement of a cluster without client rules, with its current pods and nodes.
     pub(super) fn of_run(cluster: &Arc<Cluster>) -> Placement {
         let mut placement = Placement::new(Arc::clone(cluster), NodeChoice::default(), None);
         placement.is_of_run = true;
@@ -114,13 +116,13 @@ impl Placement {
         placement
     }
 
-    /// Forgets all nodes.
+    /// Removes all nodes.
     pub(super) fn clear_nodes(&mut self) {
         self.nodes.clear();
         self.refused.clear();
     }
 
-    /// Forgets all pods.
+    /// Removes all pods.
     pub(super) fn clear_pods(&mut self) {
         self.used.clear();
         self.placed.clear();
@@ -128,8 +130,8 @@ impl Placement {
         self.refused.clear();
     }
 
-    /// Takes a node as it is now, which may have come just now; returns whether it may take pods that it did not take
-    /// before.
+    /// Updates a node, which is new if `is_new`. Returns whether it may take pods that it could not
+    /// take before.
     pub(super) fn see_node(&mut self, node: Arc<Node>, is_new: bool) -> bool {
         let name = node.metadata.name.as_str();
         let allocatable = allocatable(&node);
@@ -155,18 +157,18 @@ impl Placement {
     pub(super) fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
         self.refused.clear();
-        // Fewer domains may let a pod be spread.
+        // With fewer domains, a pod may satisfy its spread constraints.
         self.retry |= self.awaits_neighbours;
     }
 
-    /// What pods of the spec ask.
+    /// Returns the requirements of pods with this spec.
     pub(super) fn ask(&mut self, spec: &Arc<PodSpec>) -> Arc<Ask> {
         let address = Arc::as_ptr(spec).addr();
         if let Some((_, ask)) = self.asks.get(&address) {
             return Arc::clone(ask);
         }
         if self.asks.len() >= ASKS_MAX {
-            // What is known of specs by their addresses goes with the specs.
+            // The refusals by address must not outlive the specs.
             self.asks.clear();
             self.refused.clear();
         }
@@ -179,18 +181,18 @@ impl Placement {
         ask
     }
 
-    /// Whether the pod is counted.
+    /// Whether the pod is placed.
     pub(super) fn has(&self, pod: &Pod) -> bool {
         self.placed.get(&pod.metadata.uid).is_some()
     }
 
-    /// Counts a pod on a node, once.
+    /// Places a pod on a node, once.
     pub(super) fn add(&mut self, pod: &Arc<Pod>, node: &Str) {
         if self.placed.replace(pod, node) {
             return;
         }
         let before = self.lift(&pod.metadata.uid);
-        // A pod that asks for less leaves room.
+        // A pod with lower requests leaves room.
         self.retry |= before.is_some_and(|it| !Arc::ptr_eq(&it.pod.spec, &pod.spec));
         let ask = self.ask(&pod.spec);
         use_up(&mut self.used, node, &ask);
@@ -199,7 +201,7 @@ impl Placement {
         self.placed.insert(Arc::clone(pod), node.clone(), ask);
     }
 
-    /// A pod is gone, has ended, or was not bound.
+    /// Removes a pod that was deleted, has ended or was not bound.
     pub(super) fn remove(&mut self, uid: &Uid) {
         if self.lift(uid).is_some() {
             self.nominations.going.remove(uid);
@@ -208,14 +210,14 @@ impl Placement {
         }
     }
 
-    /// Takes a pod away to see what would be without it.
+    /// Removes a pod temporarily, to evaluate the placement without it.
     pub(super) fn lift(&mut self, uid: &Uid) -> Option<PlacedPod> {
         let placed = self.placed.remove(uid)?;
         give_back(&mut self.used, &placed.node, &placed.ask);
         Some(placed)
     }
 
-    /// Puts a pod back where it was.
+    /// Puts a removed pod back on its node.
     pub(super) fn settle(&mut self, placed: &PlacedPod) {
         let PlacedPod { pod, node, ask, .. } = placed;
         use_up(&mut self.used, node, ask);
@@ -223,7 +225,7 @@ impl Placement {
             .insert(Arc::clone(pod), node.clone(), Arc::clone(ask));
     }
 
-    /// Whether more than requests and capacity in pods decides which node a pod gets.
+    /// Whether the choice of the node depends on more than requests and capacity in pods.
     fn looks_at_all(&self, pod: &Pod, ask: &Ask) -> bool {
         self.choice == NodeChoice::First
             || ask.is_particular
@@ -231,7 +233,8 @@ impl Placement {
             || self.is_unwanted(pod)
     }
 
-    /// Whether pods that are there keep this one away. O(groups of pods with anti-affinity).
+    /// Whether the anti-affinity of placed pods excludes this one. O(groups of pods with
+    /// anti-affinity).
     fn is_unwanted(&self, pod: &Pod) -> bool {
         let meta = &pod.metadata;
         let own = (&*meta.namespace, &meta.labels);
@@ -241,8 +244,9 @@ impl Placement {
         })
     }
 
-    /// The node of a pod, with its capacity taken; where there is none, whether only the end of a pod makes a place
-    /// for this one, whichever it is. O(nodes) for pods that are particular, and where much is full.
+    /// Selects the node of a pod and takes its capacity. If no node fits, returns whether only the
+    /// end of a pod can make room for this one, regardless of which pod. O(nodes) for pods with
+    /// requirements on their node, and if most nodes are full.
     pub(super) fn take(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) -> Result<Str, bool> {
         let ask = self.ask(&pod.spec);
         let is_plain = !self.looks_at_all(pod, &ask);
@@ -265,18 +269,18 @@ impl Placement {
         Ok(node)
     }
 
-    /// The pods that wait for a change, to be tried again.
+    /// Removes and returns the waiting pods, for a retry.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         self.awaits_neighbours = false;
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether pods that ask this are refused for what they ask alone, whatever their labels are.
+    /// Whether these requirements alone decide a refusal, regardless of the pod's labels.
     fn decides_alone(&self, ask: &Ask) -> bool {
         self.reach.is_empty() && !self.heeds_neighbours(ask)
     }
 
-    /// Whether the pods that are there decide where a pod may go.
+    /// Whether placed pods affect the placement of this one.
     fn heeds_neighbours(&self, ask: &Ask) -> bool {
         ask.has_neighbours() || self.placed.exclusive().next().is_some()
     }
@@ -296,7 +300,7 @@ impl Placement {
         Some(Neighbours::of(cluster, (pod, ask), placed, nodes, node_of))
     }
 
-    /// The node of the pod among those that take it.
+    /// Returns the chosen node among those that can take the pod.
     fn choose(&self, pod: &Pod, ask: &Ask, capacity: &Capacity) -> Option<Str> {
         let neighbours = self.neighbours(pod, ask);
         let named = ask.names.iter().flatten();
@@ -323,13 +327,14 @@ impl Placement {
         best.map(|(_, name)| name.clone())
     }
 
-    /// Of what a node has too little for the pod, and whether it has so little in all.
+    /// Returns the resources of which a node has too little for the pod, and whether its total
+    /// amount is too small.
     fn lacking<'a>(&'a self, node: &str, ask: &'a Ask) -> impl Iterator<Item = (&'a str, bool)> {
         let place = self.nodes.get(node);
         let used = self.used.get(node);
         ask.requests.iter().filter_map(move |(name, asked)| {
             let all = place?.allocatable.get(name).copied();
-            // A node that says nothing of these has enough.
+            // A node that doesn't specify one of these has enough.
             let is_usual = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
             let all = all.or((!is_usual).then_some(Quantity::default()))?;
             let used = used.and_then(|used| used.amounts.get(name).copied());
@@ -338,9 +343,10 @@ impl Placement {
         })
     }
 
-    /// Why the node, which takes so many more pods, refuses the pod: what the first rule that it breaks says.
+    /// Returns the reason why the node, with room for `free` more pods, can't take the pod: the
+    /// message of the first rule that fails.
     ///
-    /// Source: the order and the words of the plugins of Kubernetes' scheduler, 1.36.
+    /// Source: the order and the messages of the plugins of Kubernetes' scheduler, 1.36.
     fn refusal(
         &self,
         (pod, ask): (&Pod, &Ask),
@@ -396,7 +402,8 @@ impl Placement {
         Some(Refusal::one(reason, is_hopeless))
     }
 
-    /// As [`refusal`](Placement::refusal), by the pods that are there now.
+    /// Returns the reason like [`refusal`](Placement::refusal), given the pods that are currently
+    /// placed.
     pub(super) fn refusal_now(
         &self,
         (pod, ask): (&Pod, &Ask),
@@ -409,8 +416,9 @@ impl Placement {
         self.refusal((pod, ask), neighbours.as_ref(), (node, place), free)
     }
 
-    /// What comes of a pod that no node takes, whose [hold](Placement::hold) is let go. O(nodes) and, where pods of lower
-    /// priority have nodes, O(pods that are placed), unless a pod of the same spec was refused since the last change.
+    /// Returns the result for a pod that no node can take, whose [hold](Placement::hold) is
+    /// released. O(nodes) and, if pods of lower priority are placed, O(placed pods), unless a pod
+    /// of the same spec was refused since the last change.
     pub(super) fn refuse(&mut self, pod: &Arc<Pod>, capacity: &Capacity) -> Refused {
         let address = Arc::as_ptr(&pod.spec).addr();
         if let Some(why) = self.refused.get(&address).filter(|_| self.reach.is_empty()) {
@@ -421,7 +429,7 @@ impl Placement {
             true => Refused::default(),
             false => self.search(pod, &ask, capacity),
         };
-        // What only the spec decides is so for all pods that share it.
+        // A refusal that depends only on the spec applies to all pods with that spec.
         if self.nominations.is_empty() && self.decides_alone(&ask) {
             self.refused.insert(address, refused.why.clone());
         }
@@ -463,13 +471,14 @@ impl Placement {
         refused
     }
 
-    /// What comes of a pod that no node takes for this reason.
+    /// Returns the result for a pod that no node can take for this reason.
     pub(super) fn refuse_everywhere(&self, why: &str) -> Refused {
         Refused::because(everywhere(self.nodes.len(), why))
     }
 
-    /// Gives a pod, and those of lower priority, no longer what they are to get on their nodes, so that this pod may
-    /// take it. Returns the UIDs of all of them, for [`hold`](Placement::hold).
+    /// Releases the resources reserved on their nodes for a pod and for nominated pods of lower
+    /// priority, so that this pod may take them. Returns the UIDs of all of them, for
+    /// [`hold`](Placement::hold).
     pub(super) fn let_go(&mut self, pod: &Pod, capacity: &mut Capacity) -> Vec<Uid> {
         let own = &pod.metadata.uid;
         let uids = self.nominations.below(own, pod.spec.priority);
@@ -480,7 +489,7 @@ impl Placement {
         uids
     }
 
-    /// Keeps for a pod, and for those that it let go, what they are to get on their nodes, if they still wait for it.
+    /// Reserves again the resources released for a pod and the others, if they are still nominated.
     pub(super) fn hold(&mut self, pod: &Pod, others: Vec<Uid>, capacity: &mut Capacity) {
         let own = &pod.metadata.uid;
         let all = std::iter::once(own).chain(others.iter().filter(|uid| *uid != own));
@@ -490,7 +499,7 @@ impl Placement {
         }
     }
 
-    /// A pod is bound or gone: it waits for no others to go. Returns whether it did.
+    /// Ends the nomination of a pod that was bound or deleted. Returns whether it had one.
     pub(super) fn end_nomination(&mut self, uid: &Uid, capacity: &mut Capacity) -> bool {
         let Some(held) = self.nominations.pods.remove(uid) else {
             return false;
@@ -502,8 +511,7 @@ impl Placement {
         true
     }
 
-    /// Takes a pod whose status says that it is to get a node as one that waits for others to go from there, as in a
-    /// cluster that goes on from a state.
+    /// Restores the nomination of a pod from its status, as in a resumed cluster.
     pub(super) fn recall(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) {
         let rest = &pod.status.rest;
         let uid = &pod.metadata.uid;
@@ -526,9 +534,9 @@ impl Placement {
     }
 }
 
-/// A pod that asks this uses it on a node.
+/// Adds a pod's requirements to the use of a node.
 fn use_up(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: &Ask) {
-    // Looked for first: an entry would take a copy of each name.
+    // Looked up first, because an entry would copy each name.
     let used = match all.get_mut(node) {
         Some(used) => used,
         None => all.entry(node.clone()).or_default(),
@@ -542,7 +550,7 @@ fn use_up(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: &As
     used.ports.extend(ask.ports.iter().cloned());
 }
 
-/// It does no longer.
+/// Subtracts a pod's requirements from the use of a node.
 fn give_back(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: &Ask) {
     let Some(used) = all.get_mut(node) else {
         return;
@@ -558,18 +566,18 @@ fn give_back(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: 
     }
 }
 
-/// Whether the node refuses pods that are not particular.
+/// Whether the node's taints keep away pods without tolerations.
 pub(super) fn is_tainted(node: &Node) -> bool {
     taints(node).any(|taint| keeps_away(taint) && !is_for_all(taint))
 }
 
-/// Whether the pod may not stay on the node: it does not tolerate one of its `NoExecute` taints
-/// other than `except`.
+/// Whether the pod must leave the node: it does not tolerate one of its `NoExecute` taints other
+/// than `except`.
 pub(super) fn is_driven_out(node: &Node, pod: &Pod, except: &str) -> bool {
     let mut taints = taints(node)
         .filter(|taint| taint["effect"] == "NoExecute" && taint["key"] != except)
         .peekable();
-    // The spec is parsed for nothing where there is no taint.
+    // Without taints, there is no need to parse the spec.
     taints.peek().is_some() && {
         let ask = Ask::of(&pod.spec);
         taints.any(|taint| !ask.tolerates(taint))

@@ -1,10 +1,11 @@
-//! Preemption: a pod that no node takes has pods of lower priority go, so that it fits where they were.
+//! Preemption: pods of lower priority are ended to make room for a pod that no node can take.
 //!
-//! The search tries each node without its pods of lower priority, then lets as many of them stay as it can. The node
-//! is nominated: nothing of lower or equal priority takes what the pod is to get there, until it is bound.
+//! The search evaluates each node without its pods of lower priority, then keeps as many of them as
+//! possible. The selected node is nominated: pods of lower or equal priority can't take the
+//! reserved room until the pod is bound.
 //!
-//! Source: `pkg/scheduler/framework/preemption` and its plugin `DefaultPreemption`, Kubernetes 1.36. Unlike upstream's
-//! the search looks at all nodes.
+//! Source: `pkg/scheduler/framework/preemption` and its plugin `DefaultPreemption`, Kubernetes
+//! 1.36. Unlike upstream, the search considers all nodes.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -21,10 +22,10 @@ use super::placed::PlacedPod;
 use super::placement::Placement;
 use super::refusals::{Reasons, Refusal};
 
-/// Added to each priority before they are summed, so that fewer pods make a smaller sum.
+/// Added to each priority before summing, so that fewer pods have a smaller sum.
 const OFFSET: i64 = 1 << 31;
 
-/// A pod that waits for others to leave a node, and what it is to get there.
+/// A pod that waits for victims on a node, with the requirements reserved for it.
 #[derive(Debug)]
 pub(super) struct Nomination {
     pub(super) pod: Arc<Pod>,
@@ -32,24 +33,24 @@ pub(super) struct Nomination {
     pub(super) ask: Arc<Ask>,
 }
 
-/// The pods that wait for others to go, and those that were told to.
+/// The pods that wait for victims, and the victims.
 #[derive(Debug, Default)]
 pub(super) struct Nominations {
     pub(super) pods: BTreeMap<Uid, Nomination>,
-    /// They are still there.
+    /// The victims that still exist.
     pub(super) going: BTreeSet<Uid>,
 }
 
-/// What comes of a pod that no node takes.
+/// The result for a pod that no node can take.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
-    /// Why, in the words of Kubernetes' scheduler; empty in a run.
+    /// The reason, in the words of Kubernetes' scheduler; empty in a run.
     pub(super) why: String,
-    /// The pods that have to go for it.
+    /// The pods to delete for it.
     pub(super) victims: Vec<Arc<Pod>>,
-    /// The node that it is to get then. Empty where it was to get one before, and gets it no more.
+    /// The node that it is nominated to. Empty if an earlier nomination ends.
     pub(super) nominated: Option<Str>,
-    /// The pods of lower priority that were to get that node, and get it no more.
+    /// The pods of lower priority whose nomination to that node ends.
     pub(super) outdone: Vec<Arc<Pod>>,
 }
 
@@ -67,7 +68,7 @@ impl Nominations {
         self.pods.is_empty()
     }
 
-    /// The pod of that UID, if it waits, and those that wait with a lower priority.
+    /// Returns the UIDs of this pod, if it is nominated, and of nominated pods with lower priority.
     pub(super) fn below(&self, uid: &Uid, priority: i32) -> Vec<Uid> {
         let all = self.pods.iter();
         let below = all.filter(|(other, it)| *other == uid || it.ask.priority < priority);
@@ -80,7 +81,7 @@ impl Nominations {
         self.pods.insert(uid, Nomination { pod, node, ask });
     }
 
-    /// Takes in what was found for a pod.
+    /// Updates the nominations after the search for a pod.
     pub(super) fn settle(&mut self, (pod, ask): (&Arc<Pod>, &Arc<Ask>), found: &Found) -> Refused {
         let mut refused = Refused::default();
         match found {
@@ -93,7 +94,7 @@ impl Nominations {
                 self.add(pod, node.clone(), Arc::clone(ask));
                 let uids = victims.iter().map(|victim| victim.metadata.uid.clone());
                 self.going.extend(uids);
-                // Those that are on their way already need no request.
+                // Victims that are already terminating need no request.
                 let staying = victims.iter().filter(|it| !it.metadata.is_deleting());
                 refused.victims = staying.cloned().collect();
                 refused.nominated = Some(node.clone());
@@ -108,25 +109,25 @@ impl Nominations {
     }
 }
 
-/// What can be done for a pod that no node takes.
+/// The result of the search for a pod that no node can take.
 pub(super) enum Found {
-    /// These pods can go from that node.
+    /// These pods of the node can be ended.
     Victims(Str, Vec<Arc<Pod>>),
-    /// On how many nodes preemption does not help, by the reason.
+    /// The number of nodes for which preemption does not help, by reason.
     Nothing(Reasons),
     /// The pod may not preempt, for this reason.
     NotEligible(&'static str),
 }
 
-/// A node that takes the pod without these.
+/// A node that can take the pod without these pods.
 struct Candidate {
     node: Str,
     victims: Vec<PlacedPod>,
-    /// How many of them their budgets would not let go.
+    /// The number of victims that violate a disruption budget.
     violations: usize,
 }
 
-/// Searches a node from which pods can go for a pod that all nodes refuse.
+/// Searches for a node whose pods can be ended for a pod that no node can take.
 pub(super) fn search(
     placement: &mut Placement,
     (pod, ask): (&Pod, &Ask),
@@ -187,7 +188,7 @@ pub(super) fn search(
     }
 }
 
-/// Whether pods of lower priority are on their way from the node that the pod is nominated for.
+/// Whether pods of lower priority are terminating on the pod's nominated node.
 fn awaits_victims(placement: &Placement, pod: &Pod, refusals: &[(Str, Refusal)]) -> bool {
     let nominations = &placement.nominations;
     let Some(own) = nominations.pods.get(&pod.metadata.uid) else {
@@ -201,7 +202,7 @@ fn awaits_victims(placement: &Placement, pod: &Pod, refusals: &[(Str, Refusal)])
         })
 }
 
-/// The pods that have to go from a node so that it takes the pod, or why that does not help.
+/// Returns the victims on a node that make room for the pod, or the reason why that does not help.
 fn try_node(
     placement: &mut Placement,
     (pod, ask): (&Pod, &Ask),
@@ -219,7 +220,7 @@ fn try_node(
     }
     let violating = violating(&lifted, budgets);
     let mut all: Vec<(PlacedPod, bool)> = lifted.into_iter().zip(violating).collect();
-    // Those stay first that their budgets would not let go.
+    // Pods protected by their budgets are kept first.
     all.sort_by_key(|(_, violates)| !violates);
     let (mut victims, mut violations) = (Vec::new(), 0);
     for (other, violates) in all {
@@ -242,8 +243,9 @@ fn try_node(
 }
 
 impl Candidate {
-    /// The least is the best: fewest violations, then the lowest highest priority, the smallest sum of priorities,
-    /// the fewest pods, and the latest start of those of the highest priority.
+    /// Returns the rank; the lowest is the best: fewest violations, then the lowest maximum
+    /// priority, the smallest sum of priorities, the fewest pods, and the latest start of the pods
+    /// with the highest priority.
     fn rank(&self) -> (usize, i32, i64, usize, Reverse<i64>) {
         let highest = self.victims.first().map_or(i32::MIN, |it| it.ask.priority);
         let priorities = self.victims.iter().map(|it| i64::from(it.ask.priority));
@@ -259,12 +261,13 @@ impl Candidate {
     }
 }
 
-/// The least is the most important: the highest priority, then the earliest start.
+/// Returns the sort key of a pod; the lowest is the most important: the highest priority, then the
+/// earliest start.
 fn importance(placed: &PlacedPod) -> (Reverse<i32>, i64) {
     (Reverse(placed.ask.priority), start_ns(&placed.pod))
 }
 
-/// When a pod started, ns since the epoch; after all others where it has not.
+/// Returns the time at which a pod started, ns since the epoch; the maximum if it has not started.
 fn start_ns(pod: &Pod) -> i64 {
     let status = &pod.status;
     let time = match &status.started {
@@ -279,17 +282,17 @@ fn start_ns(pod: &Pod) -> i64 {
     time.unix_nanos().unwrap_or(i64::MAX)
 }
 
-/// How many pods a budget lets go.
+/// The number of pods that a budget allows to be disrupted.
 struct Allowance {
     namespace: Str,
     selector: Selector,
     allowed: i64,
-    /// Pods that count already.
+    /// The pods that are already counted as disrupted.
     disrupted: BTreeSet<String>,
 }
 
 impl Allowance {
-    /// Those of all budgets that select pods by something.
+    /// Returns the allowances of all budgets with a nonempty selector.
     fn all(cluster: &Cluster) -> Vec<Allowance> {
         let page = cluster
             .api(Kind::POD_DISRUPTION_BUDGET)
@@ -310,7 +313,7 @@ impl Allowance {
     }
 }
 
-/// Whether each of the pods is one more than its budgets let go.
+/// Returns for each pod whether its disruption exceeds its budgets.
 fn violating(pods: &[PlacedPod], budgets: &[Allowance]) -> Vec<bool> {
     let mut allowed: Vec<i64> = budgets.iter().map(|budget| budget.allowed).collect();
     let mut violates = |pod: &Pod| {

@@ -1,15 +1,16 @@
-//! Why nodes refuse a pod, and the words of Kubernetes' scheduler for it.
+//! Reasons why nodes can't take a pod, in the words of Kubernetes' scheduler.
 //!
-//! Source: `FitError.Error` of Kubernetes' `pkg/scheduler/framework`, and `Preempt` of its `preemption`.
+//! Source: `FitError.Error` of Kubernetes' `pkg/scheduler/framework`, and `Preempt` of its
+//! `preemption`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Why a node does not take a pod.
+/// The reasons why a node can't take a pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reasons: Vec<Cow<'static, str>>,
-    /// Whether the node would refuse it too if it had no other pods.
+    /// Whether the node could not take it even without any other pods.
     pub(super) is_hopeless: bool,
 }
 
@@ -22,7 +23,7 @@ impl Refusal {
     }
 }
 
-/// On how many nodes each reason holds.
+/// The number of nodes with each reason.
 #[derive(Debug, Default)]
 pub(super) struct Reasons(BTreeMap<Cow<'static, str>, usize>);
 
@@ -33,7 +34,7 @@ impl Reasons {
         }
     }
 
-    /// The reasons, sorted as texts, of a cluster of so many nodes.
+    /// Formats the reasons, in sorted order, for a cluster with `nodes` nodes.
     pub(super) fn words(&self, nodes: usize) -> String {
         let counted = self.0.iter();
         let mut told: Vec<String> = counted
@@ -44,7 +45,7 @@ impl Reasons {
     }
 }
 
-/// What is said of a pod that no node takes, for this reason.
+/// Formats the message for a pod that no node can take for this one reason.
 pub(super) fn everywhere(nodes: usize, why: &str) -> String {
     format!(
         "0/{nodes} nodes are available: {why}. preemption: 0/{nodes} nodes are available: {nodes} \

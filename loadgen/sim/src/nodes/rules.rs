@@ -1,4 +1,4 @@
-//! What simulated nodes do where clients of any kind write to the cluster, as its user sets it.
+//! User-defined rules for simulated nodes in a cluster with arbitrary clients.
 
 use std::net::Ipv4Addr;
 
@@ -8,53 +8,55 @@ use serde_json::Value;
 
 use super::script::Script;
 
-/// Parts of a whole, of which [`Finishing::failing_ppm`] counts some.
+/// The denominator of [`Finishing::failing_ppm`].
 pub const PPM: u32 = 1_000_000;
 
-/// What simulated nodes do besides where clients of any kind write to the cluster. The scheduler then
-/// respects taints, tolerations, node selectors and required node affinity; a `NoExecute` taint evicts
-/// the pods that do not tolerate it; a node annotated with `podstorm/kubelet: silent` is
-/// [lost](super::NodeControl::lose) until the annotation goes; a kubelet goes through every step of a
-/// pod's life, and restarts a container whose status says that it has ended, or ends the pod, by its
-/// restart policy; and a pod is marked as disrupted before it is deleted because of its node.
+/// The rules for simulated nodes in a cluster with arbitrary clients. In such a cluster, the
+/// scheduler also respects taints, tolerations, node selectors and required node affinity; a
+/// `NoExecute` taint evicts the pods that do not tolerate it; a node annotated with
+/// `podstorm/kubelet: silent` is [lost](super::NodeControl::lose) until the annotation is removed;
+/// a kubelet plays every step of a pod's life, and restarts a container whose status shows that it
+/// has ended, or ends the pod, according to its restart policy; and a pod is marked as disrupted
+/// before it is deleted because of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientRules {
-    /// Images that can't be pulled, so that their pods stay pending. `*` at either end is any text.
+    /// Images that can't be pulled, so that their pods stay pending. A `*` at either end matches
+    /// any text.
     pub unpullable_images: Vec<String>,
-    /// Which of the nodes that take a pod gets it.
+    /// The rule that chooses among the nodes that can take a pod.
     pub node_choice: NodeChoice,
-    /// What nodes have that say nothing of it.
+    /// The size of nodes that specify none.
     pub node_size: NodeSize,
-    /// The script of pods that have none of their own.
+    /// The script of pods without their own script.
     pub script: Option<Script>,
-    /// Which of these pods end by themselves instead; none where absent.
+    /// The pods that end by themselves instead, if any.
     pub finishing: Option<Finishing>,
-    /// Where pods get their addresses from; where absent a pod has its node's.
+    /// The range for pod addresses; if `None`, a pod has its node's address.
     pub pod_network: Option<PodNetwork>,
-    /// What kubelets report as the id of each container; nothing where empty.
+    /// The ID that kubelets report for each container; empty to report none.
     pub container_id: String,
-    /// What they report as the id of each image.
+    /// The ID that kubelets report for each image.
     pub image_id: String,
-    /// Whether scheduler and kubelets write Events about pods.
+    /// Whether the scheduler and the kubelets write Events about pods.
     pub pod_events: bool,
 }
 
-/// Which of the nodes that take a pod gets it.
+/// The rule that chooses among the nodes that can take a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeChoice {
-    /// The one with the most free capacity.
+    /// The node with the most free capacity.
     #[default]
     Roomiest,
-    /// The first by name.
+    /// The first node by name.
     First,
 }
 
-/// What a node has, as quantities in the form that servers give them.
+/// The size of a node, as quantities in the server's canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSize {
-    /// Its cores.
+    /// The number of cores.
     pub cpu: String,
-    /// Its memory, bytes.
+    /// The memory, bytes.
     pub memory: String,
 }
 
@@ -70,11 +72,12 @@ impl Default for NodeSize {
 /// Pods that end by themselves: those whose restart policy is not `Always`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finishing {
-    /// How long after their start, ns.
+    /// The time from their start to their end, ns.
     pub run_ns: i64,
-    /// How many of a million fail, with exit code 1, drawn by their UIDs; the others succeed.
+    /// The number of pods per million that fail, with exit code 1, selected by UID; the others
+    /// succeed.
     pub failing_ppm: u32,
-    /// But those run on whose command or arguments hold one of these.
+    /// Pods whose command or arguments contain one of these texts don't end.
     pub endless_commands: Vec<String>,
 }
 
@@ -82,7 +85,7 @@ pub struct Finishing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodNetwork {
     first: u32,
-    /// Addresses for pods: all but the first and the last of the range.
+    /// The number of addresses for pods: all in the range except the first and the last.
     count: u32,
 }
 
@@ -104,7 +107,7 @@ impl ClientRules {
         })
     }
 
-    /// The script of a pod that has none of its own.
+    /// Returns the script of a pod without its own script.
     pub(super) fn script_of(&self, pod: &Pod) -> Option<Script> {
         let finishing = self.finishing.as_ref();
         let finishing = finishing.filter(|it| it.finishes(&pod.spec));
@@ -146,7 +149,7 @@ impl Finishing {
 }
 
 impl PodNetwork {
-    /// The range that a text like `192.0.2.0/24` names; `None` for a text of another form, and for a range
+    /// Parses a range like `192.0.2.0/24`. Returns `None` for another format, and for a range
     /// without room for a pod.
     pub fn parse(text: &str) -> Option<PodNetwork> {
         let (address, length) = text.split_once('/')?;
@@ -159,9 +162,9 @@ impl PodNetwork {
         })
     }
 
-    /// The address of the pod with that number; they come around.
+    /// Returns the address of the pod with this number; addresses repeat after the last one.
     pub(super) fn address(self, number: u64) -> Ipv4Addr {
-        // Below `count`, which is 32 bits.
+        // Below `count`, which is a 32-bit number.
         let offset = (number % u64::from(self.count)) as u32;
         Ipv4Addr::from_bits(self.first + 1 + offset)
     }
@@ -174,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_unpullable_by_its_name_or_a_part_of_it() {
+    fn images_are_unpullable_by_name_or_wildcard() {
         for (pattern, image, unpullable) in [
             ("a:1", "a:1", true),
             ("a:1", "a:12", false),
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_pods_fail_as_are_asked_for() {
+    fn the_requested_fraction_of_pods_fails() {
         let failed = |failing_ppm: u32| {
             let finishing = Finishing {
                 failing_ppm,
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_network_come_around() {
+    fn addresses_of_a_network_wrap_around() {
         let network = PodNetwork::parse("192.0.2.0/30").unwrap();
         let addresses: Vec<String> = (0..3).map(|n| network.address(n).to_string()).collect();
         assert_eq!(addresses, ["192.0.2.1", "192.0.2.2", "192.0.2.1"]);

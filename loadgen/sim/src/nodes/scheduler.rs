@@ -1,9 +1,10 @@
-//! The simulated scheduler: binds every pod without a node to the node with the most free capacity, or
-//! to the first that takes it.
+//! The simulated scheduler: binds every pod without a node to the node with the most free capacity,
+//! or to the first node that can take it.
 //!
-//! It considers the number of pods that a node takes (`status.allocatable.pods`, 110 where absent), cordons and
-//! taints, and all else that [pods and nodes say of each other](super::placement), where they say something. A pod
-//! that fits on no node waits until a pod ends or a node changes. Pods that name another scheduler are ignored.
+//! It considers the pod capacity of nodes (`status.allocatable.pods`, 110 if absent), cordons and
+//! taints, and all [other requirements](super::placement) of pods and nodes, if they have any. An
+//! unschedulable pod waits until a pod ends or a node changes. Pods that name another scheduler are
+//! ignored.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -32,13 +33,13 @@ use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 
-/// Most pods of a node without `allocatable`: the kubelet's default.
+/// The pod capacity of a node without `allocatable`: the kubelet's default.
 pub(super) const DEFAULT_PODS_PER_NODE: u32 = 110;
 
-/// Most pods bound in one run.
+/// The maximum number of pods bound in one run.
 const BATCH: usize = 4000;
 
-/// A pod to be bound.
+/// A pod to bind.
 #[derive(Debug)]
 pub(super) struct Waiting {
     name: CompactString,
@@ -54,31 +55,31 @@ pub struct Scheduler {
     nodes: ObjectStream<Node>,
     capacity: Capacity,
     latency: LatencySampler,
-    /// Pods whose scheduling latency is not over.
+    /// Pods whose scheduling latency has not passed.
     delayed: DueQueue<Waiting>,
     /// Pods to bind now.
     ready: VecDeque<Waiting>,
     /// Pods that fit on no node.
     unschedulable: VecDeque<Waiting>,
-    /// For how long pods wait for a place.
+    /// The time that pods wait for room.
     unplaced: Unplaced,
     /// Pods that have ended and use no capacity.
     ended: HashSet<Uid, ahash::RandomState>,
-    /// Whether pods have had other priorities than 0.
+    /// Whether any pod has had a priority other than 0.
     has_priorities: bool,
-    /// Whether nodes may fail.
+    /// Whether nodes can fail.
     handles_faults: bool,
-    /// Present where more than capacity in pods counts.
+    /// Present if more than capacity in pods matters.
     placement: Option<Placement>,
     /// Whether pods wait for their claims.
     heeds_claims: bool,
     claims: Claims,
-    /// Pods that stay without a node; absent where there are none.
+    /// Pods that stay without a node, if there are any.
     stuck: Option<Arc<StuckPods>>,
 }
 
 impl Scheduler {
-    /// A scheduler of this cluster; `waker` wakes its task.
+    /// Returns a scheduler of this cluster; `waker` wakes its task.
     pub fn new(cluster: Arc<Cluster>, latency: Latency, seed: u64, waker: Waker) -> Scheduler {
         Scheduler {
             pods: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
@@ -100,14 +101,14 @@ impl Scheduler {
         }
     }
 
-    /// Leaves pods that came stuck without a node, and new ones like them.
+    /// Leaves pods that arrived stuck without a node, and new pods like them.
     #[must_use]
     pub fn leaving(mut self, stuck: Option<&Arc<StuckPods>>) -> Scheduler {
         self.stuck = stuck.cloned();
         self
     }
 
-    /// Has pods wait for the claims that they name, and go where their volumes can be.
+    /// Makes pods wait for the claims that they name, and go to nodes that can mount their volumes.
     #[must_use]
     pub fn heeding_claims(mut self) -> Scheduler {
         self.heeds_claims = true;
@@ -116,8 +117,9 @@ impl Scheduler {
         self
     }
 
-    /// Has the scheduler handle node failures: unreachable nodes get no pods. With client rules it also respects all
-    /// that pods and nodes say of each other, and writes to a pod that fits nowhere why.
+    /// Makes the scheduler handle node failures: unreachable nodes get no pods. With client rules,
+    /// it also respects all requirements of pods and nodes, and writes the reason to an
+    /// unschedulable pod.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>) -> Scheduler {
         self.handles_faults = true;
@@ -132,7 +134,7 @@ impl Scheduler {
         self
     }
 
-    /// How long pods have waited for a place on a node, until now. O(pods that wait).
+    /// Returns the waits of pods for room on a node, up to now. O(waiting pods).
     pub fn place_waits(&self, now: Now) -> PlaceWaits {
         self.unplaced.sums(now.mono_ns)
     }
@@ -223,13 +225,13 @@ impl Scheduler {
                     None => {}
                 }
             }
-            // Where only this scheduler binds, it counted the pod when it did.
+            // If only this scheduler binds, it counted the pod at binding.
             ObjectEvent::Modified(pod) => {
                 if let Some(placement) = placement {
                     match &pod.node_name {
                         _ if pod.status.phase.is_terminal() => placement.remove(&pod.metadata.uid),
                         Some(node) => {
-                            // Most changes of a pod are of its status.
+                            // Most changes of a pod are changes of its status.
                             let is_placed = placement.placed.replace(&pod, node);
                             if !is_placed && !placement.is_of_run && !placement.has(&pod) {
                                 capacity.add_pod(node);
@@ -274,7 +276,7 @@ impl Scheduler {
         })
     }
 
-    /// The node of a pod, with its capacity taken, and the pod.
+    /// Selects a node for the pod and takes its capacity. Returns the node and the pod.
     fn place(&mut self, waiting: &Waiting, now: Now) -> Result<(Str, Option<Arc<Pod>>), NoPlace> {
         let Some(placement) = &mut self.placement else {
             let taken = self.capacity.take().map(|node| (node, None));
@@ -320,10 +322,10 @@ impl Scheduler {
         placement.reach.clear();
         let no_place = match (taken, claims) {
             (Ok(node), State::Late(claims, _)) => {
-                // The pod takes its place when the claims are bound.
+                // The pod takes its capacity when the claims are bound.
                 placement.remove(&pod.metadata.uid);
                 self.capacity.remove_pod(&node);
-                // No other pod has room for that reason.
+                // This removal makes no room for other pods.
                 placement.retry = retries;
                 self.claims.select(&claims, &node, now);
                 let meta = &claims[0].metadata;
@@ -332,7 +334,7 @@ impl Scheduler {
             }
             (Ok(node), _) => return Ok((node, Some(pod))),
             (Err(_), State::Refused(_, claim)) => NoPlace::Claim(claim),
-            // Those of other priorities are tried in their order, whenever one may fit.
+            // Pods of other priorities are tried in priority order whenever one may fit.
             (Err(true), _) if pod.spec.priority == 0 => NoPlace::Full,
             (Err(_), _) => NoPlace::Particular,
         };
@@ -340,7 +342,7 @@ impl Scheduler {
         Err(no_place)
     }
 
-    /// Says of a pod that no node takes it, and has others go for it if that helps.
+    /// Reports that no node can take the pod, and preempts other pods if that helps.
     fn refuse(&mut self, pod: &Arc<Pod>, refused: &Refused, now: Now) {
         let Some(placement) = &mut self.placement else {
             return;
@@ -380,7 +382,7 @@ impl Scheduler {
         });
     }
 
-    /// A pod finds no place: it waits, unless it was deleted while it did.
+    /// Records that a pod found no room: it waits, unless it has been deleted.
     #[cold]
     fn waits(&mut self, waiting: &Waiting, now: Now) {
         let pod = (&waiting.namespace, &waiting.name);
@@ -460,7 +462,7 @@ impl Scheduler {
                 if let (Some(pod), Some(placement)) = (&pod, &mut self.placement) {
                     placement.remove(&pod.metadata.uid);
                 }
-                // The pod was deleted in the meantime: another pod may have its capacity.
+                // The pod was deleted in the meantime, so another pod may have its capacity.
                 if self.capacity.remove_pod(&node)
                     && let Some(first) = self.unschedulable.pop_front()
                 {
@@ -485,15 +487,15 @@ impl Scheduler {
     }
 }
 
-/// Why a pod gets no node.
+/// The reason why a pod gets no node.
 enum NoPlace {
     /// All open nodes are full.
     Full,
-    /// No node that it wants has capacity.
+    /// No suitable node has capacity.
     Particular,
-    /// Claims are not bound, this one first.
+    /// Claims are not bound; this is the first one.
     Claim(ClaimKey),
-    /// It no longer waits: it is gone or going, or another client has bound it.
+    /// The pod no longer waits: it is deleted or terminating, or another client has bound it.
     Gone,
 }
 

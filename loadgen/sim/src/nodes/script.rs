@@ -1,75 +1,76 @@
-//! Scripts of pods: what their containers do, in the words of the annotation `podstorm/script`.
+//! Scripts of pods: the behavior of their containers, as the annotation `podstorm/script` specifies
+//! it.
 //!
-//! A script is a list of `KEY=VALUE` between blanks, and `CONTAINER.KEY=VALUE` for one container:
-//! `run=30s exit=1,1,0 ready=5s cache.run=never`. The values of a list are for the first, the second, …
-//! instance of the container; the last value counts for all later ones.
+//! A script is a list of `KEY=VALUE` separated by blanks, or `CONTAINER.KEY=VALUE` for one
+//! container: `run=30s exit=1,1,0 ready=5s cache.run=never`. The values of a list apply to the
+//! first, the second, … instance of the container; the last value applies to all later ones.
 
 use std::fmt;
 
 use podstorm_objects::Str;
 use smallvec::{SmallVec, smallvec};
 
-/// The annotation of a pod that holds its script.
+/// The annotation with a pod's script.
 pub const SCRIPT: &str = "podstorm/script";
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// A moment after the start of a container, ns; `None` is never.
+/// A time after the start of a container, ns; `None` means never.
 pub(super) type After = Option<i64>;
 
-/// The values of a word: mostly one.
+/// The values of a word: usually one.
 type List<T> = SmallVec<[T; 1]>;
 
-/// What the containers of a pod do.
+/// The behavior of a pod's containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// For the containers that are neither init containers nor sidecars.
+    /// For containers other than init containers and sidecars.
     all: Part,
-    /// For containers by name, over `all`.
+    /// For containers by name; overrides `all`.
     own: Vec<(Str, Part)>,
-    /// When the node evicts the pod, ns after the pod began there.
+    /// The time at which the node evicts the pod, ns after the pod began there.
     evicted_ns: After,
 }
 
-/// What is said of a container; an empty list says nothing.
+/// The behavior of a container; an empty list specifies nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// When it ends by itself.
+    /// The time at which it ends by itself.
     run: List<After>,
-    /// How.
+    /// The way in which it ends.
     exit: List<Exit>,
-    /// When its startup probe begins to pass.
+    /// The time at which its startup probe begins to pass.
     started: List<After>,
-    /// When its readiness probe begins to pass.
+    /// The time at which its readiness probe begins to pass.
     ready: List<After>,
-    /// When its readiness probe begins to fail again.
+    /// The time at which its readiness probe begins to fail again.
     unready: List<After>,
-    /// When its liveness probe has failed for good.
+    /// The time at which its liveness probe reaches its failure threshold.
     unhealthy: List<After>,
     /// Whether each pull of its image succeeds.
     pull: List<bool>,
-    /// Whether its hook after the start succeeds.
+    /// Whether its `postStart` hook succeeds.
     post_start: List<bool>,
-    /// Whether its hook before the stop succeeds.
+    /// Whether its `preStop` hook succeeds.
     pre_stop: List<bool>,
-    /// How long it takes to end once it is asked to.
+    /// The time that it takes to stop.
     stop: List<After>,
-    /// How it then ends.
+    /// The way in which it stops.
     stop_exit: List<Exit>,
 }
 
-/// How a container ends.
+/// The way in which a container ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
     /// By itself, with this code.
     Code(u8),
     /// By a signal.
     Signal(u8),
-    /// It needs more memory than its limit.
+    /// It exceeds its memory limit.
     OutOfMemory,
 }
 
-/// Why a text is not a script. Its text names the faulty word.
+/// The reason why a text is not a script. The message quotes the invalid word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError(String);
 
@@ -95,10 +96,10 @@ const SIGNALS: [(&str, u8); 9] = [
 ];
 
 impl Exit {
-    /// What happens to a container that doesn't end when it is asked to.
+    /// The end of a container that doesn't stop in time.
     pub(super) const KILLED: Exit = Exit::Signal(9);
 
-    /// The code in its status.
+    /// Returns the exit code in its status.
     pub(super) fn code(self) -> i32 {
         match self {
             Exit::Code(code) => code.into(),
@@ -107,7 +108,7 @@ impl Exit {
         }
     }
 
-    /// The reason in its status.
+    /// Returns the reason in its status.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Exit::Code(0) => "Completed",
@@ -128,10 +129,10 @@ impl Exit {
 }
 
 impl Script {
-    /// The script of that text.
+    /// Parses a script.
     ///
     /// # Errors
-    /// A word that is no `KEY=VALUE`, an unknown key, a value of another form.
+    /// A word that is not `KEY=VALUE`, an unknown key, or an invalid value.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {
         let mut script = Script::default();
         for word in text.split_whitespace() {
@@ -143,7 +144,8 @@ impl Script {
         Ok(script)
     }
 
-    /// Its containers end that long after their start, ns: well, or each time with exit code 1.
+    /// Returns a script whose containers end `run_ns` after their start: successfully, or each time
+    /// with exit code 1.
     pub(super) fn finishing(run_ns: i64, fails: bool) -> Script {
         let mut script = Script::default();
         script.all.run = smallvec![Some(run_ns)];
@@ -213,12 +215,12 @@ impl Script {
         &mut self.own[at].1
     }
 
-    /// When the node evicts the pod, ns after the pod began there.
+    /// Returns the time at which the node evicts the pod, ns after the pod began there.
     pub(super) fn evicted_ns(&self) -> After {
         self.evicted_ns
     }
 
-    /// The first container that the script names and that isn't one of these.
+    /// Returns an error for the first container that the script names and `is_known` rejects.
     pub(super) fn unknown(&self, mut is_known: impl FnMut(&str) -> bool) -> Option<ScriptError> {
         let mut named = self.own.iter();
         let (name, _) = named.find(|(name, _)| !is_known(name))?;
@@ -226,7 +228,8 @@ impl Script {
         Some(ScriptError(message))
     }
 
-    /// What a container does. What is said of all concerns no init containers and sidecars.
+    /// Returns the behavior of a container. Words for all containers do not apply to init
+    /// containers and sidecars.
     pub(super) fn of(&self, container: &str, is_regular: bool) -> Part {
         let mut own = self.own.iter();
         let own = own.find(|(name, _)| &**name == container);
@@ -255,70 +258,71 @@ fn or<T: Copy>(own: &mut List<T>, other: &[T]) {
 }
 
 impl Part {
-    /// When its instance of that number ends by itself, ns after its start. Without a word about it
-    /// an init container and a container that has an exit end at once; others run on.
+    /// Returns the time at which the given instance ends by itself, ns after its start. By default,
+    /// an init container and a container with an exit end immediately; others keep running.
     pub(super) fn run(&self, instance: usize, is_init: bool) -> After {
         let unsaid = (is_init || !self.exit.is_empty()).then_some(0);
         at(&self.run, instance).unwrap_or(unsaid)
     }
 
-    /// How it then ends.
+    /// Returns the way in which the instance ends.
     pub(super) fn exit(&self, instance: usize) -> Exit {
         at(&self.exit, instance).unwrap_or(Exit::Code(0))
     }
 
-    /// When its startup probe begins to pass, ns after its start.
+    /// Returns the time at which the startup probe begins to pass, ns after the start.
     pub(super) fn started(&self, instance: usize) -> After {
         at(&self.started, instance).unwrap_or(Some(0))
     }
 
-    /// When its readiness probe begins to fail again, ns after its start.
+    /// Returns the time at which the readiness probe begins to fail again, ns after the start.
     pub(super) fn unready(&self, instance: usize) -> After {
         at(&self.unready, instance).unwrap_or(None)
     }
 
-    /// When it becomes ready, ns after its start.
+    /// Returns the time at which the instance becomes ready, ns after the start.
     pub(super) fn ready(&self, instance: usize) -> After {
         at(&self.ready, instance).unwrap_or(Some(0))
     }
 
-    /// Whether anything is said of when it is ready.
+    /// Whether the script specifies readiness.
     pub(super) fn says_ready(&self) -> bool {
         !(self.started.is_empty() && self.ready.is_empty() && self.unready.is_empty())
     }
 
-    /// When its liveness probe has failed for good, ns after its start.
+    /// Returns the time at which the liveness probe reaches its failure threshold, ns after the
+    /// start.
     pub(super) fn unhealthy(&self, instance: usize) -> After {
         at(&self.unhealthy, instance).unwrap_or(None)
     }
 
-    /// Whether the pull succeeds that comes after so many that failed.
+    /// Whether the pull after `failures` failed ones succeeds.
     pub(super) fn pulls(&self, failures: usize) -> bool {
         at(&self.pull, failures).unwrap_or(true)
     }
 
-    /// Whether its hook after the start succeeds.
+    /// Whether the `postStart` hook succeeds.
     pub(super) fn post_start(&self, instance: usize) -> bool {
         at(&self.post_start, instance).unwrap_or(true)
     }
 
-    /// Whether its hook before the stop succeeds.
+    /// Whether the `preStop` hook succeeds.
     pub(super) fn pre_stop(&self, instance: usize) -> bool {
         at(&self.pre_stop, instance).unwrap_or(true)
     }
 
-    /// How long it takes to end once it is asked to, ns; `usual` where nothing is said.
+    /// Returns the time that the instance takes to stop, ns; `usual` by default.
     pub(super) fn stop(&self, instance: usize, usual: i64) -> After {
         at(&self.stop, instance).unwrap_or(Some(usual))
     }
 
-    /// How it then ends; `usual` where nothing is said.
+    /// Returns the way in which the instance stops; `usual` by default.
     pub(super) fn stop_exit(&self, instance: usize, usual: Exit) -> Exit {
         at(&self.stop_exit, instance).unwrap_or(usual)
     }
 }
 
-/// The value for an instance.
+/// Returns the value for an instance.
 fn at<T: Copy>(values: &[T], instance: usize) -> Option<T> {
     values.get(instance).or(values.last()).copied()
 }
@@ -332,7 +336,7 @@ fn list<T>(
     values.ok_or_else(|| expected.to_owned())
 }
 
-/// Reads `1m30s`, `500ms` or `0`, ns.
+/// Parses `1m30s`, `500ms` or `0` as ns.
 fn parse_duration(text: &str) -> Option<i64> {
     if text == "0" {
         return Some(0);
@@ -363,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_go_by_instance_and_their_last_value_stays() {
+    fn lists_apply_by_instance_and_the_last_value_repeats() {
         let script = Script::parse("run=1s,1m30s,never exit=1,SIGKILL,OOM ready=never,500ms");
         let part = script.unwrap().of("any", true);
         let runs = [0, 1, 2, 9].map(|instance| part.run(instance, false));
@@ -377,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_one_container_goes_first_and_init_containers_take_no_other() {
+    fn a_containers_own_words_override_those_for_all() {
         let script = Script::parse("run=5s stop=never i.exit=3 s.run=2s pull=fail,ok").unwrap();
         let (init, sidecar) = (script.of("i", false), script.of("s", false));
         let regular = script.of("c", true);
@@ -395,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_named() {
+    fn an_error_names_the_invalid_word() {
         for (text, expected) in [
             ("run", "script: expected KEY=VALUE in \"run\""),
             (

@@ -1,5 +1,5 @@
-//! The status that a kubelet writes when a pod's containers are up. Pods share what is equal: with
-//! 100,000 pods the unread members of their statuses would otherwise need more memory than
+//! The status that a kubelet writes when a pod's containers have started. Pods share equal parts:
+//! with 100,000 pods, the unread members of their statuses would otherwise need more memory than
 //! everything else.
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
-/// Makes the statuses of running pods. Memory: one entry for each node and each image.
+/// Builds the statuses of running pods. Memory: one entry for each node and each image.
 #[derive(Debug)]
 pub(super) struct RunningStatus {
-    /// By node: what its pods of the last start time share.
+    /// By node: the part shared by its pods with the last start time.
     by_node: HashMap<Str, Arc<PodStart>, RandomState>,
-    /// By image: what its containers of the last start time share.
+    /// By image: the part shared by its containers with the last start time.
     by_image: HashMap<String, Arc<ContainerDetails>, RandomState>,
-    /// By image: what init containers that ended at the last start time share.
+    /// By image: the part shared by init containers that ended at the last start time.
     ended: HashMap<String, (Time, Arc<ContainerDetails>), RandomState>,
 }
 
@@ -35,12 +35,12 @@ impl RunningStatus {
         }
     }
 
-    /// Whether a pod of that node has started before, or the node was introduced.
+    /// Whether the node's address is known, from an earlier pod or from `introduce`.
     pub(super) fn knows(&self, node: &Str) -> bool {
         self.by_node.contains_key(node)
     }
 
-    /// Has the pods of a node report this as its address.
+    /// Sets the address that the pods of a node report.
     pub(super) fn introduce(&mut self, node: &Str, host_ip: Address) {
         let start = PodStart {
             pod_ip: Address::clone(&host_ip),
@@ -50,7 +50,7 @@ impl RunningStatus {
         self.by_node.insert(Str::clone(node), Arc::new(start));
     }
 
-    /// The status of a bound pod whose containers have started now.
+    /// Returns the status of a bound pod whose containers start now.
     pub(super) fn of(&mut self, pod: &Pod, node: &Str, now: Time) -> PodStatus {
         let holds = |kind, since| PodCondition {
             kind,
@@ -84,7 +84,7 @@ impl RunningStatus {
         }
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     pub(super) fn host_ip(&mut self, node: &Str) -> Address {
         if !self.knows(node) {
             self.introduce(node, node_address(node).as_str().into());
@@ -92,7 +92,7 @@ impl RunningStatus {
         self.by_node[node].host_ip.clone()
     }
 
-    /// Start time and addresses of a pod, which has its node's address like a pod in the host
+    /// Returns the start time and addresses of a pod, which has its node's address, as in the host
     /// network.
     pub(super) fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
         if let Some(known) = self.by_node.get(node).filter(|it| it.time == now) {
@@ -109,7 +109,7 @@ impl RunningStatus {
         start
     }
 
-    /// One running and ready container for each of the spec.
+    /// Returns one running and ready container for each one in the spec.
     fn containers<'a>(
         &'a mut self,
         spec: &'a [SpecContainer],
@@ -123,7 +123,8 @@ impl RunningStatus {
         })
     }
 
-    /// One for each init container: sidecars run, the others have ended well at once.
+    /// Returns one status for each init container: sidecars run, and the others have completed
+    /// successfully.
     fn init_containers(&mut self, spec: &[SpecContainer], now: Time) -> ContainerStatuses {
         let mut statuses: ContainerStatuses = self.containers(spec, now).collect();
         for (status, container) in statuses.iter_mut().zip(spec) {
@@ -171,7 +172,7 @@ impl RunningStatus {
     }
 }
 
-/// The unread members of the status of every container of an image.
+/// Returns the unread members of the status of every container of an image.
 fn container_rest(image: &str) -> Map {
     let mut members = Map::new();
     members.insert("image".into(), json!(image));
@@ -181,7 +182,7 @@ fn container_rest(image: &str) -> Map {
     members
 }
 
-/// The address that a node says it has within the cluster.
+/// Returns the internal IP address of a node, from its status.
 pub(super) fn internal_ip(cluster: &Cluster, node: &str) -> Option<Address> {
     let node = cluster.get::<Node>("", node).ok()?;
     let addresses = node.status.get("addresses").and_then(Value::as_array)?;
@@ -189,14 +190,14 @@ pub(super) fn internal_ip(cluster: &Cluster, node: &str) -> Option<Address> {
     internal["address"].as_str().map(Address::from)
 }
 
-/// An address in 10.0.0.0/8, derived from the number at the end of the node's name, or from the
-/// name's hash.
+/// Returns an address in 10.0.0.0/8, derived from the number at the end of the node's name, or from
+/// the hash of the name.
 pub(super) fn node_address(node: &str) -> String {
     let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
     let number = node[digits..]
         .parse()
         .unwrap_or_else(|_| FIXED_STATE.hash_one(node));
-    // The last octet is neither 0 (the network) nor 255 (broadcast).
+    // The last octet is neither 0 (network) nor 255 (broadcast).
     let (last, rest) = (number % 254 + 1, number / 254);
     format!("10.{}.{}.{last}", (rest >> 8) & 0xff, rest & 0xff)
 }
@@ -226,13 +227,13 @@ mod tests {
         assert_eq!(pod.status.phase, PodPhase::Running);
         assert_eq!(pod.status.conditions.len(), 5);
         assert_eq!(&*pod.status.container_statuses[0].name, "app");
-        let started = pod.status.started.as_ref().expect("it was started");
+        let started = pod.status.started.as_ref().expect("the start is set");
         assert_eq!(started.host_ip.to_string(), "10.0.1.47");
         assert_eq!(started.time, now);
     }
 
     #[test]
-    fn init_containers_have_ended_and_sidecars_run() {
+    fn init_containers_have_completed_and_sidecars_run() {
         let spec = json!({"initContainers": [{"name": "i", "image": "x"},
             {"name": "s", "image": "x", "restartPolicy": "Always"}], "containers": []});
         let spec = PodSpec::from_json(spec.as_object().unwrap().clone());
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_node_share_what_is_equal() {
+    fn pods_of_one_node_share_equal_parts() {
         let mut statuses = RunningStatus::new();
         let node: Str = "node-1".into();
         let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));

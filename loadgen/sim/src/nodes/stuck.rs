@@ -1,8 +1,9 @@
-//! Pods of a dump that can't become ready: images that can't be pulled, containers that crash, pods that no
-//! node takes. A simulated cluster knows nothing of the cause, so it leaves these pods as they came.
+//! Pods of a dump that can't become ready: images that can't be pulled, containers that crash, pods
+//! that no node can take. A simulated cluster doesn't know the cause, so it leaves these pods
+//! unchanged.
 //!
-//! A workload none of whose pods is ready is likely to fail the same way again: its new pods get the same
-//! status. Where some of its pods are ready, the template works, and new pods start.
+//! If no pod of a workload is ready, its new pods probably fail the same way, so they get the same
+//! status. If some of its pods are ready, the template works, and new pods start.
 
 use std::sync::Arc;
 
@@ -15,22 +16,22 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-/// Most characters of a reason.
+/// The maximum number of characters of a reason.
 const REASON_CHARS: usize = 60;
 
-/// Reasons of waiting containers that pass by themselves.
+/// Waiting reasons that resolve themselves.
 const PASSING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// What the scheduler of Kubernetes says of nodes that have no place left for a pod. Places are simulated,
-/// other resources and rules are not.
+/// The message of Kubernetes' scheduler for full nodes. Pod capacity is simulated; other resources
+/// and rules are not.
 const NO_PLACE: &str = "Too many pods";
 
 /// The pods of a dump that can't become ready, and their workloads.
 #[derive(Debug)]
 pub struct StuckPods {
     pods: HashSet<Uid, RandomState>,
-    /// By namespace, then by `KIND/NAME` of the controller: a workload that is deleted and created again
-    /// keeps its name.
+    /// By namespace, then by `KIND/NAME` of the controller: a workload that is deleted and
+    /// recreated keeps its name.
     workloads: HashMap<Str, HashMap<CompactString, Workload, RandomState>, RandomState>,
 }
 
@@ -38,12 +39,12 @@ pub struct StuckPods {
 #[derive(Debug)]
 struct Workload {
     reason: CompactString,
-    /// The status of its new pods; absent where some of its pods are ready.
+    /// The status of its new pods; `None` if some of its pods are ready.
     status: Option<PodStatus>,
 }
 
 impl StuckPods {
-    /// Those among the pods of a dump; `None` where there are none. O(pods).
+    /// Returns the stuck pods of a dump, or `None` if there are none. O(pods).
     pub fn among<'a>(pods: impl Iterator<Item = &'a Pod> + Clone) -> Option<StuckPods> {
         let mut stuck = StuckPods {
             pods: HashSet::with_hasher(hash_state()),
@@ -86,24 +87,24 @@ impl StuckPods {
         of_namespace.get(&workload_name(pod)?)
     }
 
-    /// Whether the pod came stuck, or is a new one of a workload whose pods all did.
+    /// Whether the pod arrived stuck, or is a new pod of a workload whose pods all did.
     pub fn holds(&self, pod: &Pod) -> bool {
         self.pods.contains(&pod.metadata.uid) || self.status_of(pod).is_some()
     }
 
-    /// Whether no node takes the pod.
+    /// Whether the pod must stay without a node.
     pub(super) fn keeps_from_nodes(&self, pod: &Pod) -> bool {
         self.pods.contains(&pod.metadata.uid)
             || self.status_of(pod).is_some_and(PodStatus::waits_for_node)
     }
 
-    /// What the pods of its workload came with, where all of them are stuck.
+    /// Returns the status of its workload's pods, if all of them are stuck.
     fn status_of(&self, pod: &Pod) -> Option<&PodStatus> {
         self.workload(pod)?.status.as_ref()
     }
 
-    /// The status that the kubelet writes for a bound pod that it can't start; `None` for a pod that came
-    /// stuck, or has that status.
+    /// Returns the status that the kubelet writes for a bound pod that it can't start, or `None`
+    /// for a pod that arrived stuck or already has that status.
     pub(super) fn written(&self, live: &Pod, now: Time) -> Option<PodStatus> {
         let is_new = !self.pods.contains(&live.metadata.uid)
             && live.status.conditions.first(ConditionType::Ready).is_none();
@@ -114,7 +115,7 @@ impl StuckPods {
         let init = model.init_container_statuses.as_ref();
         status.init_container_statuses = init.map(|init| Box::new(since(init, now)));
         for condition in model.conditions.iter() {
-            // Bound it is, and what others say of their pod is not the kubelet's.
+            // The pod is bound, and foreign conditions are not the kubelet's.
             if !matches!(
                 condition.kind,
                 ConditionType::PodScheduled | ConditionType::Other
@@ -125,7 +126,7 @@ impl StuckPods {
                 });
             }
         }
-        // Its absence means that nothing was written yet.
+        // Without this condition, nothing has been written yet.
         if status.conditions.first(ConditionType::Ready).is_none() {
             status
                 .conditions
@@ -134,14 +135,14 @@ impl StuckPods {
         Some(status)
     }
 
-    /// Why pods of a workload can't become ready: `ImagePullBackOff`.
+    /// Returns the reason why pods of a workload can't become ready: `ImagePullBackOff`.
     pub fn reason(&self, namespace: &str, kind: &str, name: &str) -> Option<&str> {
         let of_namespace = self.workloads.get(namespace)?;
         let workload = of_namespace.get(&format_compact!("{kind}/{name}"))?;
         Some(&workload.reason)
     }
 
-    /// Whether new pods of that workload can't become ready either.
+    /// Whether new pods of the workload can't become ready either.
     pub fn holds_new(&self, namespace: &str, kind: &str, name: &str) -> bool {
         let of_namespace = self.workloads.get(namespace);
         let name = format_compact!("{kind}/{name}");
@@ -150,9 +151,9 @@ impl StuckPods {
     }
 }
 
-/// Why an active pod can't become ready by itself, with the image where that is the obstacle: `ImagePullBackOff
-/// of web:2`. `None` where it is ready, on its way out, or on its way to being ready, as far as its status
-/// says.
+/// Returns the reason why an active pod can't become ready by itself, with the image if that is the
+/// cause: `ImagePullBackOff of web:2`. Returns `None` if its status shows that it is ready,
+/// terminating or still starting.
 pub fn problem(pod: &Pod) -> Option<CompactString> {
     let obstacle = obstacle(pod)?;
     if !obstacle.contains("Image") {
@@ -170,7 +171,8 @@ pub fn problem(pod: &Pod) -> Option<CompactString> {
     })
 }
 
-/// Why an active pod isn't ready, much as `kubectl get pods` has it in its column STATUS.
+/// Returns the reason why an active pod isn't ready, similar to the STATUS column of `kubectl get
+/// pods`.
 pub fn why_unready(pod: &Pod) -> CompactString {
     obstacle(pod).unwrap_or_else(|| match &pod.node_name {
         None => "Pending without a node".into(),
@@ -180,13 +182,13 @@ pub fn why_unready(pod: &Pod) -> CompactString {
     })
 }
 
-/// `ReplicaSet/web` of a pod with a controller.
+/// Returns the workload of a pod with a controller: `ReplicaSet/web`.
 fn workload_name(pod: &Pod) -> Option<CompactString> {
     let owner = pod.metadata.controller()?;
     Some(format_compact!("{}/{}", owner.kind, owner.name))
 }
 
-/// The statuses of containers that came into this state now, and have restarted never.
+/// Returns the statuses of containers that entered this state now and have never restarted.
 fn since(containers: &ContainerStatuses, now: Time) -> ContainerStatuses {
     let now = PackedTime::new(now);
     let containers = containers.iter().map(|container| ContainerStatus {
@@ -204,7 +206,7 @@ fn since(containers: &ContainerStatuses, now: Time) -> ContainerStatuses {
 }
 
 trait Unbound {
-    /// Whether it is the status of a pod without a node.
+    /// Whether this is the status of a pod without a node.
     fn waits_for_node(&self) -> bool;
 }
 
@@ -215,7 +217,7 @@ impl Unbound for PodStatus {
     }
 }
 
-/// The reason of [`problem`]: `CrashLoopBackOff`, `Unschedulable`.
+/// Returns the reason without the image: `CrashLoopBackOff`, `Unschedulable`.
 fn obstacle(pod: &Pod) -> Option<CompactString> {
     let status = &pod.status;
     if !pod.is_active() || pod.is_ready() {
@@ -245,19 +247,19 @@ fn obstacle(pod: &Pod) -> Option<CompactString> {
     let reason = reason(pod);
     match waits {
         true => reason,
-        // It runs, and has not become ready.
+        // It is running but has not become ready.
         false => Some(reason.unwrap_or_else(|| "Running".into())),
     }
 }
 
-/// What its containers, or else the pod, say of why it isn't ready.
+/// Returns the reason in the statuses of its containers, or else in that of the pod.
 fn reason(pod: &Pod) -> Option<CompactString> {
     let own = pod.status.rest.get("reason");
     let own = own.as_ref().and_then(Value::as_str).map(shown);
     own.or_else(|| containers(pod).find_map(failure))
 }
 
-/// The statuses of its init containers, then those of the others.
+/// Returns the statuses of init containers, then those of the other containers.
 fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let status = &pod.status;
     let init = status.init_container_statuses.iter();
@@ -265,14 +267,14 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     init.chain(status.container_statuses.iter())
 }
 
-/// What a container waits for.
+/// Returns the waiting reason of a container.
 fn waits_for(container: &ContainerStatus) -> Option<CompactString> {
     let state = container.details.as_ref()?.rest.get("state")?;
     let reason = state["waiting"]["reason"].as_str()?;
     (!reason.is_empty()).then(|| shown(reason))
 }
 
-/// Why a container doesn't run: what it waits for, or that it has failed.
+/// Returns the reason why a container doesn't run: its waiting reason, or its failure.
 fn failure(container: &ContainerStatus) -> Option<CompactString> {
     let waiting = waits_for(container).filter(|reason| !PASSING.contains(&reason.as_str()));
     waiting.or_else(|| {
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_stuck_by_what_its_status_names() {
+    fn a_pod_is_stuck_by_the_reason_in_its_status() {
         let bound = json!({"nodeName": "node-1"});
         let free = json!({});
         let init = |reason: &str| json!({"phase": "Pending", "initContainerStatuses": waiting("", reason)["containerStatuses"]});
@@ -415,11 +417,15 @@ mod tests {
             status: written,
             ..new("bad")
         };
-        assert_eq!(stuck.written(&live, now), None, "it is written once");
+        assert_eq!(
+            stuck.written(&live, now),
+            None,
+            "the status is written once"
+        );
         assert_eq!(
             stuck.written(&pods[0], now),
             None,
-            "a pod of the dump stays as it is"
+            "a pod of the dump is unchanged"
         );
         assert!(StuckPods::among(pods[2..4].iter()).is_none());
     }

@@ -1,7 +1,8 @@
-//! What a kubelet of a served cluster refuses: a pod that came with the name of its node, and that the node has no
-//! room for or that does not fit the node. The scheduler has looked at all others.
+//! Kubelet admission in served clusters: a kubelet rejects a pod that was created with a node name
+//! if the node has too little room or the pod does not fit it. The scheduler has checked all other
+//! pods.
 //!
-//! A critical pod is not refused for lack of room: other pods [go for it](super::preemption).
+//! A critical pod is not rejected for lack of room: other pods are [preempted](super::preemption).
 //!
 //! Source: `predicate.go` of Kubernetes' `pkg/kubelet/lifecycle`, 1.36.
 
@@ -18,10 +19,10 @@ use crate::nodes::placement::is_driven_out;
 use crate::nodes::pod_life::PodEvent;
 use crate::nodes::scheduler::DEFAULT_PODS_PER_NODE;
 
-/// The resources that are looked at first.
+/// The resources that are checked first.
 const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// The resources whose lack an Event reports.
+/// The resources whose shortage produces an Event, with the Event's reason.
 const TOLD: [(&str, &str); 7] = [
     ("pods", OUT_OF_PODS),
     ("cpu", "OutOfcpu"),
@@ -32,29 +33,30 @@ const TOLD: [(&str, &str); 7] = [
     ("nvidia.com/gpu", "OutOfnvidia.com/gpu"),
 ];
 
-/// Whether a node takes a pod.
+/// The admission decision of a node for a pod.
 #[derive(Debug)]
 pub(super) enum Admission {
-    /// It takes it, or has done so.
+    /// The node accepts the pod, or has already accepted it.
     Takes,
-    /// It takes it once these pods have gone, and those that go already.
+    /// The node accepts the pod once these pods, and those that are already ending, are gone.
     After(Vec<Arc<Pod>>),
     Refuses(Refusal),
 }
 
-/// A resource of which a node has too little for a pod, and how much the pod requests, the others use, and there is.
+/// A shortage of one resource: the amounts that the pod requests, that other pods use, and that the
+/// node has.
 #[derive(Debug)]
 pub(super) struct Lack {
     pub(super) resource: String,
     pub(super) amounts: [i128; 3],
 }
 
-/// Why a node refuses a pod.
+/// The reason why a node rejects a pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     reason: String,
     message: String,
-    /// The reason in an Event; absent where none is written.
+    /// The reason in an Event; `None` if no Event is written.
     told: Option<&'static str>,
 }
 
@@ -67,7 +69,7 @@ impl Refusal {
         }
     }
 
-    /// The node has too little of a resource.
+    /// Returns the refusal for a shortage of a resource.
     fn lack(lack: &Lack) -> Refusal {
         let (resource, [requested, used, capacity]) = (&*lack.resource, lack.amounts);
         let mut told = TOLD.iter().filter(|(name, _)| *name == resource);
@@ -86,7 +88,7 @@ impl Refusal {
     }
 }
 
-/// What the pods of a node that it has taken use.
+/// The resources that a node's accepted pods use.
 #[derive(Default)]
 struct Used {
     pods: u32,
@@ -105,7 +107,7 @@ impl Used {
     }
 }
 
-/// Whether the pod came with the name of its node, and no kubelet has taken or refused it yet.
+/// Whether the pod was created with a node name and no kubelet has accepted or rejected it yet.
 pub(super) fn is_unseen(pod: &Pod) -> bool {
     let conditions = &pod.status.conditions;
     pending_action(pod) == Some(PodAction::Start)
@@ -113,7 +115,8 @@ pub(super) fn is_unseen(pod: &Pod) -> bool {
 }
 
 impl PodLifecycle {
-    /// Whether the node of a pod takes it. O(pods) for a pod that came with the name of its node.
+    /// Returns the admission decision for a pod. O(pods) for a pod that was created with a node
+    /// name.
     pub(super) fn admission(&self, pod: &Pod) -> Admission {
         match self.plays_all && is_unseen(pod) {
             true => self.examine(pod).unwrap_or(Admission::Takes),
@@ -121,13 +124,13 @@ impl PodLifecycle {
         }
     }
 
-    /// `None` where there is nothing to look at.
+    /// Returns `None` if there is nothing to check.
     fn examine(&self, pod: &Pod) -> Option<Admission> {
         let meta = &pod.metadata;
         let live = self.cluster.get::<Pod>(&meta.namespace, &meta.name).ok()?;
         let is_same = live.metadata.uid == meta.uid && is_unseen(&live);
         let node = live.node_name.clone().filter(|_| is_same)?;
-        // A pod whose node is not there yet may run on it.
+        // A pod whose node does not exist yet may run on it.
         let found = self.cluster.get::<Node>("", &node).ok()?;
         let ask = Ask::of(&live.spec);
         let mut used = Used::default();
@@ -160,7 +163,7 @@ impl PodLifecycle {
         refusal.map(Admission::Refuses)
     }
 
-    /// Reports that the node refuses the pod.
+    /// Reports that the node rejects the pod.
     pub(super) fn reject(&mut self, pod: &Pod, refusal: &Refusal, now: Now) {
         let why = (&*refusal.reason, &*refusal.message);
         let written = change_status(&self.cluster, pod, now, |live| {
@@ -173,7 +176,7 @@ impl PodLifecycle {
     }
 }
 
-/// The resources that the node has too little of, in the order in which they are looked at.
+/// Returns the resources of which the node has too little, in the order of the checks.
 fn lacks(node: &Node, ask: &Ask, used: &Used) -> Vec<Lack> {
     let places = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
     let pods = (used.pods >= places).then(|| Lack {
@@ -186,7 +189,7 @@ fn lacks(node: &Node, ask: &Ask, used: &Used) -> Vec<Lack> {
     let names = FIRST.into_iter().chain(others);
     let amounts = names.filter_map(|name| {
         let asked = *ask.requests.get(name)?;
-        // What a node does not name it has enough of, or it does not look.
+        // A resource that the node does not name is sufficient or not checked.
         let all = *allocatable.get(name)?;
         let used = used.amounts.get(name).copied().unwrap_or_default();
         (asked > all.minus(used)).then(|| Lack {
@@ -197,7 +200,7 @@ fn lacks(node: &Node, ask: &Ask, used: &Used) -> Vec<Lack> {
     pods.into_iter().chain(amounts).collect()
 }
 
-/// An amount of a resource as messages count it.
+/// Returns an amount of a resource in the unit of messages.
 pub(super) fn in_units(resource: &str, amount: Quantity) -> i128 {
     match resource {
         "cpu" => amount.ceil_milli(),
@@ -205,7 +208,7 @@ pub(super) fn in_units(resource: &str, amount: Quantity) -> i128 {
     }
 }
 
-/// Why the pod does not fit the node, whatever room that has.
+/// Returns the reason why the pod does not fit the node, regardless of room.
 fn misfit(node: &Node, pod: &Pod, ask: &Ask, used: &Used) -> Option<Refusal> {
     if !ask.wants(node) {
         let what = "node(s) didn't match Pod's node affinity/selector";

@@ -1,6 +1,7 @@
-//! What others write into the pods of a served cluster. Every ten seconds a kubelet of Kubernetes compares the
-//! stored statuses with its own. Here each write of another client has its pod compared once, so a pod without such
-//! writes costs nothing. The kubelets of runs compare nothing: the faults that a run injects into statuses stay.
+//! Writes of other clients to the pods of a served cluster. Every ten seconds, a kubelet of
+//! Kubernetes compares the stored statuses with its own. Here, each write of another client causes
+//! one comparison of its pod, so a pod without such writes costs nothing. The kubelets of runs
+//! compare nothing, so the faults that a run injects into statuses persist.
 
 use std::sync::Arc;
 
@@ -10,21 +11,22 @@ use podstorm_objects::{Now, Pod, PodPhase, PodStart, Uid, hash_state};
 
 use super::{PodAction, PodLifecycle};
 
-/// How long what another client wrote stays at most.
+/// The maximum time that a foreign write persists.
 ///
 /// Source: `syncPeriod` of the status manager of Kubernetes' kubelet.
 const COMPARED_NS: i64 = 10_000_000_000;
 
-/// The writes of others, and those of the kubelets until they see them.
+/// The writes of other clients, and those of the kubelets until they observe them.
 #[derive(Debug)]
 pub(super) struct ForeignWrites {
-    /// The versions that the kubelets have written and not seen yet.
+    /// The versions that the kubelets have written and not observed yet.
     own: HashSet<u64, RandomState>,
     /// The pods that will be compared.
     queued: HashSet<Uid, RandomState>,
-    /// Running pods that were there before the kubelets and not ready, for a reason that only their status knows.
+    /// Running pods that existed before the kubelets and were not ready, for a reason that only
+    /// their status contains.
     came_unready: HashSet<Uid, RandomState>,
-    /// Start and addresses of the pods, as the kubelets have written or found them.
+    /// The start and addresses of the pods, as the kubelets wrote or found them.
     starts: HashMap<Uid, Arc<PodStart>, RandomState>,
 }
 
@@ -40,13 +42,13 @@ impl Default for ForeignWrites {
 }
 
 impl ForeignWrites {
-    /// The kubelets have written the pod.
+    /// Records that the kubelets have written the pod.
     pub(super) fn wrote(&mut self, stored: &Pod) {
         self.own.extend(stored.metadata.resource_version.number());
         self.keep_start(stored);
     }
 
-    /// Keeps what the pod's status says of its start, unless that is known.
+    /// Stores the start and addresses from the pod's status, unless they are known.
     fn keep_start(&mut self, pod: &Pod) {
         if let Some(start) = &pod.status.started
             && !start.pod_ip.is_empty()
@@ -56,36 +58,37 @@ impl ForeignWrites {
         }
     }
 
-    /// Start and addresses of the pod, where they are known.
+    /// Returns the start and addresses of the pod, if they are known.
     pub(super) fn start(&self, pod: &Pod) -> Option<Arc<PodStart>> {
         self.starts.get(&pod.metadata.uid).cloned()
     }
 
-    /// Whether the pod came unready.
+    /// Whether the pod existed before the kubelets and was not ready.
     pub(super) fn came_unready(&self, pod: &Pod) -> bool {
         self.came_unready.contains(&pod.metadata.uid)
     }
 
-    /// Forgets a pod that is gone.
+    /// Forgets a deleted pod.
     pub(super) fn forget(&mut self, uid: &Uid) {
         self.queued.remove(uid);
         self.came_unready.remove(uid);
         self.starts.remove(uid);
     }
 
-    /// Forgets what the kubelets have written: they may have missed to see it.
+    /// Forgets the versions that the kubelets have written, because they may have missed the
+    /// events.
     pub(super) fn reset(&mut self) {
         self.own.clear();
     }
 
-    /// The pod is compared now.
+    /// Records that the pod is being compared now.
     pub(super) fn compares(&mut self, pod: &Pod) {
         self.queued.remove(&pod.metadata.uid);
     }
 }
 
 impl PodLifecycle {
-    /// A pod is there as the kubelets begin, or is new.
+    /// Records a pod that exists when the kubelets begin, or a new pod.
     pub(super) fn found(&mut self, pod: &Pod) {
         if !self.plays_all || !self.was_there(pod) {
             return;
@@ -96,7 +99,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether a change of a pod is the write of another.
+    /// Whether a change of a pod was written by another client.
     pub(super) fn is_foreign(&mut self, pod: &Pod) -> bool {
         self.plays_all && {
             let version = pod.metadata.resource_version.number();
@@ -104,7 +107,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Has the pod compared with what its kubelet knows, in time.
+    /// Schedules a comparison of the pod with its kubelet's state.
     pub(super) fn compare_later(&mut self, pod: Arc<Pod>, now: Now) {
         let runs = pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
         if runs && self.foreign.queued.insert(pod.metadata.uid.clone()) {

@@ -1,11 +1,11 @@
-//! The simulated kubelets, one task for many nodes. A bound pod is started after the start-up
-//! latency, and reported running and ready in one status write. A pod that is being deleted ends
-//! after the termination latency, at most its grace period, and is then removed with grace 0 and
-//! its UID as a precondition. Pods whose lives are [`played`] go through every step instead, and so
-//! does the end of a pod that a finalizer keeps.
+//! The simulated kubelets, one task for many nodes. A bound pod starts after the start-up latency,
+//! and is reported as running and ready in one status write. A pod that is being deleted ends after
+//! the termination latency, limited by its grace period, and is then removed with grace 0 and its
+//! UID as a precondition. Pods whose lives are [`played`] go through every step instead, and so
+//! does the end of a pod with a finalizer.
 //!
 //! A watch event starts an action; the server's state decides. A kubelet writes with the version it
-//! saw, and on a conflict reads the live pod again. So an event that is repeated or late does not
+//! saw, and after a conflict reads the live pod again. A repeated or late event therefore does not
 //! repeat an action.
 
 mod admission;
@@ -41,22 +41,22 @@ use admission::{Admission, Refusal};
 use foreign::ForeignWrites;
 use played::Lives;
 
-/// An action of a kubelet on a pod.
+/// A kubelet's action on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PodAction {
     Start,
     End,
     /// Report the restarted containers as ready.
     Recover,
-    /// Play its life on.
+    /// Play the pod's life up to now.
     Play,
-    /// Play on a life from the queue.
+    /// Continue a life from the queue.
     PlayOn,
-    /// Compare its status with what the kubelet knows.
+    /// Compare the pod's status with the kubelet's state.
     Compare,
 }
 
-/// The kubelets of all nodes whose names belong to one of `shards` shards.
+/// The kubelets of all nodes whose names hash to one of `shards` shards.
 #[derive(Debug)]
 pub struct Kubelets {
     shard: u64,
@@ -66,11 +66,11 @@ pub struct Kubelets {
     faults: Option<Faults>,
 }
 
-/// Present where nodes may fail.
+/// Present if nodes can fail.
 #[derive(Debug)]
 struct Faults {
     inbox: Receiver<NodeEvent>,
-    /// The node controller, in the first shard of a cluster that has no other.
+    /// The node controller, in the first shard of a cluster without another one.
     controller: Option<NodeController>,
 }
 
@@ -82,24 +82,24 @@ struct PodLifecycle {
     termination: LatencySampler,
     statuses: RunningStatus,
     later: DueQueue<(PodAction, Arc<Pod>)>,
-    /// Present where nodes may fail.
+    /// Present if nodes can fail.
     control: Option<Arc<NodeControl>>,
-    /// The version of the cluster when the kubelets began, where clients of any kind write to it.
+    /// The version of the cluster when the kubelets began, for a cluster with arbitrary clients.
     began_at: Option<u64>,
-    /// Pods that can't start; absent where there are none.
+    /// Pods that can't start, if there are any.
     stuck: Option<Arc<StuckPods>>,
     /// The lives that are played.
     lives: Lives,
-    /// Whether those of all pods are.
+    /// Whether the lives of all pods are played.
     plays_all: bool,
-    /// What others write into these pods; empty unless all are played.
+    /// Writes of other clients to these pods; empty unless all lives are played.
     foreign: ForeignWrites,
-    /// Present where what happens to pods is written as Events.
+    /// Present if Events about pods are enabled.
     events: Option<KubeletEvents>,
 }
 
 impl Kubelets {
-    /// The kubelets of shard `shard` of `shards`; `waker` wakes their task.
+    /// Returns the kubelets of shard `shard` of `shards`; `waker` wakes their task.
     pub fn new(
         cluster: Arc<Cluster>,
         latency: &LatencySettings,
@@ -136,9 +136,9 @@ impl Kubelets {
         }
     }
 
-    /// Lets the nodes fail as `control` says; the first shard also runs the node controller, unless the controllers of
-    /// the cluster are to see to silent nodes.
-    /// `waker` wakes the task of these kubelets.
+    /// Connects the kubelets to `control`, which makes nodes fail. The first shard also runs the
+    /// node controller, unless the cluster's own controllers handle silent nodes. `waker` wakes the
+    /// task of these kubelets.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
         let cluster = Arc::clone(&self.lifecycle.cluster);
@@ -156,7 +156,7 @@ impl Kubelets {
 }
 
 impl Kubelets {
-    /// Leaves pods that came stuck as they are, and gives new ones like them the same status.
+    /// Leaves pods that arrived stuck unchanged, and gives new pods like them the same status.
     #[must_use]
     pub fn leaving(mut self, stuck: Option<&Arc<StuckPods>>) -> Kubelets {
         self.lifecycle.stuck = stuck.cloned();
@@ -214,7 +214,7 @@ impl Task for Kubelets {
 }
 
 impl Faults {
-    /// Handles the events of the inbox, and runs the node controller.
+    /// Handles the events of the inbox and runs the node controller.
     fn run(&mut self, lifecycle: &mut PodLifecycle, mine: impl Fn(&str) -> bool, now: Now) -> Next {
         while let Ok(event) = self.inbox.try_recv() {
             match (event, &mut self.controller) {
@@ -251,11 +251,12 @@ impl Faults {
     }
 }
 
-/// The action of its kubelet that a pod in this state waits for.
+/// Returns the kubelet action that a pod in this state waits for.
 fn pending_action(pod: &Pod) -> Option<PodAction> {
     let meta = &pod.metadata;
     if meta.is_deleting() {
-        // Grace 0 is the kubelet's own final delete, or a forced one. Only a finalizer keeps such a pod, and it still ends.
+        // Grace 0 is the kubelet's own final delete, or a forced one. Only a finalizer keeps such a
+        // pod, and its life still ends.
         let is_final = meta.deletion_grace_period_seconds.get() == Some(0);
         let is_over = meta.finalizers().is_empty() || pod.status.phase.is_terminal();
         return (!is_final || !is_over).then_some(PodAction::End);
@@ -264,15 +265,15 @@ fn pending_action(pod: &Pod) -> Option<PodAction> {
 }
 
 impl PodLifecycle {
-    /// The rules of a cluster that clients of any kind write to.
+    /// Returns the rules of a cluster with arbitrary clients.
     fn clients(&self) -> Option<&ClientRules> {
         self.control.as_ref()?.clients()
     }
 
-    /// The action that a pod in this state waits for.
+    /// Returns the action that a pod in this state waits for.
     fn action(&self, pod: &Pod) -> Option<PodAction> {
         match pending_action(pod) {
-            // A finalizer keeps the pod, so that clients see how it ends.
+            // A finalizer keeps the pod, so clients can observe how it ends.
             Some(PodAction::End) if !pod.metadata.finalizers().is_empty() => Some(PodAction::Play),
             Some(_) if self.is_played(pod) => Some(PodAction::Play),
             None if self.is_played(pod) && self.concerns_life(pod) => Some(PodAction::Play),
@@ -280,7 +281,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Remembers with what the kubelets begin, once.
+    /// Records the initial state of the kubelets, once.
     fn begin(&mut self) {
         if self.began_at.is_none() && self.clients().is_some() {
             self.began_at = Some(self.cluster.resource_version());
@@ -288,15 +289,16 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether nothing has changed the pod since the kubelets began.
+    /// Whether the pod has not changed since the kubelets began.
     fn was_there(&self, pod: &Pod) -> bool {
         let version = pod.metadata.resource_version.number();
         let since = version.zip(self.began_at);
         since.is_some_and(|(version, began)| version <= began)
     }
 
-    /// How long a pod that was there before the kubelets has waited for an action, by whole seconds of its times: a
-    /// restored cluster goes on with it. 0 for any other pod.
+    /// Returns the time that a pod from before the kubelets has already waited for an action, in
+    /// whole seconds from its timestamps: a restored cluster continues the wait. 0 for any other
+    /// pod.
     fn waited_ns(&self, action: PodAction, pod: &Pod, now: Now) -> i64 {
         if !self.was_there(pod) {
             return 0;
@@ -318,7 +320,7 @@ impl PodLifecycle {
         waited.max(0).saturating_mul(1_000_000_000)
     }
 
-    /// Performs an action on a pod, after its latency.
+    /// Performs an action on a pod after its latency.
     fn schedule(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
             return;
@@ -386,7 +388,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether the pod's kubelet is silent. When it is back, it finds what it has missed.
+    /// Whether the pod's kubelet is silent. When it is back, it finds the changes that it missed.
     fn is_lost(&self, pod: &Pod) -> bool {
         self.has_fault(pod, NodeControl::is_lost)
     }
@@ -412,7 +414,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Executes a command on a pod.
+    /// Executes a command to a pod's kubelet.
     fn execute(&mut self, order: PodCommand, pod: &Arc<Pod>, now: Now) {
         if self.is_lost(pod) {
             return;
@@ -439,7 +441,8 @@ impl PodLifecycle {
         });
     }
 
-    /// Reports that the pod has ended in that phase, unless it has ended or is being deleted.
+    /// Reports that the pod has ended in the given phase, unless it has already ended or is being
+    /// deleted.
     fn finish(&self, pod: &Pod, phase: PodPhase, now: Now) {
         change_status(&self.cluster, pod, now, |live| {
             live.is_active()
@@ -447,7 +450,7 @@ impl PodLifecycle {
         });
     }
 
-    /// Writes what happened to a pod as Events, where they are asked for.
+    /// Records Events about a pod, if they are enabled.
     fn tell(&mut self, pod: &Pod, events: Vec<PodEvent>, now: Now) {
         if let (Some(recorders), Some(control)) = (&mut self.events, &self.control)
             && !events.is_empty()
@@ -456,7 +459,7 @@ impl PodLifecycle {
         }
     }
 
-    /// That the node has no place for the pod.
+    /// Returns the refusal of a node that has no room for the pod.
     fn no_place(&self, pod: &Pod) -> Refusal {
         let node = pod.node_name.as_deref().unwrap_or("");
         let node = self.cluster.get::<Node>("", node).ok();
@@ -472,7 +475,7 @@ impl PodLifecycle {
             .is_some_and(|rules| images.any(|image| rules.is_unpullable(image)))
     }
 
-    /// Reports which images can't be pulled.
+    /// Reports the images that can't be pulled.
     fn report_image(&self, pod: &Pod, now: Now) {
         let Some(rules) = self.clients() else {
             return;
@@ -488,7 +491,7 @@ impl PodLifecycle {
         self.stuck.as_ref().is_some_and(|stuck| stuck.holds(pod))
     }
 
-    /// Reports what keeps the pod from starting.
+    /// Reports the condition that keeps the pod from starting.
     fn report_stuck(&self, pod: &Pod, now: Now) {
         change_status(&self.cluster, pod, now, |live| {
             let pending = pending_action(live) == Some(PodAction::Start);
@@ -520,7 +523,8 @@ impl PodLifecycle {
             };
             match self.cluster.update_status(written, now) {
                 Err(error) if error.code == 409 => {}
-                // Written, or the pod is gone, or the server refuses the write for good.
+                // The status is written, the pod is deleted, or the server permanently rejects the
+                // write.
                 _ => return,
             }
             let meta = &pod.metadata;
@@ -544,7 +548,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kubelets_act_on_pending_pods_and_on_pods_that_have_to_end() {
+    fn kubelets_act_on_pending_and_terminating_pods() {
         let mut pod = Pod::default();
         assert_eq!(pending_action(&pod), Some(PodAction::Start));
         pod.status.phase = PodPhase::Running;

@@ -1,5 +1,5 @@
-//! Pods whose lives are played step by step: every pod of a served cluster, and elsewhere the pods that
-//! have a script or a deadline, or end by themselves. Other pods cost nothing here.
+//! Pods whose lives are played step by step: every pod of a served cluster, and in runs the pods
+//! that have a script or a deadline, or end by themselves. Other pods cost nothing here.
 
 use std::sync::Arc;
 
@@ -16,38 +16,38 @@ use crate::nodes::pod_life::{Circumstances, Place, PodLife, Recent, SpecRules, S
 use crate::nodes::script::{SCRIPT, Script, ScriptError};
 use crate::nodes::status::internal_ip;
 
-/// How long after a write that failed it is tried again.
+/// The delay after a failed write before it is retried.
 const RETRY_NS: i64 = 1_000_000_000;
 
-/// The lives that are under way.
+/// The lives in progress.
 #[derive(Debug)]
 pub(super) struct Lives {
     by_pod: HashMap<Uid, Box<Played>, RandomState>,
-    /// What the spec of the last one says.
+    /// The rules of the most recent spec.
     rules: Option<Arc<SpecRules>>,
-    /// What was made for the statuses of other pods.
+    /// Statuses built for other pods.
     recent: Recent,
 }
 
 #[derive(Debug)]
 struct Played {
     life: PodLife,
-    /// The text of the annotation that it was made from.
+    /// The text of the script annotation from which it was built.
     script: Option<Str>,
-    /// The address of the pod, once it has one.
+    /// The address of the pod, once it is assigned.
     pod_ip: Option<Address>,
-    /// When it is looked at again, ns of monotonic time.
+    /// The monotonic time at which it is played again, ns.
     queued_ns: Option<i64>,
-    /// What the stored status of that version shows.
+    /// The stage that the stored status shows, and the version of that status.
     shown: Option<(Stage, ResourceVersion)>,
 }
 
-/// The result of writing a status.
+/// The result of a status write.
 enum Written {
     Yes,
-    /// The pod is gone.
+    /// The pod no longer exists.
     Gone,
-    /// The server refuses the write for now.
+    /// The server rejects the write for now.
     No,
 }
 
@@ -71,7 +71,8 @@ impl PodLifecycle {
             || self.clients().is_some_and(|rules| rules.finishes(pod))
     }
 
-    /// Whether a running pod that is played is to be looked at: its status or its script may be new.
+    /// Whether a running pod that is played needs attention: its status or its script may have
+    /// changed.
     pub(super) fn concerns_life(&self, pod: &Pod) -> bool {
         if pod.status.phase != PodPhase::Running {
             return false;
@@ -88,7 +89,7 @@ impl PodLifecycle {
         has_script(pod) || (self.plays_all && (is_under_way() || has_gates()))
     }
 
-    /// Forgets a pod that is gone.
+    /// Forgets a deleted pod.
     #[inline]
     pub(super) fn forget(&mut self, pod: &Pod) {
         if !self.lives.by_pod.is_empty() {
@@ -99,7 +100,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Plays on a pod that waits in the queue, if it is still to be looked at now.
+    /// Continues a pod from the queue, if it is still due.
     pub(super) fn play_queued(&mut self, pod: &Pod, now: Now) {
         let played = self.lives.by_pod.get_mut(&pod.metadata.uid);
         let is_due = |it: &&mut Box<Played>| it.queued_ns.is_some_and(|due| due <= now.mono_ns);
@@ -109,12 +110,12 @@ impl PodLifecycle {
         }
     }
 
-    /// Plays the life of a pod until now, and does what is due then.
+    /// Plays the life of a pod up to now, and performs the actions that are due.
     pub(super) fn play(&mut self, pod: &Pod, now: Now) {
         self.play_after(pod, now, |_| {});
     }
 
-    /// As [`play`](PodLifecycle::play), after something has happened to the life.
+    /// Plays the pod like [`play`](PodLifecycle::play), after applying `happens` to its life.
     pub(super) fn play_after(&mut self, pod: &Pod, now: Now, happens: impl FnOnce(&mut PodLife)) {
         let meta = &pod.metadata;
         let found = self.cluster.get::<Pod>(&meta.namespace, &meta.name);
@@ -202,7 +203,7 @@ impl PodLifecycle {
         self.lives.by_pod.insert(live.metadata.uid.clone(), played);
     }
 
-    /// The life of a pod as its status has it.
+    /// Returns the life of a pod, restored from its status if necessary.
     fn life(&mut self, live: &Pod, now: Now) -> PodLife {
         let is_new = live.status.phase != PodPhase::Running;
         let waited_ns = |action| self.waited_ns(action, live, now);
@@ -246,7 +247,7 @@ impl PodLifecycle {
         PodLife::of(live, &seen)
     }
 
-    /// Whether an image was pulled on the node of the pod.
+    /// Whether an image has been pulled on the pod's node.
     fn has_image(&self, pod: &Pod, image: &str) -> bool {
         let events = self.events.as_ref().zip(pod.node_name.as_deref());
         events.is_some_and(|(events, node)| events.has_image(node, image))
@@ -257,7 +258,7 @@ impl PodLifecycle {
             .is_some_and(|rules| rules.is_unpullable(image))
     }
 
-    /// Writes the status of the pod where it differs from the stored one, which `live` then is.
+    /// Writes the status of the pod if it differs from the stored one, and updates `live`.
     fn write(&mut self, played: &mut Played, live: &mut Arc<Pod>, now: Now) -> Written {
         for _ in 0..STATUS_ATTEMPTS {
             let Some(status) = self.status(played, live) else {
@@ -301,7 +302,7 @@ impl PodLifecycle {
         Written::No
     }
 
-    /// The status that the pod is to have; `None` for a pod without a node.
+    /// Returns the status that the pod should have, or `None` for a pod without a node.
     fn status(&mut self, played: &mut Played, live: &Pod) -> Option<PodStatus> {
         let node = live.node_name.as_ref()?;
         if self.clients().is_some()
@@ -340,7 +341,7 @@ impl PodLifecycle {
             precondition_uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
-        // A refusal means that the pod is gone, or was replaced by another of its name.
+        // An error means that the pod was deleted, or replaced by another of the same name.
         let _gone = self
             .cluster
             .delete::<Pod>(&meta.namespace, &meta.name, &options, now);

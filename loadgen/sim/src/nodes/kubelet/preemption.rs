@@ -1,7 +1,8 @@
-//! Pods that go so that a critical pod, which came with the name of its node, has room there.
+//! Preemption by kubelets: pods are ended to make room for a critical pod that was created with a
+//! node name.
 //!
-//! Those that go are few, best-effort ones before burstable ones before guaranteed ones, and request little more than
-//! is needed. The kubelet takes the critical pod when they have ended.
+//! The victims are few, best-effort before burstable before guaranteed, and request little more
+//! than is needed. The kubelet accepts the critical pod when they have ended.
 //!
 //! Source: Kubernetes' `pkg/kubelet/preemption`, 1.36.
 
@@ -14,16 +15,16 @@ use super::admission::{Admission, Lack, Refusal, in_units};
 use super::{PodAction, PodLifecycle};
 use crate::nodes::asks::Ask;
 
-/// Pods of this priority or a higher one are critical.
+/// The lowest priority of critical pods.
 const CRITICAL: i64 = 2_000_000_000;
 
-/// How long after pods were told to go the kubelet looks again whether they have.
+/// The delay after which the kubelet checks whether the victims have ended.
 const LOOK_AGAIN_NS: i64 = 1_000_000_000;
 
-/// The classes of service, in the order in which pods go.
+/// The QoS classes, in the order of preemption.
 const CLASSES: [&str; 3] = ["BestEffort", "Burstable", "Guaranteed"];
 
-/// What is still missing of each resource.
+/// The missing amount of each resource.
 type Missing = Vec<(String, i128)>;
 
 fn priority(pod: &Pod) -> i64 {
@@ -36,7 +37,7 @@ pub(super) fn is_critical(pod: &Pod) -> bool {
     priority(pod) >= CRITICAL
 }
 
-/// A pod that may go, and what it requests.
+/// A possible victim and its requests.
 struct Candidate {
     pod: Arc<Pod>,
     ask: Ask,
@@ -53,7 +54,8 @@ impl Candidate {
         }
     }
 
-    /// How much would still be missing without it, each resource weighed alike.
+    /// Returns the distance to the goal after ending this pod: the missing amounts, with equal
+    /// weight for each resource.
     fn distance(&self, missing: &Missing) -> f64 {
         let parts = missing.iter().map(|(resource, amount)| {
             let left = (amount - self.requests(resource)).max(0);
@@ -62,13 +64,14 @@ impl Candidate {
         parts.sum()
     }
 
-    /// What it requests of memory and cores: of pods that help alike the smaller one goes.
+    /// Returns the requested memory and CPU: of two pods that help equally, the smaller one is
+    /// ended.
     fn size(&self) -> [i128; 2] {
         ["memory", "cpu"].map(|resource| self.requests(resource))
     }
 }
 
-/// What is missing without these pods.
+/// Returns the amounts that are still missing without these pods.
 fn without<'c>(missing: &Missing, pods: impl Iterator<Item = &'c Candidate> + Clone) -> Missing {
     let left = missing.iter().map(|(resource, amount)| {
         let freed: i128 = pods.clone().map(|it| it.requests(resource)).sum();
@@ -77,7 +80,7 @@ fn without<'c>(missing: &Missing, pods: impl Iterator<Item = &'c Candidate> + Cl
     left.filter(|(_, amount)| *amount > 0).collect()
 }
 
-/// Takes out of `pods` those that go; all of them together free enough.
+/// Moves the victims out of `pods`, which together free enough.
 fn choose(pods: &mut Vec<Candidate>, mut missing: Missing) -> Vec<Candidate> {
     let mut chosen = Vec::new();
     while !missing.is_empty() && !pods.is_empty() {
@@ -87,7 +90,7 @@ fn choose(pods: &mut Vec<Candidate>, mut missing: Missing) -> Vec<Candidate> {
             distances.then_with(|| one.size().cmp(&two.size()))
         };
         let nearest = (0..pods.len()).min_by(by_distance);
-        let nearest = pods.swap_remove(nearest.expect("there are some"));
+        let nearest = pods.swap_remove(nearest.expect("the pods together free enough"));
         missing = without(&missing, std::iter::once(&nearest));
         chosen.push(nearest);
     }
@@ -95,7 +98,7 @@ fn choose(pods: &mut Vec<Candidate>, mut missing: Missing) -> Vec<Candidate> {
 }
 
 impl PodLifecycle {
-    /// Which of the pods that are there go for a critical one that lacks this.
+    /// Selects the victims for a critical pod with these shortages.
     pub(super) fn make_room(&self, pod: &Pod, lacks: &[Lack], there: Vec<Arc<Pod>>) -> Admission {
         let missing = lacks.iter().map(|lack| {
             let [requested, used, capacity] = lack.amounts;
@@ -132,7 +135,8 @@ impl PodLifecycle {
             ));
         }
         let mut chosen: Vec<Candidate> = Vec::new();
-        // Those of a class go for what is missing though all of the classes before had gone.
+        // Each class covers what would be missing even after ending all pods of the earlier
+        // classes.
         for class in (0..CLASSES.len()).rev() {
             let (before, rest) = classes.split_at_mut(class);
             let missing = without(&missing, before.iter().flatten().chain(&chosen));
@@ -142,7 +146,7 @@ impl PodLifecycle {
         Admission::After(victims.collect())
     }
 
-    /// Ends the pods that go for a critical one, which is looked at again when they may have ended.
+    /// Ends the victims of a critical pod, and checks the pod again later.
     pub(super) fn preempt(&mut self, victims: &[Arc<Pod>], pod: Arc<Pod>, now: Now) {
         for victim in victims {
             self.play_after(victim, now, |life| life.preempt(now.wall_ns));

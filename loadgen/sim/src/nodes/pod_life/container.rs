@@ -1,4 +1,4 @@
-//! The life of one container: its instances, what ends them, and when the next one starts.
+//! The life of one container: its instances, their ends, and the start of the next one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,34 +18,34 @@ use super::report::Report;
 use super::restarts::{BackOff, Restarts};
 use crate::nodes::script::Part;
 
-/// How long a failure shows as itself before it shows as a back-off.
+/// The time for which a failure is shown before it is shown as a back-off.
 pub(super) const SHOWN_NS: i64 = SECOND_NS;
 
-/// The place of a container in its pod.
+/// The role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Ends before the next one starts.
+    /// Must end before the next container starts.
     Init,
-    /// An init container that runs on.
+    /// An init container that keeps running.
     Sidecar,
     Regular,
 }
 
-/// What is the same for all containers of a pod.
+/// The properties shared by all containers of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ways {
     /// The restart policy of the pod.
     pub(super) policy: RestartPolicy,
-    /// How long a container takes to end once it is asked to, unless its script says otherwise, ns.
+    /// The time that a container takes to stop, unless its script specifies one, ns.
     pub(super) stop_ns: i64,
     /// The pod's grace period, ns.
     pub(super) grace_ns: i64,
-    /// Why no container of the pod can be created.
+    /// The reason why no container of the pod can be created.
     pub(super) fault: Option<String>,
     pub(super) identity: Identity,
 }
 
-/// `pod_namespace(uid)`, as messages name the pod.
+/// The pod as `pod_namespace(uid)`, its form in messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     name: CompactString,
@@ -76,46 +76,46 @@ pub(super) struct Ended {
     pub(super) code: i32,
     pub(super) reason: Cow<'static, str>,
     pub(super) message: Option<Cow<'static, str>>,
-    /// Wall time, ns; absent where it isn't known.
+    /// The wall time of its start, ns; `None` if unknown.
     pub(super) began_ns: Option<i64>,
     pub(super) ended_ns: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It waits for its turn.
+    /// It has not started yet.
     Waiting,
     /// It can't start.
     Refused {
         reason: &'static str,
         message: String,
-        /// When the reason shows as a back-off.
+        /// The time at which the reason is shown as a back-off.
         shown_ns: Option<i64>,
         retry_ns: Option<i64>,
     },
     Running(Running),
     Ended {
         end: Ended,
-        /// When the next instance starts, where one does.
+        /// The time at which the next instance starts, if there is one.
         again_ns: Option<i64>,
-        /// When it begins to show that it waits for that.
+        /// The time at which the status shows that it waits for the next instance.
         shown_ns: Option<i64>,
     },
 }
 
-/// A container. A regular one doesn't know whether others let it start.
+/// A container. A regular one doesn't know whether other containers permit its start.
 #[derive(Clone, Debug)]
 pub(super) struct Container {
     pub(super) name: Str,
     pub(super) image: Str,
     pub(super) role: Role,
     pub(super) state: State,
-    /// The instance before the one of the state.
+    /// The instance before the current one.
     pub(super) last: Option<Ended>,
     pub(super) restarts: i32,
-    /// The pause that it is in, where it is in one, ns.
+    /// The current back-off, if it is in one, ns.
     pub(super) pause_ns: i64,
-    /// Whether its image can't be pulled, whatever its script says.
+    /// Whether its image can't be pulled, regardless of its script.
     pub(super) is_unpullable: bool,
     pub(super) part: Part,
     pub(super) policy: Restarts,
@@ -124,22 +124,22 @@ pub(super) struct Container {
     pub(super) pull_policy: PullPolicy,
     /// Whether the node has its image.
     pub(super) is_present: bool,
-    /// Since when its image is pulled, where that was told.
+    /// The start of the image pull, if it was reported.
     pub(super) pulling_since_ns: Option<i64>,
     pub(super) probes: Arc<Probes>,
     pub(super) hooks: Hooks,
-    /// Whether its last instance has ended because its `postStart` hook failed.
+    /// Whether its last instance ended because its `postStart` hook failed.
     pub(super) has_failed_hook: bool,
     /// Whether its last end restarts all containers of the pod.
     pub(super) restarts_all: bool,
-    /// Whether it was removed for that, and has not started since.
+    /// Whether it was removed for such a restart, and has not started since.
     pub(super) is_removed: bool,
-    /// What its status says of the spec, where it does.
+    /// The parts of its status that follow from the spec, if reported.
     pub(super) report: Option<Arc<Report>>,
 }
 
 impl Ended {
-    /// Of a container that is lost.
+    /// Returns the end of a lost container.
     pub(super) fn unknown() -> Ended {
         Ended {
             code: 137,
@@ -202,13 +202,13 @@ impl Container {
         }
     }
 
-    /// Whether any instance of it has run.
+    /// Whether any instance has run.
     pub(super) fn has_run(&self) -> bool {
         let ran = self.ended().is_some_and(|end| end.began_ns.is_some());
         ran || self.running().is_some() || self.last.is_some()
     }
 
-    /// Whether its status says that it is ready.
+    /// Whether its status shows it as ready.
     pub(super) fn is_ready(&self) -> bool {
         match self.role {
             Role::Init => self.ended().is_some_and(|end| end.code == 0),
@@ -216,12 +216,12 @@ impl Container {
         }
     }
 
-    /// Whether it runs and its startup probe has passed.
+    /// Whether it is running and its startup probe has passed.
     pub(super) fn is_started(&self) -> bool {
         self.running().is_some_and(|it| it.is_started)
     }
 
-    /// Whether the init container lets the next one start.
+    /// Whether the init container permits the next one to start.
     pub(super) fn is_done(&self) -> bool {
         match self.role {
             Role::Init => self.is_ready(),
@@ -230,19 +230,19 @@ impl Container {
         }
     }
 
-    /// Whether it has ended for good.
+    /// Whether it has ended permanently.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Ended { again_ns: None, .. })
     }
 
-    /// Whether it shows that it waits for its next instance.
+    /// Whether its status shows a back-off.
     pub(super) fn is_in_backoff(&self) -> bool {
-        // A sidecar that ended well shows that.
+        // A sidecar that ended successfully shows its end instead.
         matches!(&self.state, State::Ended { end, again_ns: Some(_), shown_ns: None }
             if self.pause_ns > 0 && (self.role != Role::Sidecar || end.code != 0))
     }
 
-    /// Whether it starts as soon as it may.
+    /// Whether it starts as soon as its pod permits.
     pub(super) fn starts(&self, at_ns: i64) -> bool {
         match &self.state {
             State::Waiting => true,
@@ -251,7 +251,7 @@ impl Container {
         }
     }
 
-    /// When something happens to it by itself.
+    /// Returns the time of the next change that happens by itself.
     pub(super) fn next_ns(&self) -> Option<i64> {
         let (one, other) = match &self.state {
             State::Waiting => (None, None),
@@ -266,7 +266,8 @@ impl Container {
         one.into_iter().chain(other).min()
     }
 
-    /// Lets happen what is due; returns whether something did. `is_alive`: its pod goes on.
+    /// Applies the changes that are due, and returns whether there were any. `is_alive` is whether
+    /// its pod continues.
     pub(super) fn happen(
         &mut self,
         at_ns: i64,
@@ -299,14 +300,14 @@ impl Container {
                     }
                     return true;
                 }
-                // The containers after it show together with it.
+                // Later containers become visible in the status together with it.
                 running.probe(at_ns) && !is_past_hook
             }
             State::Ended {
                 again_ns, shown_ns, ..
             } => {
                 if is_due(again_ns) {
-                    // The restart itself follows where it is the pod's turn.
+                    // The restart itself happens when the pod starts containers.
                     return false;
                 }
                 let shows = is_due(shown_ns);
@@ -346,7 +347,7 @@ impl Container {
         }
     }
 
-    /// Its instance has ended, and restarts or not.
+    /// Ends its instance, with or without a restart.
     pub(super) fn end(&mut self, end: Ended, at_ns: i64, restarts: bool) {
         let ended_ns = end.ended_ns.unwrap_or(at_ns);
         let again_ns = restarts.then(|| self.next_start(ended_ns));
@@ -358,7 +359,7 @@ impl Container {
         };
     }
 
-    /// Starts its first or next instance, or tries to.
+    /// Starts its next instance, or attempts to.
     pub(super) fn start(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) {
         if let State::Ended { end, .. } = std::mem::replace(&mut self.state, State::Waiting) {
             self.last = Some(end);
@@ -388,7 +389,7 @@ impl Container {
         self.begin_post_start(at_ns);
     }
 
-    /// Takes back what it waits for: it won't start any more.
+    /// Cancels a pending start: it won't start again.
     pub(super) fn give_up(&mut self) {
         match &mut self.state {
             State::Refused { .. } => {
@@ -408,7 +409,7 @@ impl Container {
         }
     }
 
-    /// Has another image: a pull that failed counts no more.
+    /// Sets another image; failed pulls of the old one no longer count.
     pub(super) fn set_image(&mut self, image: &Str, is_unpullable: bool) {
         if self.image == *image {
             return;
@@ -419,7 +420,7 @@ impl Container {
         self.forget_refusal();
     }
 
-    /// Tries to start again at once, where it could not.
+    /// Retries a failed start immediately.
     pub(super) fn forget_refusal(&mut self) {
         if matches!(self.state, State::Refused { .. }) {
             self.state = State::Waiting;

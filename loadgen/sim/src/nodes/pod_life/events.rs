@@ -1,11 +1,11 @@
-//! What happens in the life of a pod that an Event tells.
+//! The Events of a pod's life.
 
 use podstorm::client::EventType;
 use podstorm_objects::{Pod, Str};
 
 use super::container::Role;
 
-/// The reason of the Event that tells that an image is there.
+/// The reason of the Event for an image that is present.
 pub(in crate::nodes) const PULLED: &str = "Pulled";
 
 /// An Event about a pod or one of its containers.
@@ -14,12 +14,12 @@ pub(in crate::nodes) struct PodEvent {
     pub(in crate::nodes) kind: EventType,
     pub(in crate::nodes) reason: &'static str,
     pub(in crate::nodes) message: Box<str>,
-    /// The container that it is about, and its place.
+    /// The container that it is about, and its role.
     container: Option<(Str, Role)>,
 }
 
 impl PodEvent {
-    /// An Event about the pod.
+    /// Returns an Event about the pod.
     pub(in crate::nodes) fn of_pod(
         kind: EventType,
         reason: &'static str,
@@ -33,7 +33,8 @@ impl PodEvent {
         }
     }
 
-    /// Where its part is in the pod: `spec.containers{app}`; empty for the pod itself.
+    /// Returns the path of the container in the pod, `spec.containers{app}`, or an empty string for
+    /// the pod itself.
     pub(in crate::nodes) fn field_path(&self) -> String {
         match &self.container {
             None => String::new(),
@@ -42,7 +43,7 @@ impl PodEvent {
         }
     }
 
-    /// The image of the container.
+    /// Returns the image of the container.
     pub(in crate::nodes) fn image<'a>(&self, pod: &'a Pod) -> Option<&'a Str> {
         let (name, _) = self.container.as_ref()?;
         let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
@@ -50,7 +51,7 @@ impl PodEvent {
     }
 }
 
-/// The Events since they were last taken. Nothing is kept without a reader.
+/// The Events recorded since they were last taken. Nothing is recorded without a reader.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) is_on: bool,
@@ -65,7 +66,7 @@ impl Notes {
         }
     }
 
-    /// These, and then the others.
+    /// Appends the Events of `others`.
     pub(super) fn and(mut self, others: &mut Notes) -> Notes {
         self.list.append(&mut others.list);
         self
@@ -75,7 +76,7 @@ impl Notes {
         std::mem::take(&mut self.list)
     }
 
-    /// Adds an Event about the pod, or about a container.
+    /// Adds an Event about the pod or one of its containers.
     pub(super) fn add(
         &mut self,
         container: Option<(&Str, Role)>,

@@ -1,8 +1,9 @@
-//! The lifecycle hooks of a container. A hook that sleeps takes its time, any other takes none; a script may
-//! say that a hook fails.
+//! The lifecycle hooks of a container. A hook that sleeps takes that time, any other hook takes
+//! none; a script can make a hook fail.
 //!
-//! A `postStart` hook runs after the start of an instance: until it ends, no other container of the pod starts
-//! and the kubelet writes no status. A `preStop` hook runs before SIGTERM, within the grace period.
+//! A `postStart` hook runs after the start of an instance: until it ends, no other container of the
+//! pod starts and the kubelet writes no status. A `preStop` hook runs before SIGTERM, within the
+//! grace period.
 //!
 //! Source: `kuberuntime_container.go` of Kubernetes' kubelet, 1.36.
 
@@ -14,10 +15,10 @@ use super::container::{Container, State, Ways};
 use super::events::Notes;
 use super::instance::GRACE_MIN_NS;
 
-/// What a hook says that fails.
+/// The message of a failed hook.
 pub(super) const POST_START_FAILED: &str = "PostStartHook failed";
 
-/// How long the hooks of a container sleep, ns; absent where it has none.
+/// The sleep times of a container's hooks, ns; `None` without a hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hooks {
     post_start_ns: Option<i64>,
@@ -25,7 +26,7 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// Of a container of a spec.
+    /// Returns the hooks of a container in a spec.
     pub(super) fn of(container: &Value) -> Hooks {
         let sleep_ns = |hook: &str| {
             let hook = container["lifecycle"][hook].as_object()?;
@@ -42,12 +43,12 @@ impl Hooks {
 }
 
 impl Container {
-    /// How long its `postStart` hook takes, ns.
+    /// Returns the duration of the `postStart` hook, ns.
     pub(super) fn post_start_ns(&self) -> i64 {
         self.hooks.post_start_ns.unwrap_or(0)
     }
 
-    /// Begins the `postStart` hook of the instance that has started now.
+    /// Begins the `postStart` hook of the instance that starts now.
     pub(super) fn begin_post_start(&mut self, at_ns: i64) {
         let fails = !self.part.post_start(self.instance());
         let takes_ns = self.hooks.post_start_ns;
@@ -59,7 +60,7 @@ impl Container {
         }
     }
 
-    /// Ends the `postStart` hook, if that is due; returns whether it has succeeded now.
+    /// Ends the `postStart` hook if that is due, and returns whether it succeeded.
     pub(super) fn end_post_start(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) -> bool {
         let State::Running(running) = &mut self.state else {
             return false;
@@ -82,12 +83,12 @@ impl Container {
         false
     }
 
-    /// Whether its `postStart` hook runs, or has failed and its instance has not ended yet.
+    /// Whether the `postStart` hook is running, or has failed and the instance has not ended yet.
     pub(super) fn is_hidden(&self) -> bool {
         self.running().is_some_and(|it| it.is_hidden)
     }
 
-    /// When an instance gets SIGTERM and when SIGKILL that is asked to end.
+    /// Returns the times of SIGTERM and SIGKILL for an instance that stops at `at_ns`.
     pub(super) fn signals(&self, at_ns: i64, kill_ns: i64) -> (i64, i64) {
         let sleep_ns = match self.part.pre_stop(self.instance()) {
             true => self.hooks.pre_stop_ns.unwrap_or(0),
@@ -101,7 +102,7 @@ impl Container {
         (term_ns, kill_ns.max(least_ns))
     }
 
-    /// Tells that the `preStop` hook of an instance fails that is asked to end, where it does.
+    /// Records the Event for a failing `preStop` hook of an instance that stops.
     pub(super) fn tell_pre_stop(&self, notes: &mut Notes) {
         if self.hooks.pre_stop_ns.is_some() && !self.part.pre_stop(self.instance()) {
             let of = Some((&self.name, self.role));

@@ -1,4 +1,4 @@
-//! The image of a container: when it is pulled, and what happens when that fails.
+//! The image of a container: the time of its pull, and the handling of failed pulls.
 
 use podstorm::client::EventType::{Normal, Warning};
 use serde_json::Value;
@@ -9,12 +9,12 @@ use super::events::{Notes, PULLED};
 use super::restarts::{BACKOFF_MAX_NS, BACKOFF_MIN_NS};
 use super::status::go_duration;
 
-/// How long after an image was not there it is looked for again.
+/// The delay after which a missing image is checked again.
 const ABSENT_RETRY_NS: i64 = 10 * SECOND_NS;
 /// The size of every simulated image, bytes.
 const IMAGE_BYTES: i64 = 10 << 20;
 
-/// When the image of a container is pulled.
+/// The pull policy of a container's image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullPolicy {
     Always,
@@ -23,7 +23,7 @@ pub(super) enum PullPolicy {
 }
 
 impl PullPolicy {
-    /// Of a container of a spec; the default hangs on the tag of the image.
+    /// Returns the pull policy of a container in a spec; the default depends on the image's tag.
     pub(super) fn of(container: &Value) -> PullPolicy {
         match container["imagePullPolicy"].as_str() {
             Some("Always") => PullPolicy::Always,
@@ -42,7 +42,7 @@ impl PullPolicy {
     }
 }
 
-/// What the runtime says of an image that can't be pulled.
+/// The runtime's error for an image that can't be pulled.
 fn pull_error(image: &str) -> String {
     format!("failed to pull image \"{image}\": not found")
 }
@@ -54,7 +54,7 @@ pub(in crate::nodes) fn back_off_pulling(image: &str) -> String {
 }
 
 impl Container {
-    /// Tells that its image is pulled, where it will be.
+    /// Records the Event for the start of a pull, if the image will be pulled.
     pub(super) fn announce_pull(&mut self, at_ns: i64, notes: &mut Notes) {
         let fails = self.is_unpullable || !self.part.pulls(self.failed_pulls);
         let pulls = match self.pull_policy {
@@ -71,8 +71,8 @@ impl Container {
         }
     }
 
-    /// Gets its image; returns why it does not: reason, message, when that shows as a back-off, and when it
-    /// is tried again.
+    /// Pulls the image. On failure, returns the state with the reason, the message, the time at
+    /// which it is shown as a back-off, and the time of the retry.
     pub(super) fn pull(&mut self, at_ns: i64, notes: &mut Notes) -> Result<(), State> {
         self.announce_pull(at_ns, notes);
         let since_ns = self.pulling_since_ns.take();

@@ -1,4 +1,4 @@
-//! An instance of a container: what its script and its probes make of it, and how it is stopped.
+//! An instance of a container: the effects of its script and its probes, and its stop.
 
 use podstorm_objects::RestartPolicy;
 
@@ -7,39 +7,39 @@ use super::events::Notes;
 use super::probes::{Failures, Kind, Said};
 use crate::nodes::script::{After, Exit};
 
-/// The least time between SIGTERM and SIGKILL.
+/// The minimum time between SIGTERM and SIGKILL.
 pub(super) const GRACE_MIN_NS: i64 = 2 * super::SECOND_NS;
 
-/// An instance that runs. Times are wall times, ns.
+/// A running instance. Times are wall times, ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Running {
     pub(super) since_ns: i64,
-    /// When its `postStart` hook ends, while it runs.
+    /// The time at which its `postStart` hook ends, while the hook is running.
     pub(super) hook_ns: After,
-    /// Whether that fails.
+    /// Whether that hook fails.
     pub(super) hook_fails: bool,
-    /// Whether the status does not show it yet because of that hook.
+    /// Whether the hook hides the instance from the status.
     pub(super) is_hidden: bool,
-    /// When its startup probe passes; never where a probe ends it before.
+    /// The time at which its startup probe passes; never if a probe ends it first.
     pub(super) started_ns: After,
     pub(super) is_started: bool,
-    /// When it becomes ready next.
+    /// The next time at which it becomes ready.
     pub(super) ready_ns: After,
-    /// When it is ready no more.
+    /// The time at which it stops being ready.
     pub(super) unready_ns: After,
     pub(super) is_ready: bool,
-    /// When and how it ends.
+    /// The time and the way in which it ends.
     pub(super) end: Option<(i64, Exit)>,
     /// Whether a probe ends it.
     pub(super) is_probed: bool,
-    /// Whether it was asked to end.
+    /// Whether it is stopping.
     pub(super) is_stopped: bool,
-    /// The failed runs of its probes that are still to come, where they are reported.
+    /// The failed probe runs that are still to come, if they are reported.
     pub(super) failures: Vec<Failures>,
 }
 
 impl Running {
-    /// When something happens to it by itself.
+    /// Returns the time of the next change that happens by itself.
     pub(super) fn next_ns(&self) -> After {
         let told = self.failures.iter().map(|failures| failures.next_ns);
         let end = self.end.map(|(at_ns, _)| at_ns);
@@ -51,7 +51,7 @@ impl Running {
         told.chain(others).min()
     }
 
-    /// Lets its probes pass and fail that are due; returns whether the status shows it.
+    /// Applies the probe results that are due, and returns whether they affect the status.
     pub(super) fn probe(&mut self, at_ns: i64) -> bool {
         let is_due = |due: After| due.is_some_and(|due| due <= at_ns);
         let was = (self.is_started, self.is_ready);
@@ -65,7 +65,7 @@ impl Running {
         was != (self.is_started, self.is_ready)
     }
 
-    /// Its readiness is as it is, and no probe changes that.
+    /// Sets its readiness and ignores the probes from now on.
     pub(super) fn set_ready(&mut self, is_ready: bool) {
         self.is_ready = is_ready;
         self.is_started |= is_ready;
@@ -75,7 +75,8 @@ impl Running {
 }
 
 impl Container {
-    /// The instance that its script and its probes make of one that runs since then, looked at later.
+    /// Returns the instance that started at `since_ns`, with the effects of its script and its
+    /// probes, as of `at_ns`.
     pub(super) fn instance_since(&self, since_ns: i64, at_ns: i64, ways: &Ways) -> Running {
         let (part, instance) = (&self.part, self.instance());
         let after = |after: After| after.map(|after| since_ns.saturating_add(after));
@@ -110,7 +111,7 @@ impl Container {
             unready_ns: course.unready_ns,
             is_ready: false,
             is_probed: natural.is_none() && killed.is_some(),
-            // What is over already ends now.
+            // An end in the past happens now.
             end: natural
                 .or(killed)
                 .map(|(ends_ns, exit)| (ends_ns.max(at_ns), exit)),
@@ -121,14 +122,14 @@ impl Container {
         running
     }
 
-    /// Asks the running instance to end, and kills it at `kill_ns`.
+    /// Stops the running instance, and kills it at `kill_ns`.
     pub(super) fn stop(&mut self, at_ns: i64, kill_ns: i64, ways: &Ways) {
         let stopped = self.stopped(at_ns, kill_ns, ways);
         if let State::Running(running) = &mut self.state {
             let natural = running.end.filter(|(ends_ns, _)| *ends_ns <= stopped.0);
             running.end = Some(natural.unwrap_or(stopped));
             running.is_stopped = true;
-            // Readiness probes go on.
+            // Readiness probes continue.
             running.failures.retain(|it| it.kind == Kind::Readiness);
             running.started_ns = running.started_ns.filter(|_| running.is_started);
         }
@@ -142,10 +143,10 @@ impl Container {
         }
     }
 
-    /// When and how an instance ends that is asked to.
+    /// Returns the time and the way in which a stopping instance ends.
     fn stopped(&self, at_ns: i64, kill_ns: i64, ways: &Ways) -> (i64, Exit) {
         let usual = match ways.policy {
-            // A server shuts down; work that is cut short has failed.
+            // A server shuts down cleanly; interrupted work has failed.
             RestartPolicy::Always => Exit::Code(0),
             RestartPolicy::OnFailure | RestartPolicy::Never => Exit::Signal(15),
         };
@@ -158,7 +159,7 @@ impl Container {
         }
     }
 
-    /// Kills the instance that was asked to end no later than at that moment.
+    /// Kills the stopping instance at `kill_ns` at the latest.
     pub(super) fn hasten(&mut self, kill_ns: i64) {
         if let State::Running(Running {
             end: Some(end),
@@ -171,7 +172,7 @@ impl Container {
         }
     }
 
-    /// Tells the failures of its probes until that moment.
+    /// Records the Events for probe failures up to `at_ns`.
     pub(super) fn tell_probes(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) {
         let restarts = self.outlives_probes(ways);
         let State::Running(running) = &mut self.state else {

@@ -1,10 +1,11 @@
-//! The life of a pod on its node, as the kubelet of Kubernetes 1.36 plays it: containers in their order,
-//! restarts with their pauses, deadlines, ends.
+//! The life of a pod on its node, as played by the kubelet of Kubernetes 1.36: containers in order,
+//! restarts with back-off, deadlines, ends.
 //!
-//! A [`PodLife`] is a state machine without I/O. It sees the stored pod ([`PodLife::see`]), goes on to
-//! a moment ([`PodLife::turn`]), says what the pod's status is then ([`PodLife::status`]) and when
-//! something happens next ([`PodLife::next_ns`]). It is made from the stored pod and can be dropped
-//! whenever nothing is pending: the next one begins where the status ends. All times are wall times, ns.
+//! A [`PodLife`] is a state machine without I/O. It receives the stored pod ([`PodLife::see`]),
+//! advances to a given time ([`PodLife::turn`]), returns the pod's status ([`PodLife::status`]) and
+//! the time of the next change ([`PodLife::next_ns`]). It is built from the stored pod and can be
+//! dropped whenever nothing is pending: the next one continues from the status. All times are wall
+//! times, ns.
 
 mod container;
 #[cfg(test)]
@@ -54,64 +55,65 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// The grace period of a pod whose spec has none.
 const GRACE_NS: i64 = 30 * SECOND_NS;
 
-/// What its kubelet knows of a pod beyond the pod.
+/// The kubelet's knowledge about a pod beyond the pod itself.
 pub(super) struct Circumstances<'a> {
-    /// The script that counts.
+    /// The effective script.
     pub(super) script: Result<&'a Script, &'a ScriptError>,
-    /// What its spec says.
+    /// The rules of its spec.
     pub(super) rules: &'a SpecRules,
     /// Whether an image can't be pulled.
     pub(super) is_unpullable: &'a dyn Fn(&str) -> bool,
     /// Whether the node has an image.
     pub(super) is_present: &'a dyn Fn(&str) -> bool,
-    /// Whether [Events](PodLife::take_events) are kept.
+    /// Whether [Events](PodLife::take_events) are recorded.
     pub(super) tells: bool,
-    /// Whether statuses say what follows from the spec: mounts and resources.
+    /// Whether statuses include mounts and resources, which follow from the spec.
     pub(super) is_full: bool,
-    /// Whether the status of a container knows better than its probes that it is not ready.
+    /// Whether a container's status overrides its probes in readiness.
     pub(super) heeds_status: bool,
-    /// How long it still takes to start the pod, ns.
+    /// The remaining time to start the pod, ns.
     pub(super) startup_ns: i64,
-    /// How long its containers take to end once they are asked to, ns.
+    /// The time that its containers take to stop, ns.
     pub(super) stop_ns: i64,
-    /// How long ago its deletion began, where the kubelet has seen it before and forgotten it, ns.
+    /// The time since its deletion began, if the kubelet saw the deletion earlier but lost its
+    /// state, ns.
     pub(super) deleted_ns: i64,
     pub(super) now_ns: i64,
 }
 
-/// The end of a pod.
+/// The end of a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
     phase: PodPhase,
-    /// Reason and message.
+    /// The reason and message.
     why: Option<(&'static str, &'static str)>,
 }
 
-/// Why the containers of a pod are stopped.
+/// The reason why the containers of a pod are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// The pod is being deleted.
     Deleted,
-    /// Its `activeDeadlineSeconds` are over.
+    /// Its `activeDeadlineSeconds` have passed.
     Deadline,
     /// The node lacks memory.
     Evicted,
-    /// A critical pod needs its room.
+    /// A critical pod needs its resources.
     Preempted,
-    /// Its work is done or has failed; sidecars still run.
+    /// Its work has completed or failed, but sidecars are still running.
     Finished,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Stopping {
     why: Why,
-    /// Since when containers are asked to end.
+    /// The time since which containers are stopping.
     since_ns: i64,
-    /// When those that still run are killed.
+    /// The time at which containers that are still running are killed.
     kill_ns: i64,
 }
 
-/// How far a life is.
+/// The progress of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stage {
     generation: i64,
@@ -120,7 +122,7 @@ pub(super) struct Stage {
     stopping: Option<Why>,
     restarting: Option<RestartAll>,
     end: Option<End>,
-    /// The containers whose hooks hold up the kubelet.
+    /// The number of containers whose hooks block the kubelet.
     hidden: usize,
 }
 
@@ -140,43 +142,43 @@ const PREEMPTED: (&str, &str) = ("Preempting", "Preempted in order to admit crit
 #[derive(Debug)]
 pub(super) struct PodLife {
     generation: i64,
-    /// Init containers in their order, then the others.
+    /// Init containers in order, then the other containers.
     containers: Vec<Container>,
     /// The number of init containers.
     init: usize,
-    /// What its status says of resources, where it does, and of which spec.
+    /// The resources in its status, if reported, and the spec from which they come.
     report: Option<(Arc<PodSpec>, Arc<PodReport>)>,
-    /// The types of conditions that must hold before the pod is ready.
+    /// The condition types of its readiness gates.
     gates: Vec<String>,
     ways: Ways,
     /// `startTime`.
     start_ns: i64,
-    /// When the sandbox is there.
+    /// The time at which the sandbox is ready.
     up_ns: i64,
     is_up: bool,
     is_initialized: bool,
-    /// Whether it was so before all containers were restarted.
+    /// Whether it was initialized before all containers were restarted.
     was_initialized: bool,
     /// Whether a rule may restart all containers.
     has_rule: bool,
-    /// Present while it does.
+    /// Present while all containers are restarted.
     restarting: Option<RestartAll>,
     deadline_ns: Option<i64>,
     evicted_ns: Option<i64>,
     stopping: Option<Stopping>,
-    /// As in [`Circumstances`], until the deletion is seen.
+    /// See [`Circumstances`]; used until the deletion is seen.
     deleted_ns: i64,
     end: Option<End>,
-    /// The moment until which it has been played.
+    /// The time up to which it has been played.
     at_ns: i64,
-    /// Whether something may follow at that moment.
+    /// Whether more may happen at that time.
     follows: bool,
     notes: Notes,
 }
 
 impl PodLife {
-    /// Looks at the stored pod: whether it is being deleted, has other images, and whether someone
-    /// else has ended a container.
+    /// Updates the life from the stored pod: its deletion, changed images, and containers that
+    /// another client has ended.
     pub(super) fn see(&mut self, live: &Pod, is_unpullable: &dyn Fn(&str) -> bool, now_ns: i64) {
         self.at_ns = self.at_ns.max(now_ns);
         self.follows = true;
@@ -214,7 +216,7 @@ impl PodLife {
                 }
             }
             None => {
-                // A status of this generation has told of the deletion.
+                // A status with this generation has already reported the deletion.
                 let observed = live.status.rest.get("observedGeneration");
                 let is_told = observed.is_some_and(|it| it.as_i64() == Some(self.generation));
                 let notes = std::mem::take(&mut self.notes);
@@ -225,8 +227,8 @@ impl PodLife {
         }
     }
 
-    /// Plays on until something happened that the status shows, or until that moment; returns
-    /// whether something did, so that it is to be called again.
+    /// Plays until the status changes, or until `now_ns`. Returns whether the status changed, in
+    /// which case it must be called again.
     pub(super) fn turn(&mut self, now_ns: i64) -> bool {
         while self.end.is_none() {
             if std::mem::take(&mut self.follows) && self.follow() {
@@ -234,7 +236,7 @@ impl PodLife {
                 return true;
             }
             if self.follows {
-                // The pod is over, which stops its sidecars.
+                // The pod has completed, which stops its sidecars.
                 continue;
             }
             let due_ns = match self.next_ns() {
@@ -250,8 +252,8 @@ impl PodLife {
         false
     }
 
-    /// What a status shows besides what [`turn`](PodLife::turn) tells: after a turn without anything, the status of an
-    /// unchanged stage is the one that was written.
+    /// Returns the parts that affect the status beyond the changes that [`turn`](PodLife::turn)
+    /// reports: after a turn without changes, an unchanged stage means an unchanged status.
     pub(super) fn stage(&self) -> Stage {
         Stage {
             generation: self.generation,
@@ -264,7 +266,7 @@ impl PodLife {
         }
     }
 
-    /// When something happens next; `None` where nothing does by itself.
+    /// Returns the time of the next change, or `None` if nothing changes by itself.
     pub(super) fn next_ns(&self) -> Option<i64> {
         if self.end.is_some() {
             return None;
@@ -277,7 +279,7 @@ impl PodLife {
         containers.chain(up).chain(ends).min()
     }
 
-    /// Ends the pod, so that a critical one gets its room, unless it ends already.
+    /// Ends the pod to make room for a critical one, unless it is already ending.
     pub(super) fn preempt(&mut self, now_ns: i64) {
         if self.end.is_none() && self.is_alive() {
             self.at_ns = self.at_ns.max(now_ns);
@@ -298,7 +300,8 @@ impl PodLife {
         self.end.is_some()
     }
 
-    /// What has happened since the last call, in order; nothing unless Events are [kept](Circumstances::tells).
+    /// Returns the Events since the last call, in order; none unless Events are
+    /// [recorded](Circumstances::tells).
     pub(super) fn take_events(&mut self) -> Vec<PodEvent> {
         self.notes.take()
     }
@@ -311,7 +314,7 @@ impl PodLife {
         &self.containers[self.init..]
     }
 
-    /// Lets happen what is due; returns whether the status shows it.
+    /// Applies the changes that are due, and returns whether they affect the status.
     fn happen(&mut self) -> bool {
         let at_ns = self.at_ns;
         let mut shows = false;
@@ -333,7 +336,7 @@ impl PodLife {
         }
         if self.is_alive() && self.deadline_ns.is_some_and(|due_ns| due_ns <= at_ns) {
             let (reason, message) = DEADLINE;
-            // Two syncs of the pod find its time over.
+            // In upstream, two syncs of the pod detect the deadline.
             for _ in 0..2 {
                 self.notes.add(None, Normal, reason, || message.to_owned());
             }
@@ -348,7 +351,7 @@ impl PodLife {
         shows
     }
 
-    /// Does what follows from what has happened; returns whether the status shows it.
+    /// Performs the reactions to earlier changes, and returns whether they affect the status.
     fn follow(&mut self) -> bool {
         let shows = match self.stopping {
             None => match self.restart_all() {
@@ -364,7 +367,7 @@ impl PodLife {
         shows
     }
 
-    /// Starts the containers whose turn it is; returns whether there were any.
+    /// Starts the containers that may start now, and returns whether there were any.
     fn start_containers(&mut self) -> bool {
         let at_ns = self.at_ns;
         let mut started = false;
@@ -374,11 +377,11 @@ impl PodLife {
                 container.start(at_ns, &self.ways, &mut self.notes);
                 started = true;
             }
-            // Its hook holds up the kubelet.
+            // The container's hook blocks the kubelet.
             if container.is_hidden() {
                 return started;
             }
-            // Init containers wait for each other once; a sidecar that restarts holds up nothing.
+            // Init containers run in sequence only once; a restarting sidecar blocks nothing.
             if number < self.init && !self.is_initialized && !container.is_done() {
                 return started;
             }
@@ -407,7 +410,7 @@ impl PodLife {
         }
     }
 
-    /// Asks containers to end: sidecars when all others have, from the last to the first.
+    /// Stops containers: sidecars only after all others have ended, from the last to the first.
     fn stop_containers(&mut self, stopping: Stopping) {
         let at_ns = self.at_ns;
         let mut waits = false;
@@ -431,7 +434,7 @@ impl PodLife {
         }
     }
 
-    /// Ends the pod where nothing is left to do.
+    /// Ends the pod if nothing is left to do.
     fn judge(&mut self) {
         if self.end.is_some() || self.restarting.is_some() {
             return;
@@ -477,17 +480,17 @@ impl PodLife {
         });
     }
 
-    /// Whether an init container has failed for good.
+    /// Whether an init container has permanently failed.
     fn has_failed_init(&self) -> bool {
         let mut init = self.containers[..self.init].iter();
         let failed = |it: &Container| it.ended().is_some_and(|end| end.code != 0);
         init.any(|it| it.role == Role::Init && it.is_over() && failed(it))
     }
 
-    /// Containers that were stopped before they ran have an end that is not known.
+    /// Sets an unknown end for containers that were stopped before they ran.
     fn lose_unknown(&mut self) {
         let init = &self.containers[..self.init];
-        // The last init container that has run, or the first.
+        // The last init container that has run, or else the first.
         let reached = init.iter().rposition(Container::has_run).unwrap_or(0) + 1;
         let is_initialized = self.init == 0 || self.is_initialized || self.was_initialized;
         for (number, container) in self.containers.iter_mut().enumerate() {
@@ -506,7 +509,7 @@ impl PodLife {
     }
 }
 
-/// The names of containers, as messages of conditions list them.
+/// Returns the names of containers, as condition messages list them.
 fn names<'a>(containers: impl Iterator<Item = &'a Container>) -> String {
     let names: Vec<&str> = containers.map(|it| &*it.name).collect();
     format!("[{}]", names.join(" "))

@@ -1,4 +1,4 @@
-//! A pod whose life is played in tests, with what it shows and tells.
+//! A pod whose life tests play, with its statuses and Events.
 
 use podstorm_objects::{Address, Object, Resource};
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::status::Place;
 use super::*;
 
-/// When pods are bound, s since the epoch.
+/// The time at which pods are bound, s since the epoch.
 pub(super) const BOUND_S: i64 = 1_800_000_000;
 
-/// A pod on its node, whose status is stored after each turn, and what was stored.
+/// A pod on its node, whose status is stored after each turn, and the log of stored statuses.
 pub(super) struct Play {
     pub(super) pod: Pod,
     pub(super) life: PodLife,
@@ -20,7 +20,7 @@ pub(super) struct Play {
 }
 
 impl Play {
-    /// A bound pod, which takes two seconds to start and one to stop.
+    /// Returns a bound pod that takes two seconds to start and one to stop.
     pub(super) fn of(spec: Value, script: &str) -> Play {
         let mut spec = spec;
         spec["nodeName"] = json!("node-1");
@@ -59,7 +59,7 @@ impl Play {
         play
     }
 
-    /// Plays until that second.
+    /// Plays up to the given second.
     pub(super) fn until(&mut self, second: i64) -> &mut Play {
         let end_ns = (BOUND_S + second) * SECOND_NS;
         loop {
@@ -92,7 +92,7 @@ impl Play {
         self.see();
     }
 
-    /// Stores the status, and logs it if it is another.
+    /// Stores the status, and logs it if it has changed.
     fn write(&mut self) {
         let second = self.now_ns / SECOND_NS - BOUND_S;
         for event in self.life.take_events() {
@@ -135,12 +135,12 @@ impl Play {
         self.pod.to_json()["status"].clone()
     }
 
-    /// The Events since the last call.
+    /// Returns the Events since the last call.
     pub(super) fn told(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
     }
 
-    /// The lines since the last call.
+    /// Returns the log lines since the last call.
     pub(super) fn lines(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log)
     }
@@ -150,7 +150,7 @@ pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("")
 }
 
-/// Status, reason and message of a condition.
+/// Returns the status, reason and message of a condition.
 pub(super) fn condition(status: &Value, kind: &str) -> String {
     let mut conditions = status["conditions"].as_array().unwrap().iter();
     let found = conditions.find(|it| it["type"] == kind).unwrap();
@@ -158,7 +158,7 @@ pub(super) fn condition(status: &Value, kind: &str) -> String {
     parts.join(" ").trim_end().to_owned()
 }
 
-/// A container as `c running rc 0`.
+/// Formats a container as `c running rc 0`.
 fn shown(container: &Value) -> String {
     let (kind, state) = container["state"]
         .as_object()

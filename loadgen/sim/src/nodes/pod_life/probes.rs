@@ -1,8 +1,10 @@
-//! The probes of a container: when an instance has started, is ready, and is ended by a probe, and which
-//! failed runs show in Events. A script says from when on a probe passes or fails; the spec says when it runs
-//! and how many runs count. What the spec has no probe for happens when the script says it.
+//! The probes of a container: the times at which an instance has started, is ready and is ended by
+//! a probe, and the failed runs that appear in Events. A script specifies when a probe begins to
+//! pass or fail; the spec specifies when it runs and how many runs count. Without a probe in the
+//! spec, the change happens at the time in the script.
 //!
-//! A probe first runs when the instance has run for its `initialDelaySeconds`, and then once each period.
+//! A probe first runs `initialDelaySeconds` after the start of the instance, and then once each
+//! period.
 //!
 //! Source: `pkg/kubelet/prober` of Kubernetes, 1.36.
 
@@ -17,7 +19,7 @@ use super::container::Role;
 use super::events::Notes;
 use crate::nodes::script::After;
 
-/// What a probe is for.
+/// The kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Startup,
@@ -25,21 +27,21 @@ pub(super) enum Kind {
     Liveness,
 }
 
-/// A probe of a container. What the spec does not say is as the API's defaults.
+/// A probe of a container. Missing members have the API's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Probe {
     kind: Kind,
-    /// Whether the spec has it.
+    /// Whether the spec has the probe.
     is_said: bool,
     delay_ns: i64,
     period_ns: i64,
-    /// How many runs in a row count as a failure.
+    /// The number of consecutive runs that count as a failure.
     failures: i64,
-    /// How many count as a success.
+    /// The number of consecutive runs that count as a success.
     successes: i64,
-    /// The grace period of an instance that it ends, where it is not the pod's.
+    /// The grace period of an instance that it ends, if it differs from the pod's.
     grace_ns: Option<i64>,
-    /// What a failure says.
+    /// The output of a failed run.
     output: Cow<'static, str>,
 }
 
@@ -53,23 +55,23 @@ pub(super) struct Probes {
     tells: bool,
 }
 
-/// From when on the script has probes of an instance pass and fail; wall times, ns.
+/// The times from which an instance's probes pass or fail, according to the script; wall times, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     pub(super) started_ns: After,
     pub(super) ready_ns: After,
     pub(super) unready_ns: After,
-    /// When the liveness probe has failed for good.
+    /// The time at which the liveness probe reaches its failure threshold.
     pub(super) unhealthy_ns: After,
 }
 
-/// What its probes make of an instance; wall times, ns.
+/// The effects of the probes on an instance; wall times, ns.
 #[derive(Debug, Default)]
 pub(super) struct Course {
     pub(super) started_ns: After,
     pub(super) ready_ns: After,
     pub(super) unready_ns: After,
-    /// When a probe ends it, and with which grace period where it is not the pod's.
+    /// The time at which a probe ends it, and the grace period if it differs from the pod's.
     pub(super) killed: Option<(i64, Option<i64>)>,
     pub(super) failures: Vec<Failures>,
 }
@@ -80,7 +82,7 @@ pub(super) struct Failures {
     pub(super) kind: Kind,
     pub(super) next_ns: i64,
     period_ns: i64,
-    /// How many; no end where absent.
+    /// The number of runs; unlimited if `None`.
     left: Option<i64>,
     /// Whether the last one ends the instance.
     pub(super) kills: bool,
@@ -105,7 +107,7 @@ impl Kind {
 }
 
 impl Failures {
-    /// Leaves out those before that moment; returns whether there are others.
+    /// Skips the runs before `at_ns`, and returns whether any are left.
     pub(super) fn skip(&mut self, at_ns: i64) -> bool {
         let gone_ns = (at_ns - self.next_ns).max(0);
         let gone =
@@ -147,12 +149,12 @@ impl Probe {
         }
     }
 
-    /// The run of that number, of those that begin at that moment.
+    /// Returns the time of the run with this number, counted from a first run at `first_ns`.
     fn run(&self, first_ns: i64, number: i64) -> i64 {
         first_ns.saturating_add(number.saturating_mul(self.period_ns))
     }
 
-    /// How many runs come before that moment.
+    /// Returns the number of runs before `from_ns`.
     fn before(&self, first_ns: i64, from_ns: i64) -> i64 {
         let after_ns = (from_ns.saturating_sub(first_ns)).max(0);
         after_ns.div_euclid(self.period_ns) + i64::from(after_ns.rem_euclid(self.period_ns) > 0)
@@ -170,7 +172,7 @@ impl Probe {
 }
 
 impl Probes {
-    /// Of a container of a spec.
+    /// Returns the probes of a container in a spec.
     pub(super) fn of(container: &Value, tells: bool) -> Probes {
         Probes {
             startup: Probe::of(container, Kind::Startup),
@@ -180,11 +182,12 @@ impl Probes {
         }
     }
 
-    /// What becomes of an instance that runs since then, whose probes begin at `begins_ns`.
+    /// Returns the effects on an instance that started at `since_ns`, whose probes begin at
+    /// `begins_ns`.
     pub(super) fn course(&self, said: &Said, since_ns: i64, begins_ns: i64) -> Course {
         let mut course = Course::default();
         self.start(&mut course, said, (since_ns, begins_ns));
-        // The other probes wait for the one of the start.
+        // The other probes wait for the startup probe.
         if let Some(started_ns) = course.started_ns {
             let first_ns = |probe: &Probe| since_ns.saturating_add(probe.delay_ns).max(started_ns);
             let (readiness, liveness) = (&self.readiness, &self.liveness);
@@ -194,7 +197,7 @@ impl Probes {
         course
     }
 
-    /// Keeps failed runs that are reported.
+    /// Adds failed runs if they are reported.
     fn fails(&self, course: &mut Course, failures: Failures) {
         if self.tells {
             course.failures.push(failures);
@@ -259,7 +262,7 @@ impl Probes {
             return;
         };
         let failed_ns = match probe.is_said {
-            // It takes as many runs.
+            // It takes at least this number of runs.
             true => failed_ns.max(probe.run(first_ns, probe.failures - 1)),
             false => failed_ns.max(first_ns),
         };
@@ -275,8 +278,8 @@ impl Probes {
         );
     }
 
-    /// Tells the failures until that moment, and that the last one ends the instance; returns whether others are to
-    /// come.
+    /// Records the Events for failures up to `at_ns`, and for the end of the instance after the
+    /// last one. Returns whether more failures follow.
     pub(super) fn tell(
         &self,
         failures: &mut Failures,

@@ -1,6 +1,7 @@
-//! What pods in the same state share. Pods of one template go through the same states, many of them in the same second:
-//! what their statuses say is made once, and takes memory once. What a [place](super::Place) says of all its containers is
-//! part of it: a kubelet's results are of its own places.
+//! Caches for pods in the same state. Pods of one template pass through the same states, many of
+//! them in the same second: the parts of their statuses are built once and stored once. The results
+//! include values of the [place](super::Place), so a kubelet's cache is valid only for its own
+//! places.
 
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use super::container::{Container, Ended, Role, State};
 use super::report::{PodReport, Report};
 use super::{PodLife, SECOND_NS, Stopping, Why};
 
-/// How many results are kept of each sort: pods in a few states take turns.
+/// The number of results kept of each kind: pods alternate between a few states.
 const KEPT: usize = 8;
 
-/// Results that were made last.
+/// The most recent results.
 #[derive(Debug, Default)]
 pub(in crate::nodes) struct Recent {
     pub(super) details: Results<DetailsOf, Arc<ContainerDetails>>,
@@ -21,11 +22,11 @@ pub(in crate::nodes) struct Recent {
     pub(super) rest: Results<RestOf, Rest>,
 }
 
-/// The last results of one sort, with what they follow from.
+/// The most recent results of one kind, with their inputs.
 #[derive(Debug)]
 pub(super) struct Results<K, V> {
     known: Vec<(K, V)>,
-    /// The place of the oldest result.
+    /// The index of the oldest result.
     oldest: usize,
 }
 
@@ -39,7 +40,8 @@ impl<K, V> Default for Results<K, V> {
 }
 
 impl<K: PartialEq, V: Clone> Results<K, V> {
-    /// The result for a key, which is made where it is not known. A result without a key is made each time.
+    /// Returns the result for a key, and builds it if it is not cached. A result without a key is
+    /// always built.
     pub(super) fn of(&mut self, key: Option<K>, make: impl FnOnce() -> V) -> V {
         let Some(key) = key else {
             return make();
@@ -59,7 +61,7 @@ impl<K: PartialEq, V: Clone> Results<K, V> {
     }
 }
 
-/// What the details of a container without restarts follow from.
+/// The inputs of the details of a container without restarts.
 #[derive(Debug)]
 pub(super) struct DetailsOf {
     seconds: [Option<i64>; 2],
@@ -67,18 +69,18 @@ pub(super) struct DetailsOf {
     shown: Option<Shown>,
     image: Str,
     report: Option<Arc<Report>>,
-    /// Those of its stored status.
+    /// The details in its stored status.
     old: Option<Arc<ContainerDetails>>,
 }
 
-/// What they say of a container that does not run.
+/// The state of a container that does not run.
 #[derive(Debug, PartialEq)]
 enum Shown {
     Waiting(&'static str),
     Ended(Ended),
 }
 
-/// Whether both are the same in memory, or both absent.
+/// Whether both are the same allocation, or both absent.
 fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
@@ -95,7 +97,7 @@ impl PartialEq for DetailsOf {
 }
 
 impl DetailsOf {
-    /// Of a container; `None` where more than this tells its details.
+    /// Returns the inputs for a container, or `None` if its details depend on more.
     pub(super) fn of(
         container: &Container,
         waits_for: &'static str,
@@ -136,13 +138,13 @@ impl DetailsOf {
     }
 }
 
-/// What the members of a status that have no field follow from.
+/// The inputs of the status members without a field.
 #[derive(Debug)]
 pub(super) struct RestOf {
     generation: i64,
     has_started: bool,
     report: Option<Arc<PodReport>>,
-    /// Those of the stored status.
+    /// The members of the stored status.
     old: Rest,
 }
 
@@ -156,7 +158,7 @@ impl PartialEq for RestOf {
 }
 
 impl RestOf {
-    /// Of a pod; `None` where more than this tells them.
+    /// Returns the inputs for a pod, or `None` if the members depend on more.
     pub(super) fn of(life: &PodLife, old: &PodStatus, has_started: bool) -> Option<RestOf> {
         let is_plain = life.end.is_none_or(|end| end.why.is_none());
         is_plain.then(|| RestOf {
@@ -168,7 +170,7 @@ impl RestOf {
     }
 }
 
-/// What the conditions of a pod with one container follow from.
+/// The inputs of the conditions of a pod with one container.
 #[derive(Debug, PartialEq)]
 pub(super) struct ConditionsOf {
     second: i64,
@@ -181,12 +183,13 @@ pub(super) struct ConditionsOf {
     has_run: bool,
     is_ready: bool,
     container: Str,
-    /// Those of its stored status.
+    /// The conditions in its stored status.
     old: PodConditions,
 }
 
 impl ConditionsOf {
-    /// Of a pod; `None` where more than this tells its conditions. `old` has none that the kubelet does not own.
+    /// Returns the inputs for a pod, or `None` if its conditions depend on more. `old` must have
+    /// only conditions that the kubelet owns.
     pub(super) fn of(life: &PodLife, old: &PodConditions, phase: PodPhase) -> Option<ConditionsOf> {
         let why = life.stopping.map(|Stopping { why, .. }| why);
         let [container] = &life.containers[..] else {
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_results_are_made_once_and_old_ones_again() {
+    fn recent_results_are_cached_and_old_ones_rebuilt() {
         let mut results = Results::default();
         let mut made = 0;
         let mut of = |key: Option<usize>| {
@@ -227,7 +230,7 @@ mod tests {
         for key in [0, 1, 0, 1, 2] {
             assert_eq!(of(Some(key)), key * 10);
         }
-        // The first one is forgotten for the last one of these.
+        // The last of these keys evicts the first one.
         for key in (1..=KEPT).chain(2..=KEPT) {
             assert_eq!(of(Some(key)), key * 10);
         }

@@ -1,6 +1,7 @@
-//! What the statuses of a pod and of its containers say of mounts and resources. All of it follows from the spec.
+//! The mounts and resources in the statuses of a pod and of its containers. All of it follows from
+//! the spec.
 //!
-//! `user` is left out: it is what a container runtime finds in the image, and simulated images hold nothing.
+//! `user` is omitted: a container runtime reads it from the image, and simulated images are empty.
 //!
 //! Source: `kubelet_pods.go` of Kubernetes' kubelet, 1.36.
 
@@ -13,19 +14,19 @@ use serde_json::{Value, json};
 
 use super::PodLife;
 
-/// What a container's status says.
+/// The parts of a container's status that follow from its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Report {
-    /// `volumeMounts`, where there are any.
+    /// `volumeMounts`, if there are any.
     mounts: Option<Value>,
-    /// `resources` of a container that was created.
+    /// `resources` of a created container.
     resources: Value,
-    /// `allocatedResources`, where it requests anything.
+    /// `allocatedResources`, if it requests any.
     allocated: Option<Value>,
 }
 
 impl Report {
-    /// Of a container of a spec.
+    /// Returns the report for a container in a spec.
     pub(super) fn of(container: &Value) -> Report {
         let mounts = container["volumeMounts"].as_array();
         let mounts: Vec<Value> = mounts.into_iter().flatten().map(mount).collect();
@@ -42,7 +43,7 @@ impl Report {
         }
     }
 
-    /// Puts it into the members of a status.
+    /// Writes the report into the members of a status.
     pub(super) fn write(&self, status: &mut Members<'_>, was_created: bool) {
         if let Some(mounts) = &self.mounts {
             status.set_with("volumeMounts", |out| out.value(mounts));
@@ -53,16 +54,16 @@ impl Report {
     }
 }
 
-/// What statuses say of a spec.
+/// The parts of statuses that follow from a spec.
 #[derive(Debug)]
 pub(super) struct SpecReport {
-    /// Of each container, init containers first.
+    /// The reports of the containers, init containers first.
     containers: Vec<Arc<Report>>,
     pod: Arc<PodReport>,
 }
 
 impl SpecReport {
-    /// Of a spec with these members.
+    /// Returns the report for a spec with these members.
     pub(super) fn of(members: Map) -> SpecReport {
         let containers = containers(&members).map(|container| Arc::new(Report::of(container)));
         SpecReport {
@@ -73,7 +74,7 @@ impl SpecReport {
 }
 
 impl PodLife {
-    /// Has statuses say this of the spec of the stored pod.
+    /// Makes statuses include this report on the spec of the stored pod.
     pub(super) fn report_on(&mut self, live: &Pod, report: &SpecReport) {
         for (container, report) in self.containers.iter_mut().zip(&report.containers) {
             container.report = Some(Arc::clone(report));
@@ -82,14 +83,14 @@ impl PodLife {
     }
 }
 
-/// The containers of a spec, init containers first.
+/// Returns the containers of a spec, init containers first.
 pub(super) fn containers(spec: &Map) -> impl Iterator<Item = &Value> {
     let lists = [spec.get("initContainers"), spec.get("containers")];
     let lists = lists.into_iter().flatten().filter_map(Value::as_array);
     lists.flatten()
 }
 
-/// What the status of a pod says: its containers together.
+/// The parts of a pod's status: the sums of its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodReport {
     resources: Value,
@@ -97,9 +98,9 @@ pub(super) struct PodReport {
 }
 
 impl PodReport {
-    /// Of a pod with that spec.
+    /// Returns the report for a pod with that spec.
     pub(super) fn of(mut spec: Map) -> PodReport {
-        // The overhead is the node's.
+        // The overhead belongs to the node.
         spec.remove("overhead");
         let spec = Value::Object(spec);
         let mut resources = Map::new();
@@ -124,7 +125,7 @@ impl PodReport {
         }
     }
 
-    /// Puts it into the members of a status.
+    /// Writes the report into the members of a status.
     pub(super) fn write(&self, status: &mut Members<'_>) {
         put(status, &self.resources, self.allocated.as_ref());
     }
@@ -141,7 +142,7 @@ fn put(status: &mut Members<'_>, resources: &Value, allocated: Option<&Value>) {
 fn mount(mount: &Value) -> Value {
     let mut told = json!({"name": mount["name"], "mountPath": mount["mountPath"]});
     if mount["readOnly"] == true {
-        // The simulated runtime can mount recursively what is mounted to be read only.
+        // The simulated runtime supports recursive read-only mounts.
         let recursive = match mount["recursiveReadOnly"].as_str() {
             Some("Enabled" | "IfPossible") => "Enabled",
             _ => "Disabled",
@@ -152,7 +153,7 @@ fn mount(mount: &Value) -> Value {
     told
 }
 
-/// The text of a sum, with the suffix of its first part.
+/// Formats a sum with the suffix of its first part.
 fn spelled(spec: &Value, list: &str, name: &str, sum: Quantity) -> String {
     let containers = [&spec["containers"], &spec["initContainers"]];
     let containers = containers.into_iter().filter_map(Value::as_array).flatten();
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_the_sums_of_its_containers_and_not_its_overhead() {
+    fn a_pod_reports_its_containers_sums_without_overhead() {
         let resources = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}});
         let spec = json!({
             "overhead": {"cpu": "1"},
@@ -190,14 +191,14 @@ mod tests {
             "resources": {"requests": requests, "limits": {"memory": "1025Mi"}}});
         assert_eq!(Value::Object(status), expected);
 
-        // As a whole it may ask for more.
+        // The pod as a whole may request more.
         let mut whole = spec;
         whole["resources"] = json!({"requests": {"cpu": "4"}});
         assert_eq!(told(&whole)["allocatedResources"]["cpu"], "4");
     }
 
     #[test]
-    fn a_mount_to_be_read_only_says_whether_it_is_so_recursively() {
+    fn a_read_only_mount_reports_whether_it_is_recursive() {
         let told = |members: &Value| {
             let mut given = json!({"name": "v", "mountPath": "/v", "subPath": "s"});
             given

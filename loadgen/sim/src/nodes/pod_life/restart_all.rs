@@ -1,5 +1,6 @@
-//! The restart of a whole pod, by the action `RestartAllContainers` of a container's rules: every container is
-//! stopped and removed, and then all start from the first init container on, without a pause.
+//! The restart of a whole pod by the action `RestartAllContainers` of a container's rules: every
+//! container is stopped and removed, and then all of them start again from the first init
+//! container, without a back-off.
 //!
 //! Source: `kuberuntime_manager.go` and `kubelet_pods.go` of Kubernetes' kubelet, 1.36.
 
@@ -12,25 +13,25 @@ use super::container::{Container, Ended, State};
 use super::instance::GRACE_MIN_NS;
 use super::status::time;
 
-/// The condition of a pod that restarts like that.
+/// The condition of a pod that restarts its containers.
 const CONDITION: &str = "AllContainersRestarting";
 
-/// Why a container waits that was removed, and why its last instance ended.
+/// The reason for which a removed container waits, and for which its last instance ended.
 pub(super) const REASON: &str = "RestartingAllContainers";
 pub(super) const MESSAGE: &str = "The container is removed because RestartAllContainers in place";
 
-/// How far the restart of a pod is.
+/// The progress of a pod's restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestartAll {
-    /// Its containers are asked to end.
+    /// Its containers are stopping.
     Stops,
-    /// They are removed.
+    /// Its containers are removed.
     Removed,
 }
 
 impl PodLife {
-    /// Goes on with the restart of the pod; returns whether the status shows it, `None` where containers start as
-    /// usual.
+    /// Continues the restart of the pod. Returns whether the status changes, or `None` if
+    /// containers start as usual.
     pub(super) fn restart_all(&mut self) -> Option<bool> {
         match self.restarting {
             None if self.containers.iter().any(|it| it.restarts_all) => {
@@ -55,8 +56,8 @@ impl PodLife {
         }
     }
 
-    /// Containers start in their order where they have been removed: init containers are waited for again, unless one
-    /// after them has started since. The condition `Initialized` stays as it is.
+    /// Restores the start order of removed containers: init containers run in sequence again,
+    /// unless a later container has started since. The condition `Initialized` stays unchanged.
     pub(super) fn resume_restart(&mut self) {
         self.was_initialized |= self.is_initialized;
         let has_started = |it: &Container| it.has_run() && !it.is_removed;
@@ -78,13 +79,13 @@ impl PodLife {
         }
     }
 
-    /// Whether the condition is the one that says whether the pod restarts.
+    /// Whether this is the condition for the restart of the pod.
     pub(super) fn says_restarting(&self, condition: &PodCondition) -> bool {
         let kind = || condition.rest.get("type");
         self.has_rule && kind().as_ref().and_then(Value::as_str) == Some(CONDITION)
     }
 
-    /// The condition that says whether the pod restarts, where a rule may let it.
+    /// Returns the condition for the restart of the pod, if a rule permits it.
     pub(super) fn restarting(&self, live: &Pod) -> Option<PodCondition> {
         if !self.has_rule {
             return None;
@@ -115,7 +116,7 @@ impl PodLife {
 }
 
 impl Container {
-    /// Removes its instances, so that it starts as if it had none.
+    /// Removes its instances, so that it starts like a new container.
     fn remove(&mut self) {
         let has_run = self.has_run();
         self.state = State::Waiting;
@@ -134,7 +135,7 @@ impl Container {
         (self.backoff, self.pause_ns) = (None, 0);
     }
 
-    /// Why it waits where it was removed.
+    /// Returns the waiting reason and message of a removed container.
     pub(super) fn removed(&self) -> Option<(&'static str, &'static str)> {
         self.is_removed.then_some((REASON, MESSAGE))
     }

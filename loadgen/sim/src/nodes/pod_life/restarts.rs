@@ -1,4 +1,4 @@
-//! Whether a container restarts when it has ended, and when.
+//! Restarts of a container that has ended: whether and when.
 
 use podstorm_objects::RestartPolicy;
 use serde_json::Value;
@@ -7,31 +7,31 @@ use super::SECOND_NS;
 use super::container::{Container, Ended, Role, Ways};
 use super::restart_all;
 
-/// The pause before the second restart; it doubles with each one.
+/// The back-off before the second restart; it doubles with each restart.
 pub(super) const BACKOFF_MIN_NS: i64 = 10 * SECOND_NS;
-/// The longest pause before a restart or a pull.
+/// The maximum back-off before a restart or a pull.
 pub(super) const BACKOFF_MAX_NS: i64 = 300 * SECOND_NS;
-/// A container that ran for so long since its last restart begins with the shortest pause again.
+/// The running time after which a container's back-off starts from the minimum again.
 const BACKOFF_RESET_NS: i64 = 600 * SECOND_NS;
 
-/// What a container's policy says; absent parts leave it to the pod's.
+/// A container's restart policy and rules; missing parts default to the pod's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restarts {
     pub(super) policy: Option<RestartPolicy>,
     rules: Vec<Rule>,
 }
 
-/// Exit codes that restart the container whatever its policy says.
+/// Exit codes that restart the container regardless of its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    /// Whether a code must be among these.
+    /// Whether the rule matches codes in the list or codes outside it.
     is_in: bool,
     codes: Vec<i64>,
-    /// Whether the other containers restart too.
+    /// Whether the rule restarts the other containers too.
     restarts_all: bool,
 }
 
-/// The pause before the next restart, and when the last one was.
+/// The back-off before the next restart, and the time of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BackOff {
     pause_ns: i64,
@@ -39,7 +39,7 @@ pub(super) struct BackOff {
 }
 
 impl Restarts {
-    /// Of a container of a spec.
+    /// Returns the restart rules of a container in a spec.
     pub(super) fn of(container: &Value) -> Restarts {
         let policy = container["restartPolicy"].as_str();
         let rules = container["restartPolicyRules"].as_array();
@@ -63,13 +63,13 @@ impl Restarts {
         }
     }
 
-    /// The first rule for a code.
+    /// Returns the first rule for an exit code.
     fn rule(&self, code: i32) -> Option<&Rule> {
         let mut rules = self.rules.iter();
         rules.find(|rule| rule.codes.contains(&code.into()) == rule.is_in)
     }
 
-    /// Whether an end with some code restarts all containers.
+    /// Whether any exit code restarts all containers.
     pub(super) fn may_restart_all(&self) -> bool {
         self.rules.iter().any(|rule| rule.restarts_all)
     }
@@ -85,7 +85,7 @@ impl Restarts {
 }
 
 impl Container {
-    /// Its instance has ended. `is_alive`: its pod goes on.
+    /// Ends its instance. `is_alive` is whether its pod continues.
     pub(super) fn finish(&mut self, end: Ended, at_ns: i64, is_alive: bool, ways: &Ways) {
         let rule = self.policy.rule(end.code);
         self.restarts_all = is_alive && rule.is_some_and(|rule| rule.restarts_all);
@@ -93,11 +93,11 @@ impl Container {
         self.end(end, at_ns, restarts);
     }
 
-    /// Whether it restarts after an end with that code.
+    /// Whether it restarts after an end with this exit code.
     fn may_restart(&self, code: i32, ways: &Ways) -> bool {
         let of_pod = match (self.role, ways.policy) {
             (Role::Sidecar, _) => return true,
-            // An init container that has ended well has done its work.
+            // An init container that succeeded is done.
             (Role::Init, RestartPolicy::Always) => RestartPolicy::OnFailure,
             (_, policy) => policy,
         };
@@ -105,13 +105,13 @@ impl Container {
         !is_done && self.policy.restarts(code, of_pod)
     }
 
-    /// Whether it restarts after a probe has ended it, which depends on no code and no rule.
+    /// Whether it restarts after a probe has ended it, which depends on no exit code and no rule.
     pub(super) fn outlives_probes(&self, ways: &Ways) -> bool {
         let policy = self.policy.policy.unwrap_or(ways.policy);
         self.role == Role::Sidecar || policy != RestartPolicy::Never
     }
 
-    /// When the instance after the one that has ended starts.
+    /// Returns the start time of the next instance.
     pub(super) fn next_start(&mut self, ended_ns: i64) -> i64 {
         let known = self.backoff;
         let known = known.filter(|it| ended_ns - it.since_ns <= BACKOFF_RESET_NS);
@@ -128,12 +128,13 @@ impl Container {
         since_ns
     }
 
-    /// Assumes the back-off of a container that has restarted so often, last at that moment.
+    /// Restores the back-off of a container with this number of restarts, the last one at
+    /// `since_ns`.
     pub(super) fn assume_restarts(&mut self, restarts: i32, since_ns: i64) {
         self.restarts = restarts;
-        // Six doublings reach the longest pause.
+        // Six doublings reach the maximum.
         let doublings = (restarts - 1).clamp(0, 6);
-        // A removed container starts over, without a back-off.
+        // A removed container starts without a back-off.
         let last = self.last.as_ref();
         let was_removed = last.is_some_and(|last| last.reason == restart_all::REASON);
         self.backoff = (restarts > 0 && !was_removed).then(|| BackOff {

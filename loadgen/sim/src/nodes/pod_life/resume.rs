@@ -1,5 +1,5 @@
-//! A life that begins where the status of the stored pod ends: of a pod that was just bound, or that
-//! another kubelet, another client or a dump brought so far.
+//! The construction of a life from the status of the stored pod: of a pod that was just bound, or
+//! that another kubelet, another client or a dump has brought to its current state.
 
 use std::sync::Arc;
 
@@ -21,20 +21,21 @@ use super::restarts::Restarts;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS};
 use crate::nodes::script::{Part, ScriptError};
 
-/// What lives take from a spec, which the pods of a template share.
+/// The parts of a spec that lives use, shared by the pods of a template.
 #[derive(Debug)]
 pub(in crate::nodes) struct SpecRules {
     pub(in crate::nodes) spec: Arc<PodSpec>,
-    /// Of each container, init containers first.
+    /// The rules of each container, init containers first.
     containers: Vec<(Restarts, Arc<Probes>, PullPolicy, Hooks)>,
     gates: Vec<String>,
-    /// What statuses say of it, where they do and all of its pods say the same: a volume with a token has a name of its own
-    /// in each pod.
+    /// The status report for the spec, if statuses include it and all pods of the spec share it: a
+    /// token volume has its own name in each pod.
     report: Option<SpecReport>,
 }
 
 impl SpecRules {
-    /// Reads a spec. `tells`: whether Events are kept. `is_full`: whether statuses say what follows from the spec.
+    /// Parses a spec. `tells` is whether Events are recorded, and `is_full` whether statuses
+    /// include values that follow from the spec.
     pub(in crate::nodes) fn of(pod: &Pod, tells: bool, is_full: bool) -> SpecRules {
         let members = pod.spec.to_map(pod.token_volume);
         let containers = containers(&members).map(|container| {
@@ -52,7 +53,7 @@ impl SpecRules {
 }
 
 impl PodLife {
-    /// The life of a bound pod that has not ended.
+    /// Returns the life of a bound pod that has not ended.
     pub(in crate::nodes) fn of(live: &Pod, seen: &Circumstances<'_>) -> PodLife {
         let (spec, status) = (&live.spec, &live.status);
         let specs = || spec.init_containers.iter().chain(&spec.containers);
@@ -126,7 +127,7 @@ impl PodLife {
             (container.pull_policy, container.hooks) = (pull_policy, hooks);
             match found(live, spec, role) {
                 Some(status) => container.resume(status, seen, &life.ways),
-                // A pod that says that it runs, and of what it doesn't.
+                // The pod is `Running`, but has no status for this container.
                 None if status.phase == PodPhase::Running && role != Role::Init => {
                     container.run_since(start_ns, live.is_ready(), seen, &life.ways);
                 }
@@ -140,7 +141,8 @@ impl PodLife {
         if life.containers.iter().any(|it| it.is_removed) {
             life.resume_restart();
         }
-        // The first one waits for its image until the pod is up. A status with a beginning has told that.
+        // The first container waits for its image until the pod is up. If the status has a start
+        // time, that was already reported.
         if !life.is_up
             && !live.metadata.is_deleting()
             && let Some(first) = life.containers.first_mut()
@@ -165,7 +167,7 @@ impl PodLife {
         life
     }
 
-    /// Containers that someone else has ended, or says that were restarted.
+    /// Updates containers that another client has ended or reports as restarted.
     pub(super) fn see_containers(&mut self, live: &Pod) {
         let specs = live
             .spec
@@ -195,7 +197,7 @@ impl PodLife {
 }
 
 impl Container {
-    /// Takes up a container as its status has it.
+    /// Restores a container from its status.
     fn resume(&mut self, status: &ContainerStatus, seen: &Circumstances<'_>, ways: &Ways) {
         let now_ns = seen.now_ns;
         let details = status.details.as_ref();
@@ -239,7 +241,7 @@ impl Container {
 
     fn run_since(&mut self, since_ns: i64, is_ready: bool, seen: &Circumstances<'_>, ways: &Ways) {
         let mut running = self.instance_since(since_ns, seen.now_ns, ways);
-        // A probe that no script knows fails, or passes sooner.
+        // A probe outside the script fails, or passes earlier.
         let knows = seen.heeds_status && !self.part.says_ready();
         if knows && is_ready != running.is_ready {
             running.set_ready(is_ready);
@@ -248,7 +250,7 @@ impl Container {
     }
 }
 
-/// The status of a container of that name.
+/// Returns the status of the container with that name.
 fn found<'a>(live: &'a Pod, spec: &SpecContainer, role: Role) -> Option<&'a ContainerStatus> {
     let status = &live.status;
     let statuses = match role {
@@ -258,10 +260,10 @@ fn found<'a>(live: &'a Pod, spec: &SpecContainer, role: Role) -> Option<&'a Cont
     statuses.iter().find(|it| it.name == spec.name)
 }
 
-/// What a status says of one of the states.
+/// Returns the member of a status for one of the states.
 fn state(status: &ContainerStatus, state: &str) -> Option<Value> {
     let details = status.details.as_ref()?;
-    // Then the state has a field of its own.
+    // In this case, the state has its own field.
     if !details.running_since.get().is_unset() {
         return None;
     }

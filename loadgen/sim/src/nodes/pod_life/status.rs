@@ -1,4 +1,5 @@
-//! The status of a pod as its kubelet reports it. Members that the kubelet doesn't know stay as they are.
+//! The status of a pod as its kubelet reports it. Members that the kubelet doesn't know stay
+//! unchanged.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,25 +17,25 @@ use super::hooks::POST_START_FAILED;
 use super::recent::{ConditionsOf, DetailsOf, Recent, RestOf};
 use super::{EVICTED, PodLife, SECOND_NS, Stopping, Why, names};
 
-/// What its condition says of a pod that went for a critical one.
+/// The message in the condition of a pod that was preempted by a critical one.
 const PREEMPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
-/// What is written into every status of a node or a cluster.
+/// The values in every status of a node or a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::nodes) struct Place<'a> {
     /// The address of the node.
     pub(in crate::nodes) host_ip: &'a Address,
-    /// The address that the pod gets when it has none.
+    /// The address that the pod gets if it has none.
     pub(in crate::nodes) pod_ip: &'a Address,
-    /// What the kubelet has written of the start of the pod, where it knows that.
+    /// The pod's start that the kubelet has written, if it is known.
     pub(in crate::nodes) start: Option<&'a Arc<PodStart>>,
-    /// The id of every container that was created; nothing where empty.
+    /// The ID of every created container; empty for none.
     pub(in crate::nodes) container_id: &'a str,
-    /// The id of its image.
+    /// The ID of its image.
     pub(in crate::nodes) image_id: &'a str,
 }
 
-/// A condition as it is to be: whether it holds, reason and message.
+/// The intended value of a condition: whether it holds, reason and message.
 struct Claim {
     kind: ConditionType,
     holds: bool,
@@ -43,12 +44,12 @@ struct Claim {
 }
 
 impl PodLife {
-    /// Whether the pod has got its address, or gets it now.
+    /// Whether the pod has its address, or gets it now.
     pub(in crate::nodes) fn has_address(&self) -> bool {
         self.containers.iter().any(Container::has_run)
     }
 
-    /// The status of the stored pod as it is to be.
+    /// Returns the new status of the stored pod.
     pub(in crate::nodes) fn status(
         &self,
         live: &Pod,
@@ -111,7 +112,7 @@ impl PodLife {
         }
     }
 
-    /// The members of the status that have no field.
+    /// Returns the members of the status without a field.
     fn rest(&self, old: &Rest, has_started: bool) -> Rest {
         let mut rest = old.edit();
         if self.generation > 0 {
@@ -194,7 +195,7 @@ impl PodLife {
             .collect()
     }
 
-    /// The condition of a pod that its node has ended.
+    /// Returns the condition of a pod that its node has ended.
     fn disrupted(&self, message: &str) -> PodCondition {
         let mut rest = Map::new();
         rest.insert("type".into(), "DisruptionTarget".into());
@@ -211,7 +212,8 @@ impl PodLife {
         }
     }
 
-    /// The unread members of the condition that claims this: in the memory of others, if they are equal.
+    /// Returns the unread members of a claimed condition; shares the allocation of `others` if they
+    /// are equal.
     fn members(&self, claim: &Claim, others: &Rest) -> Rest {
         others.or_new(|out| {
             if let Some(message) = &claim.message {
@@ -244,7 +246,7 @@ impl PodLife {
         }
     }
 
-    /// The conditions that the kubelet owns, in their order.
+    /// Returns the conditions that the kubelet owns, in order.
     fn claims(&self, live: &Pod, phase: PodPhase) -> [Claim; 5] {
         let holds = |kind, holds| Claim {
             kind,
@@ -318,7 +320,7 @@ impl PodLife {
         ]
     }
 
-    /// What the readiness gates wait for.
+    /// Returns the readiness gates that are not satisfied.
     fn open_gates(&self, live: &Pod) -> Option<String> {
         let open = self.gates.iter().filter_map(|gate| {
             let is_of = |it: &PodCondition| {
@@ -374,7 +376,7 @@ impl PodLife {
         }
     }
 
-    /// The details of a container whose stored status is `old`.
+    /// Returns the details of a container whose stored status is `old`.
     fn details(
         &self,
         container: &Container,
@@ -384,7 +386,7 @@ impl PodLife {
         let shared = old.and_then(|old| old.details.as_ref());
         let none = Rest::NONE;
         let mut rest = shared.map_or(&none, |details| &details.rest).edit();
-        // The runtime's name of the image of an instance that has run stays.
+        // The runtime's image name of an instance that has run is kept.
         let ran = shared.is_some_and(|details| !details.running_since.get().is_unset());
         if !ran && container.ended().is_none() {
             rest.remove("image");
@@ -456,7 +458,7 @@ impl PodLife {
             }
             None => rest.remove("state"),
         }
-        // What an earlier kubelet or a dump says of the instance before may be more than is known here.
+        // An earlier kubelet or a dump may know more about the previous instance.
         let is_kept = container.running().is_some()
             && old.is_some_and(|old| old.restart_count == container.restarts)
             && rest.has("lastState");
@@ -482,7 +484,7 @@ impl PodLife {
         }
     }
 
-    /// Why a container waits that has not run.
+    /// Returns the waiting reason of a container that has not run.
     fn waits_for(&self) -> &'static str {
         match self.init {
             0 => "ContainerCreating",
@@ -491,9 +493,9 @@ impl PodLife {
     }
 }
 
-/// What a status says of a container that does not run.
+/// The state of a container that does not run.
 enum Shown<'a> {
-    /// Reason and message.
+    /// The reason and message.
     Waiting(&'static str, Option<Cow<'a, str>>),
     Ended(&'a Ended),
 }
@@ -529,7 +531,7 @@ pub(super) fn time(ns: i64) -> Time {
     Time::from_unix_seconds(ns.div_euclid(SECOND_NS))
 }
 
-/// A duration as Go writes it, without what is below a millisecond: `1m20s`, `1.5s`, `500ms`.
+/// Formats a duration like Go, truncated to milliseconds: `1m20s`, `1.5s`, `500ms`.
 pub(super) fn go_duration(ns: i64) -> String {
     let millis = ns.max(0) / (SECOND_NS / 1000);
     if (1..1000).contains(&millis) {
