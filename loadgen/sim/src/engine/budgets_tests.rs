@@ -1,4 +1,4 @@
-//! Budgets in a running cluster, on both engines.
+//! Disruption budgets in a running cluster, on both engines.
 
 use std::sync::Arc;
 
@@ -16,10 +16,11 @@ use crate::services::Controllers;
 
 const BUDGET: Kind = Kind::POD_DISRUPTION_BUDGET;
 const SECOND: i64 = 1_000_000_000;
-/// Longer than any wait; on the threads engine real time, which passes only where a test fails.
+/// Longer than any wait. On the threads engine this is real time, which passes only if a test
+/// fails.
 const LONG: i64 = 30 * SECOND;
 
-/// A cluster with a node. Pods take `startup_ns` to get ready.
+/// A cluster with one node. Pods take `startup_ns` to become ready.
 fn harness(engine: EngineKind, startup_ns: i64) -> Harness {
     harness_with(&["*", "-podgc", "-nodelifecycle"], engine, startup_ns)
 }
@@ -45,7 +46,7 @@ fn create_set(harness: &Harness, replicas: i32) {
     api.create(Arc::new(set), harness.now()).unwrap();
 }
 
-/// The selector of its pods.
+/// The selector of the budget's pods.
 fn of_web() -> Value {
     json!({"matchLabels": {"app": "web"}})
 }
@@ -87,7 +88,7 @@ fn events(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn a_drain_goes_as_fast_as_the_budget_allows() {
+fn a_drain_is_as_fast_as_the_budget_allows() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
         let mut harness = harness(engine, SECOND / 2);
         create_set(&harness, 3);
@@ -99,14 +100,14 @@ fn a_drain_goes_as_fast_as_the_budget_allows() {
         let refused = evict(&harness, &pods[1]).unwrap_err();
         assert_eq!((refused.code, refused.retry_after_seconds()), (429, None));
         assert!(refused.has_cause("DisruptionBudget"), "{refused:?}");
-        // The pod goes, and the budget sees it; its replacement is not ready yet.
+        // The pod is removed, and the budget has seen that; its replacement is not ready yet.
         let seen = |cluster: &Cluster| status(cluster).disrupted_pods.is_empty();
         assert!(harness.until(LONG, seen), "{engine:?}");
         let refused = evict(&harness, &pods[1]).unwrap_err();
         let message = "The disruption budget b needs 2 healthy pods and has 2 currently";
         assert_eq!(refused.causes()[0].message, message);
         assert!(harness.until(LONG, one_allowed), "{engine:?}");
-        // Before the next eviction: in real time the next replacement may be counted already.
+        // Before the next eviction: in real time, the next replacement may be counted already.
         let status = status(harness.cluster());
         assert_eq!((status.expected_pods, status.desired_healthy), (3, 2));
         assert_eq!(evict(&harness, &pods[1]).unwrap(), Eviction::Evicted);
@@ -114,7 +115,7 @@ fn a_drain_goes_as_fast_as_the_budget_allows() {
 }
 
 #[test]
-fn a_share_is_of_the_scale_of_the_pods_controllers() {
+fn a_percentage_refers_to_the_scale_of_the_pods_controllers() {
     let mut harness = harness(EngineKind::Virtual, 0);
     create_set(&harness, 5);
     create_budget(&harness, json!({"maxUnavailable": "30%", "selector": {}}));
@@ -127,7 +128,7 @@ fn a_share_is_of_the_scale_of_the_pods_controllers() {
 }
 
 #[test]
-fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
+fn an_evicted_pod_that_stays_is_forgotten_after_two_minutes() {
     let mut harness = harness(EngineKind::Virtual, 0);
     create_set(&harness, 2);
     create_budget(&harness, json!({"minAvailable": 1, "selector": of_web()}));
@@ -136,7 +137,7 @@ fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
     let at = harness.now().wall().to_string();
     let merge = |value: Value| match value {
         Value::Object(members) => Patch::Merge(members),
-        _ => unreachable!("patches are objects"),
+        _ => unreachable!("the patch is a JSON object"),
     };
     let cluster = Arc::clone(harness.cluster());
     let awaited = merge(json!({"status": {"disruptedPods": {pod.as_str(): at}}}));
@@ -176,7 +177,7 @@ fn a_pod_that_was_not_deleted_is_no_longer_awaited_after_two_minutes() {
 }
 
 #[test]
-fn a_budget_without_pods_says_so_and_one_of_a_job_fails_safely() {
+fn a_budget_reports_missing_pods_and_fails_safe_for_jobs() {
     let mut harness = harness(EngineKind::Virtual, 0);
     create_budget(&harness, json!({"maxUnavailable": 1, "selector": of_web()}));
     assert!(harness.until(LONG, |cluster| events(cluster).contains(
@@ -196,12 +197,12 @@ fn a_budget_without_pods_says_so_and_one_of_a_job_fails_safely() {
     };
     assert!(harness.until(LONG, failed));
     let refused = evict(&harness, "p");
-    // It is still pending, or has just been started.
+    // The pod is still pending, or has just started.
     assert!(refused.is_ok() || refused.unwrap_err().code == 429);
 }
 
 #[test]
-fn without_budgets_an_eviction_leaves_nothing_to_wait_for() {
+fn without_budgets_an_eviction_records_no_disruption() {
     let mut harness = harness(EngineKind::Virtual, 0);
     create_set(&harness, 3);
     let ready = |cluster: &Cluster| {
@@ -213,11 +214,14 @@ fn without_budgets_an_eviction_leaves_nothing_to_wait_for() {
     assert_eq!(evict(&harness, &pod).unwrap(), Eviction::Evicted);
     let replaced = |cluster: &Cluster| ready(cluster) && !pod_names(cluster).contains(&pod);
     assert!(harness.until(LONG, replaced));
-    assert!(harness.settle(200 * SECOND), "nothing is awaited");
+    assert!(
+        harness.settle(200 * SECOND),
+        "no disrupted pods are recorded"
+    );
 }
 
 #[test]
-fn a_cluster_without_the_controller_lets_nothing_go() {
+fn without_the_controller_no_eviction_is_allowed() {
     let controllers = ["*", "-podgc", "-disruption"];
     let mut harness = harness_with(&controllers, EngineKind::Virtual, 0);
     create_set(&harness, 1);

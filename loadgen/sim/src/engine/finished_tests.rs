@@ -18,13 +18,13 @@ const SECOND: i64 = 1_000 * MS;
 
 fn options() -> SimOptions {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    // The tests write what the controller of Jobs would.
+    // The tests write the status that the Job controller would write.
     let controllers = Controllers::of(Rows::installed(), &["*", "-podgc", "-job-controller"]);
     options.services.controllers = controllers.unwrap();
     options
 }
 
-/// Creates a Job that is kept for that many seconds after its end.
+/// Creates a Job with a TTL of `ttl_seconds` after its end.
 fn create(harness: &Harness, ttl_seconds: i64) -> AnyObject {
     let job = json!({"metadata": {"name": "j", "namespace": "shop"}, "spec": {
         "ttlSecondsAfterFinished": ttl_seconds,
@@ -42,7 +42,7 @@ fn job(harness: &Harness) -> Option<DynamicObject> {
 
 /// Writes the Job with other members.
 fn change(harness: &Harness, part: &str, members: Value) {
-    let mut changed = job(harness).expect("it is there");
+    let mut changed = job(harness).expect("the Job exists");
     let of_part = changed.fields.entry(part).or_insert_with(|| json!({}));
     for (name, value) in members.as_object().unwrap() {
         of_part[name] = value.clone();
@@ -56,7 +56,7 @@ fn change(harness: &Harness, part: &str, members: Value) {
     written.unwrap();
 }
 
-/// Writes that the Job is complete, as its controller does.
+/// Marks the Job as complete, as its controller does.
 fn complete(harness: &Harness) {
     let now = Time::from_unix_nanos(harness.now().wall_ns).to_string();
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
@@ -66,7 +66,7 @@ fn complete(harness: &Harness) {
     change(harness, "status", status);
 }
 
-/// Creates a pod that the Job owns, or one without an owner.
+/// Creates a pod that the Job owns, or a pod without an owner.
 fn create_pod(harness: &Harness, name: &str, owner: Option<&AnyObject>) {
     let pod = json!({"metadata": {"name": name, "namespace": "shop"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -91,7 +91,7 @@ fn stays(harness: &Harness) -> bool {
 }
 
 #[test]
-fn a_job_goes_when_its_ttl_ends_and_takes_its_pods_along() {
+fn a_job_is_deleted_with_its_pods_when_its_ttl_ends() {
     let mut options = options();
     options.latency.pod_termination = Latency::Constant(SECOND);
     let harness = furnished(&options);
@@ -103,8 +103,8 @@ fn a_job_goes_when_its_ttl_ends_and_takes_its_pods_along() {
     harness.advance(30 * SECOND - 1);
     assert!(stays(&harness));
     harness.advance(1);
-    // In the foreground: first the pods, then the Job.
-    let waits = job(&harness).expect("its pod is there");
+    // In the foreground: the pods are deleted first, then the Job.
+    let waits = job(&harness).expect("the Job waits for its pod");
     assert!(waits.metadata.is_deleting());
     assert_eq!(*waits.metadata.finalizers()[0], *"foregroundDeletion");
     assert_eq!(pods(&harness), ["of-the-job", "unowned"]);
@@ -117,8 +117,8 @@ fn a_job_goes_when_its_ttl_ends_and_takes_its_pods_along() {
 }
 
 #[test]
-fn a_ttl_that_is_raised_meanwhile_counts_also_where_the_cache_is_behind() {
-    // 10 s: the cache has seen the longer TTL when the shorter one ends; 28 s: it has not.
+fn a_raised_ttl_counts_even_if_the_cache_is_stale() {
+    // At 10 s, the cache has seen the longer TTL when the shorter one ends; at 28 s, it has not.
     for (raised_s, reads) in [(10, 1), (28, 2)] {
         let mut options = options();
         options.latency.watch = Latency::Constant(5 * SECOND);
@@ -137,7 +137,7 @@ fn a_ttl_that_is_raised_meanwhile_counts_also_where_the_cache_is_behind() {
 }
 
 #[test]
-fn an_unfinished_job_and_one_without_a_ttl_stay() {
+fn unfinished_jobs_and_jobs_without_a_ttl_are_kept() {
     let harness = furnished(&options());
     create(&harness, 0);
     harness.advance(86_400 * SECOND);
@@ -147,14 +147,14 @@ fn an_unfinished_job_and_one_without_a_ttl_stay() {
     harness.advance(86_400 * SECOND);
     assert!(stays(&harness));
     assert_eq!(harness.api_calls().get("get jobs 200"), None);
-    // A TTL that has ended before it was set.
+    // The TTL ended before it was set.
     change(&harness, "spec", json!({"ttlSecondsAfterFinished": 60}));
     harness.advance(0);
     assert!(job(&harness).is_none());
 }
 
 #[test]
-fn a_job_made_anew_between_read_and_deletion_stays() {
+fn a_job_recreated_between_read_and_deletion_is_kept() {
     let mut options = options();
     options.latency.api = Latency::Constant(100 * MS);
     let harness = furnished(&options);
@@ -167,7 +167,10 @@ fn a_job_made_anew_between_read_and_deletion_stays() {
         }
         harness.advance(MS);
     }
-    assert!(is_read(&harness) && stays(&harness), "read and not deleted");
+    assert!(
+        is_read(&harness) && stays(&harness),
+        "the Job was read but not deleted"
+    );
     let background = DeleteOptions {
         propagation: Some(Propagation::Background),
         ..DeleteOptions::default()
@@ -184,7 +187,7 @@ fn a_job_made_anew_between_read_and_deletion_stays() {
 }
 
 #[test]
-fn a_job_whose_controller_is_off_stays() {
+fn without_the_controller_a_finished_job_is_kept() {
     let mut options = options();
     let words = ["*", "-podgc", "-ttl-after-finished"];
     options.services.controllers = Controllers::of(Rows::installed(), &words).unwrap();

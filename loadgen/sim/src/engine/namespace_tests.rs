@@ -1,4 +1,4 @@
-//! Syncs of namespaces whose requests the client carries out on a cluster.
+//! Syncs of namespaces whose requests the client carries out on a real cluster.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// A cluster with `shop`, which is being deleted.
+/// A cluster with the namespace `shop`, which is being deleted.
 fn deleting(fill: impl FnOnce(&Cluster)) -> Arc<Cluster> {
     let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
     let shop = Namespace::from_json(json!({"metadata": {"name": "shop"}})).unwrap();
@@ -67,16 +67,23 @@ fn create_pod(cluster: &Cluster, name: &str) {
 }
 
 #[test]
-fn an_empty_namespace_goes_with_its_finalizer() {
+fn an_empty_namespace_is_removed_with_its_finalizer() {
     let cluster = deleting(|_| {});
-    assert!(is_there(&cluster), "only this controller ends it");
+    assert!(
+        is_there(&cluster),
+        "only this controller removes the namespace"
+    );
     assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done));
     assert!(!is_there(&cluster));
-    assert_eq!(sync_at(&cluster, 5), Ok(Outcome::Done), "it is gone");
+    assert_eq!(
+        sync_at(&cluster, 5),
+        Ok(Outcome::Done),
+        "the namespace is removed"
+    );
 }
 
 #[test]
-fn a_namespace_takes_objects_of_all_kinds_along() {
+fn a_namespace_deletes_its_objects_of_all_kinds() {
     let kind = Kind::define(ResourceType {
         group: "example.com",
         api_version: "example.com/v1",
@@ -106,7 +113,7 @@ fn a_namespace_takes_objects_of_all_kinds_along() {
 }
 
 #[test]
-fn pods_go_first_and_are_given_half_their_grace() {
+fn pods_are_deleted_first_and_get_half_their_grace() {
     let cluster = deleting(|cluster| {
         create_pod(cluster, "slow");
         cluster.create(web(), at(0)).unwrap();
@@ -140,7 +147,7 @@ fn a_pod_beyond_its_grace_is_an_error() {
 }
 
 #[test]
-fn what_a_finalizer_keeps_is_counted() {
+fn objects_with_finalizers_are_counted() {
     let cluster = deleting(|cluster| {
         let mut held = web();
         held.metadata.finalizers =
@@ -157,7 +164,7 @@ fn what_a_finalizer_keeps_is_counted() {
     let before = cluster.resource_version();
     assert_eq!(sync_at(&cluster, 13), Ok(Outcome::Remaining(15)));
     let after = cluster.resource_version();
-    assert_eq!(after, before, "the conditions are as they were");
+    assert_eq!(after, before, "the conditions are unchanged");
 }
 
 #[test]
@@ -174,8 +181,10 @@ fn another_finalizer_keeps_the_namespace() {
 }
 
 #[test]
-fn the_manager_of_the_cluster_has_as_many_workers_as_the_flag_says() {
-    let flag = Namespaces::ROW.workers.expect("it has a flag");
+fn the_clusters_manager_has_the_flags_number_of_workers() {
+    let flag = Namespaces::ROW
+        .workers
+        .expect("the queue has a flag for its workers");
     let tasks = |workers: Option<usize>| {
         let mut options = SimOptions::new(EngineKind::Virtual, 1);
         if let Some(workers) = workers {
@@ -189,7 +198,7 @@ fn the_manager_of_the_cluster_has_as_many_workers_as_the_flag_says() {
 }
 
 #[test]
-fn discovery_tells_the_verbs_of_each_kind() {
+fn discovery_lists_the_verbs_of_each_kind() {
     let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
     let client = Client::new(cluster, None);
     let answer = client.carry_out(&Request::Discover, &mut ApiCalls::default(), at(0));

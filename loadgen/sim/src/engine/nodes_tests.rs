@@ -1,4 +1,4 @@
-//! Nodes of a served cluster: kubelets that keep them alive, and what follows when one is silent.
+//! Nodes of a served cluster: kubelets that keep them alive, and the effects of a silent kubelet.
 
 use podstorm_apiserver::{Cluster, DeleteOptions, Patch, Propagation};
 use podstorm_objects::{DynamicObject, Event, Kind, Namespace, Node, Object, Pod, Resource};
@@ -19,7 +19,7 @@ fn options(controllers: &[&str]) -> SimOptions {
     options
 }
 
-/// A served cluster with as many registered nodes, `node-1` and so on.
+/// A served cluster with registered nodes `node-1` and so on.
 fn serving(options: &SimOptions, nodes: usize) -> Harness {
     serving_by(ClientRules::default(), options, nodes)
 }
@@ -58,7 +58,7 @@ fn ready(harness: &Harness, name: &str) -> String {
     ready["status"].as_str().unwrap_or("-").to_owned()
 }
 
-/// Key and effect of the taints of a node.
+/// The key and effect of a node's taints.
 fn taints(harness: &Harness, name: &str) -> Vec<String> {
     let node = node(harness.cluster(), name);
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
@@ -81,7 +81,7 @@ fn lease(cluster: &Cluster, name: &str) -> Value {
     lease.map_or(Value::Null, |lease| lease.to_json())
 }
 
-/// Source, reason, message and count of the Events about an object, in their order.
+/// The source, reason, message and count of the Events about an object, in order.
 fn events(cluster: &Cluster, about: &str) -> Vec<String> {
     let mut events = cluster.list::<Event>(None).0;
     events.sort_by_key(|event| event.metadata.resource_version.number());
@@ -112,7 +112,7 @@ fn of_pod(harness: &Harness, name: &str, of_type: &str) -> Value {
     condition(&pod(harness, name), of_type)
 }
 
-/// The toleration that admission gives every pod of a node that is not reachable.
+/// The toleration that admission gives every pod for unreachable nodes.
 fn admitted() -> Value {
     json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
         "tolerationSeconds": 300}])
@@ -163,7 +163,7 @@ fn a_registered_node_has_a_lease_and_events_and_stays_ready() {
 }
 
 #[test]
-fn a_lost_node_loses_its_pods_as_time_goes_by() {
+fn a_lost_nodes_pods_become_unready_and_are_evicted() {
     let harness = serving(&options(&["*"]), 3);
     harness.cluster().create(web(), harness.now()).unwrap();
     create_pod(&harness, "p", "node-1", admitted());
@@ -222,7 +222,7 @@ fn a_lost_node_loses_its_pods_as_time_goes_by() {
     assert_eq!(
         pod(&harness, "p")["status"]["phase"],
         "Running",
-        "no kubelet ends it"
+        "the kubelet is silent, so the pod stays"
     );
 
     // The kubelet is back.
@@ -240,7 +240,7 @@ fn a_lost_node_loses_its_pods_as_time_goes_by() {
 }
 
 #[test]
-fn a_silence_that_ends_in_time_is_not_noticed() {
+fn a_short_silence_is_not_detected() {
     let harness = serving(&options(&["*"]), 2);
     create_pod(&harness, "p", "node-1", admitted());
     pass(&harness, 30);
@@ -250,7 +250,7 @@ fn a_silence_that_ends_in_time_is_not_noticed() {
     pass(&harness, 600);
     assert_eq!(events(harness.cluster(), "node-1").len(), 7);
     assert_eq!(of_pod(&harness, "p", "Ready")["status"], "True");
-    // One that ends before the toleration cancels the evictions.
+    // A kubelet that returns before the toleration ends cancels the evictions.
     annotate(&harness, "node-1", "silent".into());
     pass(&harness, 200);
     annotate(&harness, "node-1", Value::Null);
@@ -266,7 +266,7 @@ fn a_silence_that_ends_in_time_is_not_noticed() {
 }
 
 #[test]
-fn the_only_node_never_drives_out_its_pods() {
+fn the_only_node_never_evicts_its_pods() {
     let harness = serving(&options(&["*"]), 1);
     create_pod(&harness, "p", "node-1", admitted());
     pass(&harness, 30);
@@ -283,7 +283,7 @@ fn the_only_node_never_drives_out_its_pods() {
 }
 
 #[test]
-fn without_its_controllers_silence_changes_nothing() {
+fn without_the_controllers_a_silent_node_changes_nothing() {
     let off = [
         "*",
         "-node-lifecycle-controller",
@@ -303,7 +303,7 @@ fn without_its_controllers_silence_changes_nothing() {
 }
 
 #[test]
-fn a_node_that_a_client_makes_gets_a_kubelet() {
+fn a_node_created_by_a_client_gets_a_kubelet() {
     let harness = serving(&options(&["*"]), 1);
     pass(&harness, 7);
     let made = json!({"metadata": {"name": "own", "labels": {"kubernetes.io/os": "plan9"}},
@@ -320,7 +320,7 @@ fn a_node_that_a_client_makes_gets_a_kubelet() {
     assert_eq!(lease(cluster, "own")["spec"]["holderIdentity"], "own");
     pass(&harness, 10);
     assert_eq!(events(cluster, "own").len(), 7);
-    // A Lease that is deleted is made again.
+    // A deleted Lease is recreated.
     let options = DeleteOptions::default();
     let leases = cluster.api(Kind::LEASE);
     leases
@@ -328,7 +328,7 @@ fn a_node_that_a_client_makes_gets_a_kubelet() {
         .unwrap();
     pass(&harness, 11);
     assert!(lease(cluster, "own").is_object());
-    // A node that is deleted takes its kubelet and its Lease along.
+    // A deleted node loses its kubelet and its Lease.
     cluster
         .delete::<Node>("", "own", &options, harness.now())
         .unwrap();
@@ -340,7 +340,7 @@ fn a_node_that_a_client_makes_gets_a_kubelet() {
 }
 
 #[test]
-fn the_namespace_of_leases_is_made_again() {
+fn the_lease_namespace_is_recreated() {
     let harness = serving(&options(&["*"]), 1);
     pass(&harness, 7);
     let options = DeleteOptions {
@@ -358,7 +358,7 @@ fn the_namespace_of_leases_is_made_again() {
 }
 
 #[test]
-fn conditions_that_a_client_writes_stay_and_have_their_taints() {
+fn conditions_written_by_a_client_stay_and_cause_taints() {
     let harness = serving(&options(&["*"]), 3);
     create_pod(&harness, "p", "node-1", json!([]));
     pass(&harness, 30);
@@ -380,7 +380,7 @@ fn conditions_that_a_client_writes_stay_and_have_their_taints() {
     assert_eq!(
         ready(&harness, "node-1"),
         "False",
-        "the kubelet goes on and is not ready"
+        "the kubelet keeps the foreign condition"
     );
     let mut found = taints(&harness, "node-1");
     found.sort();
@@ -391,7 +391,7 @@ fn conditions_that_a_client_writes_stay_and_have_their_taints() {
 }
 
 #[test]
-fn a_fork_renews_as_the_first_would_have() {
+fn a_fork_renews_leases_like_the_original() {
     let options = options(&["*"]);
     let harness = serving(&options, 3);
     pass(&harness, 33);
@@ -402,10 +402,7 @@ fn a_fork_renews_as_the_first_would_have() {
         .started();
     pass(&fork, 0);
     let versions = [&harness, &fork].map(|it| it.cluster().resource_version());
-    assert_eq!(
-        versions[0], versions[1],
-        "nothing is written because of the fork"
-    );
+    assert_eq!(versions[0], versions[1], "the fork itself writes nothing");
     for _ in 0..30 {
         for name in ["node-1", "node-2", "node-3"] {
             let renewals = [&harness, &fork].map(|it| lease(it.cluster(), name)["spec"].clone());
@@ -430,7 +427,7 @@ fn a_cluster_that_only_renews_leases_is_at_rest() {
 }
 
 #[test]
-fn a_short_grace_period_has_leases_renewed_more_often() {
+fn a_short_grace_period_makes_lease_renewals_more_frequent() {
     let mut options = options(&["*"]);
     let numbers = &mut options.services.numbers;
     numbers.insert("node-monitor-grace-period", SECOND_NS);
@@ -440,7 +437,7 @@ fn a_short_grace_period_has_leases_renewed_more_often() {
     assert_eq!(
         events(harness.cluster(), "node-1").len(),
         7,
-        "it never seemed silent"
+        "the node was never marked as silent"
     );
     annotate(&harness, "node-1", "silent".into());
     pass(&harness, 3);
@@ -449,7 +446,7 @@ fn a_short_grace_period_has_leases_renewed_more_often() {
 }
 
 #[test]
-fn events_of_one_pod_at_one_moment_have_different_names() {
+fn simultaneous_events_of_one_pod_have_different_names() {
     let rules = ClientRules {
         pod_events: true,
         ..ClientRules::default()
@@ -462,7 +459,7 @@ fn events_of_one_pod_at_one_moment_have_different_names() {
     let api = harness.cluster().api(Kind::NODE);
     api.patch("", "node-1", &patch, harness.now()).unwrap();
     harness.advance(0);
-    // Of the controller and of the kubelet.
+    // One Event is the controller's, and one the kubelet's.
     let told = events(harness.cluster(), "p");
     for text in ["Marking for deletion", "Stopping container c"] {
         assert!(told.iter().any(|it| it.contains(text)), "{text}: {told:?}");

@@ -1,4 +1,4 @@
-//! The lives of pods as a client's watch sees them: step by step, and alike on both engines.
+//! The lives of pods as seen by a client's watch: step by step, and identical on both engines.
 
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, DeleteOptions, Watch, WatchFrom, WatchOptions};
@@ -34,7 +34,7 @@ fn watch(cluster: &Cluster) -> Watch<Pod> {
     cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap()
 }
 
-/// What the watch has told since the last call, a line for each event.
+/// Returns the events since the last call, one line each.
 fn told(harness: &Harness, watch: &mut Watch<Pod>) -> Vec<String> {
     let mut events = Vec::new();
     while watch.poll(1000, harness.now(), &mut events).more {}
@@ -72,7 +72,7 @@ fn line(event: WatchEvent<Pod>) -> Option<String> {
     )
 }
 
-/// Runs until the pod is gone or rests in that phase.
+/// Runs until the pod is deleted, or settles in the given phase.
 fn until(harness: &mut Harness, name: &str, phase: Option<PodPhase>) {
     let reached = harness.until(600 * SECOND_NS, |cluster| {
         match cluster.get::<Pod>("shop", name) {
@@ -89,7 +89,7 @@ fn delete(harness: &Harness, name: &str) {
     cluster.delete::<Pod>("shop", name, &options, now).unwrap();
 }
 
-/// The events of a pod that is deleted while it runs.
+/// The events of a pod that is deleted while it is running.
 fn deleted(engine: EngineKind) -> Vec<String> {
     let mut harness = furnished(&options(engine));
     let mut seen = watch(harness.cluster());
@@ -102,7 +102,7 @@ fn deleted(engine: EngineKind) -> Vec<String> {
 }
 
 #[test]
-fn a_watch_sees_every_step_of_a_pod_that_is_deleted_on_both_engines() {
+fn both_engines_show_every_step_of_a_deletion() {
     let expected = [
         "ADDED Pending unready -",
         "MODIFIED Pending unready -",
@@ -118,7 +118,7 @@ fn a_watch_sees_every_step_of_a_pod_that_is_deleted_on_both_engines() {
     assert_eq!(deleted(EngineKind::Threads), expected);
 }
 
-/// The events of a pod that crashes twice and then does its work.
+/// The events of a pod that crashes twice and then succeeds.
 fn crashes(engine: EngineKind) -> Vec<String> {
     let mut harness = furnished(&options(engine));
     let mut seen = watch(harness.cluster());
@@ -129,7 +129,7 @@ fn crashes(engine: EngineKind) -> Vec<String> {
 }
 
 #[test]
-fn a_pod_restarts_and_ends_alike_on_both_engines() {
+fn a_pod_restarts_and_ends_the_same_on_both_engines() {
     let expected = [
         "MODIFIED Running ready running seen 1",
         "MODIFIED Running unready Error 1 seen 1",
@@ -153,7 +153,7 @@ fn release(harness: &Harness, name: &str) {
 }
 
 #[test]
-fn a_deleted_pod_with_a_finalizer_ends_and_stays_until_that_goes() {
+fn a_deleted_pod_ends_but_stays_until_its_finalizer_is_removed() {
     let mut harness = furnished(&options(EngineKind::Virtual));
     let mut made = pod("p", "", "Never");
     made.metadata.finalizers = Some(vec![Str::from("example.com/hold")].into());
@@ -182,7 +182,7 @@ fn a_deleted_pod_with_a_finalizer_ends_and_stays_until_that_goes() {
 }
 
 #[test]
-fn a_pod_removed_by_force_ends_if_a_finalizer_keeps_it() {
+fn a_force_deleted_pod_with_a_finalizer_still_ends() {
     let mut harness = furnished(&options(EngineKind::Virtual));
     let mut made = pod("p", "", "Never");
     made.metadata.finalizers = Some(vec![Str::from("example.com/hold")].into());
@@ -208,7 +208,7 @@ fn a_pod_removed_by_force_ends_if_a_finalizer_keeps_it() {
     );
 }
 
-/// A cluster as runs have it, with a node and a namespace.
+/// A cluster as in runs, with a node and a namespace.
 fn of_a_run() -> Harness {
     let harness = Harness::new(&options(EngineKind::Virtual));
     let (cluster, now) = (harness.cluster(), harness.now());
@@ -221,7 +221,7 @@ fn of_a_run() -> Harness {
 }
 
 #[test]
-fn in_a_run_a_finalizer_keeps_an_ended_pod_too() {
+fn a_finalizer_also_keeps_an_ended_pod_in_a_run() {
     let mut harness = of_a_run();
     let mut made = pod("p", "", "Always");
     made.metadata.annotations = Default::default();
@@ -240,7 +240,7 @@ fn in_a_run_a_finalizer_keeps_an_ended_pod_too() {
 }
 
 #[test]
-fn in_a_run_the_pods_of_a_replica_set_restart_in_place_by_their_script() {
+fn replica_set_pods_in_a_run_restart_in_place_by_script() {
     let mut harness = of_a_run();
     let mut value = web().to_json();
     let annotations = json!({"podstorm/script": "run=5s,never exit=1"});
@@ -254,12 +254,12 @@ fn in_a_run_the_pods_of_a_replica_set_restart_in_place_by_their_script() {
         .iter()
         .map(|it| (it.is_ready(), restarts(it)))
         .collect();
-    assert_eq!(found, [(true, 1), (true, 1)], "two pods, and no third");
+    assert_eq!(found, [(true, 1), (true, 1)], "exactly two pods");
     assert_eq!(pods[0].status.phase, PodPhase::Running);
 }
 
 #[test]
-fn pods_that_end_by_themselves_make_room_for_others() {
+fn pods_that_finish_make_room_for_others() {
     let mut harness = of_a_run();
     for number in 0..9 {
         let made = pod(&format!("p{number}"), "run=4s", "Never");
@@ -273,11 +273,15 @@ fn pods_that_end_by_themselves_make_room_for_others() {
             .all(|pod| pod.status.phase == PodPhase::Succeeded)
     );
     let now_ns = harness.now().mono_ns;
-    assert_eq!(now_ns, 18 * SECOND_NS, "three at a time, six seconds each");
+    assert_eq!(
+        now_ns,
+        18 * SECOND_NS,
+        "three at a time take six seconds each"
+    );
 }
 
 #[test]
-fn a_script_counts_from_when_it_is_there() {
+fn a_script_takes_effect_when_it_is_added() {
     let mut harness = furnished(&options(EngineKind::Virtual));
     harness.cluster().create(web(), harness.now()).unwrap();
     let ready = |cluster: &Cluster| {
@@ -292,7 +296,7 @@ fn a_script_counts_from_when_it_is_there() {
     let name = changed.metadata.name.clone();
     cluster.update(changed, now).unwrap();
     assert!(harness.until(5 * SECOND_NS, |cluster| ready(cluster) == 1));
-    // Without it the pod is as pods are.
+    // Without the script, the pod behaves like any other.
     let mut changed = Pod::clone(&cluster.get::<Pod>("shop", &name).unwrap());
     changed.metadata.annotations = Default::default();
     cluster.update(changed, harness.now()).unwrap();
@@ -300,7 +304,7 @@ fn a_script_counts_from_when_it_is_there() {
 }
 
 #[test]
-fn a_job_whose_image_can_not_be_pulled_is_active_until_its_deadline() {
+fn a_job_with_a_missing_image_is_active_until_its_deadline() {
     let harness = furnished(&options(EngineKind::Virtual)).started();
     let api = harness.cluster().api(Kind::JOB);
     let job = json!({"metadata": {"name": "render", "namespace": "shop"},

@@ -1,5 +1,4 @@
-//! A workload with two queues, played in virtual time: each queue has its own delays, workers and
-//! timer.
+//! A workload with two queues on virtual time: each queue has its own delays, workers and timer.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,7 +26,8 @@ use crate::services::Controllers;
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
 
-/// Two workers; one second after a failure, then two, then three, whatever the number of keys.
+/// Two workers; retries one, two and three seconds after consecutive failures, for any number of
+/// keys.
 const OWN: QueueRow = QueueRow {
     delay: RetryDelay::Exponential {
         base_ns: SECOND,
@@ -38,22 +38,22 @@ const OWN: QueueRow = QueueRow {
     ..QueueRow::new("own")
 };
 
-/// One worker; fifteen seconds after each failure.
+/// One worker; retries fifteen seconds after each failure.
 const OTHER: QueueRow = QueueRow {
     delay: RetryDelay::Fixed(15 * SECOND),
     workers: Workers::Number(1),
     ..QueueRow::new("other")
 };
 
-/// Each object has a key in both queues. A sync makes one request and ends as the script says.
+/// Each object has a key in both queues. A sync makes one request, and the script decides its end.
 #[derive(Debug)]
 struct TwoQueues {
     kind: Kind,
     queues: [RateLimitingQueue<KeyId>; 2],
     objects: Arc<Store<AnyObject>>,
-    /// How the syncs of a queue and a name end, in their order; the others with `Forget`.
+    /// The ends of the syncs by queue and name, in order; all others end with `Forget`.
     script: BTreeMap<(usize, &'static str), Vec<End>>,
-    /// The syncs so far: when each began, ms, of which queue, and the object's name.
+    /// The syncs so far: the start of each, ms, its queue, and the object's name.
     syncs: Mutex<Vec<(i64, usize, String)>>,
 }
 
@@ -111,7 +111,7 @@ impl Workload for TwoQueues {
     }
 }
 
-/// An empty cluster with that workload alone, whose requests take 100 ms.
+/// An empty cluster with only that workload, whose requests take 100 ms.
 fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<TwoQueues>) {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.latency.api = Latency::Constant(100 * MS);
@@ -127,7 +127,8 @@ fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<T
             syncs: Mutex::default(),
         });
         informers.add_handler::<AnyObject>(kind, workload.clone());
-        slot.set(workload.clone()).expect("there is one manager");
+        slot.set(workload.clone())
+            .expect("the cluster has one manager");
         workload
     };
     let row: &ControllerRow = Box::leak(Box::new(ControllerRow {
@@ -139,7 +140,7 @@ fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<T
     let registry = Registry::upstream().with_row(row, make);
     options.services.controllers = Controllers::of_kinds(&registry.rows(), &[kind]);
     let mut harness = Harness::of(&options, &registry);
-    let workload = made.get().expect("it was made").clone();
+    let workload = made.get().expect("the workload was created").clone();
     let namespace = json!({"metadata": {"name": "shop"}});
     let namespace = Namespace::from_json(namespace).unwrap();
     harness.cluster().create(namespace, harness.now()).unwrap();
@@ -156,7 +157,7 @@ fn put(harness: &Harness, kind: Kind, names: &[&str]) {
     }
 }
 
-/// The moments at which syncs of the queue and the name began, ms.
+/// The times at which syncs of the queue and the name began, ms.
 fn began(workload: &TwoQueues, queue: usize, name: &str) -> Vec<i64> {
     let syncs = lock(&workload.syncs);
     let of = syncs
@@ -177,17 +178,18 @@ fn each_queue_has_its_own_delays_workers_and_timer() {
     put(&harness, workload.kind, &["a", "b", "c"]);
     assert!(harness.settle(600 * SECOND), "everything ends");
     let syncs = |queue| ["a", "b", "c"].map(|name| began(&workload, queue, name));
-    // Two at once, the third once one is over. A sync takes 100 ms: 1, 2, 3 and 3 s after each end.
+    // Two syncs run at once, and the third begins once one is over. A sync takes 100 ms; retries
+    // are 1, 2, 3 and 3 s after each end.
     assert_eq!(
         syncs(0),
         [
             vec![0, 1_100, 3_200, 6_300, 9_400],
-            // A look after seven seconds forgets the failure, so the next retry comes after 1 s.
+            // The sync after seven seconds resets the failures, so the next retry is 1 s later.
             vec![0, 1_100, 8_200, 9_300],
             vec![100],
         ]
     );
-    // One after another, also where the other queue's workers are idle.
+    // Syncs run one after another, even if the other queue's workers are idle.
     assert_eq!(
         syncs(1),
         [
@@ -212,7 +214,7 @@ fn each_queue_has_its_own_delays_workers_and_timer() {
 }
 
 #[test]
-fn a_sync_that_leaves_its_key_leaves_its_failures() {
+fn a_sync_that_leaves_its_key_keeps_its_failures() {
     let (mut harness, workload) = cluster(BTreeMap::from([(
         (0, "a"),
         vec![End::Retry, End::Leave, End::Retry],
@@ -223,7 +225,7 @@ fn a_sync_that_leaves_its_key_leaves_its_failures() {
     let [own, _] = &workload.queues;
     let key = workload.objects.intern("shop", "a");
     assert_eq!(own.num_requeues(key), 1);
-    // The next event brings it back, and the next failure is the second.
+    // The next event brings the key back, and the next failure is the second one.
     let woken_ms = harness.now().mono_ns / MS;
     own.add(key, harness.now().mono_ns);
     put(&harness, workload.kind, &["b"]);
@@ -239,17 +241,20 @@ fn a_controller_does_not_rest_while_a_worker_has_a_key() {
     let of = |runner: &Arc<dyn AnyRunner>| Arc::clone(runner) as Arc<dyn Any + Send + Sync>;
     let mut runners = harness.handlers.iter().map(of);
     let runner = runners.find_map(|it| it.downcast::<ControllerRunner<TwoQueues>>().ok());
-    let runner = runner.expect("it is installed");
+    let runner = runner.expect("the worker task is installed");
     let now = harness.now();
     assert!(runner.rests_after(0));
-    // A look at an empty queue is no sync.
+    // Taking from an empty queue is not a sync.
     assert_eq!(runner.take(0, now), None);
     assert!(runner.rests_after(0));
     let key = workload.objects.intern("shop", "a");
     workload.queues[0].add(key, now.mono_ns);
     assert!(!runner.rests_after(0), "the key is queued");
     assert_eq!(runner.take(0, now), Some((key, 0)));
-    assert!(!runner.rests_after(0), "the key is in neither place");
+    assert!(
+        !runner.rests_after(0),
+        "the key is neither queued nor with a worker"
+    );
     runner.sync_ended();
     assert!(runner.rests_after(1) && !runner.rests_after(2));
 }

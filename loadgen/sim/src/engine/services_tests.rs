@@ -1,4 +1,4 @@
-//! What the controllers of a served cluster do, and that nothing does it when one is switched off.
+//! The controllers of a served cluster, and the effects of switching each one off.
 
 use podstorm_apiserver::{Cluster, DeleteOptions, Propagation, WatchFrom, WatchOptions};
 use podstorm_objects::{Event, Namespace, Node, Object, Pod, ReplicaSet, Resource, WatchEvent};
@@ -16,7 +16,7 @@ fn read<R: Resource>(value: Value) -> R {
     R::from_json(value).unwrap()
 }
 
-/// A served cluster on virtual time with those controllers, namespace `shop` and node `n1`.
+/// A served cluster on virtual time with these controllers, namespace `shop` and node `n1`.
 fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::of(Rows::installed(), controllers).unwrap();
@@ -32,7 +32,7 @@ pub(super) fn furnished(options: &SimOptions) -> Harness {
         let namespace = json!({"metadata": {"name": name}});
         cluster.create(read::<Namespace>(namespace), now).unwrap();
     }
-    // Its kubelet has nothing to tell.
+    // Its kubelet has nothing to report.
     let conditions = [
         ("MemoryPressure", "False"),
         ("DiskPressure", "False"),
@@ -71,7 +71,7 @@ fn ready(cluster: &Cluster) -> usize {
     pods(cluster).iter().filter(|pod| pod.is_ready()).count()
 }
 
-/// Ten minutes of the cluster's time.
+/// Advances the cluster by ten minutes.
 fn pass_time(harness: &mut Harness) {
     assert!(!harness.until(600 * SECOND_NS, |_| false));
 }
@@ -127,7 +127,7 @@ fn without_the_namespace_controller_a_namespace_stays_terminating() {
 }
 
 #[test]
-fn a_namespace_ends_as_upstream_ends_it() {
+fn a_namespace_ends_as_in_upstream() {
     for (waits, empty_s, full_s) in [(false, 0..1, 0..2), (true, 5..6, 10..11)] {
         let mut harness = serving(&["*"], waits);
         for (name, seconds) in [("default", empty_s), ("shop", full_s)] {
@@ -159,7 +159,7 @@ fn a_namespace_ends_as_upstream_ends_it() {
 }
 
 #[test]
-fn a_finalizer_keeps_a_namespace_and_shows_in_its_conditions() {
+fn a_finalizer_that_keeps_a_namespace_is_in_its_conditions() {
     let mut harness = serving(&["*"], true);
     let held = pod(&json!({"finalizers": ["x.io/a"]}));
     harness.cluster().create(held, harness.now()).unwrap();
@@ -178,7 +178,7 @@ fn a_finalizer_keeps_a_namespace_and_shows_in_its_conditions() {
 }
 
 #[test]
-fn pods_of_a_node_that_is_gone_are_collected_where_podgc_runs() {
+fn pods_of_a_deleted_node_are_collected_if_podgc_runs() {
     for (controllers, left) in [(&["*"][..], 0), (&["*", "-podgc"], 1)] {
         let mut harness = serving(controllers, false);
         let alone = pod(&json!({}));
@@ -195,7 +195,7 @@ fn pods_of_a_node_that_is_gone_are_collected_where_podgc_runs() {
 }
 
 #[test]
-fn controllers_of_workloads_can_be_switched_off() {
+fn workload_controllers_can_be_disabled() {
     let replication_controller = json!({"metadata": {"name": "rc", "namespace": "shop"},
         "spec": {"replicas": 3, "selector": {"app": "rc"}, "template": {
             "metadata": {"labels": {"app": "rc"}},
@@ -216,7 +216,7 @@ fn controllers_of_workloads_can_be_switched_off() {
 }
 
 #[test]
-fn an_owner_in_another_namespace_is_reported_and_the_object_collected() {
+fn an_object_with_an_owner_in_another_namespace_is_collected() {
     let mut harness = serving(&["*"], false);
     let mut owner = web();
     owner.metadata.namespace = "default".into();
@@ -239,7 +239,7 @@ fn an_owner_in_another_namespace_is_reported_and_the_object_collected() {
 }
 
 #[test]
-fn an_event_goes_an_hour_after_it_was_last_written() {
+fn an_event_expires_an_hour_after_its_last_write() {
     const HOUR_NS: i64 = 3600 * SECOND_NS;
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::of(Rows::installed(), &["-podgc"]).unwrap();
@@ -277,7 +277,7 @@ fn an_event_goes_an_hour_after_it_was_last_written() {
     assert_eq!(names(&harness).len(), 3000);
     let state = harness.state().unwrap();
     harness.advance(1);
-    assert_eq!(names(&harness), ["e7"], "it was written again");
+    assert_eq!(names(&harness), ["e7"], "the Event was rewritten");
     harness.advance(HOUR_NS / 2);
     assert!(names(&harness).is_empty());
     let mut seen = Vec::new();
@@ -286,9 +286,9 @@ fn an_event_goes_an_hour_after_it_was_last_written() {
         .iter()
         .filter(|it| matches!(it, WatchEvent::Deleted(_)));
     assert_eq!(deleted.count(), 3000);
-    assert!(harness.settle(SECOND_NS), "nothing is due any more");
+    assert!(harness.settle(SECOND_NS), "no Event is due");
 
-    // A cluster that goes on from a state deletes what is an hour old by its own times.
+    // A resumed cluster deletes Events whose own timestamps are an hour old.
     let (times, rules) = (NodeTimes::default(), ClientRules::default());
     let fork = Harness::resuming(&options, times, rules, &state)
         .unwrap()
@@ -298,6 +298,6 @@ fn an_event_goes_an_hour_after_it_was_last_written() {
     assert_eq!(
         fork.cluster().count::<Event>(),
         0,
-        "the new count has no time"
+        "the rewritten count has no new timestamp"
     );
 }

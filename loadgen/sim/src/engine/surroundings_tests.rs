@@ -1,5 +1,5 @@
-//! What stands around pods in a served cluster on virtual time, end to end: endpoints and addresses of
-//! Services, claims and volumes.
+//! The surroundings of pods in a served cluster on virtual time, end to end: endpoints and
+//! addresses of Services, claims and volumes.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ fn the_endpoints_of_a_service_follow_its_pods() {
             .cloned()
             .unwrap_or_default();
         let is_ready = |it: &&Value| it["conditions"]["ready"] == true;
-        let older = get(harness, Kind::ENDPOINTS, "web").expect("they are there");
+        let older = get(harness, Kind::ENDPOINTS, "web").expect("the endpoints exist");
         let addresses = older["subsets"][0]["addresses"]
             .as_array()
             .map_or(0, Vec::len);
@@ -103,7 +103,7 @@ fn the_endpoints_of_a_service_follow_its_pods() {
 }
 
 #[test]
-fn load_balancers_get_addresses_while_there_are_some() {
+fn load_balancers_get_addresses_until_they_run_out() {
     let harness = harness(&[("load-balancer-addresses", 1)]);
     create(&harness, Kind::SERVICE, service("LoadBalancer"));
     let mut second = service("LoadBalancer");
@@ -130,10 +130,10 @@ fn load_balancers_get_addresses_while_there_are_some() {
     assert_eq!(
         get(&harness, Kind::SERVICE, holder),
         None,
-        "its finalizer is gone"
+        "the finalizer is removed"
     );
-    assert!(has_one(other), "a retry finds the address free");
-    // A Service that is no balancer any more gives its address back.
+    assert!(has_one(other), "a retry gets the freed address");
+    // A Service that is no longer a load balancer returns its address.
     let stored = harness
         .cluster()
         .api(Kind::SERVICE)
@@ -155,7 +155,7 @@ fn load_balancers_get_addresses_while_there_are_some() {
 }
 
 #[test]
-fn balancers_wait_where_no_addresses_were_asked_for() {
+fn load_balancers_wait_if_no_addresses_are_configured() {
     let harness = harness(&[]);
     create(&harness, Kind::SERVICE, service("LoadBalancer"));
     harness.advance(10 * SECOND);
@@ -174,7 +174,7 @@ fn class(name: &str, policy: &str) -> Value {
 }
 
 #[test]
-fn a_claim_is_bound_after_a_latency_and_its_volume_goes_by_its_policy() {
+fn a_claim_is_bound_after_a_delay_and_its_volume_reclaimed() {
     for (policy, left) in [("Delete", None), ("Retain", Some("Released"))] {
         let harness = harness(&[("volume-latency", 300 * MS)]);
         create(&harness, Kind::STORAGE_CLASS, class("fast", policy));
@@ -196,7 +196,8 @@ fn a_claim_is_bound_after_a_latency_and_its_volume_goes_by_its_policy() {
         assert_eq!(volumes[0]["spec"]["capacity"]["storage"], "1Gi");
         assert_eq!(volumes[0]["status"]["phase"], "Bound");
 
-        // In use until the pod is gone, and bound until the claim is.
+        // The claim is in use until the pod is removed, and the volume is bound until the claim is
+        // removed.
         let volume = json!([{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]);
         create_pod(&harness, "a", json!({"volumes": volume}));
         harness.advance(5 * SECOND);
@@ -216,7 +217,7 @@ fn a_claim_is_bound_after_a_latency_and_its_volume_goes_by_its_policy() {
         assert_eq!(
             get(&harness, Kind::PERSISTENT_VOLUME, name),
             None,
-            "it was deleted before"
+            "the claim was deleted earlier"
         );
 
         create(
@@ -237,7 +238,7 @@ fn a_claim_is_bound_after_a_latency_and_its_volume_goes_by_its_policy() {
 }
 
 #[test]
-fn a_pod_waits_for_its_claims_and_selects_the_node_of_late_ones() {
+fn a_pod_waits_for_claims_and_selects_the_node_of_late_ones() {
     let harness = harness(&[("volume-latency", 300 * MS)]);
     create(&harness, Kind::STORAGE_CLASS, class("fast", "Delete"));
     let mut late = class("late", "Delete");
@@ -282,13 +283,13 @@ fn a_pod_waits_for_its_claims_and_selects_the_node_of_late_ones() {
     assert_eq!(later()["status"]["phase"], "Pending");
     harness.advance(250 * MS);
     let selected = &later()["metadata"]["annotations"]["volume.kubernetes.io/selected-node"];
-    assert_eq!(*selected, "n1", "the other one is bound");
+    assert_eq!(*selected, "n1", "the other claim is bound");
     harness.advance(SECOND);
     assert_eq!(later()["status"]["phase"], "Bound");
     assert_eq!(why().0, Some("n1".into()));
 }
 
-/// Adds a node in a zone, beside `n1`, which is in none.
+/// Adds a node in a zone. `n1` is in no zone.
 fn add_node(harness: &Harness, name: &str, zone: &str) {
     let node = json!({"metadata": {"name": name, "labels": {"zone": zone}},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "10"}}});
@@ -312,7 +313,7 @@ fn create_user(harness: &Harness, name: &str, claim: &str) {
     create_pod(harness, name, json!({"volumes": volumes}));
 }
 
-/// The node of a pod, or why it has none.
+/// The node of a pod, or the reason why it has none.
 fn place(harness: &Harness, name: &str) -> String {
     let pod = harness.cluster().get::<Pod>("shop", name).unwrap();
     let message = || {
@@ -325,7 +326,7 @@ fn place(harness: &Harness, name: &str) -> String {
 }
 
 #[test]
-fn a_pod_goes_where_its_volume_can_be_mounted() {
+fn a_pod_goes_to_a_node_that_can_mount_its_volume() {
     let harness = harness(&[]);
     add_node(&harness, "n2", "b");
     create(
@@ -361,7 +362,7 @@ fn a_pod_goes_where_its_volume_can_be_mounted() {
 }
 
 #[test]
-fn a_late_claim_gets_a_volume_near_a_node_that_takes_its_pod() {
+fn a_late_claim_gets_a_volume_at_its_pods_node() {
     let harness = harness(&[]);
     add_node(&harness, "n2", "b");
     let local = json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
@@ -391,7 +392,11 @@ fn a_late_claim_gets_a_volume_near_a_node_that_takes_its_pod() {
         let claim = get(&harness, Kind::PERSISTENT_VOLUME_CLAIM, claim).unwrap();
         claim["spec"].get("volumeName").cloned()
     };
-    assert_eq!(volume("one"), Some("here".into()), "not the first by name");
+    assert_eq!(
+        volume("one"),
+        Some("here".into()),
+        "the choice is not the first node by name"
+    );
     create_user(&harness, "q", "two");
     harness.advance(5 * SECOND);
     let why = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind";
@@ -407,7 +412,7 @@ fn a_late_claim_gets_a_volume_near_a_node_that_takes_its_pod() {
 }
 
 #[test]
-fn volumes_of_a_class_are_made_where_it_allows_and_the_first_pod_is() {
+fn provisioned_volumes_respect_topology_and_the_first_pod() {
     let harness = harness(&[]);
     for (name, zone) in [("n2", "b"), ("n3", "c")] {
         add_node(&harness, name, zone);

@@ -1,4 +1,5 @@
-//! Each rule of the scheduler as a table: nodes, the pods that are there, a pod, and where it goes or why nowhere.
+//! Each rule of the scheduler as a table: nodes, existing pods, a pod, and its node or the reason
+//! why it has none.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::capacity::Capacity;
 use super::placement::{Placement, is_tainted};
 use super::rules::NodeChoice;
 
-/// A cluster, and the number of pods made so far.
+/// A cluster, and the number of pods created so far.
 pub(super) struct Placing {
     pub(super) placement: Placement,
     pub(super) capacity: Capacity,
@@ -18,7 +19,8 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// The first node that takes a pod gets it. Nodes take ten pods unless they say otherwise.
+    /// A cluster whose scheduler selects the first suitable node. Nodes have room for ten pods by
+    /// default.
     pub(super) fn on(nodes: &[Value]) -> Placing {
         let cluster = Cluster::new(ClusterOptions::default());
         let now = Now {
@@ -61,7 +63,7 @@ impl Placing {
         Arc::new(Pod::from_json(pod).unwrap())
     }
 
-    /// The node that the pod gets, or why there is none.
+    /// Returns the node that the pod gets, or the reason why it has none.
     pub(super) fn place(&mut self, members: &Value) -> String {
         let pod = self.pod(members);
         let taken = self.placement.take(&pod, &mut self.capacity);
@@ -71,7 +73,7 @@ impl Placing {
         }
     }
 
-    /// A pod is on that node, however it came there.
+    /// Puts a pod directly on a node.
     pub(super) fn put(&mut self, node: &str, members: &Value) -> Arc<Pod> {
         let pod = self.pod(members);
         self.capacity.add_pod(node);
@@ -92,7 +94,8 @@ pub(super) fn node(name: &str, more: Value) -> Value {
     node
 }
 
-/// What is said where `of_nodes` is, with how many nodes would and would not have a place if pods went.
+/// The message with reasons `of_nodes`, and the numbers of nodes for which preemption would and
+/// would not help.
 fn why(of_nodes: &str, helpful: usize, hopeless: usize) -> String {
     let nodes = helpful + hopeless;
     let parts = [
@@ -112,7 +115,7 @@ fn why(of_nodes: &str, helpful: usize, hopeless: usize) -> String {
 }
 
 #[test]
-fn a_pod_goes_where_it_tolerates_the_taints_and_meets_the_labels() {
+fn a_pod_goes_where_taints_and_labels_permit() {
     let taint =
         |effect: &str| json!({"taints": [{"key": "gpu", "value": "yes", "effect": effect}]});
     let plain = node(
@@ -209,7 +212,7 @@ fn a_pod_goes_where_it_tolerates_the_taints_and_meets_the_labels() {
 }
 
 #[test]
-fn reasons_are_counted_and_sorted_as_texts() {
+fn reasons_are_counted_and_sorted() {
     let small = |name: &str| node(name, json!({"allocatable": {"cpu": "1", "pods": "1"}}));
     let nodes = [
         node("a", json!({"unschedulable": true})),
@@ -231,11 +234,11 @@ fn reasons_are_counted_and_sorted_as_texts() {
     let mut placing = Placing::on(&nodes);
     assert_eq!(placing.place(&asks("600m")), "d");
     placing.put("e", &asks("100m"));
-    // `e` is full, too, but has enough of the resource.
+    // `e` is also full, but has enough of the resource.
     let reasons = "1 Insufficient cpu, 1 node(s) were unschedulable, 2 Too many pods, \
         2 node(s) had untolerated taint(s)";
     assert_eq!(placing.place(&asks("500m")), why(reasons, 2, 3));
-    // No node has so much, however few pods it has.
+    // No node has such an amount, even without other pods.
     let reasons = "1 node(s) were unschedulable, 2 Insufficient cpu, 2 Too many pods, \
         2 node(s) had untolerated taint(s)";
     assert_eq!(placing.place(&asks("2")), why(reasons, 0, 5));
@@ -248,7 +251,7 @@ fn reasons_are_counted_and_sorted_as_texts() {
 }
 
 #[test]
-fn what_pods_request_fits_into_what_the_node_has() {
+fn requests_must_fit_the_nodes_allocatable_resources() {
     let container =
         |requests: Value| json!({"name": "c", "image": "i", "resources": {"requests": requests}});
     let asks = |requests: Value| json!({"containers": [container(requests)]});
@@ -274,7 +277,7 @@ fn what_pods_request_fits_into_what_the_node_has() {
             asks(json!({"cpu": "3", "memory": "2Gi"})),
             too_little("cpu, 1 Insufficient memory"),
         ),
-        // What a node does not say of these it has.
+        // A node has enough of these resources if it doesn't specify them.
         (
             &has,
             asks(json!({"ephemeral-storage": "9Ti"})),
@@ -286,7 +289,7 @@ fn what_pods_request_fits_into_what_the_node_has() {
             asks(json!({"example.com/gpu": "1"})),
             too_little("example.com/gpu"),
         ),
-        // Init containers run before the others, sidecars beside them.
+        // Init containers run before the others, sidecars at the same time.
         (
             &has,
             json!({"initContainers": [container(json!({"cpu": "3"}))]}),
@@ -303,7 +306,7 @@ fn what_pods_request_fits_into_what_the_node_has() {
             json!({"initContainers": [sidecar], "containers": [container(json!({"cpu": "1500m"}))]}),
             too_little("cpu"),
         ),
-        // The pod as a whole, and what it costs beside its containers.
+        // The pod as a whole, and its overhead beyond its containers.
         (
             &has,
             json!({"resources": {"requests": {"cpu": "3"}},
@@ -319,7 +322,7 @@ fn what_pods_request_fits_into_what_the_node_has() {
         let mut placing = Placing::on(std::slice::from_ref(node));
         assert_eq!(placing.place(&pod), expected, "{pod}");
     }
-    // What pods have that are there is not free, until they go.
+    // The requests of existing pods are not free until the pods are removed.
     let mut placing = Placing::on(std::slice::from_ref(&has));
     let there = placing.put("a", &asks(json!({"cpu": "1500m"})));
     let lacks = why("1 Insufficient cpu", 1, 0);
@@ -357,7 +360,7 @@ fn a_name_in_the_affinity_leaves_one_node() {
 }
 
 #[test]
-fn a_port_of_a_node_goes_to_one_container() {
+fn a_host_port_goes_to_only_one_container() {
     let port = |ip: &str, protocol: &str, port: u32| {
         let mut port = json!({"containerPort": 1, "hostPort": port, "protocol": protocol});
         if !ip.is_empty() {
@@ -393,7 +396,7 @@ fn a_port_of_a_node_goes_to_one_container() {
         let mut placing = Placing::on(&[node("a", json!({}))]);
         let there = placing.put("a", &first);
         assert_eq!(placing.place(&second), expected, "{first} {second}");
-        // The end of the pod gives its port back.
+        // The end of the pod frees its port.
         placing.placement.remove(&there.metadata.uid);
         if expected != "a" {
             assert_eq!(placing.place(&second), "a", "{first} {second}");
@@ -406,7 +409,7 @@ fn zones() -> [Value; 3] {
         .map(|(name, zone)| node(name, json!({"labels": {"zone": zone, "host": name}})))
 }
 
-/// A pod of an app that says something of pods of an app.
+/// A pod of an app with a rule about pods of an app.
 fn about(kind: &str, app: &str, other: &str, key: &str, more: &Value) -> Value {
     let mut term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": other}}});
     for (key, value) in more.as_object().unwrap() {
@@ -417,7 +420,7 @@ fn about(kind: &str, app: &str, other: &str, key: &str, more: &Value) -> Value {
 }
 
 #[test]
-fn a_pod_goes_to_the_pods_of_its_affinity() {
+fn a_pod_goes_to_the_pods_that_its_affinity_selects() {
     let near = |app, other, key| about("podAffinity", app, other, key, &json!({}));
     let far = why("3 node(s) didn't match pod affinity rules", 0, 3);
     let mut placing = Placing::on(&zones());
@@ -425,10 +428,10 @@ fn a_pod_goes_to_the_pods_of_its_affinity() {
     placing.put("c", &json!({"labels": {"app": "db"}}));
     assert_eq!(placing.place(&near("web", "db", "zone")), "c");
     assert_eq!(placing.place(&near("web", "db", "rack")), far);
-    // The first of its kind goes anywhere.
+    // The first pod of its kind can go anywhere.
     assert_eq!(placing.place(&near("cache", "cache", "host")), "a");
     assert_eq!(placing.place(&near("cache", "cache", "host")), "a");
-    // Pods of other namespaces count where the term says so.
+    // Pods of other namespaces count if the term selects them.
     let elsewhere = |more: Value| about("podAffinity", "x", "db", "zone", &more);
     let mut placing = Placing::on(&zones());
     placing.put("c", &json!({"namespace": "m", "labels": {"app": "db"}}));
@@ -451,14 +454,14 @@ fn a_pod_goes_to_the_pods_of_its_affinity() {
 }
 
 #[test]
-fn a_pod_keeps_away_from_the_pods_of_its_anti_affinity_and_they_from_it() {
+fn anti_affinity_works_in_both_directions() {
     let apart = |app, other, key| about("podAntiAffinity", app, other, key, &json!({}));
     let mut placing = Placing::on(&zones());
     let placed = [(); 3].map(|()| placing.place(&apart("web", "web", "host")));
     assert_eq!(placed, ["a", "b", "c"]);
     let near = why("3 node(s) didn't match pod anti-affinity rules", 3, 0);
     assert_eq!(placing.place(&apart("web", "web", "host")), near);
-    // One that says nothing itself is kept away by those that do.
+    // A pod without rules is kept away by pods with rules.
     let unwanted = why(
         "3 node(s) didn't satisfy existing pods anti-affinity rules",
         3,
@@ -487,7 +490,7 @@ fn pods_are_spread_over_domains() {
     assert_eq!(placed, ["a", "c", "a", "c"]);
     let skewed =
         |nodes: &str| format!("{nodes} node(s) didn't match pod topology spread constraints");
-    // Three domains that do not exist have no pods.
+    // Three nonexistent domains have no pods.
     let three = spread("zone", json!({"minDomains": 3}));
     assert_eq!(placing.place(&three), why(&skewed("3"), 3, 0));
     let anyway = spread(
@@ -500,7 +503,8 @@ fn pods_are_spread_over_domains() {
         placing.place(&spread("rack", json!({}))),
         why(&missing, 0, 3)
     );
-    // A node that the pod does not want is no domain for it, unless it says so.
+    // A node that the pod's node affinity excludes is not a domain, unless the constraint includes
+    // it.
     let mut own = by_zone.clone();
     own["nodeSelector"] = json!({"zone": "1"});
     let mut placing = Placing::on(&zones());
@@ -511,7 +515,7 @@ fn pods_are_spread_over_domains() {
         skewed("2")
     );
     assert_eq!(placing.place(&own), why(&both, 2, 1));
-    // So is one whose taint it does not tolerate, where it says so.
+    // The same applies to a node with an untolerated taint, if the constraint excludes it.
     let [a, b, mut c] = zones();
     c["spec"] = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
     let mut placing = Placing::on(&[a, b, c]);
@@ -525,7 +529,7 @@ fn pods_are_spread_over_domains() {
 }
 
 #[test]
-fn only_taints_that_not_all_pods_tolerate_close_a_node() {
+fn taints_that_every_pod_tolerates_close_no_node() {
     for (key, effect, closed) in [
         ("not-ready", "NoExecute", false),
         ("unreachable", "NoExecute", false),
@@ -541,7 +545,7 @@ fn only_taints_that_not_all_pods_tolerate_close_a_node() {
 }
 
 #[test]
-fn only_what_asks_for_special_nodes_is_particular() {
+fn only_pods_with_node_requirements_are_particular() {
     let tolerates = |all: &[(&str, &str)]| {
         let all = all.iter().map(|(key, effect)| {
             json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists",

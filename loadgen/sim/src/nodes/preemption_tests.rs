@@ -1,4 +1,4 @@
-//! The choice of the pods that go for one of higher priority.
+//! The choice of victims for a pod of higher priority.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::placement_tests::{Placing, node};
 
-/// A pod of that priority that requests so many cores.
+/// A pod with the given priority and number of cores.
 fn pod(priority: i32, cores: u32) -> Value {
     let requests = json!({"requests": {"cpu": cores}});
     json!({"priority": priority,
@@ -26,15 +26,15 @@ fn labelled(priority: i32, app: &str) -> Value {
     pod
 }
 
-/// Nodes `a`, `b` and so on with so many cores each.
+/// Nodes `a`, `b` and so on with the given number of cores each.
 fn nodes(count: usize, cores: u32) -> Placing {
     let all = ["a", "b", "c"].into_iter().take(count);
     let all = all.map(|name| node(name, json!({"allocatable": {"cpu": cores.to_string()}})));
     Placing::on(&all.collect::<Vec<_>>())
 }
 
-/// Puts pods, which are called `p1` and so on, on nodes; then the node from which pods go for another one, and who
-/// goes; or the words for why none do.
+/// Puts pods `p1` and so on on nodes, and returns the node and the victims selected for another
+/// pod, or the message if there are none.
 fn preempts(mut placing: Placing, there: &[(&str, Value)], other: &Value) -> String {
     for (node, pod) in there {
         placing.put(node, pod);
@@ -58,10 +58,10 @@ fn preempts(mut placing: Placing, there: &[(&str, Value)], other: &Value) -> Str
 }
 
 #[test]
-fn the_node_is_chosen_by_what_its_pods_are_worth() {
+fn the_node_with_the_least_important_victims_is_chosen() {
     let high = pod(10, 1);
     for (there, other, expected) in [
-        // The lowest of the highest priorities.
+        // The lowest maximum priority.
         (vec![("a", pod(5, 1)), ("b", pod(3, 1))], &high, "b: p2"),
         // The smallest sum of priorities.
         (
@@ -74,7 +74,7 @@ fn the_node_is_chosen_by_what_its_pods_are_worth() {
             &pod(10, 2),
             "b: p3 p4",
         ),
-        // Fewer pods, even of a smaller sum of priorities.
+        // Fewer pods win, even with a larger sum of priorities.
         (
             vec![("a", pod(3, 1)), ("a", pod(-3, 1)), ("b", pod(3, 2))],
             &pod(10, 2),
@@ -83,7 +83,7 @@ fn the_node_is_chosen_by_what_its_pods_are_worth() {
         // The latest start.
         (vec![("a", started(1)), ("b", started(2))], &high, "b: p2"),
         (vec![("a", started(2)), ("b", started(1))], &high, "a: p1"),
-        // The first.
+        // The first node.
         (vec![("a", pod(1, 1)), ("b", pod(1, 1))], &high, "a: p1"),
     ] {
         let cores = if there.len() > 2 { 2 } else { 1 };
@@ -93,7 +93,7 @@ fn the_node_is_chosen_by_what_its_pods_are_worth() {
 }
 
 #[test]
-fn no_more_pods_go_than_have_to_and_the_least_important_ones() {
+fn the_fewest_and_least_important_pods_are_preempted() {
     let there = [
         ("a", pod(2, 1)),
         ("a", pod(3, 1)),
@@ -103,14 +103,14 @@ fn no_more_pods_go_than_have_to_and_the_least_important_ones() {
     assert_eq!(preempts(nodes(1, 4), &there, &pod(10, 2)), "a: p1 p3");
     let there = [("a", started(3)), ("a", started(9)), ("a", started(5))];
     assert_eq!(preempts(nodes(1, 3), &there, &pod(10, 1)), "a: p2");
-    // A node with no place for one more pod is as good.
+    // A node without room for another pod behaves the same.
     let one = node("a", json!({"allocatable": {"pods": "1"}}));
     let there = [("a", pod(0, 0))];
     assert_eq!(preempts(Placing::on(&[one]), &there, &pod(1, 0)), "a: p1");
 }
 
 #[test]
-fn pods_go_last_that_their_budgets_keep() {
+fn pods_protected_by_budgets_are_preempted_last() {
     let with_budget = |allowed: u32, cores: u32| {
         let placing = nodes(2, cores);
         let api = placing.placement.cluster.api(Kind::POD_DISRUPTION_BUDGET);
@@ -126,7 +126,7 @@ fn pods_go_last_that_their_budgets_keep() {
     let high = pod(10, 1);
     assert_eq!(preempts(with_budget(0, 1), &there, &high), "b: p2");
     assert_eq!(preempts(with_budget(1, 1), &there, &high), "a: p1");
-    // On one node the least important one stays where its budget keeps it.
+    // On one node, the least important pod stays if its budget protects it.
     let there = [
         ("a", labelled(1, "kept")),
         ("a", labelled(5, "free")),
@@ -137,7 +137,7 @@ fn pods_go_last_that_their_budgets_keep() {
 }
 
 #[test]
-fn why_no_pod_goes_is_said() {
+fn the_reason_for_no_preemption_is_reported() {
     let none = |nodes: u32, what: &str| format!("0/{nodes} nodes are available: {what}.");
     let full = [("a", pod(10, 1))];
     let found = preempts(nodes(1, 1), &full, &pod(10, 1));
@@ -147,7 +147,7 @@ fn why_no_pod_goes_is_said() {
     );
     let found = preempts(nodes(1, 1), &full, &pod(20, 2));
     assert_eq!(found, none(1, "1 Preemption is not helpful for scheduling"));
-    // What is left without those that may go is too little.
+    // The room without the possible victims is too small.
     let there = [("a", pod(20, 2)), ("a", pod(1, 1)), ("b", pod(10, 3))];
     let found = preempts(nodes(2, 3), &there, &pod(10, 2));
     let what = "1 Insufficient cpu, 1 No preemption victims found for incoming pod";
@@ -159,7 +159,7 @@ fn why_no_pod_goes_is_said() {
 }
 
 #[test]
-fn what_a_pod_waits_for_is_kept_from_others_of_no_higher_priority() {
+fn nominated_room_is_reserved_against_lower_priorities() {
     let mut placing = nodes(1, 2);
     let there = placing.put("a", &pod(1, 2));
     let waits = placing.pod(&pod(10, 1));
@@ -178,7 +178,7 @@ fn what_a_pod_waits_for_is_kept_from_others_of_no_higher_priority() {
     };
     let (_, refused) = take(&mut placing, &waits);
     assert_eq!(refused.nominated.as_deref(), Some("a"));
-    // It asks for no more while the other one goes.
+    // The pod requests no more while its victims are ending.
     let (_, refused) = take(&mut placing, &waits);
     let why = "not eligible due to a terminating pod on the nominated node.";
     assert!(refused.why.ends_with(why), "{}", refused.why);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::super::{Next, Task, TaskId};
 use super::*;
 
-/// Wakes its neighbour until all tasks together have run `enough` times.
+/// Wakes its neighbor until all tasks together have run `enough` times.
 struct RingTask {
     next: TaskId,
     executor: Arc<Executor>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::super::{Next, Task, TaskId};
 use super::*;
 
-/// Records when it ran, and returns the next entry of `wishes`.
+/// Records the times at which it ran, and returns the next entry of `wishes`.
 struct RecordingTask {
     name: char,
     wishes: Vec<Next>,
@@ -28,7 +28,7 @@ impl Task for RecordingTask {
     }
 }
 
-/// Checks the clock alone.
+/// Only checks that the clock never moves backward.
 struct NoObserver;
 
 impl RunObserver for NoObserver {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::play::{Play, one, with_init};
 
 #[test]
-fn a_job_pod_starts_and_ends_without_more() {
+fn a_job_pod_records_only_its_start() {
     for script in ["run=5s", "run=5s exit=3"] {
         let mut play = Play::of(one("Never"), script);
         assert_eq!(
@@ -21,7 +21,7 @@ fn a_job_pod_starts_and_ends_without_more() {
 }
 
 #[test]
-fn each_pause_of_a_crash_loop_is_a_back_off() {
+fn each_wait_of_a_crash_loop_records_a_back_off() {
     let mut play = Play::of(one("Always"), "run=1s exit=1");
     play.until(2).told();
     let present =
@@ -44,7 +44,7 @@ fn each_pause_of_a_crash_loop_is_a_back_off() {
 }
 
 #[test]
-fn every_pull_that_fails_is_told_and_so_is_each_pause() {
+fn failed_pulls_and_back_offs_are_recorded() {
     let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
     let mut play = Play::of(spec.clone(), "");
     let failed =
@@ -61,7 +61,7 @@ fn every_pull_that_fails_is_told_and_so_is_each_pause() {
     };
     let expected = [told([0, 2, 3]), told([12, 12, 13]), told([32, 32, 33])].concat();
     assert_eq!(play.until(60).told(), expected);
-    // Nothing runs that would be killed.
+    // No running container is left to kill.
     play.delete(30);
     assert_eq!(play.until(80).told(), [""; 0]);
 
@@ -84,7 +84,7 @@ fn every_pull_that_fails_is_told_and_so_is_each_pause() {
 }
 
 #[test]
-fn a_deleted_pod_tells_which_containers_are_stopped() {
+fn a_deleted_pod_records_its_stopped_containers() {
     let mut play = Play::of(one("Always"), "stop=never");
     play.until(10).told();
     play.delete(30);
@@ -97,7 +97,7 @@ fn a_deleted_pod_tells_which_containers_are_stopped() {
 }
 
 #[test]
-fn sidecars_are_stopped_when_the_work_is_done() {
+fn sidecars_stop_when_the_work_is_done() {
     let mut play = Play::of(with_init(), "i.run=3s c.run=5s");
     let told = play.until(60).told();
     let reasons = told.iter().map(|line| line.split(':').next().unwrap());
@@ -122,7 +122,7 @@ fn sidecars_are_stopped_when_the_work_is_done() {
 }
 
 #[test]
-fn deadlines_and_evictions_are_told_before_the_containers_are_stopped() {
+fn deadlines_and_evictions_are_recorded_before_the_stops() {
     let mut spec = one("Never");
     spec["activeDeadlineSeconds"] = json!(10);
     let mut play = Play::of(spec, "stop=3s");
@@ -137,7 +137,7 @@ fn deadlines_and_evictions_are_told_before_the_containers_are_stopped() {
 }
 
 #[test]
-fn failed_runs_of_probes_are_told() {
+fn failed_probe_runs_are_recorded() {
     let mut spec = one("Always");
     spec["containers"][0]["readinessProbe"] =
         json!({"exec": {"command": ["x"]}, "periodSeconds": 2, "initialDelaySeconds": 1});
@@ -160,7 +160,7 @@ fn failed_runs_of_probes_are_told() {
     );
     let told = play.until(23).told();
     assert_eq!(told[2], "23 Normal Started c: Container started");
-    // A probe that never passes keeps failing.
+    // A probe that never passes fails on every run.
     let mut play = Play::of(one("Always"), "ready=never");
     play.until(2).told();
     let told = play.until(32).told();
@@ -170,7 +170,7 @@ fn failed_runs_of_probes_are_told() {
 }
 
 #[test]
-fn a_faulty_script_is_the_error_of_the_container() {
+fn an_invalid_script_is_a_container_error() {
     let mut play = Play::of(one("Always"), "run=soon");
     let told = play.until(60).told();
     let error = "Error: script: expected times like 30s or 1m30s, or never in \"run=soon\"";

@@ -1,4 +1,4 @@
-//! The hooks of containers: what waits for them, and what follows when they fail.
+//! The hooks of containers: the steps that wait for them, and the effects of failures.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn unready(line: &str) -> String {
 }
 
 #[test]
-fn a_hook_after_the_start_holds_up_the_pod_for_as_long_as_it_sleeps() {
+fn a_post_start_hook_blocks_the_pod_while_it_sleeps() {
     let mut spec = hooked("Always", json!({"postStart": sleeps(5)}));
     let other = json!({"name": "d", "image": "i:1"});
     spec["containers"].as_array_mut().unwrap().push(other);
@@ -35,7 +35,7 @@ fn a_hook_after_the_start_holds_up_the_pod_for_as_long_as_it_sleeps() {
         |number: usize| &status["containerStatuses"][number]["state"]["running"]["startedAt"];
     assert_eq!(started(0), "2027-01-15T08:00:02Z");
     assert_eq!(started(1), "2027-01-15T08:00:07Z");
-    // A restart shows when its hook has ended, too.
+    // A restart also becomes visible when its hook has ended.
     let lines = play.until(15).lines();
     let waits = "False ContainersNotReady containers with unready status: [c]";
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_hook_after_the_start_holds_up_the_pod_for_as_long_as_it_sleeps() {
         ]
     );
 
-    // A sidecar holds up those after it; a hook that does not sleep holds up nothing.
+    // A sidecar blocks later containers; a hook that does not sleep blocks nothing.
     let mut spec = with_init();
     spec["initContainers"][1]["lifecycle"] = json!({"postStart": sleeps(3)});
     spec["containers"][0]["lifecycle"] = json!({"postStart": {"exec": {"command": ["x"]}}});
@@ -56,7 +56,7 @@ fn a_hook_after_the_start_holds_up_the_pod_for_as_long_as_it_sleeps() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_during_a_hook_is_stopped() {
+fn a_pod_deleted_during_a_hook_is_stopped() {
     let mut play = Play::of(hooked("Always", json!({"postStart": sleeps(60)})), "");
     play.until(10).lines();
     play.delete(30);
@@ -66,7 +66,7 @@ fn a_pod_that_is_deleted_during_a_hook_is_stopped() {
 }
 
 #[test]
-fn a_hook_after_the_start_that_fails_ends_the_container() {
+fn a_failed_post_start_hook_ends_the_container() {
     let hook = json!({"postStart": {"exec": {"command": ["x"]}}});
     let mut play = Play::of(hooked("Always", hook.clone()), "post-start=fail,fail,ok");
     let lines = play.until(60).lines();
@@ -88,14 +88,14 @@ fn a_hook_after_the_start_that_fails_ends_the_container() {
     );
     let last = play.status()["containerStatuses"][0]["lastState"]["terminated"].clone();
     assert_eq!(last["startedAt"], "2027-01-15T08:00:03Z");
-    // It may not restart.
+    // The container may not restart.
     let mut play = Play::of(hooked("Never", hook), "post-start=fail");
     let lines = play.until(60).lines();
     assert_eq!(lines[1..], ["3 Failed False PodFailed | c Error 143 rc 0"]);
 }
 
 #[test]
-fn a_hook_before_the_stop_takes_of_the_grace_period() {
+fn a_pre_stop_hook_uses_the_grace_period() {
     let deleted = |script: &str, sleep: i64, grace: i64| {
         let mut play = Play::of(hooked("Always", json!({"preStop": sleeps(sleep)})), script);
         play.until(10).lines();

@@ -1,4 +1,4 @@
-//! When probes of a spec run, how many runs count, and what follows.
+//! Probes of a spec: the times of their runs, the runs that count, and the effects.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn unready(line: &str) -> String {
     )
 }
 
-/// Reasons and seconds of the Events that begin with a word.
+/// The seconds and reasons of the Events that begin with a word.
 fn told(play: &mut Play, reason: &str) -> Vec<String> {
     let told = play.told().into_iter();
     let told = told.filter(|line| line.split(' ').nth(2) == Some(reason));
@@ -40,7 +40,7 @@ fn a_container_has_started_when_its_startup_probe_passes() {
     assert_eq!(play.until(60).lines(), ["5 Running True | c running rc 0"]);
     assert_eq!(play.status()["containerStatuses"][0]["started"], true);
 
-    // The readiness probe waits for it.
+    // The readiness probe waits for the startup probe.
     let mut spec = probed("Always", "startupProbe", probe());
     spec["containers"][0]["readinessProbe"] = json!({"periodSeconds": 10});
     let mut play = Play::of(spec, "started=4s");
@@ -70,7 +70,7 @@ fn a_container_has_started_when_its_startup_probe_passes() {
 }
 
 #[test]
-fn readiness_counts_runs_that_pass_and_runs_that_fail() {
+fn readiness_counts_passing_and_failing_runs() {
     let probe = json!({"httpGet": {"port": 80}, "initialDelaySeconds": 1, "periodSeconds": 2,
         "successThreshold": 3, "failureThreshold": 2});
     let spec = || probed("Always", "readinessProbe", probe.clone());
@@ -98,7 +98,7 @@ fn readiness_counts_runs_that_pass_and_runs_that_fail() {
 }
 
 #[test]
-fn a_liveness_probe_ends_a_container_that_restarts_by_its_policy() {
+fn a_failed_liveness_probe_restarts_the_container_by_policy() {
     let probe = json!({"periodSeconds": 5, "failureThreshold": 2,
         "terminationGracePeriodSeconds": 3});
     let spec = |policy: &str| probed(policy, "livenessProbe", probe.clone());
@@ -107,7 +107,7 @@ fn a_liveness_probe_ends_a_container_that_restarts_by_its_policy() {
         let lines = play.until(11).lines();
         (lines[2..].to_vec(), told(&mut play, "Killing"))
     };
-    // It takes two runs, and its own grace period.
+    // The probe needs two runs, and has its own grace period.
     let (lines, killing) = ends("OnFailure", "unhealthy=1s,never stop=never");
     assert_eq!(
         lines,
@@ -118,7 +118,7 @@ fn a_liveness_probe_ends_a_container_that_restarts_by_its_policy() {
     );
     let message = "7 Normal Killing c: Container c failed liveness probe";
     assert_eq!(killing, [format!("{message}, will be restarted")]);
-    // Whatever its code, without a look at rules.
+    // The exit code and rules are ignored.
     let (lines, _) = ends("OnFailure", "unhealthy=1s,never stop-exit=0");
     assert_eq!(lines[1], "8 Running True | c running rc 1");
     let (lines, killing) = ends("Never", "unhealthy=1s stop-exit=7");
@@ -127,7 +127,7 @@ fn a_liveness_probe_ends_a_container_that_restarts_by_its_policy() {
 }
 
 #[test]
-fn a_sidecar_that_has_not_started_holds_up_what_comes_after_it() {
+fn a_sidecar_that_has_not_started_blocks_later_containers() {
     let mut spec = with_init();
     spec["initContainers"][1]["startupProbe"] = json!({"periodSeconds": 1, "failureThreshold": 9});
     let mut play = Play::of(spec, "s.started=4s");

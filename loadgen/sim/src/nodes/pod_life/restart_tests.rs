@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::play::{Play, condition, with_init};
 
-/// An init container, a sidecar and a container whose exit code 42 restarts all of them.
+/// An init container, a sidecar, and a container whose exit code 42 restarts all of them.
 pub(super) fn ruled() -> Value {
     let mut spec = with_init();
     let container = &mut spec["containers"][0];
@@ -17,7 +17,7 @@ pub(super) fn ruled() -> Value {
 }
 
 #[test]
-fn an_exit_may_restart_all_containers_from_the_first_on() {
+fn an_exit_can_restart_all_containers_in_order() {
     let mut play = Play::of(ruled(), "i.run=3s c.run=4s c.exit=42,7,0 s.stop=1s");
     let lines = play.until(9).lines();
     assert_eq!(
@@ -27,7 +27,10 @@ fn an_exit_may_restart_all_containers_from_the_first_on() {
     );
     let status = play.status();
     let last = status["conditions"].as_array().unwrap().last().unwrap();
-    assert_eq!(last["type"], "AllContainersRestarting", "it is the last");
+    assert_eq!(
+        last["type"], "AllContainersRestarting",
+        "it is the last condition"
+    );
     assert_eq!(last["observedGeneration"], Value::Null);
     assert_eq!(
         condition(&status, "AllContainersRestarting"),
@@ -52,7 +55,7 @@ fn an_exit_may_restart_all_containers_from_the_first_on() {
         "startedAt": null, "finishedAt": null});
     assert_eq!(container["lastState"]["terminated"], last);
 
-    // Code 7 restarts only the container, code 0 ends the pod.
+    // Code 7 restarts only the container; code 0 ends the pod.
     let lines = play.until(60).lines();
     let shown = lines
         .iter()
@@ -68,7 +71,7 @@ fn an_exit_may_restart_all_containers_from_the_first_on() {
 }
 
 #[test]
-fn a_pod_without_such_a_rule_does_not_have_the_condition() {
+fn a_pod_without_a_restart_rule_has_no_condition() {
     let status = Play::of(ruled(), "").until(5).status();
     assert_eq!(condition(&status, "AllContainersRestarting"), "False");
     let status = Play::of(with_init(), "").until(5).status();
@@ -76,7 +79,7 @@ fn a_pod_without_such_a_rule_does_not_have_the_condition() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_while_it_restarts_ends() {
+fn a_pod_deleted_during_its_restart_ends() {
     let mut play = Play::of(ruled(), "c.run=4s c.exit=42 s.stop=2s");
     play.until(7);
     play.delete(30);

@@ -1,4 +1,4 @@
-//! The worked examples of how a kubelet reports pods, with their times.
+//! Worked examples of a kubelet's pod statuses, with their times.
 
 use podstorm_objects::{Object, Resource};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::restart_tests::ruled;
 use super::*;
 
 #[test]
-fn a_job_pod_that_exits_well_succeeds_and_one_that_does_not_fails() {
+fn a_job_pods_exit_code_decides_its_phase() {
     let mut play = Play::of(one("Never"), "run=5s");
     play.until(100);
     assert_eq!(
@@ -63,7 +63,7 @@ fn a_job_pod_that_exits_well_succeeds_and_one_that_does_not_fails() {
 }
 
 #[test]
-fn a_container_that_crashes_restarts_at_once_and_then_after_doubling_pauses() {
+fn a_crashing_container_restarts_with_doubling_back_offs() {
     let mut play = Play::of(one("Always"), "run=1s exit=1");
     play.until(20);
     let unready = "False ContainersNotReady containers with unready status: [c]";
@@ -90,7 +90,8 @@ fn a_container_that_crashes_restarts_at_once_and_then_after_doubling_pauses() {
     assert_eq!(last["finishedAt"], "2027-01-15T08:00:15Z");
     assert_eq!(container["ready"], false);
 
-    // The pauses grow to five minutes, and a container that ran for ten begins with none.
+    // Back-offs grow to five minutes, and a container that ran for ten minutes restarts without
+    // one.
     play.lines();
     play.until(2000);
     let starts: Vec<i64> = play
@@ -114,7 +115,7 @@ fn a_container_that_crashes_restarts_at_once_and_then_after_doubling_pauses() {
 }
 
 #[test]
-fn exits_go_by_instance_and_a_container_may_restart_by_its_own_rules() {
+fn exits_apply_by_instance_and_containers_have_restart_rules() {
     let mut play = Play::of(one("OnFailure"), "run=1s exit=1,SIGSEGV,0");
     let lines = play.until(60).lines();
     assert_eq!(
@@ -135,7 +136,7 @@ fn exits_go_by_instance_and_a_container_may_restart_by_its_own_rules() {
 }
 
 #[test]
-fn an_image_that_does_not_exist_is_pulled_after_doubling_pauses() {
+fn a_missing_image_is_pulled_with_doubling_back_offs() {
     let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
     let mut play = Play::of(spec, "");
     let lines = play.until(700).lines();
@@ -160,7 +161,7 @@ fn an_image_that_does_not_exist_is_pulled_after_doubling_pauses() {
     assert_eq!(status["podIP"], Value::Null);
     assert_eq!(status["hostIPs"], json!([{"ip": "10.0.0.1"}]));
     assert_eq!(condition(&status, "PodReadyToStartContainers"), "True");
-    // Deleted then.
+    // The pod is deleted while it waits.
     play.delete(30);
     play.until(800);
     let unready = "False ContainersNotReady containers with unready status: [c]";
@@ -171,7 +172,7 @@ fn an_image_that_does_not_exist_is_pulled_after_doubling_pauses() {
     let end = &play.status()["containerStatuses"][0]["state"]["terminated"];
     assert_eq!(end["finishedAt"], Value::Null);
 
-    // Another image lets it start.
+    // With another image, the pod starts.
     let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
     let mut play = Play::of(spec, "");
     play.until(20).lines();
@@ -189,7 +190,7 @@ fn an_image_that_does_not_exist_is_pulled_after_doubling_pauses() {
 }
 
 #[test]
-fn a_deleted_pod_shows_its_end_before_it_goes() {
+fn a_deleted_pod_reports_its_end_before_its_removal() {
     let mut play = Play::of(one("Always"), "stop=2s");
     play.until(10).lines();
     play.delete(30);
@@ -209,7 +210,7 @@ fn a_deleted_pod_shows_its_end_before_it_goes() {
     let lines = play.until(60).lines();
     assert_eq!(lines[1..], ["40 Failed False PodFailed | c Error 137 rc 0"]);
 
-    // A shorter grace period counts from then on.
+    // A shorter grace period takes effect immediately.
     let mut play = Play::of(one("Always"), "stop=never");
     play.until(10).lines();
     play.delete(30);
@@ -221,14 +222,14 @@ fn a_deleted_pod_shows_its_end_before_it_goes() {
         "25 Failed False PodFailed | c Error 137 rc 0"
     );
 
-    // Work that is cut short has failed.
+    // Interrupted work has failed.
     let mut play = Play::of(one("Never"), "run=never");
     play.until(10).lines();
     play.delete(30);
     let lines = play.until(60).lines();
     assert_eq!(lines[1..], ["11 Failed False PodFailed | c Error 143 rc 0"]);
 
-    // In the pause before a restart it has ended.
+    // During the back-off, the container has already ended.
     let mut play = Play::of(one("Always"), "run=1s exit=1");
     play.until(10).lines();
     play.delete(30);
@@ -244,7 +245,7 @@ fn a_deleted_pod_shows_its_end_before_it_goes() {
 }
 
 #[test]
-fn init_containers_come_first_and_sidecars_end_last() {
+fn init_containers_run_first_and_sidecars_end_last() {
     let mut play = Play::of(with_init(), "i.run=3s c.run=5s s.stop-exit=7");
     let lines = play.until(60).lines();
     let waits = "False ContainersNotReady containers with unready status: [s c]";
@@ -275,7 +276,7 @@ fn init_containers_come_first_and_sidecars_end_last() {
 }
 
 #[test]
-fn an_init_container_that_fails_for_good_fails_its_pod() {
+fn a_permanently_failed_init_container_fails_its_pod() {
     let mut play = Play::of(with_init(), "i.run=3s i.exit=2");
     let lines = play.until(60).lines();
     assert_eq!(
@@ -298,7 +299,7 @@ fn an_init_container_that_fails_for_good_fails_its_pod() {
 }
 
 #[test]
-fn a_pod_has_no_longer_than_its_deadline() {
+fn a_pod_is_stopped_at_its_deadline() {
     let mut spec = one("Never");
     spec["activeDeadlineSeconds"] = json!(10);
     let mut play = Play::of(spec, "stop=3s");
@@ -319,7 +320,7 @@ fn a_pod_has_no_longer_than_its_deadline() {
 }
 
 #[test]
-fn an_evicted_pod_fails_and_says_why() {
+fn an_evicted_pod_fails_with_a_reason() {
     let mut play = Play::of(one("Always"), "evicted=10s");
     let lines = play.until(60).lines();
     assert_eq!(lines[2..], ["10 Failed False PodFailed | c Error 137 rc 0"]);
@@ -375,7 +376,7 @@ fn probes_and_gates_decide_when_a_pod_is_ready() {
 }
 
 #[test]
-fn statuses_say_what_is_mounted_and_what_was_given_to_containers() {
+fn statuses_report_mounts_and_allocated_resources() {
     let mut spec = one("Always");
     let mounts = json!([{"name": "v", "mountPath": "/v"}]);
     let asked = json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}});
@@ -385,14 +386,18 @@ fn statuses_say_what_is_mounted_and_what_was_given_to_containers() {
     let status = play.status();
     let container = &status["containerStatuses"][0];
     assert_eq!(container["volumeMounts"], mounts);
-    assert_eq!(container["resources"], Value::Null, "it is not created");
+    assert_eq!(
+        container["resources"],
+        Value::Null,
+        "the container is not created"
+    );
     assert_eq!(status["resources"], asked);
     assert_eq!(status["allocatedResources"], asked["requests"]);
     let status = play.until(2).status();
     let container = &status["containerStatuses"][0];
     assert_eq!(container["resources"], asked);
     assert_eq!(container["allocatedResources"], asked["requests"]);
-    // It was resized.
+    // The pod is resized.
     let mut json = play.pod.to_json();
     json["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("2");
     play.pod = Pod::from_json(json).unwrap();
@@ -403,7 +408,7 @@ fn statuses_say_what_is_mounted_and_what_was_given_to_containers() {
         status["containerStatuses"][0]["resources"],
         status["resources"]
     );
-    // One that asks for nothing.
+    // A container without requests.
     let status = Play::of(one("Always"), "").until(2).status();
     for resources in [&status, &status["containerStatuses"][0]] {
         assert_eq!(resources["resources"], json!({}));
@@ -413,7 +418,7 @@ fn statuses_say_what_is_mounted_and_what_was_given_to_containers() {
 }
 
 #[test]
-fn a_faulty_script_keeps_the_containers_from_being_created() {
+fn an_invalid_script_prevents_container_creation() {
     for (script, message) in [
         (
             "run=soon",
@@ -435,9 +440,9 @@ fn a_faulty_script_keeps_the_containers_from_being_created() {
     }
 }
 
-/// A life can be dropped at any moment: the next one goes on where the status ends.
+/// A life can be dropped at any time: the next one continues from the status.
 #[test]
-fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
+fn a_life_resumed_from_a_status_continues_the_same_way() {
     let mut probed = one("Always");
     for kind in ["startupProbe", "readinessProbe", "livenessProbe"] {
         probed["containers"][0][kind] = json!({"periodSeconds": 3});
@@ -446,9 +451,10 @@ fn a_life_that_begins_with_the_status_of_another_goes_on_like_it() {
         (one("Always"), "run=1s exit=1"),
         (one("Never"), "run=5s"),
         (with_init(), "i.run=3s c.run=5s s.run=2s"),
-        // No status says when a sidecar was told to stop: a longer stop would begin again each second.
+        // No status contains the time at which a sidecar was told to stop: a longer stop would
+        // begin again each second.
         (with_init(), "i.run=3s c.run=5s s.stop=1s"),
-        // In the midst of the restart of all containers too.
+        // Also during the restart of all containers.
         (ruled(), "i.run=3s c.run=4s c.exit=42,7,0 s.stop=1s"),
         (one("Always"), "ready=3s unhealthy=10s"),
         (probed, "started=5s ready=8s unready=22s unhealthy=40s"),

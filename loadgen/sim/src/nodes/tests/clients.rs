@@ -1,10 +1,10 @@
-//! Pods on nodes where clients of any kind write to the cluster.
+//! Pods on nodes in a cluster with arbitrary clients.
 
 use podstorm_apiserver::Patch;
 
 use super::*;
 
-/// A cluster whose clients may do as they like.
+/// A cluster with arbitrary clients.
 pub(super) fn for_clients() -> NodeHarness {
     let rules = ClientRules {
         unpullable_images: vec!["broken:*".into()],
@@ -24,7 +24,7 @@ impl NodeHarness {
         let namespace = if kind == Kind::NODE { "" } else { "n" };
         let api = self.cluster.api(kind);
         let Value::Object(patch) = patch else {
-            panic!("{patch} is an object");
+            panic!("{patch} is a JSON object");
         };
         let status = patch.contains_key("status");
         let patch = Patch::Merge(patch);
@@ -45,7 +45,7 @@ impl NodeHarness {
 }
 
 #[test]
-fn taints_selectors_and_cordons_decide_where_pods_go() {
+fn taints_selectors_and_cordons_decide_the_node() {
     let mut harness = for_clients();
     let taint = json!([{"key": "gpu", "effect": "NoSchedule"}]);
     harness.patch(Kind::NODE, "a", json!({"spec": {"taints": taint}}));
@@ -77,14 +77,14 @@ fn taints_selectors_and_cordons_decide_where_pods_go() {
     assert_eq!(harness.condition("p5", "PodScheduled"), told);
     assert!(harness.is_quiet());
 
-    // A pod that ends makes room for the next, and for no other.
+    // A pod that ends makes room for exactly one waiting pod.
     harness.delete("p1");
     harness.pass(5);
     assert_eq!(harness.states()[3..5], ["p5 b R", "picky - P"]);
     let labels = json!({"disk": "ssd"});
     harness.patch(Kind::NODE, "b", json!({"metadata": {"labels": labels}}));
     harness.pass(5);
-    assert_eq!(harness.states()[4], "picky - P", "it is full");
+    assert_eq!(harness.states()[4], "picky - P", "the node is full");
     harness.delete("p2");
     harness.pass(5);
     assert_eq!(harness.states()[3], "picky b R");
@@ -92,7 +92,7 @@ fn taints_selectors_and_cordons_decide_where_pods_go() {
 }
 
 #[test]
-fn a_no_execute_taint_drives_out_who_does_not_tolerate_it() {
+fn a_no_execute_taint_evicts_pods_that_do_not_tolerate_it() {
     let mut harness = for_clients();
     harness.create("p1");
     harness.create("p2");
@@ -115,7 +115,7 @@ fn a_no_execute_taint_drives_out_who_does_not_tolerate_it() {
 }
 
 #[test]
-fn an_annotated_node_is_silent_until_the_annotation_goes() {
+fn an_annotated_node_is_silent_until_the_annotation_is_removed() {
     let mut harness = for_clients();
     harness.create_with("p", json!({"nodeName": "a"}));
     harness.pass(5);
@@ -136,7 +136,7 @@ fn an_annotated_node_is_silent_until_the_annotation_goes() {
 }
 
 #[test]
-fn a_pod_whose_image_cannot_be_pulled_waits_for_another() {
+fn a_pod_with_a_missing_image_waits_for_another_image() {
     let mut harness = for_clients();
     let image = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
     harness.create_with("p", image("broken:1"));
@@ -157,7 +157,7 @@ fn a_pod_whose_image_cannot_be_pulled_waits_for_another() {
 }
 
 #[test]
-fn a_container_that_ends_is_restarted_or_ends_its_pod_by_the_policy() {
+fn the_policy_decides_whether_an_ended_container_restarts() {
     for (policy, code, state, restarts) in [
         ("Always", 0, "R", 1),
         ("Always", 1, "R", 1),
@@ -187,7 +187,7 @@ fn a_container_that_ends_is_restarted_or_ends_its_pod_by_the_policy() {
 }
 
 #[test]
-fn rules_say_where_pods_go_what_they_report_and_when_they_finish() {
+fn rules_decide_nodes_statuses_and_ends_of_pods() {
     let mut harness = with_rules(ClientRules {
         node_choice: NodeChoice::First,
         finishing: Some(Finishing {
@@ -221,7 +221,7 @@ fn rules_say_where_pods_go_what_they_report_and_when_they_finish() {
     assert_eq!(ended["state"]["terminated"]["reason"], "Completed");
 }
 
-/// The Events about a pod in the order of their names, in the form of `core/v1`.
+/// The Events about a pod in name order, in the form of `core/v1`.
 fn events(harness: &NodeHarness, pod: &str) -> Vec<Value> {
     let (events, _) = harness.cluster.list::<Event>(None);
     let all = events.iter().map(|event| event.to_json());
@@ -229,7 +229,7 @@ fn events(harness: &NodeHarness, pod: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Type, reason and count of each, and its message.
+/// The type, reason, count and message of each Event.
 pub(super) fn told(harness: &NodeHarness, pod: &str) -> Vec<String> {
     let of = |event: Value| {
         let text = |member: &str| event[member].as_str().unwrap_or("-").to_owned();
@@ -256,7 +256,7 @@ pub(super) fn with_events() -> NodeHarness {
 }
 
 #[test]
-fn a_pod_that_runs_has_the_events_of_scheduler_and_kubelet() {
+fn a_running_pod_has_events_of_scheduler_and_kubelet() {
     let mut harness = with_events();
     harness.create_with("p", json!({"nodeName": null}));
     harness.pass(5);
@@ -295,7 +295,7 @@ fn a_pod_that_runs_has_the_events_of_scheduler_and_kubelet() {
     assert_eq!(pulled["involvedObject"]["fieldPath"], "spec.containers{c}");
     assert_eq!(pulled["involvedObject"]["kind"], "Pod");
 
-    // The next pod of the node finds the image there.
+    // The next pod on the node finds the image present.
     harness.create_with("q", json!({"nodeName": &*node}));
     harness.pass(5);
     let present = "Normal Pulled x1: Container image \"x:1\" already present on machine and can be accessed by the pod";
@@ -309,7 +309,7 @@ fn a_pod_that_runs_has_the_events_of_scheduler_and_kubelet() {
 }
 
 #[test]
-fn a_crash_loop_and_a_missing_image_count_what_happens_again() {
+fn a_crash_loop_and_a_missing_image_count_repeated_events() {
     let mut harness = with_events();
     let script = json!({"podstorm/script": "run=1s exit=1"});
     harness.create("crashes");
@@ -351,7 +351,7 @@ fn a_crash_loop_and_a_missing_image_count_what_happens_again() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_says_why_and_how_often() {
+fn an_unschedulable_pod_reports_the_reason_and_its_count() {
     let mut harness = with_events();
     let node = || json!({"spec": {"unschedulable": true}});
     harness.patch(Kind::NODE, "a", node());
@@ -365,7 +365,7 @@ fn a_pod_that_fits_nowhere_says_why_and_how_often() {
     assert_eq!(harness.condition("p", "PodScheduled"), condition);
     let once = format!("Warning FailedScheduling: {why}");
     assert_eq!(told(&harness, "p"), [&*once]);
-    // Tried again, the pod has the condition: another Event, which then is a series.
+    // The retried pod already has the condition; the second Event starts a series.
     harness.pass(300);
     assert_eq!(told(&harness, "p"), [&*once, &once]);
     harness.pass(300);
@@ -373,7 +373,7 @@ fn a_pod_that_fits_nowhere_says_why_and_how_often() {
     assert_eq!(told(&harness, "p"), [&*once, &twice]);
     let series = events(&harness, "p")[1]["series"].clone();
     assert_eq!(series["lastObservedTime"], "2027-01-15T08:10:00.000000Z");
-    // Its count is written every half an hour.
+    // The count is written every half hour.
     harness.pass(1200);
     assert_eq!(told(&harness, "p"), [&*once, &twice]);
     harness.pass(720);
@@ -396,7 +396,7 @@ fn a_pod_that_fits_nowhere_says_why_and_how_often() {
 }
 
 #[test]
-fn a_pod_that_a_client_binds_or_deletes_is_tried_no_more() {
+fn a_pod_bound_or_deleted_by_a_client_is_not_retried() {
     let mut harness = with_events();
     let picky = json!({"nodeSelector": {"disk": "ssd"}});
     harness.create_with("bound", picky.clone());
@@ -418,7 +418,7 @@ fn a_pod_that_a_client_binds_or_deletes_is_tried_no_more() {
     );
     harness.pass(3600);
     assert!(harness.is_quiet());
-    // It takes one of the four places of its node.
+    // The pod takes one of the four places of its node.
     for number in 0..8 {
         harness.create(&format!("p{number}"));
     }
@@ -427,7 +427,7 @@ fn a_pod_that_a_client_binds_or_deletes_is_tried_no_more() {
 }
 
 #[test]
-fn a_pod_of_higher_priority_has_another_one_go() {
+fn a_pod_of_higher_priority_preempts_another() {
     let mut harness = with_events();
     for node in ["a", "b"] {
         for number in 0..4 {
@@ -453,7 +453,7 @@ fn a_pod_of_higher_priority_has_another_one_go() {
     let victims = all.iter().filter(|pod| pod.metadata.is_deleting());
     let victims: Vec<&Arc<Pod>> = victims.collect();
     let [victim] = victims[..] else {
-        panic!("one pod goes: {victims:?}");
+        panic!("one victim: {victims:?}");
     };
     let name = victim.metadata.name.clone();
     let conditions = status(&name)["conditions"].clone();
@@ -480,7 +480,7 @@ fn a_pod_of_higher_priority_has_another_one_go() {
     let event = events(&harness, &name);
     let event = event.iter().find(|event| event["reason"] == "Preempted");
     assert_eq!(event.unwrap()["related"]["name"], "high");
-    // Its place goes to the one that it went for.
+    // The pod gets the room of its victim.
     harness.pass(5);
     let pod = harness.pod("high").to_json();
     assert_eq!(pod["spec"]["nodeName"], "a");

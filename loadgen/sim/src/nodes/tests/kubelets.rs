@@ -1,4 +1,4 @@
-//! Kubelets of a served cluster: what they overwrite, and which pods they refuse.
+//! Kubelets of a served cluster: the statuses that they overwrite, and the pods that they reject.
 
 use super::clients::{for_clients, told, with_events};
 use super::*;
@@ -8,7 +8,7 @@ fn version(harness: &NodeHarness, pod: &str) -> Option<u64> {
 }
 
 #[test]
-fn what_others_write_into_the_status_of_a_pod_lasts_ten_seconds() {
+fn foreign_writes_to_a_pods_status_last_ten_seconds() {
     let mut harness = for_clients();
     harness.create_with("p", json!({"nodeName": "a"}));
     harness.pass(60);
@@ -43,7 +43,7 @@ fn what_others_write_into_the_status_of_a_pod_lasts_ten_seconds() {
         "conditions of other owners stay"
     );
 
-    // Two changes, one comparison, and no write where nothing is to be put right.
+    // Two changes cause one comparison, and a correct status causes no write.
     let label = |value: &str| json!({"metadata": {"labels": {"app": value}}});
     harness.patch(Kind::POD, "p", label("one"));
     harness.pass(5);
@@ -56,7 +56,7 @@ fn what_others_write_into_the_status_of_a_pod_lasts_ten_seconds() {
 }
 
 #[test]
-fn a_pod_that_came_unready_stays_so() {
+fn a_pod_that_arrived_unready_stays_unready() {
     let mut harness = for_clients();
     harness.create_with("model", json!({"nodeName": "a"}));
     harness.pass(5);
@@ -81,7 +81,7 @@ fn a_pod_that_came_unready_stays_so() {
 }
 
 #[test]
-fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
+fn a_node_rejects_preassigned_pods_that_do_not_fit() {
     let mut harness = with_events();
     let allocatable = json!({"pods": "4", "cpu": "4", "memory": "1Gi", "example.com/disk": "1"});
     harness.patch(
@@ -157,7 +157,7 @@ fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
         };
         assert_eq!(told(&harness, name), events);
     }
-    // A taint that keeps the scheduler away does not count; one that drives pods out does.
+    // A `NoSchedule` taint does not count; a `NoExecute` taint does.
     harness.create_with("plain", json!({"nodeName": "a"}));
     harness.create_with("other", json!({"nodeName": "a"}));
     harness.pass(5);
@@ -191,7 +191,7 @@ fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
     let message =
         "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
     assert_eq!(driven["message"], format!("Pod was rejected: {message}"));
-    // A pod that runs was taken, whatever its status lacks.
+    // A running pod was accepted, regardless of its status.
     let runs = json!({"metadata": {"name": "old", "namespace": "n", "uid": "old"},
         "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x:1"}]},
         "status": {"phase": "Running"}});
@@ -201,7 +201,7 @@ fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
     harness.patch(Kind::POD, "old", label);
     harness.pass(15);
     assert!(harness.states().contains(&"old a R".to_owned()));
-    // A node that is not there refuses none.
+    // A node that does not exist rejects no pods.
     harness.create_with("lonely", json!({"nodeName": "z"}));
     harness.pass(5);
     assert!(harness.states().contains(&"lonely z R".to_owned()));
@@ -209,7 +209,7 @@ fn a_node_refuses_pods_that_name_it_and_that_it_can_not_take() {
 }
 
 #[test]
-fn pods_go_for_a_critical_one_that_lacks_only_room() {
+fn pods_are_preempted_for_a_critical_pod_that_lacks_room() {
     let mut harness = with_events();
     let allocatable = json!({"pods": "10", "cpu": "4", "memory": "1Gi"});
     harness.patch(
@@ -242,7 +242,7 @@ fn pods_go_for_a_critical_one_that_lacks_only_room() {
         spec
     };
     harness.create_with("critical", critical(json!({})));
-    // What is there has to end first.
+    // The victims must end first.
     assert!(!harness.states().contains(&"critical a R".to_owned()));
     harness.pass(60);
     let all = [
@@ -265,7 +265,7 @@ fn pods_go_for_a_critical_one_that_lacks_only_room() {
         "{events:?}"
     );
 
-    // What no pods can give, and what is more than room, is refused.
+    // Shortages that no victims can resolve, and reasons other than room, cause a rejection.
     let mut large = critical(json!({}));
     large["containers"][0]["resources"]["requests"]["cpu"] = "5".into();
     harness.create_with("large", large);

@@ -26,7 +26,7 @@ struct NodeHarness {
 }
 
 impl NodeHarness {
-    /// Two nodes with capacity for four pods each; pods take two seconds to start and one to end.
+    /// Two nodes with capacity for four pods each. Pods take two seconds to start and one to end.
     fn new() -> NodeHarness {
         NodeHarness::with_kubelets(1)
     }
@@ -74,7 +74,7 @@ impl NodeHarness {
         }
     }
 
-    /// Lets `seconds` go by.
+    /// Advances the clock by `seconds`.
     fn pass(&mut self, seconds: i64) {
         let end_ns = self.now.mono_ns + seconds * SECOND;
         loop {
@@ -105,7 +105,8 @@ impl NodeHarness {
         self.create_with(name, json!({}));
     }
 
-    /// Creates a pod with more members of its spec, or others; `labels` are its own.
+    /// Creates a pod with additional or replaced members of its spec; `labels` become its own
+    /// labels.
     fn create_with(&self, name: &str, spec: Value) {
         let mut value = json!({"metadata": {"name": name, "namespace": "n"},
             "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
@@ -126,8 +127,8 @@ impl NodeHarness {
         self.cluster.get::<Node>("", name).unwrap().to_json()
     }
 
-    /// Name and node of every pod with a letter for its state: `P`ending, `R`unning, running but
-    /// `n`ot ready, `F`ailed, `S`ucceeded; `x` after it when it is being deleted.
+    /// The name and node of every pod, with a letter for its state: `P`ending, `R`unning, running
+    /// but `n`ot ready, `F`ailed, `S`ucceeded; followed by `x` if it is being deleted.
     fn states(&self) -> Vec<String> {
         let (pods, _) = self.cluster.list::<Pod>(None);
         let state = |pod: &Arc<Pod>| {
@@ -145,7 +146,7 @@ impl NodeHarness {
         pods.iter().map(state).collect()
     }
 
-    /// States with the node left out, and how many there are of each.
+    /// The number of pods in each state, without nodes.
     fn count(&self, state: &str) -> usize {
         let ends = |one: &String| one.ends_with(&format!(" {state}"));
         self.states().into_iter().filter(ends).count()
@@ -177,7 +178,7 @@ impl NodeHarness {
 }
 
 #[test]
-fn without_faults_a_controlled_cluster_does_as_any_other() {
+fn without_faults_a_controlled_cluster_is_like_any_other() {
     let mut harness = NodeHarness::new();
     harness.create("p");
     harness.pass(1);
@@ -191,14 +192,14 @@ fn without_faults_a_controlled_cluster_does_as_any_other() {
 }
 
 #[test]
-fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_back() {
+fn pods_of_a_lost_node_are_evicted_and_end_when_it_is_back() {
     let mut harness = NodeHarness::new();
     harness.fill();
     let lost = harness.on("a");
     assert_eq!(lost.len(), 4);
     harness.control.lose("a");
     harness.pass(49);
-    assert_eq!(harness.count("R"), 8, "not noticed yet");
+    assert_eq!(harness.count("R"), 8, "not detected yet");
     harness.pass(2);
     assert_eq!((harness.count("R"), harness.count("n")), (4, 4));
     let node = harness.node("a");
@@ -206,12 +207,16 @@ fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_ba
     let key = &node["spec"]["taints"][0]["key"];
     assert_eq!(key, "node.kubernetes.io/unreachable");
     harness.pass(290);
-    assert_eq!(harness.count("n"), 4, "tolerated so far");
+    assert_eq!(harness.count("n"), 4, "still tolerated");
     harness.pass(20);
     assert_eq!((harness.count("R"), harness.count("nx")), (4, 4));
     assert!(harness.is_quiet());
     harness.pass(3600);
-    assert_eq!(harness.count("nx"), 4, "no kubelet ends them");
+    assert_eq!(
+        harness.count("nx"),
+        4,
+        "the kubelet is silent, so the pods stay"
+    );
     harness.control.restore("a");
     harness.pass(2);
     assert_eq!(harness.states().len(), 4);
@@ -222,7 +227,7 @@ fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_ba
 }
 
 #[test]
-fn a_node_that_is_back_in_time_keeps_its_pods() {
+fn a_node_that_returns_in_time_keeps_its_pods() {
     for (seconds, unready) in [(20, 0), (100, 4)] {
         let mut harness = NodeHarness::new();
         harness.fill();
@@ -237,7 +242,7 @@ fn a_node_that_is_back_in_time_keeps_its_pods() {
 }
 
 #[test]
-fn what_a_silent_kubelet_misses_is_done_when_it_is_back() {
+fn a_silent_kubelet_catches_up_when_it_is_back() {
     let mut harness = NodeHarness::new();
     harness.fill();
     let (gone, node) = (harness.on("a")[0].clone(), "a");
@@ -245,7 +250,7 @@ fn what_a_silent_kubelet_misses_is_done_when_it_is_back() {
     harness.delete(&gone);
     harness.pass(10);
     assert_eq!(harness.count("Rx"), 1);
-    // In flight when its kubelet fell silent.
+    // A deletion was in flight when the kubelet became silent.
     harness.delete(&harness.on("b")[0]);
     harness.create("late");
     harness.pass(1);
@@ -258,16 +263,16 @@ fn what_a_silent_kubelet_misses_is_done_when_it_is_back() {
 }
 
 #[test]
-fn pods_that_came_to_a_lost_node_are_evicted_in_their_turn() {
+fn pods_bound_to_a_lost_node_are_evicted_later() {
     let mut harness = NodeHarness::new();
     harness.control.lose("a");
     harness.control.lose("b");
     harness.create("early");
-    // Given up on after 50 seconds, evicted after 350.
+    // The node is unreachable after 50 seconds, and its pods are evicted after 350.
     harness.pass(400);
     assert_eq!(harness.count("Px"), 1);
     harness.create_with("late", json!({"nodeName": "a"}));
-    // No node takes it.
+    // No node can take the pod.
     harness.create("waits");
     harness.pass(290);
     assert_eq!(harness.count("Px"), 1);
@@ -280,7 +285,7 @@ fn pods_that_came_to_a_lost_node_are_evicted_in_their_turn() {
 }
 
 #[test]
-fn the_pods_of_a_node_that_no_longer_exists_are_removed_by_force() {
+fn pods_of_a_deleted_node_are_removed_by_force() {
     let mut harness = NodeHarness::new();
     harness.fill();
     harness.control.lose("a");
@@ -293,7 +298,7 @@ fn the_pods_of_a_node_that_no_longer_exists_are_removed_by_force() {
     assert_eq!(harness.count("nx"), 4);
     harness.pass(10);
     assert_eq!((harness.count("R"), harness.states().len()), (4, 4));
-    // One more look, as pods were seen there meanwhile.
+    // One more check is due, because pods arrived in the meantime.
     harness.pass(60);
     assert!(harness.is_quiet());
 }
@@ -322,7 +327,7 @@ fn a_rejecting_node_fails_every_new_pod_at_once() {
     }
     harness.pass(5);
     assert_eq!((harness.count("R"), harness.count("P")), (8, 1));
-    // Their removal frees none either.
+    // Their removal frees no capacity either.
     harness.delete("p");
     harness.delete("q");
     harness.pass(5);
@@ -341,7 +346,7 @@ fn a_restarted_container_is_ready_again_after_the_start_up_latency() {
     let pod = harness.pod("p3");
     assert!(pod.is_ready());
     assert_eq!(pod.status.container_statuses[0].restart_count, 1);
-    // A node lost in between: ready when it is back.
+    // A container restarted on a lost node is ready when the node is back.
     let node = pod.node_name.clone().unwrap();
     harness.control.order("n", "p3", PodCommand::Restart(0));
     harness.pass(1);
@@ -364,14 +369,14 @@ fn pods_end_on_command_and_free_capacity() {
     let counts = ["R", "F", "S"].map(|state| harness.count(state));
     assert_eq!(counts, [7, 1, 1]);
     assert!(harness.pod("waits").is_ready());
-    // What has ended stays as it is.
+    // A pod that has ended is unchanged.
     harness.control.order("n", "p1", PodCommand::Fail);
     harness.pass(5);
     assert_eq!(harness.count("S"), 1);
 }
 
 #[test]
-fn the_number_of_kubelet_tasks_makes_no_difference() {
+fn the_number_of_kubelet_tasks_does_not_matter() {
     let run = |shards: usize| {
         let mut harness = NodeHarness::with_kubelets(shards);
         harness.fill();
@@ -386,7 +391,7 @@ fn the_number_of_kubelet_tasks_makes_no_difference() {
 }
 
 #[test]
-fn pods_wait_for_a_place_until_they_are_bound_or_deleted() {
+fn pods_wait_for_room_until_they_are_bound_or_deleted() {
     let harness = NodeHarness::new();
     let cluster = &harness.cluster;
     let waker: Waker = Arc::new(|| {});
@@ -401,7 +406,7 @@ fn pods_wait_for_a_place_until_they_are_bound_or_deleted() {
     for number in 0..8 {
         harness.create(&format!("first-{number}"));
     }
-    assert_eq!(at(0), (0, 0, 0, 0), "there is a place for each");
+    assert_eq!(at(0), (0, 0, 0, 0), "every pod has room");
     for name in ["x", "y", "z"] {
         harness.create(name);
     }
@@ -409,13 +414,13 @@ fn pods_wait_for_a_place_until_they_are_bound_or_deleted() {
     assert_eq!(at(10), (3, 30, 3, 8));
     harness.delete("x");
     assert_eq!(at(10), (3, 30, 3, 8));
-    // It is not tried again as one that waits.
+    // The new pod does not inherit the wait.
     let node = |places: &str| {
         let node = json!({"metadata": {"name": "c"}, "status": {"allocatable": {"pods": places}}});
         Node::from_json(node).unwrap()
     };
     cluster.import(node("0"), harness.now).unwrap();
-    assert_eq!(at(20), (3, 50, 3, 8), "two wait on");
+    assert_eq!(at(20), (3, 50, 3, 8), "two are still waiting");
     let freed = cluster.list::<Pod>(None).0;
     let bound = freed.iter().find(|pod| pod.node_name.is_some()).unwrap();
     let options = DeleteOptions {
@@ -427,6 +432,6 @@ fn pods_wait_for_a_place_until_they_are_bound_or_deleted() {
     }
     let (_, seconds, ..) = at(20);
     assert_eq!(seconds, 50);
-    // The capacity went to the one that is gone, then to the first that waits.
-    assert_eq!(at(30), (3, 60, 3, 8), "one waits on");
+    // The capacity goes to the deleted pod first, then to the first waiting pod.
+    assert_eq!(at(30), (3, 60, 3, 8), "one is still waiting");
 }

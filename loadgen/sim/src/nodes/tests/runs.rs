@@ -1,10 +1,10 @@
-//! Where pods go in a run: a cluster without client rules.
+//! The placement of pods in a run: a cluster without client rules.
 
 use podstorm_apiserver::Patch;
 
 use super::*;
 
-/// A scheduler alone, over two nodes with capacity for four pods each.
+/// A scheduler without kubelets, over two nodes with capacity for four pods each.
 struct Run {
     harness: NodeHarness,
     scheduler: Scheduler,
@@ -22,7 +22,8 @@ impl Run {
         while self.scheduler.run(self.harness.now) == Next::Again {}
     }
 
-    /// Creates pods with these members and labels, and says where they are then; a hyphen where they wait.
+    /// Creates pods with these members and labels, and returns their nodes, or a hyphen for a
+    /// waiting pod.
     fn places(&mut self, names: &[&str], spec: &Value) -> Vec<String> {
         for name in names {
             self.harness.create_with(name, spec.clone());
@@ -60,7 +61,7 @@ fn required(kind: &str, terms: Value) -> Value {
 }
 
 #[test]
-fn pods_of_a_run_go_where_what_they_request_is_free() {
+fn pods_of_a_run_go_where_their_requests_fit() {
     let mut run = Run::new();
     for name in ["a", "b"] {
         let patch = json!({"status": {"allocatable": {"cpu": "2"}}});
@@ -104,7 +105,7 @@ fn a_pod_of_a_run_that_names_its_node_goes_there() {
 }
 
 #[test]
-fn pods_of_a_run_keep_off_taints_and_cordons_that_they_do_not_tolerate() {
+fn pods_of_a_run_respect_taints_and_cordons() {
     let mut run = Run::new();
     run.patch_node(
         "a",
@@ -126,7 +127,7 @@ fn pods_of_a_run_keep_off_taints_and_cordons_that_they_do_not_tolerate() {
 }
 
 #[test]
-fn pods_of_a_run_go_to_the_labels_and_ports_that_they_ask_for() {
+fn pods_of_a_run_respect_node_selectors_and_host_ports() {
     let mut run = Run::new();
     run.patch_node("a", json!({"metadata": {"labels": {"disk": "ssd"}}}));
     let selects = json!({"nodeSelector": {"disk": "ssd"}});
@@ -142,7 +143,7 @@ fn pods_of_a_run_go_to_the_labels_and_ports_that_they_ask_for() {
     let mut nodes = run.places(&["h0", "h1", "h2"], &takes);
     nodes.sort();
     assert_eq!(nodes, ["-", "a", "b"]);
-    // A label that a node gets later counts from then on.
+    // A label that a node gets later takes effect immediately.
     let hdd = json!({"nodeSelector": {"disk": "hdd"}});
     assert_eq!(run.places(&["l0"], &hdd), ["-"]);
     run.patch_node("b", json!({"metadata": {"labels": {"disk": "hdd"}}}));
@@ -150,7 +151,7 @@ fn pods_of_a_run_go_to_the_labels_and_ports_that_they_ask_for() {
 }
 
 #[test]
-fn pods_of_a_run_heed_the_pods_that_are_there() {
+fn pods_of_a_run_respect_rules_about_other_pods() {
     let mut run = Run::new();
     for node in ["a", "b"] {
         run.patch_node(node, json!({"metadata": {"labels": {"zone": node}}}));
@@ -165,7 +166,7 @@ fn pods_of_a_run_heed_the_pods_that_are_there() {
     let mut nodes = run.places(&["d0", "d1", "d2"], &apart);
     nodes.sort();
     assert_eq!(nodes, ["-", "a", "b"]);
-    // A pod that says nothing itself is kept away by those that do; any other pod isn't.
+    // A pod without rules is kept away only by pods with rules about it.
     assert_eq!(run.places(&["d3"], &labelled("db", json!({}))), ["-"]);
     assert_ne!(run.places(&["x0"], &labelled("x", json!({}))), ["-"]);
     let x = run.nodes(&["x0"]);
@@ -175,7 +176,7 @@ fn pods_of_a_run_heed_the_pods_that_are_there() {
     let mut nodes = run.places(&["w0", "w1"], &labelled("w", spread));
     nodes.sort();
     assert_eq!(nodes, ["a", "b"]);
-    // The first that waits takes the place of one that goes.
+    // The first waiting pod gets the room of a deleted one.
     let gone = if run.nodes(&["d0"]) == ["-"] {
         "d1"
     } else {
@@ -195,7 +196,7 @@ fn pods_of_a_run_heed_the_pods_that_are_there() {
 }
 
 #[test]
-fn pods_that_had_nodes_before_keep_others_of_a_run_away() {
+fn pods_bound_earlier_keep_others_of_a_run_away() {
     let mut run = Run::new();
     for node in ["a", "b"] {
         run.patch_node(node, json!({"metadata": {"labels": {"zone": "z"}}}));
@@ -213,7 +214,7 @@ fn pods_that_had_nodes_before_keep_others_of_a_run_away() {
 }
 
 #[test]
-fn a_pod_of_a_run_has_one_of_lower_priority_go() {
+fn a_pod_of_a_run_preempts_one_of_lower_priority() {
     let mut run = Run::new();
     let names = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
     assert!(!run.places(&names, &json!({})).contains(&"-".to_owned()));
@@ -224,7 +225,7 @@ fn a_pod_of_a_run_has_one_of_lower_priority_go() {
     assert_eq!(going.len(), 1);
     let told = run.harness.pod(going[0]).to_json()["status"]["conditions"].to_string();
     assert!(told.contains("PreemptionByScheduler"), "{told}");
-    // It gets the place, and not one that has waited longer.
+    // The preempting pod gets the room, not a pod that has waited longer.
     assert_eq!(run.places(&["late"], &json!({})), ["-"]);
     run.remove(going[0]);
     assert_eq!(run.nodes(&["high", "late"]), ["a", "-"]);
