@@ -1,4 +1,4 @@
-//! The flags of `loadgen serve` that say who may ask the API server.
+//! `loadgen serve` flags for TLS, authentication and allowed hosts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use podstorm_http::TokenKey;
 
 use crate::serve::{Access, read_token_key, read_tokens};
 
-/// Who may ask, and how the server speaks.
+/// TLS and authentication.
 #[derive(Args, Debug)]
 pub(super) struct AccessFlags {
-    /// Speak TLS, by an authority made at start, and serve only who has a credential: the kubeconfig
-    /// holds the authority and one. Needs a build with `--features tls`
+    /// Serve over TLS, with a certificate authority created at startup, and only authenticated clients; the
+    /// kubeconfig contains the authority and a credential. Needs a build with `--features tls`
     #[arg(long, help_heading = "Access")]
     tls: bool,
-    /// A further name or address of the server in its certificate; repeatable
+    /// Another name or address of the server in its certificate; repeatable
     #[arg(
         long = "tls-san",
         value_name = "NAME",
@@ -24,23 +24,23 @@ pub(super) struct AccessFlags {
         help_heading = "Access"
     )]
     tls_names: Vec<String>,
-    /// Serve only who sends a token of this file, or the one in the kubeconfig; lines of
+    /// Serve only clients with a token from this file, or with the one in the kubeconfig; lines are
     /// token,user,uid,"group,group"
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     token_auth_file: Option<PathBuf>,
-    /// The private key that signs the tokens of service accounts, in PEM: EC of the curve P-256, or RSA. Tokens outlive the
-    /// server where the next one has the same key [default: a key made at start]
+    /// Private key, in PEM, that signs service account tokens: EC on curve P-256, or RSA. With the same key
+    /// a restarted server accepts the tokens of the previous one [default: a key created at startup]
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     service_account_signing_key_file: Option<PathBuf>,
-    /// Keys in PEM, public or private, whose tokens of service accounts are believed too; repeatable
+    /// Keys in PEM, public or private, whose service account tokens are also accepted; repeatable
     #[arg(
         long = "service-account-key-file",
         value_name = "FILE",
         help_heading = "Access"
     )]
     service_account_key_files: Vec<PathBuf>,
-    /// A further name by which clients may call the server; without credentials it answers to addresses, to
-    /// localhost and to the names of Kubernetes alone, so that no web page reaches it; repeatable
+    /// Another host name that clients may use; without authentication the server answers only to IP
+    /// addresses, localhost and the names of Kubernetes, which keeps web pages out; repeatable
     #[arg(
         long = "allowed-host",
         value_name = "NAME",
@@ -49,19 +49,19 @@ pub(super) struct AccessFlags {
         help_heading = "Access"
     )]
     allowed_hosts: Vec<String>,
-    /// Listen where other machines can reach it, without TLS, and so without or with readable
-    /// credentials
+    /// Listen on an address that other machines can reach, without TLS: clients send their credentials in
+    /// the clear, or need none
     #[arg(long, help_heading = "Access")]
     insecure: bool,
 }
 
 impl AccessFlags {
-    /// The names that clients without a credential may call the server by.
+    /// Returns the host names that clients may use without authentication.
     pub(super) fn allowed_hosts(&self) -> &[String] {
         &self.allowed_hosts
     }
 
-    /// The files that are read, by their flags.
+    /// Returns the files that the flags read, with their flags.
     pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
         let tokens = self.token_auth_file.iter();
         let signing = self.service_account_signing_key_file.iter();
@@ -71,10 +71,10 @@ impl AccessFlags {
             .chain(verifying.map(|path| ("--service-account-key-file", path)))
     }
 
-    /// The key of the tokens of service accounts, where a flag names one.
+    /// Returns the key for service account tokens, if a flag names one.
     ///
     /// # Errors
-    /// A file that can't be read or has no usable key.
+    /// The file can't be read or contains no usable key.
     pub(super) fn token_key(&self) -> Result<Option<TokenKey>> {
         read_token_key(
             self.service_account_signing_key_file.as_ref(),
@@ -82,14 +82,14 @@ impl AccessFlags {
         )
     }
 
-    /// What the flags ask for, at a server that listens there.
+    /// Returns the access rules for a server that listens at this address.
     ///
     /// # Errors
-    /// Other machines could reach it without TLS; a bad token file or name.
+    /// Other machines could reach the server without TLS; or a token file or name is invalid.
     pub(super) fn access(&self, listen: SocketAddr) -> Result<Access> {
         if !listen.ip().is_loopback() && !self.tls && !self.insecure {
             let problem = match self.token_auth_file {
-                Some(_) => "tokens would be sent for everybody to read",
+                Some(_) => "tokens would be sent in the clear",
                 None => "no client has to authenticate",
             };
             bail!(
@@ -106,7 +106,7 @@ impl AccessFlags {
     }
 }
 
-/// The name of a host, as requests have it.
+/// Parses a host name as it appears in requests.
 fn host(text: &str) -> Result<String, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match text.chars().all(is_part) && text.starts_with(|c: char| c != '.') {

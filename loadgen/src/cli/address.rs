@@ -1,17 +1,16 @@
-//! Addresses to listen at as they are written on the command line: `127.0.0.1:8011`, `localhost:8011`, `[::1]:0`,
-//! `:8011`.
+//! Listen addresses on the command line: `127.0.0.1:8011`, `localhost:8011`, `[::1]:0`, `:8011`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-/// Where `loadgen serve` listens unless it is given another address. The port is free where people work on clusters:
-/// `kubectl proxy` has 8001, API servers have 6443, 8443 and 16443, Prometheus has 9090, and kubelets and their like have
-/// those from 10248 on.
+/// The default address of `loadgen serve`. The port avoids those in use on machines of Kubernetes
+/// developers: `kubectl proxy` uses 8001, API servers 6443, 8443 and 16443, Prometheus 9090, kubelets and
+/// related components 10248 and above.
 pub(super) const SERVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8011);
 
-/// An address of a server that other machines reach only where that is said: without a host, this machine's own.
+/// Parses an address that is local by default: without a host it is this machine's loopback address.
 ///
 /// # Errors
-/// What is expected, or that the host is not known.
+/// The text is not an address, or the host is unknown; the message shows what is expected.
 pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
     read(
         text,
@@ -21,10 +20,10 @@ pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
     )
 }
 
-/// An address of a server that anybody may ask: without a host, every address of this machine.
+/// Parses an address that is public by default: without a host it means every address of this machine.
 ///
 /// # Errors
-/// As [`local`].
+/// The same as [`local`].
 pub(super) fn any(text: &str) -> Result<SocketAddr, String> {
     read(
         text,
@@ -34,7 +33,7 @@ pub(super) fn any(text: &str) -> Result<SocketAddr, String> {
     )
 }
 
-/// A port alone is that of `without_host`. Messages have an example with its meaning.
+/// Parses an address; a port without a host belongs to `without_host`.
 fn read(
     text: &str,
     without_host: Ipv4Addr,
@@ -57,12 +56,12 @@ fn read(
     }
     let addresses = (host, port).to_socket_addrs();
     let mut addresses: Vec<SocketAddr> = addresses
-        .map_err(|error| format!("the host {host} is not known ({error}); {}", expected()))?
+        .map_err(|error| format!("host {host} is unknown ({error}); {}", expected()))?
         .collect();
-    // Of a name's addresses the one that most clients try.
+    // Prefer IPv4: most clients try it first.
     addresses.sort_by_key(SocketAddr::is_ipv6);
     let first = addresses.into_iter().next();
-    first.ok_or_else(|| format!("the host {host} has no address; {}", expected()))
+    first.ok_or_else(|| format!("host {host} has no address; {}", expected()))
 }
 
 #[cfg(test)]
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_with_names_and_with_ports_alone() {
+    fn addresses_accept_host_names_and_bare_ports() {
         for (text, address) in [
             ("127.0.0.1:9090", "127.0.0.1:9090"),
             ("localhost:9091", "127.0.0.1:9091"),

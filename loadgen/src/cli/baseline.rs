@@ -1,4 +1,4 @@
-//! `run --baseline` and `--save-baseline`: the result beside one saved before, and saved for later.
+//! `run --baseline` and `--save-baseline`: compare a result with a saved one, and save it.
 
 use std::fs;
 use std::path::Path;
@@ -18,24 +18,24 @@ use crate::settings::Settings;
 use crate::text::json;
 use crate::units::{shell_path, shell_word};
 
-/// The flags about baselines.
+/// Baseline flags.
 #[derive(Args, Debug)]
 pub(super) struct BaselineFlags {
-    /// Compare the result with the baseline of that name; exit code 1 where a metric is worse by
-    /// more than --tolerance (see `loadgen compare --help`)
+    /// Compare the result with the baseline of this name; exit code 1 if a metric is worse by more than
+    /// --tolerance (see `loadgen compare --help`)
     #[arg(long, value_name = "NAME", value_parser = baseline::name, help_heading = "Baselines")]
     baseline: Option<String>,
 
-    /// Save the result as the baseline of that name, if the run did what it should
+    /// Save the result as a baseline under this name if the run succeeds
     #[arg(long, value_name = "NAME", value_parser = baseline::name, help_heading = "Baselines")]
     save_baseline: Option<String>,
 
-    /// Where baselines are kept
+    /// Folder of the baselines
     #[arg(long, value_name = "FOLDER", default_value = DIRECTORY, help_heading = "Baselines")]
     baseline_dir: std::path::PathBuf,
 
-    /// How much worse than the baseline a metric may be: 5%, p99=10%, pod_ready_latency=5%,
-    /// excess=10 [default: 5%]; repeatable
+    /// How much worse than the baseline a metric may be: 5%, p99=10%, pod_ready_latency=5%, excess=10
+    /// [default: 5%]; repeatable
     #[arg(
         long = "tolerance",
         value_name = "[NAME=]LIMIT",
@@ -47,25 +47,25 @@ pub(super) struct BaselineFlags {
 }
 
 impl BaselineFlags {
-    /// Whether a result is compared with a baseline.
+    /// Reports whether the result is compared with a baseline.
     pub(super) fn compares(&self) -> bool {
         self.baseline.is_some()
     }
 
-    /// Whether a result becomes a baseline.
+    /// Reports whether the result is saved as a baseline.
     pub(super) fn saves(&self) -> bool {
         self.save_baseline.is_some()
     }
 
-    /// Notes the file that `--baseline` reads.
+    /// Records the file that `--baseline` reads as an input.
     pub(super) fn note_inputs(&self, inputs: &mut Inputs) {
         if let Some(name) = &self.baseline {
             inputs.add("--baseline", &baseline::file(&self.baseline_dir, name));
         }
     }
 
-    /// The flags that compare a repeated run in the same way, to be put after a command; empty without
-    /// `--baseline`.
+    /// Returns the flags that make a repeated run compare in the same way, ready to append to a command;
+    /// empty without `--baseline`.
     pub(super) fn repeated(&self) -> String {
         let Some(name) = &self.baseline else {
             return String::new();
@@ -86,10 +86,10 @@ impl BaselineFlags {
         text
     }
 
-    /// Opens the file of `--save-baseline`, its folder made where there is none.
+    /// Opens the file of `--save-baseline` and creates its folder if needed.
     ///
     /// # Errors
-    /// It can't be written, or is an input or the baseline that is compared with.
+    /// The file can't be written, is an input, or is the baseline to compare with.
     pub(super) fn open(&self, inputs: &Inputs) -> Result<Option<Output>> {
         let Some(name) = &self.save_baseline else {
             return Ok(None);
@@ -97,18 +97,18 @@ impl BaselineFlags {
         if self.baseline.as_ref() == Some(name) {
             bail!(
                 "--save-baseline {name} would replace the baseline that --baseline compares with, \
-                 so that a regression would be seen once only; save under another name"
+                 so a regression would show up only once; save under another name"
             );
         }
         if self.baseline_dir.exists() && !self.baseline_dir.is_dir() {
             bail!(
-                "--baseline-dir {} is not a folder; name one, or none for {DIRECTORY}",
+                "--baseline-dir {} is not a folder; leave it empty for {DIRECTORY}",
                 self.baseline_dir.display()
             );
         }
         fs::create_dir_all(&self.baseline_dir).with_context(|| {
             format!(
-                "--baseline-dir {} can't be made",
+                "--baseline-dir {} can't be created",
                 self.baseline_dir.display()
             )
         })?;
@@ -116,10 +116,10 @@ impl BaselineFlags {
         Ok(Some(Output::open("--save-baseline", &file, inputs)?))
     }
 
-    /// The baseline to compare with, known to be of what is about to run.
+    /// Loads the baseline to compare with and checks that it describes the same run.
     ///
     /// # Errors
-    /// There is none of that name, it holds no results, or those of something else.
+    /// There is no baseline of that name, it contains no results, or it describes a different run.
     pub(super) fn load(
         &self,
         settings: &Settings,
@@ -142,7 +142,7 @@ impl BaselineFlags {
         let unlike = differences(&results[0].metrics, &this);
         if let Some(one) = unlike.iter().find(|one| one.weight == Weight::Incomparable) {
             bail!(
-                "--baseline {name} is of something else: its {} is {}, that of this run is {}",
+                "--baseline {name} describes a different run: its {} is {}, this run's is {}",
                 one.what,
                 one.base,
                 one.new
@@ -156,7 +156,7 @@ impl BaselineFlags {
     }
 }
 
-/// A baseline that a run is compared with.
+/// A baseline to compare a run with.
 #[derive(Debug)]
 pub(super) struct Baseline<'a> {
     name: &'a str,
@@ -165,15 +165,15 @@ pub(super) struct Baseline<'a> {
 }
 
 impl Baseline<'_> {
-    /// Compares a run that has done what it could: a regression becomes part of its outcome. An
-    /// interrupted run is not compared.
+    /// Compares a run with the baseline and records a regression in its outcome. An interrupted run is not
+    /// compared.
     pub(super) fn compare(&self, result: &mut RunResult) -> Option<Comparison> {
         if result.outcome.exit_code == super::interrupt::EXIT_INTERRUPTED {
             return None;
         }
-        // Through its text, so that a number is what it would be in a file.
-        let text = serde_json::to_string(result).expect("a result's keys are texts");
-        let new = compare::read_text("this run", &text).expect("a result is one");
+        // Through its text, so that numbers are rounded as in a file.
+        let text = serde_json::to_string(result).expect("the keys of a result are strings");
+        let new = compare::read_text("this run", &text).expect("a serialized result can be parsed");
         let comparison = compare::compare(&self.results, &new, &self.tolerances, &[]);
         let reason = render::reason(&comparison, &format!("the baseline {}", self.name));
         if !reason.is_empty() {
@@ -182,7 +182,7 @@ impl Baseline<'_> {
         Some(comparison)
     }
 
-    /// What the comparison found, for the terminal.
+    /// Formats the comparison for the terminal.
     pub(super) fn report(&self, comparison: &Comparison) -> String {
         let sides = Sides {
             base: format!("baseline {}", self.name),
@@ -192,7 +192,7 @@ impl Baseline<'_> {
     }
 }
 
-/// Writes the result as a baseline, if the run did what it should.
+/// Writes the result as a baseline if the run succeeded.
 ///
 /// # Errors
 /// The file can't be written.
@@ -201,7 +201,7 @@ pub(super) fn save(output: Output, result: &RunResult, is_well: bool, quiet: boo
         output.write(|out| json::write(out, result))?;
     } else if !quiet {
         let path = output.path().unwrap_or(Path::new("-")).display();
-        let note = format!("the run is not a baseline: {path} is left as it was\n");
+        let note = format!("the run failed, so it is not saved as a baseline: {path} is unchanged\n");
         let _ = std::io::Write::write_all(&mut std::io::stderr(), note.as_bytes());
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `loadgen bugs`: what upstream's controller is known for, and what either behaviour makes of it.
+//! `loadgen bugs`: known bugs of the upstream controllers, and how each behaviour handles them.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,33 +9,33 @@ use podstorm_faultsim::{How, Verdict, rows};
 use super::print;
 use crate::units::wrapped;
 
-/// What `loadgen bugs` is asked for.
+/// Flags of `loadgen bugs`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Each bug is a schedule of the fault simulator (loadgen/faultsim/bugs/). Examples:
   loadgen bugs                                  the list
-  loadgen bugs m10                              one of them, played with both behaviours
-  loadgen replay --bug m10                      the same, step by step
+  loadgen bugs m10                              play one bug with both behaviours
+  loadgen replay --bug m10                      play it step by step
   loadgen replay --bug m10 --behaviour hardened
   loadgen replay --bug m10 --print-schedule     as a file to edit, for --schedule")]
 pub(super) struct BugsFlags {
-    /// One of them: its number (m01) or its name (stale-watch)
+    /// A bug by its number (m01) or its name (stale-watch)
     #[arg(value_name = "NAME", value_parser = bug)]
     name: Option<&'static Bug>,
 }
 
-/// The bug that a flag names.
+/// Finds the bug that a flag names.
 pub(super) fn bug(text: &str) -> Result<&'static Bug, String> {
     rows::bug(text).ok_or_else(|| {
         let known: Vec<String> = rows::bugs().map(Bug::full_name).collect();
-        format!("no such bug; there are {}", known.join(", "))
+        format!("no such bug; known bugs are {}", known.join(", "))
     })
 }
 
-/// Lists them, or plays one with both behaviours; the exit code is 3 when an invariant did not hold.
+/// Lists the bugs, or plays one with both behaviours. Returns exit code 3 if an invariant did not hold.
 ///
 /// # Errors
-/// When standard output can't be written.
+/// Standard output can't be written.
 pub(super) fn run(flags: &BugsFlags) -> Result<u8> {
     let Some(bug) = flags.name else {
         print(&list())?;
@@ -71,7 +71,7 @@ fn list() -> String {
     text
 }
 
-/// What a behaviour makes of a bug, in words and in numbers.
+/// Describes the outcome of a bug under one behaviour, in words and numbers.
 pub(super) fn told(bug: &Bug, behaviour: Behaviour, verdict: &Verdict) -> String {
     let mut text = String::new();
     let words = match behaviour {
@@ -103,7 +103,7 @@ fn figures(verdict: &Verdict) -> [(&'static str, String); 6] {
             verdict.excess_pods_created.to_string(),
         ),
         (
-            "the longest a ReplicaSet lacked pods and was left alone",
+            "longest time that a ReplicaSet lacked pods and no controller acted",
             format!("{:.3} s", verdict.longest_idle_ns as f64 / 1e9),
         ),
         (
@@ -111,15 +111,15 @@ fn figures(verdict: &Verdict) -> [(&'static str, String); 6] {
             verdict.most_creates_per_minute.to_string(),
         ),
         (
-            "most pods at once, failed ones included",
+            "most pods at the same time, including failed ones",
             verdict.peak_pods.to_string(),
         ),
         (
-            "deletes that met another pod than the chosen one",
+            "deletes that hit a pod other than the chosen one",
             verdict.wrong_pods_deleted.to_string(),
         ),
         (
-            "deletes that left fewer pods than wanted",
+            "deletes that left too few pods",
             verdict.deletes_below_wanted.to_string(),
         ),
     ]

@@ -1,4 +1,4 @@
-//! `loadgen compare`: two results, or two sets of several seeds, side by side.
+//! `loadgen compare`: compares two results, or two sets of results with several seeds.
 
 use std::path::PathBuf;
 
@@ -13,31 +13,32 @@ use crate::compare::{self, Loaded, Tolerance, Tolerances, Weight};
 use crate::metrics::MetricName;
 use crate::report::output::{Inputs, Output};
 
-/// The exit code where a metric is worse than it may be.
+/// The exit code if a metric is worse than its tolerance allows.
 const EXIT_REGRESSION: u8 = 1;
 
-/// What `loadgen compare` is asked for.
+/// Flags of `loadgen compare`.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "loadgen compare [OPTIONS] BASE NEW\n       \
                       loadgen compare [OPTIONS] --base FILE... --new FILE...",
     after_long_help = "\
 WHAT IS COMPARED
-  Every metric of the results (`loadgen metrics` lists them): its value on both sides, or its median
-  where there are several results, the new one divided by the base, and a verdict. A metric is a
-  REGRESSION where the new one is worse, in the direction of the metric, by more than its tolerance.
-  With four or more results on each side the difference must also be significant: p < 0.05 in the
-  two-sided Mann-Whitney U test, exact up to 60 results in all; otherwise it is noise.
-  Results of one seed on the virtual engine are exact: any difference comes from what differs.
-  Results that differ in scenario, engine, number of pods, input or schema are refused (--force goes
-  on); other settings, behaviour, seeds, version and machine may differ, and are said.
+  Every metric of the results (`loadgen metrics` lists them). Each row shows the value on both sides (the
+  median if there are several results), the new value divided by the base value, and a verdict. A
+  metric is a REGRESSION if the new value is worse, in the direction of the metric, by more than its
+  tolerance. With four or more results on each side the difference must also be significant
+  (p < 0.05 in the two-sided Mann-Whitney U test, exact up to 60 results in all); otherwise it is noise.
+  Results of one seed on the virtual engine are exact: only a change of code or settings makes a
+  difference. Results that differ in scenario, engine, number of pods, input or schema are refused
+  unless --force is set. Other settings, behaviour, seeds, version and machine may differ; the
+  comparison lists these differences.
 
 TOLERANCES
-  5%                     of every metric that no other tolerance is for
-  p99=10%                of that statistic of every distribution
-  pod_ready_latency=5%   of all statistics of that metric
-  convergence.p99=20%    of one metric
-  excess=10, queue_wait=1ms   an amount instead of a share
+  5%                     for every metric without a more specific tolerance
+  p99=10%                for this statistic of every distribution
+  pod_ready_latency=5%   for all statistics of this metric
+  convergence.p99=20%    for one statistic of one metric
+  excess=10, queue_wait=1ms   an absolute amount instead of a share
 
 EXAMPLES
   loadgen run --pods 10k --json base.json
@@ -52,16 +53,16 @@ EXIT CODES
   0 no regression   1 a regression   2 wrong usage, or results that can't be compared"
 )]
 pub(super) struct CompareFlags {
-    /// The base and the new results: two files of `loadgen run --json`, each one result, those of
-    /// `--runs`, an array of results or one after the other; `-` is standard input
+    /// The base and the new results: two files from `loadgen run --json`. A file holds one result, an array of
+    /// results, or several results one after the other; `-` is standard input
     #[arg(value_name = "BASE NEW", num_args = 0..=2)]
     files: Vec<PathBuf>,
 
-    /// The base's files, of several seeds
+    /// Files of the base, with several seeds
     #[arg(long, value_name = "FILE", num_args = 1..)]
     base: Vec<PathBuf>,
 
-    /// The new files
+    /// Files of the new results
     #[arg(long, value_name = "FILE", num_args = 1..)]
     new: Vec<PathBuf>,
 
@@ -74,20 +75,20 @@ pub(super) struct CompareFlags {
     )]
     tolerances: Vec<Tolerance>,
 
-    /// Compare this metric only, such as convergence.p99 or elapsed; repeatable
+    /// Compare only this metric, such as convergence.p99 or elapsed; repeatable
     #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = MetricName::parse)]
     metrics: Vec<MetricName>,
 
-    /// Show the metrics that are the same too
+    /// Also show metrics that did not change
     #[arg(long)]
     all: bool,
 
-    /// Compare what differs in scenario, engine, number of pods, input or schema, and whatever a side
-    /// mixes
+    /// Compare even if scenario, engine, number of pods, input or schema differ, between or within the
+    /// sides
     #[arg(long)]
     force: bool,
 
-    /// How to show it
+    /// Output format
     #[arg(
         short,
         long,
@@ -97,16 +98,16 @@ pub(super) struct CompareFlags {
     )]
     output: Format,
 
-    /// Write the comparison to this file too, as one page that needs nothing else; - is standard output
+    /// Also write the comparison to this file, as one self-contained web page; - is standard output
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 
-    /// Print nothing; the exit code tells
+    /// Print nothing; only set the exit code
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// `--output`.
+/// Values of `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Table,
@@ -114,10 +115,10 @@ enum Format {
     Json,
 }
 
-/// Compares, and gives the exit code.
+/// Compares the results and returns the exit code.
 ///
 /// # Errors
-/// Files that can't be read or hold no results, and results that can't be compared.
+/// A file can't be read or contains no results; or the results can't be compared.
 pub(super) fn run(flags: &CompareFlags) -> Result<u8> {
     let mut inputs = Inputs::default();
     for (flag, paths) in [
@@ -154,7 +155,7 @@ pub(super) fn run(flags: &CompareFlags) -> Result<u8> {
         let page = page::page(&comparison, &sides);
         report.write(|out| out.write_all(page.as_bytes()))?;
     }
-    // Standard output belongs to the page then.
+    // Standard output then belongs to the page.
     if !flags.quiet && !uses_stdout {
         print(&match flags.output {
             Format::Table => render::table(&comparison, &sides, flags.all),
@@ -177,16 +178,16 @@ fn sides(flags: &CompareFlags) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         ([base, new], true, true) => (vec![base.clone()], vec![new.clone()]),
         ([], false, false) => (flags.base.clone(), flags.new.clone()),
         ([], true, true) => bail!(
-            "what is to be compared? loadgen compare BASE NEW, or --base FILE... --new FILE..."
+            "nothing to compare: use loadgen compare BASE NEW, or --base FILE... --new FILE..."
         ),
-        ([_], true, true) => bail!("two files are compared: loadgen compare BASE NEW"),
-        ([], true, false) => bail!("--new is given without --base FILE..."),
-        ([], false, true) => bail!("--base is given without --new FILE..."),
-        _ => bail!("give either BASE NEW or --base FILE... --new FILE..., not both"),
+        ([_], true, true) => bail!("expected two files: loadgen compare BASE NEW"),
+        ([], true, false) => bail!("--new needs --base FILE..."),
+        ([], false, true) => bail!("--base needs --new FILE..."),
+        _ => bail!("use either BASE NEW or --base FILE... --new FILE..., not both"),
     };
     let is_stdin = |file: &&PathBuf| file.as_os_str() == "-";
     if base.iter().chain(&new).filter(is_stdin).count() > 1 {
-        bail!("standard input (-) can be read once only");
+        bail!("standard input (-) can be read only once");
     }
     Ok((base, new))
 }
@@ -199,11 +200,11 @@ fn read(files: &[PathBuf]) -> Result<Vec<Loaded>> {
     Ok(results)
 }
 
-/// Refuses what can't be compared, with what differs and the way on.
+/// Refuses results that can't be compared, with the differences and a way to compare anyway.
 fn refuse_unlike(base: &[Loaded], new: &[Loaded]) -> Result<()> {
     for (side, results) in [("the base", base), ("the new side", new)] {
         if let Some(problem) = problem_within(side, results) {
-            bail!("{problem} (--force compares them all the same)");
+            bail!("{problem} (use --force to compare anyway)");
         }
     }
     let differences = compare::identity::differences(&base[0].metrics, &new[0].metrics);
@@ -219,7 +220,7 @@ fn refuse_unlike(base: &[Loaded], new: &[Loaded]) -> Result<()> {
         .collect();
     if !incomparable.is_empty() {
         bail!(
-            "the results are of different things: {} (--force compares them all the same)",
+            "the results are not comparable: {} (use --force to compare anyway)",
             incomparable.join("; ")
         );
     }

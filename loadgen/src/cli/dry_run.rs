@@ -1,5 +1,5 @@
-//! `loadgen run -f FILE --dry-run`: what the files hold, what of it is left out, and what in it isn't as
-//! wanted before anything has run.
+//! `loadgen run -f FILE --dry-run`: what the files contain, what is not simulated, and what deviates from
+//! the desired state before the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,24 +16,24 @@ use crate::settings::Settings;
 use crate::units::{count_for_people as count, counted};
 use crate::workloads::{self, Demand, Findings};
 
-/// Most lines of a kind of trouble.
+/// The most lines for one kind of deviation.
 const SHOWN_MAX: usize = 5;
 
-/// What is known of the files.
+/// Summary of the files.
 #[derive(Default)]
 struct Summary {
-    /// Why active pods aren't ready.
+    /// Reasons why active pods aren't ready, with their counts.
     unready: BTreeMap<String, u64>,
     short: Vec<String>,
     too_many: Vec<String>,
-    /// Of statuses and rollouts.
+    /// Deviations of statuses and rollouts.
     found: Findings,
-    /// Pods whose owner isn't among the objects: a workload, or one of a kind without a type of its own of which
-    /// there are others.
+    /// Pods whose owner isn't among the objects: a workload, or an object of an untyped kind of which the
+    /// files contain others.
     orphaned: u64,
 }
 
-/// The summary as text.
+/// Formats the summary.
 pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     let (size, input, taken) = (&settings.size, &loaded.size, &loaded.counts.taken);
     let mut out = String::new();
@@ -81,7 +81,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     }
     if found.orphaned > 0 {
         let text = format!(
-            "{} whose owner isn't in the files, for the garbage collector to remove",
+            "{} whose owner isn't in the files: the garbage collector removes them",
             counted(found.orphaned, "pod")
         );
         line("orphaned", &text);
@@ -101,7 +101,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     out
 }
 
-/// `Pod: 5,000, ReplicaSet: 100`.
+/// Formats counts, such as `Pod: 5,000, ReplicaSet: 100`.
 fn listed(counts: &BTreeMap<String, u64>) -> String {
     let counts = counts.iter();
     let counts: Vec<String> = counts
@@ -182,7 +182,7 @@ impl Summary {
         let told = (status.replicas, status.ready);
         if told != (owned.active, owned.ready) {
             self.found.stale.push(format!(
-                "{name} says {}, {} ready, and has {}, {} ready",
+                "{name} reports {}, {} ready, and has {}, {} ready",
                 pods(told.0),
                 told.1,
                 owned.active,

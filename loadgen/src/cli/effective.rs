@@ -1,5 +1,4 @@
-//! Settings under the names of their flags: what `--print-scenario` shows, and the command that
-//! repeats a run.
+//! Settings by flag name: the output of `--print-scenario`, and the command that repeats a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::values::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size,
 use crate::workloads;
 use crate::workloads::flags::{Flag, FlagValue};
 
-/// The flags that give these settings, without those that do not change the run.
+/// Returns the flags that produce these settings, without those that do not affect the run.
 fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     let size = |count: u64| Some(Size(count));
     let (scenario, controller) = (&settings.scenario, &settings.controller);
@@ -38,7 +37,7 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
         for (flag, value) in settings.workloads.filled(is_created) {
             rows.set(flag, (value != FlagValue::Switch(false)).then_some(value));
         }
-        // The scenario's groups say how many workloads the pods make, and no flag can.
+        // The scenario's groups determine the number of workloads; no flag can.
         if cluster.pods_asked.is_none() {
             for it in &cluster.counts.0 {
                 rows.set(it.sizes.count, Some(FlagValue::Size(Size(it.count))));
@@ -92,7 +91,7 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     }
 }
 
-/// What comes first among the settings; the others follow in the order of their declaration.
+/// The first settings in the output; the others follow in the order of their declaration.
 const FIRST: [&str; 9] = [
     "scenario",
     "engine",
@@ -105,7 +104,7 @@ const FIRST: [&str; 9] = [
     "filename",
 ];
 
-/// Every setting that changes the run, by the name of its flag; null is "not limited".
+/// Returns every setting that affects the run, by flag name; null is "not limited".
 pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(String, Value)> {
     let number = |value: Value| {
         let number = value.as_str().and_then(|text| text.parse::<u64>().ok());
@@ -128,7 +127,7 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(String, V
     all
 }
 
-/// The settings as a reader is shown them: name and value.
+/// Returns names and values of the settings, formatted for readers.
 pub(super) fn shown(given: &Settings, files: &[PathBuf]) -> Vec<(String, String)> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -152,7 +151,7 @@ pub(super) fn shown(given: &Settings, files: &[PathBuf]) -> Vec<(String, String)
         .collect()
 }
 
-/// The settings as YAML, one line each.
+/// Formats the settings as YAML, one per line.
 pub(super) fn yaml(settings: &[(String, Value)]) -> String {
     let mut text = String::new();
     for (name, value) in settings {
@@ -176,7 +175,7 @@ pub(super) fn yaml(settings: &[(String, Value)]) -> String {
     text
 }
 
-/// A scalar as YAML: JSON's own form, without quotes where they say nothing.
+/// Formats a scalar as YAML: JSON, without the quotes where YAML needs none.
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),
@@ -184,8 +183,8 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// Whether YAML reads the unquoted text as that text: a letter, then nothing special; or digits
-/// that end in a unit.
+/// Reports whether YAML reads the unquoted text as this string: a letter followed by plain characters, or
+/// digits followed by a unit.
 fn is_plain(text: &str) -> bool {
     let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'/' | b'_');
     let ambiguous = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
@@ -197,21 +196,21 @@ fn is_plain(text: &str) -> bool {
         && !lower.starts_with("0x")
 }
 
-/// The settings as indented JSON, in the same order.
+/// Formats the settings as indented JSON, in the same order.
 pub(super) fn json(settings: &[(String, Value)]) -> String {
     let mut bytes = Vec::new();
     serde_json::Serializer::pretty(&mut bytes)
         .collect_map(settings.iter().map(|(name, value)| (name, value)))
-        .expect("a Vec takes everything and the keys are texts");
+        .expect("writing to a Vec does not fail, and the keys are strings");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
-/// What decides together how large the cluster is.
+/// Settings that together determine the size of the cluster.
 const SIZES: [&str; 4] = ["burst", "pods", "nodes", "pods-per-node"];
 
-/// The command that repeats a run: every setting that the scenario, the engine and the files don't
-/// imply, as numbers and names that are read back as the same settings.
+/// Returns the command that repeats a run: every setting that the scenario, the engine and the files don't
+/// imply, as numbers and names that parse to the same settings.
 pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     let mut command = String::from("loadgen run");
     let mut add = |flag: &str, value: &str| {
@@ -237,7 +236,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         let mut baseline = baseline.iter();
         !baseline.any(|(other, default)| other == name && default == value)
     };
-    // What one of the sizes is by default depends on the others.
+    // The default of each size depends on the others.
     let mut counts: Vec<&str> = Vec::new();
     for it in &given.size.counts.0 {
         counts.push(it.sizes.count);
@@ -248,10 +247,10 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     let is_sized = sizes.any(|(name, value)| differs(name, value));
     for (name, value) in &all {
         match (&**name, value) {
-            // The seed and the scenario are what one looks for; they are always said.
+            // Readers look for the seed and the scenario, so they are always shown.
             ("scenario", Value::String(scenario)) if !is_manifests => add(name, scenario),
-            // By default there are as many threads as the machine has cores, and where files bring
-            // nodes none is generated.
+            // The default number of threads is the machine's number of cores; files with nodes set the
+            // number of generated nodes to 0.
             ("seed" | "threads", value) => add(name, &value.to_string()),
             ("nodes", value) if !files.is_empty() => add(name, &value.to_string()),
             ("pods" | "nodes", value) if is_sized => add(name, &value.to_string()),
@@ -261,7 +260,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
             {
                 add(name, engine);
             }
-            // The files come last, with -f.
+            // The files come last, as -f.
             ("scenario" | "filename", _) | (_, Value::Null) => {}
             (name, value) if !differs(name, value) => {}
             ("feature-gates", Value::Object(gates)) => {
@@ -282,7 +281,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     command
 }
 
-/// The thresholds of flags, to be put after a command.
+/// Formats thresholds as flags, ready to append to a command.
 pub(super) fn thresholds(thresholds: &[Threshold]) -> String {
     let words = thresholds.iter().map(|threshold| {
         let word = shell_word(&threshold.to_string());
@@ -291,7 +290,7 @@ pub(super) fn thresholds(thresholds: &[Threshold]) -> String {
     words.collect()
 }
 
-/// What `--scenario` takes to mean this one.
+/// Returns the value of `--scenario` that selects this scenario.
 fn scenario_word(settings: &Settings) -> &str {
     let scenario = &settings.scenario;
     scenario.path.as_deref().unwrap_or(&scenario.name)
@@ -311,14 +310,14 @@ mod tests {
         Settings::of_flags(flags, 2).unwrap()
     }
 
-    /// The same beside files.
+    /// Resolves flags together with files of this size.
     fn beside(input: InputSize, flags: &str) -> Settings {
         let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
         resolve(&request.with_input(Some(input)), Machine::of(2)).unwrap()
     }
 
     #[test]
-    fn the_command_says_what_differs_and_the_seed() {
+    fn the_command_has_the_seed_and_what_differs() {
         let flags = "--scenario up-down --engine virtual --seed 7 --kube-api-qps 20 --feature-gates \
                      PodDeletionCost=false --pods 1000";
         let command = command(&resolved(flags), &[]);
@@ -330,7 +329,7 @@ mod tests {
         );
     }
 
-    /// What a command's text means on a machine with that number of cores.
+    /// Parses a command's flags as on a machine with this number of cores.
     fn read_back(command: &str, cpus: usize, input: Option<InputSize>) -> Settings {
         let words = command.split(' ').map(|word| word.trim_matches('\''));
         let flags = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{command}: {error}"));
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_read_back_as_the_same_settings() {
+    fn the_command_parses_to_the_same_settings() {
         for flags in [
             "",
             "--scenario up-down",
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_names_the_nodes_beside_files_and_the_scenario_over_them() {
+    fn with_files_the_command_has_the_nodes_and_the_scenario() {
         let input = InputSize {
             pods: 10,
             owners: 1,
@@ -410,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_groups_are_those_that_were_asked_for() {
+    fn groups_keep_the_requested_number_of_pods() {
         let settings = resolved("--scenario cl2-load --pods 400");
         assert_eq!(settings.size.pods, 540, "250 + 3 x 30 + 40 x 5");
         let command = command(&settings, &[]);
@@ -419,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_kinds_is_named_with_its_size() {
+    fn the_command_has_the_size_of_each_kind() {
         for flags in [
             "",
             "--pods 403",
@@ -442,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_named_as_a_shell_takes_them() {
+    fn file_names_are_quoted_for_a_shell() {
         let settings = beside(InputSize::default(), "");
         let names = ["my web.yaml", "it's", "two\nlines", "-"];
         let command = command(&settings, &names.map(PathBuf::from));
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_and_json_hold_the_same() {
+    fn yaml_and_json_have_the_same_settings() {
         let settings = settings(&resolved(""), &[]);
         let json: Value = serde_json::from_str(&json(&settings)).unwrap();
         let yaml: Value = serde_saphyr::from_str(&yaml(&settings)).unwrap();

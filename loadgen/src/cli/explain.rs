@@ -1,4 +1,5 @@
-//! `loadgen explain`: which pods a scale-down deletes, what a rollout or a Job does next, what a drain evicts, and why.
+//! `loadgen explain`: the pods that a scale-down deletes, the next steps of a rollout or Job, the pods that a
+//! drain evicts, and the reasons.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,27 +20,27 @@ use crate::workloads::explain::selection::Preferred;
 use crate::workloads::explain::{Asked, Layout};
 use crate::workloads::{self, NameFlag, Workload, kinds_in_words};
 
-/// What `loadgen explain` is asked for.
+/// Flags of `loadgen explain`.
 #[derive(Args, Debug)]
 #[command(
     group = ArgGroup::new("owner").required(true),
     after_help = "More: loadgen explain --help",
     after_long_help = "\
-THE RULES, in their order; the first that tells two pods apart decides
+THE RULES, in order; the first rule that distinguishes two pods decides
   1 no node before a node          5 more related pods on its node (those that the selectors
   2 Pending, Unknown, Running        of all ReplicaSets with the same owner match)
   3 not ready before ready         6 ready for a shorter time, on a logarithmic scale
   4 smaller deletion cost          7 more restarts of a container, then of a sidecar
                                    8 created later, on a logarithmic scale
-  Ages within one step of the scale (each is twice as long as the one before) count as equal, and
-  the smaller UID goes first; at the very same moment the next rule decides. That makes rules 6
-  to 8 contradict themselves among some pods; where it matters, the answer says so.
+  Ages within one step of the scale (each step is twice as long as the one before) count as equal, and
+  the smaller UID goes first; if the times are identical the next rule decides. Rules 6 to 8 can
+  therefore contradict themselves among some pods; the answer reports where this matters.
 
 EXAMPLES
   kubectl get rs,rc,pods,nodes -A -o json | loadgen explain -f - --replicaset shop/web --replicas 8
-      which pods go when shop/web is scaled to 8, and why these
+      which pods go when shop/web is scaled to 8, and why
   loadgen explain -f loadgen/examples/billing.yaml --replicaset web --replicas 8 -o wide
-      with all that they are ranked by
+      the same, with every value that the ranking uses
   loadgen explain -f loadgen/examples/billing.yaml --replicaset web --replicas 8 \\
       --prefer billing=on-demand
       the annotations that make the pods on on-demand nodes go first, and how to undo them
@@ -48,15 +49,15 @@ EXAMPLES
   kubectl get deploy,rs,pods -n shop -o json | loadgen explain -f - --deployment web
       what the next syncs of its rollout do, and why
   loadgen explain -f dump.json --deployment shop/web --image registry.example/web:2
-      what a rollout of that image would do
+      what a rollout to that image would do
   kubectl get jobs,pods -n shop -o json | loadgen explain -f - --job render
-      what its next sync does, why it failed or does not finish, which index is retried when
+      what its next sync does, why it failed or does not finish, when each index is retried
   kubectl get sts,pods,pvc,controllerrevisions -n shop -o json | loadgen explain -f - --statefulset web
-      what its next syncs do, the pod or claim it waits for, and which pod frees a stuck rollout
+      what its next syncs do, which pod or claim it waits for, and which pod unblocks a stuck rollout
   loadgen explain -f loadgen/examples/job.yaml --job render --parallelism 1
       which pods go when its parallelism falls to 1
   kubectl get nodes,pods,pdb,deploy,rs,sts,rc -A -o json | loadgen explain -f - --drain node-7
-      which pods of the node go when it is drained, and which ones a budget holds
+      which pods of the node go when it is drained, and which ones a budget protects
   loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
       jq -r '.pods[] | select(.fate == \"deleted\") | .name'
       the names of the pods that go
@@ -69,7 +70,7 @@ JSON FIELDS (-o json)
     ready_since restarts sidecar_restarts created before_next{number rule words}
   prefer: matched matched_by_pod_labels matched_by_node_labels deleted_before deleted_after
     annotations[]{pod deletion_cost command undo} unreachable[]{pod reason}
-  fate: deleted, kept, or deleted-or-kept and kept-or-deleted where upstream's choice is open
+  fate: deleted, kept, or deleted-or-kept and kept-or-deleted where upstream's choice is undefined
   rule: unscheduled phase not-ready deletion-cost colocation ready-time ready-time-uid restarts
     creation-time creation-time-uid, earlier-sync, tie, contradiction
 
@@ -97,54 +98,54 @@ JSON FIELDS OF A JOB (-o json)
 JSON FIELDS OF A DRAIN (-o json)
   schema_version node is_cordoned notes[]
   pods[]: namespace name owner fate budgets[] why
-  fate: goes, waits (for a budget), stuck (until somebody changes something), stays
+  fate: goes, waits (for a budget), stuck (until an operator intervenes), stays
   budgets[]: namespace name expected healthy desired allowed goes waits
 
 EXIT CODES
   0 answered   2 wrong usage or input")]
 pub(super) struct ExplainFlags {
-    /// The cluster: Kubernetes YAML or JSON, several documents, Lists, also packed by gzip; `-` is
+    /// The cluster: Kubernetes YAML or JSON with any number of documents and Lists, optionally gzipped; `-` is
     /// standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
     files: Vec<PathBuf>,
 
-    /// What is asked about.
+    /// The object in question.
     #[command(flatten)]
     subject: Subject,
 
-    /// With a workload that has rollouts: what a rollout to this image of the first container would do
+    /// For a workload with rollouts: explain a rollout to this image of the first container
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["replicas", "prefer", "prefer_pods", "prefer_nodes"])]
     image: Option<String>,
 
-    /// How many pods it is to have [default: its spec.replicas]; of a Job, the parallelism to which it falls
+    /// The number of pods after the scale-down [default: its spec.replicas]; for a Job, the new parallelism
     /// [default: 0]
     #[arg(long, visible_alias = "parallelism", value_name = "NUMBER", allow_hyphen_values = true,
           value_parser = clap::value_parser!(i32).range(0..))]
     replicas: Option<i32>,
 
-    /// Pods that should go first: those that this label selector matches, by their own labels or by
-    /// their node's; prints the deletion costs that do it
+    /// Prefer to delete pods that match this label selector, by their own labels or by those of their node;
+    /// prints the deletion costs that achieve this
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
     prefer: Option<(String, Selector)>,
 
-    /// The same by the labels of pods alone
+    /// Like --prefer, but matches only labels of pods
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
     prefer_pods: Option<(String, Selector)>,
 
-    /// The same by the labels of nodes alone
+    /// Like --prefer, but matches only labels of nodes
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
     prefer_nodes: Option<(String, Selector)>,
 
-    /// Gates that change behaviour, as for `loadgen run`; PodDeletionCost=false leaves rule 4 out
+    /// Feature gates that change behaviour, as for `loadgen run`; PodDeletionCost=false disables rule 4
     #[arg(long, value_name = "NAME=BOOL,...", help_heading = "Controller")]
     feature_gates: Vec<String>,
 
-    /// Most deletes in one sync [default: 500]
+    /// The most deletes in one sync [default: 500]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Controller")]
     burst_replicas: Option<u64>,
 
-    /// Whose behaviour: upstream or hardened (which counts related pods without an owner too)
+    /// The behaviour: upstream, or hardened (which also counts related pods without an owner)
     #[arg(
         long,
         value_name = "NAME",
@@ -153,12 +154,11 @@ pub(super) struct ExplainFlags {
     )]
     behaviour: BehaviourName,
 
-    /// The moment of the ranking, by which ages are compared: 2026-01-02T03:04:05Z [default: the
-    /// present]
+    /// The time of the ranking, to which ages are relative: 2026-01-02T03:04:05Z [default: now]
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = "Controller")]
     now: Option<Time>,
 
-    /// table; wide: with all that pods are ranked by; json
+    /// Output format: table, wide (with every value that ranks pods) or json
     #[arg(
         short,
         long,
@@ -169,29 +169,29 @@ pub(super) struct ExplainFlags {
     )]
     output: Format,
 
-    /// Rows of the table, before those around the last pod that goes
+    /// The first rows of the table to show; the rows around the last deleted pod are always shown
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, default_value = "20",
           help_heading = "Output")]
     limit: u64,
 
-    /// Every row
+    /// Show every row
     #[arg(long, conflicts_with = "limit", help_heading = "Output")]
     all: bool,
 }
 
-/// What is asked about: a flag for each workload, and one for nodes, of which one is given.
+/// The object in question: exactly one flag, either of a workload or of a node.
 #[derive(Debug)]
 enum Subject {
-    /// An object of a workload, by its name.
+    /// A workload, by name.
     Object(Workload, String),
-    /// The drain of the node of that name.
+    /// The drain of the node with this name.
     Drain(String),
 }
 
-/// The flag that names a node to be drained.
+/// The flag that names the node to drain.
 const DRAIN: NameFlag = NameFlag {
     name: "drain",
-    help: "A node: which of its pods go when it is drained, and which ones their budgets hold",
+    help: "A node: which of its pods go when it is drained, and which ones a budget protects",
 };
 
 impl Args for Subject {
@@ -227,7 +227,7 @@ impl FromArgMatches for Subject {
     }
 }
 
-/// `--output`.
+/// Values of `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Table,
@@ -235,10 +235,10 @@ enum Format {
     Json,
 }
 
-/// Answers, and gives the exit code.
+/// Answers the question and returns the exit code.
 ///
 /// # Errors
-/// Wrong usage or input.
+/// The usage or the input is wrong.
 pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     let gates = gates::parse(flags.feature_gates.iter().map(String::as_str));
     let gates = gates.map_err(|problem| anyhow!("--feature-gates: {problem}"))?;
@@ -259,7 +259,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             mono_ns: 0,
             wall_ns: time
                 .unix_nanos()
-                .context("--now lies too far from the present")?,
+                .context("--now is too far from the present")?,
         },
         None => RealClock::start().now(),
     };
@@ -283,10 +283,10 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             ];
             if let Some((flag, _)) = is_given.into_iter().find(|(_, is_given)| *is_given) {
                 bail!(
-                    "{flag} asks about a workload and --drain about a node; leave one of the two out"
+                    "{flag} asks about a workload and --drain about a node; use only one of them"
                 );
             }
-            // Budgets are of the kinds that only a server runs.
+            // Budgets are among the kinds that only a server stores.
             manifest::load_served(&flags.files, stdin)?
         }
     };
@@ -322,7 +322,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     Ok(0)
 }
 
-/// The width of the terminal, within what reads well; 100 columns where there is none.
+/// Returns the width of the terminal, within a readable range; 100 columns without a terminal.
 fn width() -> u16 {
     let terminal = terminal_size::terminal_size();
     terminal.map_or(100, |(width, _)| width.0.clamp(60, 160))
@@ -338,7 +338,7 @@ fn selector(text: &str) -> Result<(String, Selector), String> {
 
 fn moment(text: &str) -> Result<Time, String> {
     match text.parse::<Time>() {
-        Ok(time) if time.is_unset() => Err("not a moment of this age".to_owned()),
+        Ok(time) if time.is_unset() => Err("expected a time after 0001-01-01T00:00:00Z".to_owned()),
         Ok(time) => Ok(time),
         Err(error) => Err(error.to_string()),
     }

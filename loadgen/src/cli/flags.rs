@@ -1,4 +1,4 @@
-//! The flags of `loadgen run`: those of the settings, and what is written and shown.
+//! Flags of `loadgen run`: settings, outputs and display.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::metrics::Threshold;
 use crate::report::output::Inputs;
 use crate::settings::resolve::SettingsRequest;
 
-/// What `loadgen run` is asked for.
+/// Flags of `loadgen run`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 UNITS
@@ -25,85 +25,85 @@ UNITS
 
 EXAMPLES
   loadgen run
-      2,000 ReplicaSets of a stock cluster scale to 100,000 pods at once, and what other settings buy
+      2,000 ReplicaSets of a stock cluster scale to 100,000 pods at once, and the effect of other settings
   loadgen run --scenario up-down
       the speed of this machine: 100,000 pods up, half down, all down, without latencies
   loadgen run --scenario up-down --pods 1m --replicasets 20k --json result.json
-      a million pods, the metrics for a program
+      a million pods, with the metrics as JSON
   loadgen run --scenario churn --duration 10m --tui
-      ten minutes of pods that go and come, full screen while they do
+      ten minutes of pods that come and go, in the full-screen view
   loadgen run --pods 10k --kube-api-qps 50 --api-latency p50=20ms,p99=200ms
-      a smaller cluster with a limit of its own and a slower API
+      a smaller cluster with a different client limit and a slower API
   loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
-      a ReplicaSet and a ReplicationController as people write them
+      a ReplicaSet and a ReplicationController from hand-written manifests
   loadgen run --scenario stale-watch
-      a pod watch that stalls: pods created twice (kubernetes#129795), and what mends it
+      a pod watch that stalls: pods are created twice (kubernetes#129795), and the settings that prevent it
   loadgen run --threshold 'pod_ready_latency p99 < 5s'
-      exit code 1 where the 99th percentile is 5 s or more
+      exit code 1 if the 99th percentile is 5 s or more
   loadgen run --pods 10k --runs 10 --json base.json
-      ten runs: how far apart are they? `loadgen compare` tests two such files for a difference
+      ten runs and their spread; `loadgen compare` tests two such files for a difference
   loadgen run --save-baseline main
   loadgen run --behaviour hardened --baseline main --tolerance p99=10%
-      a result saved, and another beside it: exit code 1 where a metric is worse
+      save a result and compare a later one with it: exit code 1 if a metric is worse
   kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
-      a dump of a real cluster: the controller starts over it
+      a dump of a real cluster: the controllers start with its objects
 
 EXIT CODES
-  0 done   1 not done by --time-limit, a threshold not met, or worse than the baseline
+  0 done   1 not done within --time-limit, a threshold not met, or worse than the baseline
   2 wrong usage, input or output path   3 an invariant was broken   130 interrupted, after the report")]
 pub(super) struct RunFlags {
     #[command(flatten)]
     pub(super) shape: SettingsRequest,
 
-    /// Run it N times, one after the other, with the seeds from --seed on, and show mean and deviation of the main
-    /// metrics, and the answer of the median run. On the virtual engine all that differs is what the seed
-    /// draws; on threads the machine makes a difference too. --json has every result
+    /// Run N times in sequence, with consecutive seeds from --seed on, and show mean and deviation of the main
+    /// metrics and the answer of the median run. On the virtual engine runs differ only by their seed; on the
+    /// threads engine also by the state of the machine. --json contains every result
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000),
           allow_hyphen_values = true, help_heading = "Output")]
     pub(super) runs: Option<u16>,
 
-    /// Write the result as JSON to this file, whole or not at all; `-` is standard output
+    /// Write the result as JSON to this file, atomically; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) json: Option<PathBuf>,
 
-    /// What a metric must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
+    /// A bound on a metric, with exit code 1 if it does not hold: 'pod_ready_latency p99 < 5s',
     /// 'excess_pods_created == 0' (`loadgen metrics` lists the metrics); repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
     pub(super) thresholds: Vec<Threshold>,
 
-    /// Write a report as one web page to this file: charts, distributions, the slowest ReplicaSets,
-    /// settings; it needs no network
+    /// Write a self-contained web page to this file: charts, distributions, the slowest ReplicaSets and the
+    /// settings
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) report: Option<PathBuf>,
 
-    /// Write the time series as CSV to this file: pods, queue, API calls, at most 1,000 rows or so
+    /// Write time series as CSV to this file: pods, queue and API calls, about 1,000 rows at most
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) csv: Option<PathBuf>,
 
-    /// Write the phases as a JUnit test report to this file; a phase that was not done is a failure
+    /// Write the phases as a JUnit test report to this file; an unfinished phase is a failure
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) junit: Option<PathBuf>,
 
-    /// Write the latencies to this file as Kubernetes' performance dashboard reads them
+    /// Write the latencies to this file in the format of Kubernetes' performance dashboard
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) perf_dash: Option<PathBuf>,
 
-    /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics while it goes on: localhost:9090,
-    /// or :9090 for every address of this machine; port 0 is one that is free
+    /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics during the run: localhost:9090, or
+    /// :9090 for every address of this machine; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", value_parser = address::any, help_heading = "Output")]
     pub(super) metrics_addr: Option<SocketAddr>,
 
-    /// Serve the run's cluster to kubectl and any other client while it goes on, in real time; it ends
-    /// with the report. :PORT is 127.0.0.1:PORT
+    /// Serve the run's cluster to kubectl and other clients during the run, in real time, until the report
+    /// is printed. :PORT is 127.0.0.1:PORT
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address::local, help_heading = "Output")]
     pub(super) serve: Option<SocketAddr>,
 
-    /// Serve the cluster after the run too, as the run has left it, until Ctrl-C
+    /// Keep serving the final state of the cluster after the run, until Ctrl-C
     #[arg(long, requires = "serve", help_heading = "Output")]
     pub(super) keep_serving: bool,
 
-    /// Sample the run and draw where its processor time went as a flamegraph (SVG); this and
-    /// the next three need a build with `--features profile`
+    /// Sample the run and draw its CPU time as a flamegraph (SVG); this flag and the next three need a
+    /// build with `--features profile`
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) flamegraph: Option<PathBuf>,
 
@@ -111,29 +111,29 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) pprof: Option<PathBuf>,
 
-    /// Sample the run and write its stacks, one a line with its number of samples; two such files
+    /// Sample the run and write its folded stacks, one per line with its number of samples; two such files
     /// make a differential flamegraph
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) folded: Option<PathBuf>,
 
-    /// Samples of a profile per second of processor time, 1 to 1000 [default: 199]
+    /// Samples per second of CPU time, 1 to 1000 [default: 199]
     #[arg(long, value_name = "NUMBER", help_heading = "Output", allow_hyphen_values = true,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(super) profile_hertz: Option<u16>,
 
-    /// Put wall time, CPU, memory and machine into the result of a virtual run too
+    /// Include wall time, CPU, memory and machine in the result of a virtual run
     #[arg(long, help_heading = "Output")]
     pub(super) host_metrics: bool,
 
     #[command(flatten)]
     pub(super) baselines: BaselineFlags,
 
-    /// Show the run on the whole screen while it goes on: the phase, and pods, rate and queue over
-    /// time; q or Ctrl-C stops it and reports on what ran. Needs a build with `--features tui`
+    /// Show the run full screen: the phase, and charts of pods, rate and queue; q or Ctrl-C stops the run and
+    /// prints the report. Needs a build with `--features tui`
     #[arg(long, help_heading = "Output")]
     pub(super) tui: bool,
 
-    /// Neither progress nor report; the exit code and --json tell
+    /// Print neither progress nor report, only errors
     #[arg(short, long, help_heading = "Output")]
     pub(super) quiet: bool,
 
@@ -142,30 +142,30 @@ pub(super) struct RunFlags {
           default_missing_value = "yaml", help_heading = "Output")]
     pub(super) print_scenario: Option<SettingsFormat>,
 
-    /// Print what the files of -f hold, what of it is left out, and what isn't as wanted, and run
-    /// nothing
+    /// Print what the files of -f contain, what is not simulated and what deviates from the desired state,
+    /// and run nothing
     #[arg(long, requires = "files", help_heading = "Output")]
     pub(super) dry_run: bool,
 }
 
-/// `--print-scenario`.
+/// Values of `--print-scenario`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum SettingsFormat {
     Yaml,
     Json,
 }
 
-/// Notes the files that a run is to read.
+/// Records the files that a run reads as inputs.
 ///
 /// # Errors
-/// Standard input is to be read twice.
+/// Standard input would be read twice.
 pub(super) fn note_inputs(asked: &SettingsRequest, inputs: &mut Inputs) -> Result<()> {
     for file in &asked.files {
         inputs.add("-f", file);
     }
     if let Some(path) = asked.scenario.as_ref().and_then(|one| one.path.as_ref()) {
         if path == "-" && asked.files.iter().any(|file| file.as_os_str() == "-") {
-            bail!("standard input (-) is both --scenario and -f; it can be read once only");
+            bail!("standard input (-) is both --scenario and -f, but can be read only once");
         }
         inputs.add("--scenario", Path::new(path));
     }

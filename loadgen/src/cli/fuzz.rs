@@ -1,4 +1,4 @@
-//! `loadgen fuzz`: many seeds of the fault simulator, and what they add up to.
+//! `loadgen fuzz`: plays many seeds of the fault simulator and summarizes the results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,74 +23,74 @@ use super::progress::Teller;
 use crate::report::output::Inputs;
 use crate::units::{count_for_people as count, counted, parse_duration_ns, parse_size, shell_path};
 
-/// Most failing seeds whose schedules are cut down.
+/// The most failing seeds whose schedules are minimised.
 const MINIMISED: usize = 3;
 
-/// Most schedules that are played to cut one down.
+/// The most schedules to play while minimising one.
 const PLAYS_MAX: u32 = 1_000;
 
-/// Most real time that cutting one down takes, seconds.
+/// The most real time to spend minimising one schedule, in seconds.
 const MINIMISE_SECONDS: f64 = 15.0;
 
-/// Most pairs of fault and step that are shown.
+/// The most pairs of fault and step to show.
 const LEAST_MET: usize = 8;
 
-/// Most threads.
+/// The most threads.
 const THREADS_MAX: u64 = 4_096;
 
-/// Seconds of real time between lines of progress that no terminal shows.
+/// Real time between progress lines without a terminal, in seconds.
 const SECONDS_PER_LINE: f64 = 10.0;
 
-/// What `loadgen fuzz` is asked for.
+/// Flags of `loadgen fuzz`.
 #[derive(Args, Debug)]
 pub(super) struct FuzzFlags {
-    /// How many seeds [default: 1000; with --time: as many as it allows]
+    /// Number of seeds [default: 1000; with --time: as many as fit]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     seeds: Option<u64>,
 
-    /// The first seed
+    /// First seed
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     first: u64,
 
-    /// Stop after this much real time; failing seeds are cut down after that, for up to 15 s each
+    /// Stop after this much real time; minimising failing seeds comes after that, up to 15 s each
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, allow_hyphen_values = true)]
     time: Option<i64>,
 
-    /// upstream, hardened, or both: even seeds are upstream's, odd ones hardened
+    /// upstream, hardened or both: even seeds play upstream, odd seeds hardened
     #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "both")]
     behaviour: Wish,
 
-    #[arg(long, value_name = "NAME", help = workload_help("Whose controller is under test; each has seeds of its own"),
+    #[arg(long, value_name = "NAME", help = workload_help("The controller under test; each has its own seeds"),
           value_parser = SubjectRow::by_name, default_value = Subjects::installed()[0].name)]
     workload: &'static SubjectRow,
 
-    /// Only these classes of faults, by name or number (see `loadgen faults`)
+    /// Only these fault classes, by name or number (see `loadgen faults`)
     #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
     fault: Vec<FaultClass>,
 
-    /// Write the schedules of failing seeds to this folder, in full and cut down to what they need
+    /// Write the schedules of failing seeds to this folder, in full and minimised
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 
-    /// Threads [default: all cores]
+    /// Number of threads [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true)]
     threads: Option<u64>,
 
-    /// Stop after this number of failing seeds
+    /// Stop after this many failing seeds
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, default_value = "5",
           allow_hyphen_values = true)]
     failures: u64,
 
-    /// Write what came of it as JSON to this file; `-` is standard output
+    /// Write the results as JSON to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// No progress and no summary; the exit code tells
+    /// Print no progress and no summary; only set the exit code
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// `--behaviour`: one, or both.
+/// Values of `--behaviour`: one behaviour, or both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish(pub(super) Option<Behaviour>);
 
@@ -98,7 +98,7 @@ pub(super) fn behaviour(text: &str) -> Result<Wish, String> {
     match (text, Behaviour::from_name(text)) {
         ("both", _) => Ok(Wish(None)),
         (_, Some(known)) => Ok(Wish(Some(known))),
-        _ => Err("no such behaviour; there are upstream, hardened and both".to_owned()),
+        _ => Err("no such behaviour; expected upstream, hardened or both".to_owned()),
     }
 }
 
@@ -109,11 +109,11 @@ pub(super) fn class(text: &str) -> Result<FaultClass, String> {
     })
 }
 
-/// Plays seeds, and gives the exit code: 3 when an invariant did not hold, 130 when it was interrupted
-/// before one was found.
+/// Plays seeds and returns the exit code: 3 if an invariant did not hold, 130 if interrupted before a
+/// failure was found.
 ///
 /// # Errors
-/// When standard output or the file can't be written.
+/// Standard output or the output file can't be written.
 pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = match flags.threads {
@@ -153,7 +153,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     super::interrupt::watch(&interrupted, outputs.temporary(), flags.quiet).begin();
-    // Relaxed, here and below: flags that order nothing.
+    // Relaxed, here and below: these flags order nothing.
     let is_interrupted = || interrupted.load(Ordering::Relaxed);
     let stop = AtomicBool::new(false);
     let begun = RealClock::start();
@@ -180,12 +180,12 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     if !flags.quiet {
         print(&summary(&outcome, &campaign, took_seconds))?;
     }
-    // With --quiet and without --keep there is no place for them.
+    // With --quiet and without --keep, a minimised schedule would be discarded.
     if !flags.quiet || flags.keep.is_some() {
         for failure in outcome.failures.iter().take(MINIMISED) {
             let seed = failure.seed;
             teller.say(&format!(
-                "cutting seed {seed} down (up to {MINIMISE_SECONDS} s) "
+                "minimising seed {seed} (up to {MINIMISE_SECONDS} s) "
             ));
             let schedule = (campaign.workload.draw)(seed, &campaign.classes);
             let text = minimised(&*schedule, failure, flags.keep.as_deref(), &is_interrupted)?;
@@ -202,7 +202,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     })
 }
 
-/// What a program wants to know: how many seeds were played, and which failed and why.
+/// The results as JSON: how many seeds were played, which ones failed, and why.
 fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
         let mut members = json!({
@@ -267,13 +267,13 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     })
 }
 
-/// A count in seeds of each of the [`Conditions`].
+/// A number of seeds by [`Conditions`].
 fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
     json!({"kept": kept, "crashed": crashed, "broken": broken})
 }
 
-/// A failing seed's schedule, cut down to what it needs, for a person; both are written to the folder,
-/// where there is one.
+/// Minimises the schedule of a failing seed and formats it; with a folder, writes both the full and the
+/// minimised schedule to it.
 fn minimised(
     whole: &dyn AnySchedule,
     failure: &Failure,
@@ -288,7 +288,7 @@ fn minimised(
     let mut stored = String::new();
     if let Some(folder) = keep {
         fs::create_dir_all(folder)
-            .with_context(|| format!("{} can't be made", folder.display()))?;
+            .with_context(|| format!("{} can't be created", folder.display()))?;
         for (name, schedule) in [("whole", whole), ("small", &*small.schedule)] {
             let path = folder.join(format!("seed-{seed}-{}-{name}.yaml", behaviour.as_str()));
             fs::write(&path, schedule.to_yaml())
@@ -376,7 +376,7 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
     text
 }
 
-/// How many pairs of fault and step have met, and those that met least.
+/// Returns the number of pairs of fault and step that occurred, and the rarest pairs.
 fn pairs_summary(outcome: &Outcome) -> String {
     let pairs = coverage::pairs(&outcome.pairs(), outcome.seeds());
     let missing = pairs.iter().take_while(|pair| pair.seeds == 0).count();
@@ -398,13 +398,13 @@ fn pairs_summary(outcome: &Outcome) -> String {
     text
 }
 
-/// The help of a flag that takes the name of a workload.
+/// Returns the help of a flag that takes the name of a workload.
 pub(super) fn workload_help(what: &str) -> String {
     let names = Subjects::installed().iter().map(|row| row.name);
     format!("{what}: {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// The command that plays a failing seed again: the schedule depends on the classes too.
+/// Returns the command that replays a failing seed. The schedule also depends on the fault classes.
 fn replaying(failure: &Failure, workload: &SubjectRow, classes: &[FaultClass]) -> String {
     let (seed, behaviour) = (failure.seed, failure.behaviour.as_str());
     let mut command = format!("loadgen replay {seed} --behaviour {behaviour}");
@@ -418,10 +418,10 @@ fn replaying(failure: &Failure, workload: &SubjectRow, classes: &[FaultClass]) -
     command
 }
 
-/// Makes a folder, and sees whether a file can be written there.
+/// Creates a folder and checks that a file can be written to it.
 fn check_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)
-        .with_context(|| format!("--keep {}: the folder can't be made", folder.display()))?;
+        .with_context(|| format!("--keep {}: the folder can't be created", folder.display()))?;
     let trial = folder.join(format!(".loadgen.{}.tmp", std::process::id()));
     fs::write(&trial, "")
         .and_then(|()| fs::remove_file(&trial))
@@ -433,7 +433,7 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
         let ns = sum.converged_quantile(quantile);
         ns.map_or("-".to_owned(), |ns| format!("{:.1} s", ns as f64 / 1e9))
     };
-    // A kind of every seed says nothing.
+    // Omit kinds that occur in every seed.
     let some = sum.kinds.iter().filter(|(_, seeds)| **seeds < sum.seeds);
     let kinds = some.map(|(kind, seeds)| format!(", {seeds} with {}s", kind.name()));
     let kinds: Vec<String> = kinds.collect();
@@ -469,7 +469,7 @@ mod tests {
     use podstorm_faultsim::verdict::Violation;
 
     #[test]
-    fn a_failing_seed_is_replayed_with_the_classes_that_it_was_drawn_of() {
+    fn a_failing_seed_is_replayed_with_its_fault_classes() {
         let failure = Failure {
             seed: 7,
             behaviour: Behaviour::Hardened,

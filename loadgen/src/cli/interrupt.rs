@@ -1,6 +1,6 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop and report, the second ends the process, whatever waits
-//! for readers. Before anything runs the first one ends it. All SIGHUPs are one: of a terminal that closes, a process may
-//! hear from the shell and from the system.
+//! Ctrl-C, SIGTERM and SIGHUP. The first signal asks the run to stop and report; the second ends the
+//! process, even if a writer waits for its reader. Before the run begins, the first signal ends the
+//! process. All SIGHUPs count as one: when a terminal closes, both the shell and the system may send one.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,55 +17,55 @@ use crate::report::progress;
 /// The exit code of an interrupted run.
 pub(super) const EXIT_INTERRUPTED: u8 = 130;
 
-/// Interrupts from inside this process: a key of the full-screen view counts as a signal does.
+/// Interrupts from inside this process: a key in the full-screen view counts as a signal.
 #[derive(Clone, Debug)]
 pub(super) struct Interrupter {
     keys: UnboundedSender<()>,
     cancel: Arc<AtomicBool>,
-    /// Whether there is something to stop and report on.
+    /// Whether there is a run to stop and report on.
     runs: Arc<AtomicBool>,
-    /// Is notified where `cancel` is set.
+    /// Notified when `cancel` is set.
     canceled: Arc<Notify>,
-    /// Files to be removed by what ends the process without unwinding.
+    /// Files to remove before the process exits without unwinding.
     temporary: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Interrupter {
-    /// The run begins: from here on the first interrupt asks it to stop.
+    /// Marks the start of the run: from now on the first interrupt asks it to stop.
     pub(super) fn begin(&self) {
-        // Ordering: as in `watch`.
+        // Ordering: see `watch`.
         self.runs.store(true, Ordering::Relaxed);
     }
 
-    /// An interrupt that ends the process removes this file, too.
+    /// Adds a file that an interrupt removes before it ends the process.
     pub(super) fn remove_at_end(&self, file: &Path) {
         let temporary = self.temporary.lock();
         let mut temporary = temporary.unwrap_or_else(PoisonError::into_inner);
         temporary.push(file.to_owned());
     }
 
-    /// Waits for the interrupt that asks to stop; for one caller.
+    /// Waits for the interrupt that asks the run to stop. Supports one caller.
     pub(super) async fn stopped(&self) {
         self.canceled.notified().await;
     }
 
-    /// As if Ctrl-C had been pressed.
+    /// Acts as if Ctrl-C had been pressed.
     #[cfg_attr(
         not(feature = "tui"),
         expect(dead_code, reason = "only the full-screen view reads keys")
     )]
     pub(super) fn interrupt(&self) {
         if self.keys.send(()).is_err() {
-            // The thread has ended. The run can still be asked to stop.
-            // Ordering: as in `watch`.
+            // The thread has ended; still ask the run to stop.
+            // Ordering: see `watch`.
             self.cancel.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Watches for interrupts on a thread of its own, which ends with the process. `cancel` is set by
-/// the first; `temporary` are removed by the second, or by the first before [`Interrupter::begin`],
-/// which run no destructors. Returns when the signals are caught.
+/// Starts a thread that watches for interrupts until the process ends. The first interrupt sets `cancel`.
+/// The second one, or the first before [`Interrupter::begin`], removes `temporary` and exits without
+/// running destructors. Returns once the signals are caught.
 pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bool) -> Interrupter {
     let (keys, mut pressed) = unbounded_channel();
     let interrupter = Interrupter {
@@ -86,11 +86,11 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            // Without it an interrupt ends the process at once, as it does by default.
+            // Without a runtime an interrupt ends the process immediately, as by default.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
                 let signals = Signals::catch();
-                // The caller of `watch` waits for this.
+                // The caller of `watch` waits for this message.
                 let _ = caught.send(());
                 let Ok(mut signals) = signals else { return };
                 let end = || {
@@ -102,25 +102,25 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                     std::process::exit(i32::from(EXIT_INTERRUPTED));
                 };
                 signals.next(&mut pressed).await;
-                // Ordering: an interrupt that comes as the run begins may end it either way.
+                // Ordering: an interrupt as the run begins may end it either way.
                 if !runs.load(Ordering::Relaxed) {
                     if !quiet {
-                        say("interrupted: nothing has run");
+                        say("interrupted before the run");
                     }
                     end();
                 }
-                // Ordering: the flag guards no other data, the run only has to see it at some time.
+                // Ordering: the flag guards no other data; the run only has to see it eventually.
                 cancel.store(true, Ordering::Relaxed);
                 canceled.notify_one();
                 if !quiet {
-                    say("interrupted: stopping (again to end at once)");
+                    say("interrupted: stopping (interrupt again to exit immediately)");
                 }
                 signals.next(&mut pressed).await;
                 end();
             });
         });
-    // Without the thread an interrupt ends the process at once. A thread that has ended has sent, or
-    // dropped its sender.
+    // Without the thread an interrupt ends the process immediately. A thread that has ended has sent its
+    // message or dropped its sender.
     if thread.is_ok() {
         let _ = is_caught.recv();
     }
@@ -132,10 +132,10 @@ fn say(line: &'static str) {
     briefly(move || drop(writeln!(io::stderr(), "{line}")));
 }
 
-/// Does what may wait for a reader, and goes on without it where that takes long.
+/// Runs something that may wait for a reader, but stops waiting for it after a short time.
 fn briefly(act: impl FnOnce() + Send + 'static) {
     let (done, is_done) = std::sync::mpsc::channel();
-    // Without a thread it is not done at all.
+    // If no thread can be started, skip it.
     let _thread = std::thread::Builder::new().spawn(move || {
         act();
         let _late = done.send(());
@@ -143,16 +143,17 @@ fn briefly(act: impl FnOnce() + Send + 'static) {
     let _done = is_done.recv_timeout(Duration::from_secs(1));
 }
 
-/// The signals that interrupt.
+/// The signals that interrupt a run.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// None where it is ignored, as nohup does: the process is to outlive the terminal. None after the first, too.
+    /// `None` if SIGHUP is ignored, as under nohup: the process then outlives the terminal. Also `None`
+    /// after the first SIGHUP.
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// Catches them from now on.
+    /// Starts to catch the signals.
     fn catch() -> io::Result<Signals> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -164,7 +165,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one, or for a key.
+    /// Waits for the next signal or key.
     async fn next(&mut self, pressed: &mut UnboundedReceiver<()>) {
         let hung_up = async {
             match &mut self.hangup {
@@ -181,11 +182,11 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with SIGHUP ignored, as far as `/proc` says.
+/// Reports whether this process was started with SIGHUP ignored, according to `/proc`.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Signals are counted from 1, which SIGHUP is.
+    // Bit 0 is signal 1, SIGHUP.
     ignored.is_some_and(|mask| mask & 1 != 0)
 }

@@ -1,5 +1,4 @@
-//! The kubeconfig that a server writes: where it was asked to, or into the user's runtime folder for as long as it
-//! serves.
+//! The kubeconfig that a server writes: to a given file, or to the user's runtime folder while it serves.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,20 +11,20 @@ use super::runtime_folder::RuntimeFolder;
 use crate::report::output::{Inputs, Output};
 use crate::serve::{Login, kubeconfig};
 
-/// The kubeconfig of a server. A temporary one is removed with this.
+/// The kubeconfig of a server. Dropping this removes a temporary kubeconfig.
 #[derive(Debug)]
 pub(super) struct Kubeconfig {
-    /// None where it went to standard output or a pipe.
+    /// `None` if it went to standard output or a pipe.
     path: Option<PathBuf>,
-    /// Of a temporary one: locked, so that no other server takes it for that of a killed one.
+    /// The locked file of a temporary kubeconfig: the lock shows other servers that its owner is alive.
     held: Option<File>,
 }
 
 impl Kubeconfig {
-    /// Writes it, for its owner alone; where no file is given, into the user's runtime folder.
+    /// Writes the kubeconfig, readable only by its owner; without a file, to the user's runtime folder.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The file can't be written.
     pub(super) fn write(
         address: SocketAddr,
         login: &Login,
@@ -49,7 +48,7 @@ impl Kubeconfig {
         Ok(Kubeconfig { path, held })
     }
 
-    /// The line that has kubectl use it; empty where it is not a file.
+    /// Returns the shell line that makes kubectl use it; empty if it is not a file.
     pub(super) fn export(&self) -> String {
         let path = self.path.as_ref();
         path.map_or_else(String::new, |path| {
@@ -57,7 +56,7 @@ impl Kubeconfig {
         })
     }
 
-    /// Removes a temporary one, before another server can have its port and write its own there.
+    /// Removes a temporary kubeconfig, before another server can take its port and write to the same path.
     pub(super) fn remove_temporary(&mut self) {
         if self.held.take().is_some()
             && let Some(path) = &self.path

@@ -1,4 +1,4 @@
-//! `--tui`: whether it can be, and the view that it asks for.
+//! `--tui`: checks that the full-screen view is possible, and starts it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,17 +11,18 @@ use super::interrupt::Interrupter;
 use crate::report::progress::ProgressView;
 use crate::settings::Settings;
 
-/// Refuses a view that can't be seen.
+/// Refuses `--tui` where the view can't be seen.
 ///
 /// # Errors
-/// `--tui` with `--quiet`, off a terminal, on one that can't be drawn on, or in a build without it.
+/// `--tui` is used with `--quiet`, without a terminal, on a terminal that can't be drawn on, or in a build
+/// without the view.
 pub(super) fn check(flags: &RunFlags) -> Result<()> {
     if !flags.tui || flags.print_scenario.is_some() || flags.dry_run {
         return Ok(());
     }
     if flags.quiet {
         anyhow::bail!(
-            "--tui shows the run and --quiet shows nothing: one of them must be left out"
+            "--tui shows the run and --quiet shows nothing: use only one of them"
         );
     }
     refuse_blind()
@@ -53,7 +54,7 @@ fn refuse_blind() -> Result<()> {
     Ok(())
 }
 
-/// Takes the screen; `metrics` is where the run's metrics are served.
+/// Starts the view; `metrics` is the address of the run's metrics.
 ///
 /// # Errors
 /// The screen can't be drawn on.
@@ -70,11 +71,11 @@ pub(super) fn start(
     let about = About::new(settings, notes.into_iter().collect());
     let view = LiveView::start(about, Arc::clone(cancel), move || interrupter.interrupt());
     Ok(ProgressView::Live(view.context(
-        "--tui: the view can't be shown; leave the flag out",
+        "--tui: the view can't be shown; run without --tui",
     )?))
 }
 
-/// Not reached: `check` has refused.
+/// Unreachable: `check` has refused `--tui`.
 ///
 /// # Errors
 /// Always.

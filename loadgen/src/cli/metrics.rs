@@ -1,13 +1,13 @@
-//! `loadgen metrics`: every metric of a result by name, with its unit and which way is better.
+//! `loadgen metrics`: lists the metrics of a result with name, unit and the better direction.
 
 use crate::metrics::{METRICS, Metric, Shape, Statistic, Unit};
 
-/// The list.
+/// Returns the list.
 pub(super) fn list() -> String {
     let names: Vec<String> = METRICS.iter().map(Metric::shown).collect();
     let width = names.iter().map(String::len).max().unwrap_or(0);
     let mut text = format!(
-        "{:width$}  {:9} {:6}  what it is (further names)\n",
+        "{:width$}  {:9} {:6}  meaning (other names)\n",
         "metric", "unit", "better"
     );
     for (metric, name) in METRICS.iter().zip(&names) {
@@ -27,9 +27,9 @@ pub(super) fn list() -> String {
     }
     let statistics = Statistic::ALL.map(Statistic::name).join(", ");
     text.push_str(&format!(
-        "\n* A distribution: say which statistic, {statistics}.\n  \
-         In {{NAME}}, * stands for anything and the entries are summed; without {{NAME}} all are.\n\n\
-         A threshold is a metric and its bound, a time always with its unit:\n  \
+        "\n* A distribution; add a statistic: {statistics}.\n  \
+         In {{NAME}}, * matches any text and the matching entries are summed; without {{NAME}} all are summed.\n\n\
+         A threshold is a metric and its bound; times always have a unit:\n  \
          loadgen run --threshold 'pod_ready_latency p99 < 5s' \
          --threshold 'api_calls{{create pods 4*}} == 0'\n"
     ));
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_is_listed_and_the_example_is_one() {
+    fn every_metric_is_listed_and_the_example_is_valid() {
         let text = list();
         for metric in METRICS.iter() {
             assert!(text.contains(&metric.shown()), "{}", metric.name);

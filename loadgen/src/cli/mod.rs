@@ -1,8 +1,7 @@
-//! The `loadgen` command line: flags to settings, files to objects, a run, a report, an exit code.
+//! The `loadgen` command line: parses flags into settings, reads objects, runs, reports and returns an exit code.
 //!
-//! Exit codes: 0 all is well; 1 not met in time or a threshold failed; 2 wrong usage, input or
-//! output path; 3 an invariant was broken; 130 interrupted. A closed standard output ends the command
-//! quietly.
+//! Exit codes: 0 success; 1 not done in time, or a threshold failed; 2 wrong usage, input or output path;
+//! 3 an invariant was broken; 130 interrupted. If standard output is closed, the command ends silently.
 
 mod access;
 mod address;
@@ -51,10 +50,10 @@ use self::no_faultsim::{self as bugs, self as fuzz, self as replay};
 use crate::text::json;
 use crate::units::counted;
 
-/// Most warnings about the files of `-f` that are shown.
+/// The most warnings about the files of `-f` to show.
 const WARNINGS_MAX: usize = 20;
 
-/// Writes to standard error what probably is a mistake.
+/// Writes warnings about likely mistakes to standard error.
 fn warn(warnings: &[String]) {
     let mut errors = io::stderr().lock();
     for warning in warnings.iter().take(WARNINGS_MAX) {
@@ -66,7 +65,7 @@ fn warn(warnings: &[String]) {
     }
 }
 
-/// Writes to standard error what of the files of `-f` is left out.
+/// Lists on standard error the parts of the files of `-f` that are not simulated.
 fn tell_left_out(lines: &[String]) {
     let mut errors = io::stderr().lock();
     for line in lines {
@@ -74,10 +73,10 @@ fn tell_left_out(lines: &[String]) {
     }
 }
 
-/// Wrong usage, input or output path.
+/// The exit code for wrong usage, input or output path.
 const EXIT_USAGE: u8 = 2;
 
-/// A Kubernetes ReplicaSet controller under load, on a cluster inside this process.
+/// Kubernetes workload controllers under load and faults, in a simulated cluster inside this process.
 #[derive(Debug, Parser)]
 #[command(
     name = "loadgen",
@@ -88,14 +87,14 @@ const EXIT_USAGE: u8 = 2;
 Examples:
   loadgen run                                 2,000 ReplicaSets scale to 100,000 pods at once
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
-  loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
-  loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen run -f loadgen/examples/frontend.yaml   simulate the objects of a file
+  loadgen run --scenario stale-watch          a stale cache creates pods twice (kubernetes#129795)
   loadgen serve                               a cluster for kubectl and any other client
   loadgen explain -f dump.json --replicaset shop/web --replicas 8   which pods go, and why
   loadgen sweep --pods 1k --vary burst-replicas=100,500 --vary kube-api-qps=20,50
-  loadgen compare base.json new.json          what is better, what is worse
-  loadgen scenarios                           what can be run
-  loadgen bugs                                what upstream is known for (--features faultsim)"
+  loadgen compare base.json new.json          what got better and what got worse
+  loadgen scenarios                           the built-in scenarios
+  loadgen bugs                                known bugs of upstream (--features faultsim)"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -104,33 +103,33 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run one scenario and report: live progress, then one screen, then --json
+    /// Run a scenario and report: live progress, then one screen, then --json
     Run(Box<flags::RunFlags>),
-    /// Run a cluster with an API server for kubectl and any other client
+    /// Run a cluster with an API server for kubectl and other clients
     Serve(Box<serve::ServeFlags>),
-    /// Say which pods a scale-down deletes, and why; and what makes others go first
+    /// Explain which pods a scale-down deletes, and how to make others go first
     Explain(Box<explain::ExplainFlags>),
-    /// Run a scenario over a grid of settings: a table, CSV, and a page with heat maps
+    /// Run a scenario over a grid of settings; outputs a table, CSV and a page with heat maps
     Sweep(Box<sweep::SweepFlags>),
-    /// Compare two results, or two sets of several seeds; exit code 1 on a regression
+    /// Compare two results, or two sets with several seeds; exit code 1 on a regression
     Compare(Box<compare::CompareFlags>),
-    /// List the built-in scenarios, each with the question it answers, or print one to edit
+    /// List the built-in scenarios with their questions, or print one to edit
     Scenarios(scenarios::ScenariosFlags),
     /// Print the JSON Schema of a file format
     Schema(schema::SchemaFlags),
-    /// List the metrics of a result, which thresholds and comparisons go by
+    /// List the metrics of a result, for thresholds and comparisons
     Metrics,
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(shell::CompletionsFlags),
-    /// Print the man page, or write one for every command
+    /// Print the man page, or write the man pages of all commands
     Man(shell::ManFlags),
-    /// Play many seeds of the fault simulator, and sum them up (`--features faultsim`)
+    /// Play many seeds of the fault simulator and summarize them (`--features faultsim`)
     Fuzz(Box<fuzz::FuzzFlags>),
-    /// Play one seed or schedule of the fault simulator by steps (`--features faultsim`)
+    /// Play one seed or schedule of the fault simulator step by step (`--features faultsim`)
     Replay(replay::ReplayFlags),
-    /// List the classes of faults
+    /// List the fault classes
     Faults,
-    /// List upstream's known bugs, or show what one does (`--features faultsim`)
+    /// List known bugs of upstream, or show the effect of one (`--features faultsim`)
     Bugs(bugs::BugsFlags),
 }
 
@@ -140,7 +139,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = proposing(error);
-            // Help and version go to standard output, mistakes to standard error. Either may be closed.
+            // Help and version go to standard output, errors to standard error. Either may be closed.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { EXIT_USAGE } else { 0 });
         }
@@ -148,14 +147,14 @@ pub fn main() -> ExitCode {
     match execute(&cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // The whole chain on one line: what was being done, then what went wrong.
+            // The whole chain on one line: the operation, then its cause.
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::from(EXIT_USAGE)
         }
     }
 }
 
-/// The mistake, with the nearest names where the parser proposes none: it misses short words with two
+/// Adds the nearest names to an error for which the parser proposes none: it misses short words with two
 /// letters exchanged, such as `rnu` for `run`.
 fn proposing(mut error: clap::Error) -> clap::Error {
     let string = |error: &clap::Error, kind| match error.get(kind) {
@@ -207,7 +206,7 @@ fn proposing(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Does what was asked for, and gives the exit code.
+/// Executes the command and returns the exit code.
 fn execute(command: &Command) -> anyhow::Result<u8> {
     match command {
         Command::Run(flags) => run::run(flags),
@@ -236,7 +235,7 @@ fn faults() -> String {
     text
 }
 
-/// Writes to standard output; a closed pipe is as good as a reader.
+/// Writes to standard output; a closed pipe is not an error.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -247,7 +246,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The same where standard output may belong to a file that `-` stands for: then to standard error.
+/// Like `print`, but writes to standard error if `-` has given standard output to a file.
 fn print_beside(uses_stdout: bool, text: &str) -> anyhow::Result<()> {
     match uses_stdout {
         true => {
@@ -258,7 +257,7 @@ fn print_beside(uses_stdout: bool, text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a document to standard output.
+/// Writes a JSON document to standard output.
 fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     json::write(&mut bytes, document)?;
@@ -276,7 +275,7 @@ mod tests {
     use super::*;
     use crate::scenario::Scenario;
 
-    /// The arguments that name files which are read, by command and id.
+    /// The arguments that name input files, by command and id.
     const READ: [(&str, &str); 15] = [
         ("run", "files"),
         ("run", "scenario"),
@@ -295,7 +294,7 @@ mod tests {
         ("serve", "service_account_key_files"),
     ];
 
-    /// Those that name files which are written.
+    /// The arguments that name output files, by command and id.
     const WRITTEN: [(&str, &str); 16] = [
         ("run", "json"),
         ("run", "report"),
@@ -315,14 +314,14 @@ mod tests {
         ("fuzz", "json"),
     ];
 
-    /// Those that name folders.
+    /// The arguments that name folders, by command and id.
     const FOLDERS: [(&str, &str); 3] = [
         ("run", "baseline_dir"),
         ("fuzz", "keep"),
         ("man", "out_dir"),
     ];
 
-    /// An argument of a command as it is written with a file, which is `main.json` in the folder.
+    /// Formats an argument on the command line with a file, which is `main.json` in the folder.
     fn written(argument: &Arg, folder: &Path) -> Vec<String> {
         let file = folder.join("main.json").display().to_string();
         let folder = folder.display().to_string();
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn every_argument_that_names_a_file_is_known_to_be_read_or_written() {
+    fn every_file_argument_is_listed_as_read_or_written() {
         for command in Cli::command().get_subcommands() {
             for argument in command.get_arguments() {
                 let kind = argument.get_value_parser().type_id();
@@ -351,12 +350,12 @@ mod tests {
     }
 
     #[test]
-    fn no_output_of_any_command_takes_the_place_of_an_input() {
+    fn no_output_of_any_command_overwrites_an_input() {
         let folder = std::env::temp_dir().join(format!("loadgen-kept-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();
         let file = folder.join("main.json");
-        // Whatever is not parsed by the flag itself isn't read any more.
+        // Content that the flag itself does not parse isn't read.
         let content = Scenario::text("up-down").unwrap();
         fs::write(&file, content).unwrap();
         let cli = Cli::command();
@@ -389,7 +388,7 @@ mod tests {
             }
         }
         assert_eq!(pairs, 3 * 9 + 2 * 3 + 4 * 2 + 3);
-        // A sweep's cells may each have files of their own.
+        // The cells of a sweep may have different files.
         let name = file.display();
         for vary in [
             format!("filename=x.yaml,{name}"),

@@ -1,4 +1,4 @@
-//! `fuzz`, `replay` and `bugs` in a build without the fault simulator: known, and refused.
+//! `fuzz`, `replay` and `bugs` in a build without the fault simulator: accepted by the parser, then refused.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::units::shell_path;
 
-/// Whatever one of them is asked for.
+/// Any flags of these commands.
 #[derive(Args, Debug)]
 pub(super) struct AnyFlags {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -18,10 +18,10 @@ pub(super) struct AnyFlags {
 #[cfg(not(feature = "faultsim"))]
 pub(super) use {AnyFlags as BugsFlags, AnyFlags as FuzzFlags, AnyFlags as ReplayFlags};
 
-/// Refuses it.
+/// Refuses the command.
 ///
 /// # Errors
-/// Always: this build can't.
+/// Always: this build has no fault simulator.
 pub(super) fn run(_: &AnyFlags) -> Result<u8> {
     let words = std::env::args_os().skip(1);
     let words: Vec<String> = words.map(|word| shell_path(Path::new(&word))).collect();
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_it_is_asked_for_is_refused_with_the_command_that_builds_it() {
+    fn commands_are_refused_with_the_build_command_that_has_them() {
         for line in [
             "fuzz",
             "fuzz --seeds 5",

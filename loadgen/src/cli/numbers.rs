@@ -1,4 +1,4 @@
-//! The flags for numbers that the rows of controllers declare.
+//! Flags for the numbers that the rows of controllers declare.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use podstorm_sim::rows::Rows;
 
 use crate::units::parse_duration_ns;
 
-/// The numbers that are given, by the names of their flags.
+/// The given numbers, by flag name.
 #[derive(Debug)]
 pub(super) struct NumberFlags(pub(super) BTreeMap<&'static str, i64>);
 
@@ -48,7 +48,7 @@ fn parser(form: NumberForm) -> ValueParser {
     }
 }
 
-/// The default as users write it.
+/// Formats the default as users write it.
 fn default_of(number: &NumberFlag) -> String {
     match number.form {
         NumberForm::Count => number.default.to_string(),
@@ -57,7 +57,7 @@ fn default_of(number: &NumberFlag) -> String {
     }
 }
 
-/// A decimal number of at most 1,000, in millionths.
+/// Parses a decimal number up to 1,000 and returns it in millionths.
 fn millionths(text: &str) -> Result<i64, String> {
     let number: f64 = text.parse().unwrap_or(f64::NAN);
     match (0.0..=1000.0).contains(&number) {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_in_their_forms() {
+    fn each_kind_of_number_has_its_syntax() {
         let of = |flags: &str| {
             let command = NumberFlags::augment_args(Command::new("serve"));
             let words = ["serve"].into_iter().chain(flags.split(' '));

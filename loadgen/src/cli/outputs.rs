@@ -1,4 +1,5 @@
-//! Where a command's files go: each known to be writable before anything runs, no two the same, none an input.
+//! The output files of a command: each is known to be writable before the run; no two are the same, and none is an
+//! input.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,18 +8,18 @@ use anyhow::{Result, bail};
 
 use crate::report::output::{Inputs, Output, OutputError};
 
-/// What makes the content of a file.
+/// Writes the content of a file.
 pub(super) type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
-/// The files that are asked for, each under the flag that names it.
+/// The requested output files, each with its flag.
 #[derive(Debug, Default)]
 pub(super) struct Outputs(Vec<Output>);
 
 impl Outputs {
-    /// Opens the file of a flag, where there is one.
+    /// Opens the file of a flag, if there is one.
     ///
     /// # Errors
-    /// It can't be written, is an input file, or is another output too.
+    /// The file can't be written, is an input, or is already an output.
     pub(super) fn open(
         &mut self,
         flag: &'static str,
@@ -28,10 +29,10 @@ impl Outputs {
         self.open_by(Output::open, flag, path, inputs)
     }
 
-    /// The same for what holds secrets.
+    /// Like [`Outputs::open`], for a file with secrets.
     ///
     /// # Errors
-    /// As [`Outputs::open`].
+    /// The same as [`Outputs::open`].
     pub(super) fn open_private(
         &mut self,
         flag: &'static str,
@@ -54,10 +55,10 @@ impl Outputs {
         }
     }
 
-    /// Adds a file that is open.
+    /// Adds an open file.
     ///
     /// # Errors
-    /// It is another output too, or both are standard output.
+    /// The file is already an output, or both are standard output.
     pub(super) fn add(&mut self, output: Output) -> Result<()> {
         let same = |other: &&Output| match (output.path(), other.path()) {
             (Some(path), Some(other)) => path == other,
@@ -78,14 +79,14 @@ impl Outputs {
         Ok(())
     }
 
-    /// Takes the file of a flag, where there is one.
+    /// Takes the file of a flag, if there is one.
     pub(super) fn take(&mut self, flag: &str) -> Option<Output> {
         let at = self.0.iter().position(|output| output.flag() == flag)?;
         Some(self.0.remove(at))
     }
 
-    /// Writes the contents that are asked for, one after the other, even where one can't be written: they
-    /// are the only trace of the run. The first value is what was written, flag and file.
+    /// Writes the requested files in sequence and continues after one that can't be written, because they are
+    /// the only record of the run. The first value lists the written files with their flags.
     pub(super) fn write(
         &mut self,
         contents: &[(&str, Content<'_>)],
@@ -104,19 +105,19 @@ impl Outputs {
         (written, problem)
     }
 
-    /// Whether one of them is standard output, which then belongs to it alone.
+    /// Reports whether one of them is standard output, which nothing else may then use.
     pub(super) fn use_stdout(&self) -> bool {
         self.0.iter().any(Output::is_stdout)
     }
 
-    /// The temporary files, to be removed by what ends the process without unwinding.
+    /// Returns the temporary files, to remove if the process exits without unwinding.
     pub(super) fn temporary(&self) -> Vec<PathBuf> {
         let temporary = self.0.iter().filter_map(Output::temporary);
         temporary.map(Path::to_owned).collect()
     }
 }
 
-/// The flag of a file and its path, from the present directory where it lies within it.
+/// Returns the flag of a file and its path, relative to the current directory if it is inside.
 pub(super) fn name_of(output: &Output) -> Option<(&'static str, String)> {
     let here = std::env::current_dir().unwrap_or_default();
     let path = output.path()?;

@@ -1,4 +1,4 @@
-//! `--flamegraph`, `--pprof` and `--folded`: the run is sampled when one of them is given.
+//! `--flamegraph`, `--pprof` and `--folded`: any of them makes the run a sampled run.
 
 use anyhow::{Result, bail};
 
@@ -6,10 +6,10 @@ use super::flags::RunFlags;
 use super::outputs::Outputs;
 use crate::report::output::{Inputs, Output};
 
-/// Opens the files of a profile that are asked for.
+/// Opens the requested profile files.
 ///
 /// # Errors
-/// An output that can't be written or is an input; a rate without an output; a build that can't sample.
+/// An output can't be written or is an input; a rate has no output; or the build can't sample.
 pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> Result<()> {
     let asked = [
         ("--flamegraph", &flags.flamegraph),
@@ -18,12 +18,12 @@ pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> 
     ];
     let is_asked = asked.iter().any(|(_, path)| path.is_some());
     if !is_asked && flags.profile_hertz.is_some() {
-        bail!("--profile-hertz needs a profile: --flamegraph, --pprof or --folded");
+        bail!("--profile-hertz needs an output: --flamegraph, --pprof or --folded");
     }
     if is_asked && cfg!(not(feature = "profile")) {
         bail!(
-            "this build of loadgen can't profile a run: build it with `--features profile`, or leave \
-             the flag out"
+            "this build of loadgen can't profile a run: build it with `--features profile`, or run \
+             without these flags"
         );
     }
     for (flag, path) in asked {
@@ -32,11 +32,11 @@ pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> 
     Ok(())
 }
 
-/// Runs `work`, sampled that often a second where there are outputs, and then has the profile written;
-/// the first value is what `work` gave, the second how the profile fared.
+/// Runs `work`, sampling it at this rate if there are outputs, and writes the profile afterwards. The first
+/// value is the result of `work`, the second the outcome of the profile.
 ///
 /// # Errors
-/// The sampler can't be started: nothing has run.
+/// The sampler can't be started; `work` has not run.
 #[cfg(feature = "profile")]
 pub(super) fn sampled<T>(
     outputs: Vec<Output>,
@@ -64,7 +64,7 @@ pub(super) fn sampled<T>(
     Ok((done, write()))
 }
 
-/// Runs `work`; without the feature there are no outputs.
+/// Runs `work`. Without the feature there are no outputs.
 ///
 /// # Errors
 /// None.

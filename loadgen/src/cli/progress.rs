@@ -1,4 +1,4 @@
-//! The progress of a command with many parts: one line that changes on a terminal, plain lines elsewhere.
+//! Progress of a command with many parts: one changing line on a terminal, plain lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use podstorm_sim::clock::RealClock;
 
-/// Writes progress to standard error. A closed standard error stops nothing.
+/// Writes progress to standard error, and ignores a closed standard error.
 #[derive(Debug)]
 pub(super) struct Teller {
-    /// On a terminal.
+    /// The progress bar on a terminal.
     bar: Option<ProgressBar>,
-    /// Elsewhere.
+    /// The plain lines elsewhere.
     lines: Option<Lines>,
 }
 
@@ -24,8 +24,8 @@ struct Lines {
 }
 
 impl Teller {
-    /// Of that number of parts where it is known. The template is that of the bar, in which `{msg}` is the
-    /// text of [`Teller::tell`]; elsewhere `first` is the first line.
+    /// Creates a writer for this number of parts, if it is known. The bar uses the template, in which `{msg}` is
+    /// the text of [`Teller::tell`]; plain output begins with the line `first`.
     pub(super) fn new(
         quiet: bool,
         template: &str,
@@ -36,7 +36,7 @@ impl Teller {
         let is_terminal = io::stderr().is_terminal();
         let bar = (!quiet && is_terminal).then(|| {
             let style = ProgressStyle::with_template(template)
-                .expect("the template is well-formed")
+                .expect("the template is valid")
                 .progress_chars("=> ");
             let bar = parts.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
             bar.enable_steady_tick(Duration::from_millis(250));
@@ -53,14 +53,14 @@ impl Teller {
         Teller { bar, lines }
     }
 
-    /// That number of parts is done, which the text says too.
+    /// Reports that this number of parts is done; the text contains the number too.
     pub(super) fn tell(&self, done: u64, text: String) {
         if let Some(lines) = &self.lines {
             let now = lines.clock.seconds();
             let mut next_at = lines
                 .next_at
                 .lock()
-                .expect("nothing panics while it is held");
+                .expect("nothing panics while the lock is held");
             if now >= *next_at {
                 *next_at = now + lines.seconds_per_line;
                 let _ = writeln!(io::stderr(), "{text}, {now:.0} s");
@@ -72,7 +72,7 @@ impl Teller {
         }
     }
 
-    /// Writes what is being done now over the line of a terminal; an empty text clears the line.
+    /// Shows the current activity on the line of a terminal; an empty text clears the line.
     #[cfg(feature = "faultsim")]
     pub(super) fn say(&self, text: &str) {
         if self.bar.is_some() {
@@ -80,7 +80,7 @@ impl Teller {
         }
     }
 
-    /// Takes the bar away, so that the output has the screen to itself.
+    /// Removes the bar so that the output has the screen to itself.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,4 +1,5 @@
-//! `run --runs`: the same run with several seeds, one after the other so that each has the machine to itself, summed up.
+//! `run --runs`: repeats a run with several seeds and summarizes the results. Runs are sequential, so each has the
+//! machine to itself.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +19,13 @@ use crate::sweep::{self, RunPlan, repeated};
 use crate::text::json;
 use crate::units::{counted, wrapped};
 
-/// Most failed runs that are listed; --json has them all.
+/// The most failed runs to list; --json contains all of them.
 const FAILED_SHOWN: usize = 5;
 
-/// Refuses what is of one run.
+/// Refuses flags that apply to only one run.
 ///
 /// # Errors
-/// An output, a view or a baseline beside `--runs`; a seed that leaves no room.
+/// `--runs` is used with an output, a view or a baseline of one run; or the seeds would overflow.
 pub(super) fn check(flags: &RunFlags) -> Result<()> {
     let Some(runs) = flags.runs else {
         return Ok(());
@@ -58,7 +59,7 @@ pub(super) fn check(flags: &RunFlags) -> Result<()> {
     Ok(())
 }
 
-/// Runs with the seeds from the plan's on, and gives the exit code.
+/// Runs once per seed, starting at the plan's, and returns the exit code.
 ///
 /// # Errors
 /// An output can't be written.
@@ -100,7 +101,7 @@ pub(super) fn run(
         print_beside(outputs.use_stdout(), &text)?;
     }
     if plan.settings.engine == EngineKind::Virtual && !flags.host_metrics {
-        // A file of the virtual engine says nothing that differs from one machine to the next.
+        // The JSON of a virtual run must not differ between machines.
         results.iter_mut().for_each(|result| result.host = None);
     }
     let document = |out: &mut dyn Write| json::write(out, &repeated::json(&results, plans.len()));
@@ -112,7 +113,7 @@ pub(super) fn run(
     })
 }
 
-/// What the runs came to, for people.
+/// Formats the summary of the runs.
 fn text(flags: &RunFlags, results: &[RunResult], plans: &[RunPlan]) -> String {
     let (ran, wanted) = (results.len(), plans.len());
     let settings = &plans[0].settings;
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// What several runs have too, and the folder of what is refused itself.
+    /// Flags that also apply to several runs, and the folder of the baselines, whose flags are refused themselves.
     const OF_SEVERAL: [&str; 6] = [
         "runs",
         "json",
@@ -177,7 +178,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_output_of_a_run_is_refused_or_known_to_be_of_several() {
+    fn every_output_flag_is_refused_or_applies_to_several_runs() {
         let command = || RunFlags::augment_args(Command::new("run").no_binary_name(true));
         let headings = [Some("Output"), Some("Baselines")];
         let mut refused = 0;

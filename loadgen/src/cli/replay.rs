@@ -1,4 +1,4 @@
-//! `loadgen replay`: one seed or schedule of the fault simulator, step by step.
+//! `loadgen replay`: plays one seed or schedule of the fault simulator step by step.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,53 +17,53 @@ use super::fuzz::{Wish, behaviour, class, workload_help};
 use super::print;
 use crate::units::{counted, without_mark};
 
-/// Most bytes of a schedule.
+/// The largest schedule, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What `loadgen replay` is asked for.
+/// Flags of `loadgen replay`.
 #[derive(Args, Debug)]
 pub(super) struct ReplayFlags {
     /// The seed
     #[arg(value_name = "SEED", value_parser = seed, required_unless_present_any = ["schedule", "bug"])]
     seed: Option<u64>,
 
-    /// A schedule from a file instead of a seed; `-` is standard input; of a folder, every *.yaml with
-    /// both behaviours, a line each
+    /// A schedule file instead of a seed; `-` is standard input; a folder plays every *.yaml with both
+    /// behaviours and prints one line each
     #[arg(long, value_name = "FILE|FOLDER", conflicts_with = "seed")]
     schedule: Option<PathBuf>,
 
-    /// A known bug of upstream's instead of a seed: m01, stale-watch (see `loadgen bugs`)
+    /// A known bug of upstream instead of a seed: m01, stale-watch (see `loadgen bugs`)
     #[arg(long, value_name = "NAME", value_parser = bug, conflicts_with_all = ["seed", "schedule", "fault"])]
     bug: Option<&'static Bug>,
 
-    /// upstream or hardened [default: as `loadgen fuzz` plays the seed; a bug: upstream]
+    /// upstream or hardened [default: the behaviour that `loadgen fuzz` uses for the seed; for a bug: upstream]
     #[arg(long, value_name = "NAME", value_parser = behaviour)]
     behaviour: Option<Wish>,
 
-    #[arg(long, value_name = "NAME", help = workload_help("Whose seed it is"), value_parser = SubjectRow::by_name, default_value = Subjects::installed()[0].name,
+    #[arg(long, value_name = "NAME", help = workload_help("The controller that the seed is for"), value_parser = SubjectRow::by_name, default_value = Subjects::installed()[0].name,
           conflicts_with_all = ["schedule", "bug"])]
     workload: &'static SubjectRow,
 
-    /// Only these classes of faults, as they were given to `loadgen fuzz`
+    /// Only these fault classes, as given to `loadgen fuzz`
     #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
     fault: Vec<FaultClass>,
 
-    /// Print the seed's schedule and play nothing
+    /// Print the schedule of the seed and play nothing
     #[arg(long)]
     print_schedule: bool,
 }
 
-/// A seed as it is written.
+/// Parses a seed.
 ///
 /// # Errors
-/// It isn't a whole number of 64 bits.
+/// The text isn't an unsigned 64-bit integer.
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
-        format!("a seed is a whole number from 0 to {}; a schedule's file is given as --schedule {text}", u64::MAX)
+        format!("a seed is a whole number from 0 to {}; for a schedule file use --schedule {text}", u64::MAX)
     })
 }
 
-/// The text of a schedule's file, which is no longer than one can be.
+/// Reads the text of a schedule file, up to the largest size of a schedule.
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let from: Box<dyn Read> = match path.as_os_str() == "-" {
@@ -72,15 +72,15 @@ fn text_of(path: &Path) -> io::Result<String> {
     };
     from.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     match text.len() as u64 > MAX_BYTES {
-        true => Err(io::Error::other("it is larger than 16 MiB: no schedule")),
+        true => Err(io::Error::other("it is larger than 16 MiB, the largest size of a schedule")),
         false => Ok(text),
     }
 }
 
-/// Plays one schedule and prints what happens; the exit code is 3 when an invariant did not hold.
+/// Plays one schedule and prints the events. Returns exit code 3 if an invariant did not hold.
 ///
 /// # Errors
-/// A schedule that can't be read or played; standard output that can't be written.
+/// The schedule can't be read or played, or standard output can't be written.
 pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     if let Some(folder) = flags.schedule.as_ref().filter(|path| path.is_dir()) {
         return run_folder(folder, flags);
@@ -89,7 +89,7 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
         (_, _, Some(bug)) => rows::schedule_of(bug),
         (Some(path), ..) => read(path)?,
         (None, Some(seed), None) => (flags.workload.draw)(seed, &flags.fault),
-        (None, None, None) => bail!("a seed, a schedule or a bug is needed"),
+        (None, None, None) => bail!("expected a seed, a schedule or a bug"),
     };
     if flags.print_schedule {
         print(&stored.to_yaml())?;
@@ -115,7 +115,7 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     Ok(if verdict.is_good() { 0 } else { 3 })
 }
 
-/// What happened and what came of it.
+/// Formats the events and the outcome.
 fn outcome(seed: u64, behaviour: Behaviour, verdict: &Verdict, told: &[String]) -> String {
     let mut text = told.join("\n");
     text.push('\n');
@@ -141,10 +141,10 @@ fn read(path: &Path) -> Result<Box<dyn AnySchedule>> {
     rows::read(without_mark(&text)).with_context(|| format!("{}", path.display()))
 }
 
-/// Plays every schedule of a folder; the exit code is 3 when an invariant did not hold in one.
+/// Plays every schedule of a folder. Returns exit code 3 if an invariant did not hold in any.
 fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
     if flags.print_schedule {
-        bail!("--print-schedule prints one schedule: name a file instead of a folder");
+        bail!("--print-schedule prints one schedule: use a file instead of a folder");
     }
     let cannot = || format!("{} can't be read", folder.display());
     let mut paths = Vec::new();
@@ -159,9 +159,9 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
     }
     paths.sort();
     if paths.is_empty() {
-        bail!("{}: there is no schedule (*.yaml) in it", folder.display());
+        bail!("{}: the folder contains no schedule (*.yaml)", folder.display());
     }
-    // All of them before any is played.
+    // Read all of them before playing any.
     let schedules: Vec<Box<dyn AnySchedule>> =
         paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_good = true;

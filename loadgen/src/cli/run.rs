@@ -1,4 +1,4 @@
-//! `loadgen run`: check everything that can be checked, run, report.
+//! `loadgen run`: checks everything that can be checked, runs and reports.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -34,14 +34,14 @@ use crate::settings::{EngineKind, Settings};
 use crate::sweep::{self, RunPlan};
 use crate::text::json;
 
-/// Runs, and gives the exit code.
+/// Runs the scenario and returns the exit code.
 ///
 /// # Errors
-/// Wrong usage, input or output path; nothing has run then.
+/// The usage, an input or an output path is wrong; nothing has run.
 pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let machine = Machine::this();
     repeated::check(flags)?;
-    // Flags that contradict each other are refused before any file is read.
+    // Refuse contradicting flags before reading any file.
     let has_files = !flags.shape.files.is_empty();
     resolve(
         &flags.shape.with_input(has_files.then(InputSize::default)),
@@ -57,7 +57,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         false => None,
     };
     let cancel = Arc::new(AtomicBool::new(false));
-    // A message would be lost under the full-screen view, which shows it itself.
+    // The full-screen view would overwrite a message, and shows it itself.
     let says_nothing = flags.quiet || flags.tui;
     let temporary = outputs.as_ref().map(Outputs::temporary);
     let interrupter = interrupt::watch(&cancel, temporary.unwrap_or_default(), says_nothing);
@@ -117,7 +117,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if let Some(server) = &metrics
         && (!flags.quiet || flags.metrics_addr != Some(server.address()))
     {
-        // A port that the system chose is shown even with --quiet.
+        // Show a port that the system chose even with --quiet.
         let _ = writeln!(
             io::stderr(),
             "metrics at http://{}/metrics",
@@ -153,7 +153,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if result.outcome.exit_code == 0 {
         result.alternatives = also_with(others, objects_again, &counts, machine, &cancel);
     }
-    // The server of the metrics ends with the run, that of the cluster after the report.
+    // The metrics server ends with the run; the cluster's server ends after the report.
     let View { server, .. } = view;
 
     result.input.ignored = counts.ignored;
@@ -161,7 +161,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         host.load_seconds = load_seconds;
         host.wall_seconds += load_seconds;
     }
-    // A virtual result says nothing that differs from one machine to the next.
+    // The JSON of a virtual run must not differ between machines.
     let host = result.host.clone();
     if settings.engine == EngineKind::Virtual && !flags.host_metrics {
         result.host = None;
@@ -218,7 +218,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     Ok(result.outcome.exit_code)
 }
 
-/// Runs the scenario with its other settings, several at once.
+/// Runs the scenario's variants with other settings, several at a time.
 fn also_with(
     others: Vec<(String, Settings)>,
     objects: Vec<InputObject>,
@@ -241,10 +241,11 @@ fn also_with(
         .collect()
 }
 
-/// The server of the run's cluster, where one is wanted, and its kubeconfig, with the line that tells clients of it.
+/// Starts the server of the run's cluster, if requested, writes its kubeconfig and prints the line that points
+/// clients to it.
 ///
 /// # Errors
-/// The address is reachable from other machines or in use, or the run is virtual and over too soon to look at.
+/// The address is in use or reachable from other machines, or the run is virtual and over too soon to observe.
 fn serve(
     flags: &RunFlags,
     settings: &Settings,
@@ -261,15 +262,15 @@ fn serve(
     }
     if settings.engine == EngineKind::Virtual {
         bail!(
-            "--serve {address}: a virtual run is over before anybody could look at it; say --engine \
-             threads, or take `loadgen serve --engine virtual`, whose time clients move"
+            "--serve {address}: a virtual run is over before a client could connect; use --engine \
+             threads, or `loadgen serve --engine virtual`, whose time clients move"
         );
     }
     descriptors::raise_limit();
     let server = RunServer::start(address, &settings.scenario.name)?;
     let address = server.address();
     let kubeconfig = Kubeconfig::write(address, &Login::default(), None, interrupter)?;
-    // Shown even with --quiet: without the address the run can't be found.
+    // Shown even with --quiet: without the address clients can't find the run.
     let _ = writeln!(
         io::stderr(),
         "serving http://{address}: {}",
@@ -278,20 +279,20 @@ fn serve(
     Ok(Some((server, kubeconfig)))
 }
 
-/// Serves what the run has left until Ctrl-C.
+/// Serves the final state of the run until Ctrl-C.
 fn keep_serving(server: &RunServer, cancel: &AtomicBool) {
     let address = server.address();
     let _ = writeln!(
         io::stderr(),
-        "the run is over; serving http://{address}, where nothing moves any more, until Ctrl-C"
+        "the run is over; serving its final state at http://{address} until Ctrl-C"
     );
-    // Ordering: as where it is set; a run that was interrupted is not served any longer.
+    // Ordering: see the store. An interrupted run is not served.
     while !cancel.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Opens the files that are asked for.
+/// Opens the requested output files.
 fn open_outputs(flags: &RunFlags) -> Result<Outputs> {
     let mut inputs = Inputs::default();
     note_inputs(&flags.shape, &mut inputs)?;
@@ -313,7 +314,7 @@ fn open_outputs(flags: &RunFlags) -> Result<Outputs> {
     Ok(outputs)
 }
 
-/// The command that repeats the run, with the same thresholds and baseline.
+/// Returns the command that repeats the run, with the same thresholds and baseline.
 pub(super) fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     let mut command = effective::command(settings, &flags.shape.files);
     command.push_str(&effective::thresholds(&flags.thresholds));
@@ -324,14 +325,14 @@ pub(super) fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     command
 }
 
-/// The scenario's thresholds, and those of the flags.
+/// Returns the thresholds of the scenario and of the flags.
 fn thresholds(flags: &RunFlags, settings: &Settings) -> Vec<Threshold> {
     let mut all = settings.scenario.bounds();
     all.extend(flags.thresholds.iter().cloned());
     all
 }
 
-/// Refuses a threshold on a metric that the result won't have: it would always fail.
+/// Refuses a threshold on a metric that the result won't contain, because it would always fail.
 fn refuse_absent_metrics(
     flags: &RunFlags,
     thresholds: &[Threshold],
@@ -343,14 +344,14 @@ fn refuse_absent_metrics(
         && !has_host
     {
         bail!(
-            "--threshold '{threshold}': the result of a virtual run says nothing of the machine \
-             unless --host-metrics is given"
+            "--threshold '{threshold}': the result of a virtual run has machine metrics only \
+             with --host-metrics"
         );
     }
     Ok(())
 }
 
-/// What shows the run while it goes on.
+/// The display of a run in progress.
 struct View {
     progress: ProgressView,
     metrics: Option<MetricsServer>,

@@ -1,4 +1,4 @@
-//! The folder of a user's servers, which no other user can enter: for files that are there for as long as a server is.
+//! The private runtime folder of a user's servers, for files that exist while a server runs.
 
 use std::env;
 use std::fs::{self, DirBuilder, File};
@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 
 use crate::report::placed::remove_abandoned;
 
-/// The folder. While it is held, no other process cleans it or puts a file there.
+/// The runtime folder, locked: no other process cleans it or adds a file meanwhile.
 #[derive(Debug)]
 pub(super) struct RuntimeFolder {
     path: PathBuf,
@@ -19,10 +19,10 @@ pub(super) struct RuntimeFolder {
 }
 
 impl RuntimeFolder {
-    /// Makes it where it is not there, and removes what killed servers have left in it.
+    /// Opens the folder, creates it if needed, and removes files that killed servers have left.
     ///
     /// # Errors
-    /// It can't be made, or other users can enter what has its name.
+    /// The folder can't be created, or other users can access the existing one.
     pub(super) fn open() -> Result<RuntimeFolder> {
         let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let session = session.filter(|folder| folder.is_absolute() && is_private(folder));
@@ -37,13 +37,13 @@ impl RuntimeFolder {
         let shown = path.display();
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).with_context(|| format!("{shown}: can't be made"));
+                return Err(error).with_context(|| format!("{shown}: can't be created"));
             }
             _ => {}
         }
         if !is_private(&path) {
             bail!(
-                "{shown}: must be a folder of this user alone, with mode 700; remove it, or set \
+                "{shown}: must be a folder that only this user can access, with mode 700; remove it, or set \
                  XDG_RUNTIME_DIR to such a folder"
             );
         }
@@ -63,7 +63,7 @@ impl RuntimeFolder {
     }
 }
 
-/// Whether this is a folder, not a link to one, that only this user can enter.
+/// Reports whether the path is a folder, not a link to one, that only this user can access.
 fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| {
         found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_folder_of_this_user_alone_is_taken() {
+    fn only_a_private_folder_of_this_user_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| RuntimeFolder::at(folder.path().join(name));
         let made = at("made").unwrap();

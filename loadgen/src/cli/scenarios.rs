@@ -1,5 +1,5 @@
-//! `loadgen scenarios`: the built-in scenarios with their questions; one of them as a file to edit; a
-//! custom file read and checked.
+//! `loadgen scenarios`: lists the built-in scenarios with their questions, prints one to edit, or checks a
+//! scenario file.
 
 use std::path::PathBuf;
 
@@ -10,29 +10,29 @@ use super::print;
 use crate::scenario::Scenario;
 use crate::units::counted;
 
-/// What `loadgen scenarios` is asked for.
+/// Flags of `loadgen scenarios`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  loadgen scenarios                               what can be run
-  loadgen scenarios --print churn > my.yaml       a commented file to begin with
-  loadgen scenarios --check my.yaml               whether it can be read
-  loadgen run --scenario my.yaml --pods 10k       runs it; flags win over its settings
-  loadgen schema scenario > scenario.schema.json  what a file may hold, for editors")]
+  loadgen scenarios                               list the scenarios
+  loadgen scenarios --print churn > my.yaml       a commented file to start from
+  loadgen scenarios --check my.yaml               check that the file is valid
+  loadgen run --scenario my.yaml --pods 10k       run it; flags override its settings
+  loadgen schema scenario > scenario.schema.json  the JSON Schema, for editors"
 pub(super) struct ScenariosFlags {
-    /// Print the file of a built-in scenario, commented, to edit
+    /// Print the commented file of a built-in scenario, to edit
     #[arg(long, value_name = "NAME", conflicts_with = "check")]
     print: Option<String>,
 
-    /// Read a scenario file, and say what is wrong with it
+    /// Check a scenario file and report its errors
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
 }
 
-/// Lists or prints, and gives the exit code.
+/// Lists, prints or checks scenarios and returns the exit code.
 ///
 /// # Errors
-/// A name that is not known, a file that is no scenario.
+/// The name is unknown, or the file is not a valid scenario.
 pub(super) fn run(flags: &ScenariosFlags) -> Result<u8> {
     if let Some(path) = &flags.check {
         let scenario = Scenario::from_file(path)?;
@@ -53,7 +53,7 @@ pub(super) fn run(flags: &ScenariosFlags) -> Result<u8> {
     };
     let Some(text) = Scenario::text(name) else {
         let problem = Scenario::find(name).err();
-        let problem = problem.unwrap_or_else(|| "is a file already".to_owned());
+        let problem = problem.unwrap_or_else(|| "is already a file".to_owned());
         return Err(anyhow!("--print {name}: {problem}"));
     };
     print(text)?;
@@ -74,7 +74,7 @@ fn list() -> String {
     }
     text.push_str(
         "\nRun one with: loadgen run --scenario NAME\n\
-         Begin your own with: loadgen scenarios --print NAME > my.yaml\n",
+         Write your own from a copy: loadgen scenarios --print NAME > my.yaml\n"
     );
     text
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scenario_is_listed_within_the_width_of_a_screen() {
+    fn every_line_of_the_list_fits_the_screen() {
         let text = list();
         for name in Scenario::names() {
             assert!(text.contains(name));

@@ -1,5 +1,5 @@
-//! `loadgen schema`: the JSON Schemas of what loadgen reads and writes, derived from the types that do
-//! it. Those in `schemas/` are these; a test holds them together.
+//! `loadgen schema`: the JSON Schemas of the files that loadgen reads and writes, derived from its types. A test
+//! keeps the copies in `schemas/` up to date.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -8,23 +8,23 @@ use super::print_json;
 use crate::result::RunResult;
 use crate::scenario::Scenario;
 
-/// What `loadgen schema` is asked for.
+/// Flags of `loadgen schema`.
 #[derive(Args, Debug)]
 pub(super) struct SchemaFlags {
-    /// Which format
+    /// The file format
     #[arg(value_enum)]
     format: Format,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// Scenario files, as `run --scenario FILE` reads them
+    /// Scenario files, the input of `run --scenario FILE`
     Scenario,
-    /// Results, as `run --json` writes them
+    /// Results, the output of `run --json`
     Result,
 }
 
-/// Prints the schema, and gives the exit code.
+/// Prints the schema and returns the exit code.
 ///
 /// # Errors
 /// Standard output can't be written.

@@ -1,5 +1,5 @@
-//! `loadgen completions` and `loadgen man`: completions for shells and man pages, made from the
-//! definitions that read the command line.
+//! `loadgen completions` and `loadgen man`: shell completions and man pages, generated from the definition of the
+//! command line.
 
 use std::any::TypeId;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::metrics::{METRICS, MetricName};
 use crate::scenario::Scenario;
 use crate::values::BehaviourName;
 
-/// What `loadgen completions` is asked for.
+/// Flags of `loadgen completions`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,12 +31,12 @@ Examples:
   loadgen completions zsh > ~/.zfunc/_loadgen
   loadgen completions fish > ~/.config/fish/completions/loadgen.fish")]
 pub(super) struct CompletionsFlags {
-    /// Which shell
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// Prints the completions of a shell, and gives the exit code.
+/// Prints the completions of a shell and returns the exit code.
 ///
 /// # Errors
 /// Standard output can't be written.
@@ -48,8 +48,8 @@ pub(super) fn completions(flags: &CompletionsFlags) -> Result<u8> {
     Ok(0)
 }
 
-/// The command with what each value may be, so that shells offer names where names are meant, and files
-/// only where files are.
+/// Adds the possible values of each argument to the command, so that shells offer names for names and files
+/// only for paths.
 fn completed(command: Command) -> Command {
     let command = command.mut_args(|argument| {
         if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
@@ -57,7 +57,7 @@ fn completed(command: Command) -> Command {
         }
         match names(&argument) {
             Some(names) => argument.value_parser(PossibleValuesParser::new(names)),
-            // The definitions say of paths that they are some.
+            // The definitions already mark paths.
             None if argument.get_value_hint() == ValueHint::Unknown => {
                 argument.value_hint(ValueHint::Other)
             }
@@ -67,7 +67,7 @@ fn completed(command: Command) -> Command {
     command.mut_subcommands(completed)
 }
 
-/// The names that an argument takes, by the type that it is read as.
+/// Returns the names that an argument accepts, by the type that it parses to.
 fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     let kind = argument.get_value_parser().type_id();
     let behaviours = Behaviour::ALL.map(Behaviour::as_str);
@@ -88,27 +88,27 @@ fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     } else if argument.get_id() == "feature_gates" {
         let gates = gates::defaults().into_keys();
         let both = gates.flat_map(|gate| [format!("{gate}=true"), format!("{gate}=false")]);
-        // The command line is made once a process and takes names that stay.
+        // The command line is built once per process and needs 'static names.
         Some(both.map(|text| &*text.leak()).collect())
     } else {
         None
     }
 }
 
-/// What `loadgen man` is asked for.
+/// Flags of `loadgen man`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   loadgen man | man -l -
   loadgen man --out-dir /usr/local/share/man/man1")]
 pub(super) struct ManFlags {
-    /// Write a page for every command into this directory, which must exist; without it the page of
-    /// loadgen itself is printed
+    /// Write a page for every command to this existing directory; by default the page of loadgen itself is
+    /// printed
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
 }
 
-/// Prints or writes man pages, and gives the exit code.
+/// Prints or writes man pages and returns the exit code.
 ///
 /// # Errors
 /// A page can't be written.
@@ -131,7 +131,7 @@ pub(super) fn man(flags: &ManFlags) -> Result<u8> {
         let path = folder.join(format!("{name}.1"));
         if !folder.is_dir() {
             bail!(
-                "--out-dir {}: there is no such directory; make it first",
+                "--out-dir {}: there is no such directory; create it first",
                 folder.display()
             );
         }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shells_offer_files_only_where_files_are_meant() {
+    fn shells_complete_files_only_for_paths() {
         let mut command = completed(Cli::command());
         command.build();
         let (mut files, mut listed) = (0, 0);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_a_page_that_names_its_flags() {
+    fn the_page_of_every_command_has_its_flags() {
         let mut command = Cli::command();
         command.build();
         for one in command.get_subcommands().cloned() {
@@ -198,7 +198,7 @@ mod tests {
                 .collect();
             let text = String::from_utf8(page(one).unwrap()).unwrap();
             for flag in flags {
-                // Hyphens are escaped in man pages.
+                // Man pages escape hyphens.
                 assert!(text.contains(&flag.replace('-', "\\-")), "{flag}: {text}");
             }
         }

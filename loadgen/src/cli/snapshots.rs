@@ -1,4 +1,4 @@
-//! `--snapshot`: the objects of a served cluster, written on a thread of their own, so that no request waits for them.
+//! `--snapshot`: writes the objects of a served cluster on a separate thread, so that no request waits.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ use podstorm_apiserver::Cluster;
 use crate::report::output::{Inputs, Output};
 use crate::serve::write_snapshot;
 
-/// The thread that writes snapshots, one at a time. None where none are wanted.
+/// The thread that writes snapshots, one at a time; `None` without `--snapshot`.
 #[derive(Debug)]
 pub(super) struct Snapshots(Option<Writer>);
 
 #[derive(Debug)]
 struct Writer {
-    /// Holds one request besides the one that is being carried out.
+    /// Queue of requests; holds one request besides the one in progress.
     asked: SyncSender<()>,
     thread: JoinHandle<Result<()>>,
 }
 
 impl Snapshots {
-    /// Starts the thread, where there is a file.
+    /// Starts the thread if there is a file.
     ///
     /// # Errors
-    /// The system is out of threads.
+    /// The thread can't be started.
     pub(super) fn start(file: Option<&PathBuf>, cluster: &Arc<Cluster>) -> Result<Snapshots> {
         let Some(file) = file.cloned() else {
             return Ok(Snapshots(None));
@@ -41,18 +41,18 @@ impl Snapshots {
         Ok(Snapshots(Some(Writer { asked, thread })))
     }
 
-    /// Asks for a snapshot, which follows the one that is being written.
+    /// Requests a snapshot after the one in progress.
     pub(super) fn ask(&self) {
         if let Some(writer) = &self.0 {
-            // Where one waits already, it shows the same.
+            // If one is already queued, it will show the same objects.
             let _waits = writer.asked.try_send(());
         }
     }
 
-    /// Writes the last one and waits for it.
+    /// Writes the last snapshot and waits for it.
     ///
     /// # Errors
-    /// It can't be written.
+    /// The file can't be written.
     pub(super) fn finish(self) -> Result<()> {
         let Some(Writer { asked, thread }) = self.0 else {
             return Ok(());
@@ -63,10 +63,10 @@ impl Snapshots {
     }
 }
 
-/// Writes what is asked for, and one more when nothing can be asked any longer.
+/// Writes the requested snapshots, and a last one once no more requests can arrive.
 fn write_asked(file: &Path, cluster: &Cluster, requests: &Receiver<()>) -> Result<()> {
     while requests.recv().is_ok() {
-        // The server goes on.
+        // The server keeps running.
         if let Err(error) = write(file, cluster) {
             let _ = writeln!(io::stderr(), "error: {error:#}");
         }

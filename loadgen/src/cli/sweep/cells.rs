@@ -1,5 +1,5 @@
-//! From the flags of a sweep to its cells: each made by reading a command line as `loadgen run` would, so
-//! that every flag can be varied and errors are the same, with the cell's or the value's name.
+//! Builds the cells of a sweep from its flags. Each cell parses a command line as `loadgen run` would, so every
+//! flag can vary and errors are the same, prefixed with the cell or value.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::sweep::{Grid, RunPlan};
 use crate::values::EngineName;
 
-/// The names of the flags that shape a run and are given.
+/// Returns the names of the given flags that shape a run.
 fn given(asked: &SettingsRequest) -> Vec<String> {
     let settings = asked.settings.members().into_iter();
     let settings = settings.filter(|(_, value)| !value.is_null());
@@ -31,7 +31,7 @@ fn given(asked: &SettingsRequest) -> Vec<String> {
     given
 }
 
-/// Reads values of flags, by their names, as `loadgen run` does.
+/// Parses flag values by name, as `loadgen run` does.
 fn read(values: &[(&str, &str)]) -> Result<SettingsRequest, String> {
     let command = SettingsRequest::command();
     let mut arguments = Vec::new();
@@ -51,7 +51,7 @@ fn read(values: &[(&str, &str)]) -> Result<SettingsRequest, String> {
         }
     }
     SettingsRequest::read(arguments).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp => "is a word that run takes for --help".to_owned(),
+        ErrorKind::DisplayHelp => "is a word that run interprets as --help".to_owned(),
         _ => {
             let text = error.to_string();
             let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -61,11 +61,11 @@ fn read(values: &[(&str, &str)]) -> Result<SettingsRequest, String> {
     })
 }
 
-/// The grid, its names known to be flags that shape a run and aren't given besides.
+/// Returns the grid. Its names are flags that shape a run and aren't given separately.
 pub(super) fn grid(flags: &SweepFlags) -> Result<Grid> {
     if flags.vary.is_empty() {
         bail!(
-            "nothing is varied: say --vary NAME=V1,V2,..., such as --vary burst-replicas=100,500"
+            "nothing is varied: use --vary NAME=V1,V2,..., such as --vary burst-replicas=100,500"
         );
     }
     let grid = Grid::parse(&flags.vary)?;
@@ -78,7 +78,7 @@ pub(super) fn grid(flags: &SweepFlags) -> Result<Grid> {
         .and_then(|one| one.path.as_deref());
     if path == Some("-") || scenarios.any(|value| value == "-") {
         bail!(
-            "--scenario -: every cell reads the scenario, and standard input can be read once only; name a file"
+            "--scenario -: every cell reads the scenario, but standard input can be read only once; use a file"
         );
     }
     let known = SettingsRequest::command();
@@ -101,25 +101,25 @@ pub(super) fn grid(flags: &SweepFlags) -> Result<Grid> {
             }
         }
         if given.contains(&dimension.name) {
-            bail!("--{name} is given and varied too: leave one of them out");
+            bail!("--{name} is both given and varied: use only one of them");
         }
     }
     Ok(grid)
 }
 
-/// What is asked for in each cell: the flags of the sweep, and the cell's values.
+/// Returns the settings of each cell: the flags of the sweep and the cell's values.
 pub(super) fn shapes(flags: &SweepFlags, grid: &Grid) -> Result<Vec<SettingsRequest>> {
     let mut base = flags.shape.clone();
     if !grid.dimensions.iter().any(|one| one.name == "engine") {
         let engine = EngineName(EngineKind::Virtual);
         base.settings.engine.get_or_insert(engine);
     }
-    // Each value by itself first: the error is that value's, not some cell's.
+    // Check each value separately first: the error then belongs to the value, not to some cell.
     for dimension in &grid.dimensions {
         for value in &dimension.values {
             if let Err(problem) = read(&[(&dimension.name, value)]) {
                 let hint = match value.contains('=') {
-                    true => " (values that hold commas are parted by ;)",
+                    true => " (separate values that contain commas with ;)",
                     false => "",
                 };
                 bail!("--vary {}: {problem}{hint}", dimension.name);
@@ -139,7 +139,7 @@ pub(super) fn shapes(flags: &SweepFlags, grid: &Grid) -> Result<Vec<SettingsRequ
     (0..grid.cells()).map(cell).collect()
 }
 
-/// Refuses flags that contradict each other, before any file is read.
+/// Refuses contradicting flags before reading any file.
 pub(super) fn check_settings(
     grid: &Grid,
     shapes: &[SettingsRequest],
@@ -156,7 +156,7 @@ pub(super) fn check_settings(
             && let Some(one) = of_host(flags)
         {
             bail!(
-                "{one} is a metric of the machine, which a run on the virtual engine has none of"
+                "{one} is a metric of the machine, and runs on the virtual engine have none"
             );
         }
         let key = format!("{settings:?} {:?}", shape.files);
@@ -171,7 +171,7 @@ pub(super) fn check_settings(
     Ok(())
 }
 
-/// The first flag that asks for a metric of the machine.
+/// Returns the first flag that selects a metric of the machine.
 fn of_host(flags: &SweepFlags) -> Option<String> {
     let shown = flags.metrics.iter().filter(|name| name.is_of_host());
     let shown = shown.map(|name| format!("--figure {name}"));
@@ -184,7 +184,7 @@ fn of_host(flags: &SweepFlags) -> Option<String> {
         .next()
 }
 
-/// The runs, cell by cell and seed by seed. Files are read once, however many cells they are for.
+/// Returns the runs, by cell and seed. Each file is read once, even if several cells use it.
 pub(super) fn plans(
     grid: &Grid,
     shapes: &[SettingsRequest],
@@ -225,7 +225,7 @@ pub(super) fn plans(
     Ok(plans)
 }
 
-/// What every cell has in common: the settings that are the same in all of them.
+/// Returns the settings that all cells share.
 pub(super) fn base_text(shape: &SettingsRequest, plans: &[RunPlan]) -> Vec<(String, String)> {
     let all = |plan: &RunPlan| effective::settings(&plan.settings, &shape.files);
     let Some(first) = plans.first() else {

@@ -1,4 +1,4 @@
-//! `loadgen sweep`: one scenario over a grid of settings.
+//! `loadgen sweep`: runs one scenario over a grid of settings.
 
 mod cells;
 
@@ -24,7 +24,7 @@ use crate::sweep::{self, Grid, Sweep};
 use crate::text::json;
 use crate::units::{counted, parse_size};
 
-/// The metrics that a table shows by default.
+/// The default metrics of the table.
 const METRICS_SHOWN: [&str; 5] = [
     "convergence p99",
     "pod_ready p99",
@@ -33,7 +33,7 @@ const METRICS_SHOWN: [&str; 5] = [
     "excess",
 ];
 
-/// Those where every cell has workloads that end.
+/// The default metrics if every cell has workloads that finish.
 const OF_FINISHING: [&str; 5] = [
     "finish_seconds p99",
     "elapsed",
@@ -42,10 +42,10 @@ const OF_FINISHING: [&str; 5] = [
     "finished.pods_wasted",
 ];
 
-/// Most runs of a sweep, all seeds counted.
+/// The most runs of a sweep, including all seeds.
 const RUNS_MAX: usize = 100_000;
 
-/// What `loadgen sweep` is asked for.
+/// Flags of `loadgen sweep`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 EXAMPLES
@@ -54,24 +54,24 @@ EXAMPLES
   loadgen sweep --pods 1k --vary 'api-latency=5ms;p50=20ms,p99=90ms' \\
       --vary concurrent-replicaset-syncs=1,2,5,10 --seeds 5 \\
       --threshold 'convergence p99 < 30s' --report sweep.html
-      how many workers are enough, at two latencies: medians of five seeds, and a page
+      how many workers are enough at two latencies: medians of five seeds, and a page
   loadgen sweep --scenario stale-watch --vary behaviour=upstream,hardened --vary seed=1,2,3 \\
       --figure elapsed --figure excess --csv out.csv
-      two behaviours beside each other
+      two behaviours side by side
 
 VALUES
-  --vary takes any flag of `loadgen run` that shapes a run, by its name without dashes. Commas
-  part its values; where there is a ; among them, that does, and commas are part of a value. A
-  name given twice has the values of both. Flags without a value take true and false.
+  --vary accepts any flag of `loadgen run` that shapes a run, by its name without dashes. Values are
+  separated by commas, or by semicolons if there are any; commas are then part of the values. A
+  repeated name adds values. Flags without a value accept true and false.
 
 CHEAPEST
-  With --threshold, every run of a cell must keep every threshold, and those of the scenario's file
-  unless the scenario is what is varied. The cheapest cell that does
-  is the first in the order of the grid: write the first value of each --vary as the one that
-  costs least, and the dimension whose cost matters most first.
+  With --threshold, every run of a cell must meet every threshold, including those of the scenario
+  file unless --vary changes the scenario. The cheapest such cell is the first one in the order of
+  the grid: write the cheapest value of each --vary first, and first the --vary whose cost matters
+  most.
 
 EXIT CODES
-  0 done   1 no cell keeps the thresholds, or none was done   2 wrong usage, input or output path
+  0 done   1 no cell meets the thresholds, or no run was done   2 wrong usage, input or output path
   3 an invariant was broken   130 interrupted, after the report on what ran")]
 pub(super) struct SweepFlags {
     #[command(flatten)]
@@ -81,17 +81,17 @@ pub(super) struct SweepFlags {
     #[arg(long, value_name = "NAME=V1,V2,...", help_heading = "Sweep")]
     vary: Vec<String>,
 
-    /// Run each cell with this number of seeds, from --seed on, and show the median [default: 1]
+    /// Run each cell with this number of seeds, starting at --seed, and show the median [default: 1]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Sweep")]
     seeds: Option<u64>,
 
-    /// What a metric must keep to, as of `loadgen run`; cells that keep all are marked and the
-    /// cheapest is named; repeatable
+    /// A bound on a metric, as for `loadgen run`; marks the cells that meet all bounds and names the
+    /// cheapest; repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Sweep")]
     thresholds: Vec<Threshold>,
 
-    /// Runs at a time [default: all cores; 1 on the threads engine]
+    /// Parallel runs [default: all cores; 1 on the threads engine]
     #[arg(long = "jobs", value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Sweep")]
     at_once: Option<u64>,
@@ -102,27 +102,27 @@ pub(super) struct SweepFlags {
           help_heading = "Output")]
     metrics: Vec<MetricName>,
 
-    /// Write one record a cell; `-` is standard output
+    /// Write one CSV record per cell; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     csv: Option<PathBuf>,
 
-    /// Write everything, each run's result included
+    /// Write everything as JSON, including the result of each run
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
 
-    /// Write a page with heat maps and line plots that needs no network
+    /// Write a self-contained web page with heat maps and line plots
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
 
-    /// Neither progress nor table; the exit code and the files tell
+    /// Print neither progress nor table; only write the files and set the exit code
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
 }
 
-/// Sweeps, and gives the exit code.
+/// Runs the sweep and returns the exit code.
 ///
 /// # Errors
-/// Wrong usage, input or output path; nothing has run then.
+/// The usage, an input or an output path is wrong; nothing has run.
 pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let grid = cells::grid(flags)?;
     let seeds = seeds(flags, &grid)?;
@@ -145,7 +145,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     };
     let metrics = metrics(flags, plans.iter().all(ends));
 
-    // Of one scenario the thresholds hold for every cell; where it is varied, none is every cell's.
+    // Thresholds of a single scenario apply to every cell; with several scenarios they apply to none.
     let mut scenarios = plans.iter().map(|plan| &plan.settings.scenario);
     let mut thresholds = match scenarios.next() {
         Some(first) if scenarios.all(|other| other == first) => first.bounds(),
@@ -227,7 +227,7 @@ fn exit_code(sweep: &Sweep, is_cancelled: bool) -> u8 {
 fn metrics(flags: &SweepFlags, all_end: bool) -> Vec<MetricName> {
     let mut metrics = flags.metrics.clone();
     if metrics.is_empty() {
-        let known = |name: &str| MetricName::parse(name).expect("the catalogue has it");
+        let known = |name: &str| MetricName::parse(name).expect("the catalogue contains the metric");
         let shown = if all_end { OF_FINISHING } else { METRICS_SHOWN };
         metrics = shown.iter().map(|name| known(name)).collect();
     }
@@ -245,11 +245,11 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
     {
         if flags.seeds.is_some() {
             bail!(
-                "--seeds runs each cell with several seeds, and --vary seed makes cells of them: \
-                   leave one of them out"
+            "--seeds runs each cell with several seeds, and --vary seed makes a cell for each: \
+             use only one of them"
             );
         }
-        // Each cell has its own; this stands for it.
+        // Each cell sets its own seed; this is a placeholder.
         return Ok(vec![flags.shape.settings.seed.unwrap_or(1)]);
     }
     let runs = usize::try_from(count)
@@ -257,7 +257,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
         .and_then(|count| count.checked_mul(grid.cells()));
     if runs.is_none_or(|runs| runs > RUNS_MAX) {
         bail!(
-            "--seeds {count} of {} is more than {RUNS_MAX} runs: leave seeds or cells out",
+            "--seeds {count} of {} is more than {RUNS_MAX} runs: use fewer seeds or cells",
             counted(grid.cells() as u64, "cell")
         );
     }

@@ -33,9 +33,9 @@ fn what_cannot_be_read_or_written_is_refused_with_its_place() {
     assert_eq!(read(&folder, "web.yaml"), REPLICA_SET);
 
     let both = run_with_stdin("run --scenario - -f -", &scenario);
-    assert_refused(&both, "it can be read once only");
+    assert_refused(&both, "can be read only once");
     let sweep = run_with_stdin("sweep --scenario - --vary seed=1,2", &scenario);
-    let words = "standard input can be read once only | name a file";
+    let words = "standard input can be read only once | use a file";
     assert_refused(&sweep, words);
 }
 
