@@ -1,4 +1,4 @@
-//! `loadgen serve`: a simulated cluster for `kubectl` and any other client.
+//! `loadgen serve`: a simulated cluster for `kubectl` and other clients.
 
 use std::fs::File;
 use std::io;
@@ -40,31 +40,31 @@ use crate::settings::ppm;
 use crate::units::{parse_bytes, parse_duration_ns, parse_latency};
 use crate::values::{Bytes, Cores, EngineName, Percent};
 
-/// How long pods take to start where time passes by itself and nothing else is said.
+/// The default pod startup latency when time passes by itself.
 const STARTUP: Latency = Latency::Constant(500_000_000);
 
-/// What `loadgen serve` is asked for.
+/// Flags of `loadgen serve`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   loadgen serve                          three nodes, for clients on this machine
-  loadgen serve --nodes 100 -f dump.json what a cluster held, on a hundred more nodes
-  loadgen serve --listen 0.0.0.0:8443 --tls --tls-san $(hostname)   for other machines too
-  loadgen serve --engine virtual         time stands still until a test moves it
-  loadgen serve --controllers '*,-podgc' all controllers but pod garbage collection
-  kubectl create -f replicaset.yaml      in another terminal, after the line that is printed")]
+  loadgen serve --nodes 100 -f dump.json the objects of a dump, and a hundred more nodes
+  loadgen serve --listen 0.0.0.0:8443 --tls --tls-san $(hostname)   also for other machines
+  loadgen serve --engine virtual         time stands still until a test advances it
+  loadgen serve --controllers '*,-podgc' all controllers except pod garbage collection
+  kubectl create -f replicaset.yaml      in another terminal, after the printed export line"
 pub(super) struct ServeFlags {
-    /// Where to listen: localhost:PORT, or :PORT for 127.0.0.1:PORT; port 0 is one that is free
+    /// Listen address: localhost:PORT, or :PORT for 127.0.0.1:PORT; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = address::SERVED,
           value_parser = address::local)]
     listen: SocketAddr,
-    /// Simulated nodes
+    /// Number of simulated nodes
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().nodes)]
     nodes: u64,
-    /// Zones that the simulated nodes are in, in turn, by their label topology.kubernetes.io/zone; 0 is none
+    /// Zones to spread the simulated nodes over, by label topology.kubernetes.io/zone; 0 for no zones
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().zones)]
     zones: u64,
-    /// Most pods of a node
+    /// The most pods of a node
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().pods_per_node)]
     pods_per_node: u32,
     /// Cores of a node, as a quantity: 500m
@@ -83,43 +83,43 @@ pub(super) struct ServeFlags {
         allow_hyphen_values = true
     )]
     node_memory: Bytes,
-    /// From bound to ready [default: 500ms, so that clients see pods that are pending; 0s with --engine virtual]
+    /// Time from bound to ready [default: 500ms, so that clients see pending pods; 0s with --engine virtual]
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency)]
     pod_startup_latency: Option<Latency>,
-    /// From a pod's deletion to its being gone, its grace period at most
+    /// Time from the deletion of a pod until it no longer exists, limited by its grace period
     #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
     pod_termination_latency: Latency,
-    /// One API call of the controllers, there and back
+    /// Round-trip time of an API call of the controllers
     #[arg(long, value_name = "LATENCY", default_value = "0s", value_parser = parse_latency)]
     api_latency: Latency,
-    /// API calls of the controllers that are refused with an internal error, at random: 1%
+    /// Share of the controllers' API calls, chosen at random, that fail with an internal error: 1%
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = share)]
     api_errors: Percent,
-    /// An image that can't be pulled; `*` at either end is any text
+    /// An image that can't be pulled; `*` at either end matches any text
     #[arg(long = "unpullable-image", value_name = "IMAGE")]
     unpullable_images: Vec<String>,
-    /// Which of the nodes that take a pod gets it
+    /// Which of the nodes that fit a pod gets it
     #[arg(long, value_enum, value_name = "CHOICE", default_value = "roomiest")]
     node_choice: NodeChoiceName,
-    /// What the containers of pods without the annotation podstorm/script do: 'run=30s exit=1,0'
+    /// Script of containers in pods without the annotation podstorm/script: 'run=30s exit=1,0'
     #[arg(long, value_name = "SCRIPT", value_parser = Script::parse)]
     pod_script: Option<Script>,
-    /// Pods succeed once they have started, but for those whose restart policy is `Always`
+    /// Pods succeed once they have started, unless their restart policy is `Always`
     #[arg(long, group = "finishing")]
     finish_pods: bool,
-    /// They succeed that long after they have started
+    /// Like --finish-pods, but pods succeed this long after they have started
     #[arg(long, value_name = "TIME", group = "finishing", value_parser = parse_duration_ns)]
     pod_run_time: Option<i64>,
     /// With --finish-pods or --pod-run-time: the share of these pods that fails, with exit code 1
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = share)]
     pod_failures: Percent,
-    /// With --finish-pods or --pod-run-time: pods run on whose command or arguments hold this text
+    /// With --finish-pods or --pod-run-time: pods whose command or arguments contain this text keep running
     #[arg(long = "endless-command", value_name = "TEXT", requires = "finishing")]
     endless_commands: Vec<String>,
-    /// Where pods get addresses of their own from: 192.0.2.0/24 [default: a pod has its node's]
+    /// Network for pod addresses: 192.0.2.0/24 [default: a pod has the address of its node]
     #[arg(long, value_name = "CIDR", value_parser = pod_network)]
     pod_network: Option<PodNetwork>,
-    /// What the status of every container says as its id
+    /// Container ID in the status of every container
     #[arg(
         long,
         value_name = "TEXT",
@@ -127,7 +127,7 @@ pub(super) struct ServeFlags {
         hide_default_value = true
     )]
     container_id: String,
-    /// What it says as the id of its image
+    /// Image ID in the status of every container
     #[arg(
         long,
         value_name = "TEXT",
@@ -138,59 +138,59 @@ pub(super) struct ServeFlags {
     /// Whether the scheduler and the kubelets write Events about pods
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     pod_events: bool,
-    /// Feature gates of the controllers and the server, under upstream's names; the others are as in Kubernetes 1.36
+    /// Feature gates of the controllers and the server, by upstream's names; defaults are those of Kubernetes 1.36
     #[arg(long, value_name = "NAME=BOOL,...")]
     feature_gates: Vec<String>,
     /// Whether containers may be privileged
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     allow_privileged: bool,
-    /// Seconds that new pods stay on a node that is unreachable, unless they say it themselves
+    /// Seconds that new pods stay on an unreachable node, unless they have a toleration of their own
     #[arg(long, value_name = "N", default_value_t = 300)]
     default_unreachable_toleration_seconds: u32,
     /// Load these manifests or dumps first; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in a folder that only this user reads,
-    /// $XDG_RUNTIME_DIR/podstorm or podstorm-UID in the folder for temporary files; removed at the end]
+    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in a private folder, $XDG_RUNTIME_DIR/podstorm
+    /// or podstorm-UID in the folder for temporary files; removed when the server ends]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write all objects to this file, which only this user reads, at the end and on SIGUSR1; -f reads it
+    /// Write all objects to this private file at the end and on SIGUSR1; -f reads it
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// What the log of every container says
+    /// Log of every container
     #[arg(
         long,
         value_name = "TEXT",
         default_value_t = ServeOptions::default().log_line
     )]
     log_line: String,
-    /// Whether the API server reaches the kubelets; where it doesn't, logs and streams fail as in Kubernetes
+    /// Whether the API server can reach the kubelets; if not, logs and streams fail as in Kubernetes
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     reach_kubelets: bool,
     #[command(flatten)]
     access: AccessFlags,
-    /// Most requests at once that read; more are answered 429; 0 is no limit
+    /// The most concurrent read requests; more get a 429; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = REQUESTS_INFLIGHT)]
     max_requests_inflight: u64,
-    /// Most requests at once that write; more are answered 429; 0 is no limit
+    /// The most concurrent write requests; more get a 429; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = MUTATING_REQUESTS_INFLIGHT)]
     max_mutating_requests_inflight: u64,
-    /// Memory of the process above which lists, watches and most writes are refused with 503 [default: 90% of that of
+    /// Memory of the process above which lists, watches and most writes get a 503 [default: 90% of the memory of
     /// the machine or control group, or a quarter of `ulimit -v`]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory_limit: Option<u64>,
-    /// Write a line to standard error for every request: method, path, status, duration, client, user. No request waits
-    /// for the reader: lines are dropped where it is too slow
+    /// Log every request to standard error: method, path, status, duration, client, user. Lines are dropped
+    /// if the reader is too slow; requests never wait for it
     #[arg(long)]
     log_requests: bool,
-    /// `threads`: time passes; `virtual`: it stands still until POST /podstorm/clock/advance moves it
+    /// `threads`: time passes; `virtual`: time stands still until POST /podstorm/clock/advance moves it
     #[arg(long, value_enum, value_name = "ENGINE", default_value = "threads")]
     engine: EngineName,
-    /// How many times as fast as real time the cluster's passes, above 0, at most 1000
+    /// Speed of the cluster's time relative to real time, above 0, at most 1000
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = time_scale,
           allow_hyphen_values = true)]
     time_scale: f64,
-    /// The controllers to run: `*` is all, NAME that one, -NAME all of the list but that one
+    /// The controllers to run: `*` is all, NAME is one, -NAME removes one from the list
     #[arg(
         long,
         value_name = "NAME",
@@ -199,15 +199,15 @@ pub(super) struct ServeFlags {
         allow_hyphen_values = true
     )]
     controllers: Vec<String>,
-    /// Admission plugins to switch off: ServiceAccount, Priority, DefaultTolerationSeconds, RuntimeClass
+    /// Admission plugins to disable: ServiceAccount, Priority, DefaultTolerationSeconds, RuntimeClass
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = plugin)]
     disable_admission_plugins: Vec<Plugin>,
-    /// Admission plugins to switch on; all of them are, unless they are switched off
+    /// Admission plugins to enable; all are enabled by default
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = plugin)]
     enable_admission_plugins: Vec<Plugin>,
     #[command(flatten)]
     numbers: NumberFlags,
-    /// How long after its last write an Event is deleted; 0s keeps Events
+    /// Time after which an Event is deleted, counted from its last write; 0s keeps Events
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration_ns)]
     event_ttl: i64,
     /// The seed of UIDs and generated names
@@ -215,12 +215,12 @@ pub(super) struct ServeFlags {
     seed: u64,
 }
 
-/// `--node-choice`.
+/// Values of `--node-choice`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum NodeChoiceName {
-    /// The one with the most free capacity.
+    /// The node with the most free capacity.
     Roomiest,
-    /// The first by name.
+    /// The first node by name.
     First,
 }
 
@@ -238,7 +238,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     let engine = flags.engine.0;
     if engine == EngineKind::Virtual && flags.time_scale != 1.0 {
         bail!(
-            "--time-scale belongs to --engine threads: virtual time passes only when it is moved"
+            "--time-scale belongs to --engine threads: virtual time passes only when a client advances it"
         );
     }
     let controllers =
@@ -253,7 +253,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     for (flag, path) in flags.access.files() {
         inputs.add(flag, path);
     }
-    // Both are known to be writable, and no input, before anything is read.
+    // Check that both are writable, and not inputs, before reading anything.
     let mut outputs = Outputs::default();
     outputs.open_private("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
     outputs.open_private("--snapshot", flags.snapshot.as_ref(), &inputs)?;
@@ -290,7 +290,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     };
     sim.latency.pod_startup = flags.pod_startup_latency.unwrap_or(match engine {
         EngineKind::Threads => STARTUP,
-        // Time that nothing moves would keep every pod pending.
+        // With a startup latency, pods would stay pending until a client advances the time.
         EngineKind::Virtual => Latency::ZERO,
     });
     sim.latency.pod_termination = flags.pod_termination_latency;
@@ -360,7 +360,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     let served = served.map_err(|error| placed(error, &places))?;
     drop(places);
     let config = outputs.take("--kubeconfig");
-    // From here on each snapshot is a file of its own.
+    // From here on each snapshot replaces the file.
     drop(outputs);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -375,7 +375,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     Ok(0)
 }
 
-/// An error with the place of the object that it is about.
+/// Adds the place of the object to an error about it.
 fn placed(error: Error, places: &Places) -> Error {
     let placed = error.downcast_ref::<Box<Refused>>().and_then(|refused| {
         let problem = refused.problem.to_string();
@@ -384,7 +384,7 @@ fn placed(error: Error, places: &Places) -> Error {
     placed.map_or(error, Error::new)
 }
 
-/// Standard error without the lock that other writers take: one that waits for a reader holds up none of them.
+/// Returns standard error without the lock of other writers: a writer that waits for its reader blocks none of them.
 fn error_stream() -> Result<File> {
     let copied = io::stderr().as_fd().try_clone_to_owned();
     Ok(copied.context("can't write to standard error")?.into())
@@ -439,7 +439,7 @@ fn plugin(name: &str) -> Result<Plugin, String> {
     })
 }
 
-/// The admission plugins that are on.
+/// Returns the enabled admission plugins.
 fn plugins(flags: &ServeFlags) -> Result<Plugins> {
     let off = &flags.disable_admission_plugins;
     if let Some(both) = flags
@@ -449,7 +449,7 @@ fn plugins(flags: &ServeFlags) -> Result<Plugins> {
     {
         let name = both.name();
         bail!(
-            "{name} is in --enable-admission-plugins and in --disable-admission-plugins; name it in one of them"
+            "{name} is in --enable-admission-plugins and in --disable-admission-plugins; use only one of them"
         );
     }
     Ok(off
@@ -459,7 +459,7 @@ fn plugins(flags: &ServeFlags) -> Result<Plugins> {
 
 fn pod_network(text: &str) -> Result<PodNetwork, String> {
     PodNetwork::parse(text)
-        .ok_or_else(|| "expected a range with room for pods: 192.0.2.0/24".to_owned())
+        .ok_or_else(|| "expected a range large enough for pods: 192.0.2.0/24".to_owned())
 }
 
 fn time_scale(text: &str) -> Result<f64, String> {

@@ -1,4 +1,4 @@
-//! How many pods a ReplicaSet is to have, and which of several things a step is about.
+//! The number of pods of a workload, and the part of a set that a step applies to.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,24 +9,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::values::{Percent, written};
 
-/// How many pods a ReplicaSet is to have.
+/// The number of pods of a ReplicaSet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// `50%`: this part of its share of the cluster's pods, rounded down.
+    /// `50%`: this percentage of its share of the cluster's pods, rounded down.
     Share(Percent),
-    /// `12`: that number.
+    /// `12`: this number.
     Count(i32),
-    /// `+500`: its share, and its part of 500 pods that are spread over the step's ReplicaSets.
+    /// `+500`: its share, plus its part of 500 pods that are spread over the ReplicaSets of the step.
     Extra(u32),
-    /// `+burst`: as `+500` with the number of `--burst`.
+    /// `+burst`: like `+500`, with the number of `--burst`.
     Burst,
-    /// `50%..150%`: between the two, at random, each number as likely as the next.
+    /// `50%..150%`: a uniformly random percentage between the two.
     Between(Percent, Percent),
 }
 
 impl Amount {
-    /// For the `number`-th of `count` ReplicaSets of the step, whose share is `share`; `burst` is
-    /// that of the settings.
+    /// Returns the number for ReplicaSet `number` of the step's `count`, with this `share`; `burst` comes from
+    /// the settings.
     pub(crate) fn of(
         self,
         (number, count): (u64, u64),
@@ -64,14 +64,14 @@ impl FromStr for Amount {
         if let Some((low, high)) = text.split_once("..") {
             let (low, high) = (low.parse::<Percent>()?, high.parse::<Percent>()?);
             if low.0 > high.0 {
-                return Err("the first percentage is the smaller one".to_owned());
+                return Err("the first percentage must be the smaller one".to_owned());
             }
             return Ok(Amount::Between(low, high));
         }
         if let Some(more) = text.strip_prefix('+') {
             return match more.parse::<u32>() {
                 Ok(more) if i32::try_from(more).is_ok() => Ok(Amount::Extra(more)),
-                _ => Err("after + comes a whole number, or burst".to_owned()),
+                _ => Err("expected a whole number or burst after +".to_owned()),
             };
         }
         if text.ends_with('%') {
@@ -79,7 +79,7 @@ impl FromStr for Amount {
         }
         match text.parse::<i32>() {
             Ok(count) if count >= 0 => Ok(Amount::Count(count)),
-            Ok(_) => Err("a ReplicaSet has 0 pods or more".to_owned()),
+            Ok(_) => Err("a number of pods can't be negative".to_owned()),
             Err(_) => Err("expected 12, 50%, +500, +burst or 50%..150%".to_owned()),
         }
     }
@@ -99,17 +99,17 @@ impl fmt::Display for Amount {
 written!(
     Amount,
     "Amount",
-    "pods of a ReplicaSet: 12 (that number), 50% (of its share), +500 or +burst (its share and its part of that \
-     many more), 50%..150% (at random between the two)",
+    "number of pods of a ReplicaSet: 12 (this number), 50% (of its share), +500 or +burst (its share and its part of \
+     this many more), 50%..150% (at random between the two)"
     number: true
 );
 
-/// Which of several numbered things: the first ones, so that another step can mean the same.
+/// A selection from numbered things: always the first ones, so that another step can select the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
     /// `20%`: this share of them, rounded up.
     Share(Percent),
-    /// `3`: this number.
+    /// `3`: this number of them.
     First(u64),
 }
 
@@ -117,7 +117,7 @@ impl Which {
     /// All of them.
     pub const ALL: Which = Which::Share(Percent(1.0));
 
-    /// How many of `all`.
+    /// Returns the size of the selection from `all`, which it does not exceed.
     pub fn of(self, all: u64) -> u64 {
         match self {
             Which::Share(percent) => percent.some_of(all).min(all),
@@ -125,7 +125,7 @@ impl Which {
         }
     }
 
-    /// The share of `all`, or the number, even where it is more than all.
+    /// Returns the share of `all`, or the number even if it exceeds `all`.
     pub fn of_any(self, all: u64) -> u64 {
         match self {
             Which::Share(percent) => percent.some_of(all),
@@ -148,7 +148,7 @@ impl FromStr for Which {
             Err(_) => text
                 .parse()
                 .map(Which::Share)
-                .map_err(|_| "expected a percentage such as 20%, or a number of them".to_owned()),
+                .map_err(|_| "expected a percentage such as 20%, or a number".to_owned()),
         }
     }
 }
@@ -164,7 +164,7 @@ impl fmt::Display for Which {
 written!(
     Which,
     "Which",
-    "which of them: 20% (the first ones, rounded up) or 3 (the first 3)",
+    "a selection: 20% (the first ones, rounded up) or 3 (the first 3)",
     number: true
 );
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spread_over_all_adds_up() {
+    fn extra_pods_add_up_over_all_replicasets() {
         let of = |number| amount("+burst", (number, 7), 10);
         assert_eq!((0..7).map(|number| of(number) - 10).sum::<i32>(), 500);
         assert_eq!(amount("+500", (0, 1), 10), 510);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn random_amounts_stay_within_their_bounds_and_reach_them() {
+    fn random_amounts_reach_but_never_exceed_their_bounds() {
         let mut random = fastrand::Rng::with_seed(3);
         let between = "50%..150%".parse::<Amount>().unwrap();
         let drawn: Vec<i32> = (0..1_000)
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_back_and_mistakes_are_named() {
+    fn texts_round_trip_and_errors_have_a_reason() {
         for text in ["50%", "12", "+500", "+burst", "50%..150%"] {
             assert_eq!(text.parse::<Amount>().unwrap().to_string(), text);
         }

@@ -10,7 +10,7 @@ const NAME: &str = "answer";
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    // A member that isn't there is a mistake, not an empty text.
+    // A missing member is an error, not an empty text.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_filter("seconds", |value: f64| seconds_for_people(value));
     environment.add_filter("count", |value: f64| count_for_people(value.round() as u64));
@@ -43,7 +43,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// Whether a template can be read.
+/// Checks the syntax of a template.
 pub(super) fn check(template: &str) -> Result<(), String> {
     let mut environment = environment();
     environment
@@ -51,10 +51,10 @@ pub(super) fn check(template: &str) -> Result<(), String> {
         .map_err(|error| described(&error))
 }
 
-/// A template filled with the members of a result.
+/// Fills a template with the members of a result.
 ///
 /// # Errors
-/// A template that fails.
+/// The template fails.
 pub fn fill(template: &str, result: &impl Serialize) -> Result<String, String> {
     let mut environment = environment();
     environment

@@ -1,4 +1,4 @@
-//! What a scenario creates: the kinds of its workloads, how, and by which flags they are sized.
+//! The workloads that a scenario creates: their kinds, how, and the flags that set their sizes.
 
 use podstorm_objects::Kind;
 
@@ -6,7 +6,7 @@ use super::definition::{Create, Scenario, Step};
 use crate::workloads::{self, Sizes};
 
 impl Scenario {
-    /// What it creates: kinds, and how.
+    /// Returns what the scenario creates, and how.
     pub(crate) fn creations(&self) -> Vec<(Kind, Create)> {
         let steps = self.steps().into_iter();
         let created = steps.filter_map(|step| match step {
@@ -16,12 +16,12 @@ impl Scenario {
         created.collect()
     }
 
-    /// Whether it creates objects of that kind.
+    /// Reports whether the scenario creates objects of this kind.
     pub(crate) fn creates(&self, kind: Kind) -> bool {
         self.creations().iter().any(|(created, _)| *created == kind)
     }
 
-    /// Whether it creates workloads that own pods and are parts of nothing, or is about such.
+    /// Reports whether the scenario creates, or has steps about, workloads that own pods and have no owner.
     pub(crate) fn creates_free_owners(&self) -> bool {
         let is_free = |(kind, create): &(Kind, Create)| {
             !create.as_parts && workloads::pods_of(*kind).is_some()
@@ -29,7 +29,7 @@ impl Scenario {
         self.has_free_owners() || self.creations().iter().any(is_free)
     }
 
-    /// The kinds that it creates, in the order of their first steps, each with the flags that size it.
+    /// Returns the kinds that the scenario creates, in the order of their first steps, with the flags that size them.
     pub(crate) fn sized_kinds(&self) -> Vec<(Kind, Sizes)> {
         let mut kinds: Vec<(Kind, Sizes)> = Vec::new();
         for (kind, _) in self.creations() {
@@ -43,7 +43,7 @@ impl Scenario {
         kinds
     }
 
-    /// Whether it creates workloads of several kinds.
+    /// Reports whether the scenario creates workloads of several kinds.
     pub(crate) fn is_mixed(&self) -> bool {
         self.sized_kinds().len() > 1
     }

@@ -1,8 +1,8 @@
-//! What a scenario is: phases of steps, and when each phase is over. The built-in ones and those from
-//! files are the same thing, read by the same code; see `library` and `file`.
+//! The definition of a scenario: phases of steps, each phase with an end condition. Built-in scenarios and
+//! files share this format and the code that reads it; see `library` and `file`.
 //!
-//! The types are the file format: their documentation is that of its schema, which `loadgen schema
-//! scenario` prints.
+//! These types are the file format. Their documentation becomes the descriptions of the schema that `loadgen
+//! schema scenario` prints.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,74 +22,74 @@ use super::step;
 use crate::values::{Limit, Percent, Rate, Size, Time, written};
 use crate::workloads::Limits;
 
-/// A scenario of `loadgen run`: what happens to a cluster, and when it counts as done.
+/// A scenario of `loadgen run`: what happens to a cluster, and when the run is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name, in lower case with hyphens.
+    /// The name, in lower case with hyphens.
     pub name: String,
-    /// The question that a run of it answers, in one line.
+    /// The question that a run answers, in one line.
     pub question: String,
-    /// What must be true for a run to succeed, in one sentence.
+    /// The condition for a run to succeed, in one sentence.
     #[serde(default = "default_success")]
     pub success: String,
-    /// The answer, as a template (minijinja) over the members of the result: e.g. `{{
+    /// The answer, as a template (minijinja) over the members of the result, such as `{{
     /// phases[1].seconds | seconds }} until all pods were ready`. Filters: seconds, count, number,
-    /// percent, rate(seconds) for a count, counted("pod") for a count with its noun, were("pod") with "was" or
-    /// "were" besides, total for a map of counts. A run that does not come to its condition has no answer.
+    /// percent, rate(seconds) for a count, counted("pod") for a count with its noun, were("pod") which also adds
+    /// "was" or "were", total for a map of counts. A run that does not reach its end condition has no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Flags of `loadgen run` by their long names. Flags on the command line win.
+    /// Flags of `loadgen run` by their long names. The command line takes precedence.
     #[serde(default)]
     pub settings: ScenarioSettings,
-    /// How many pods fit on the nodes, in percent of the pods at 100 %. By default those pods fit, and
-    /// `--burst` more where the scenario uses it.
+    /// The capacity of the nodes, in percent of the pods at 100 %. By default the nodes fit these pods, plus
+    /// `--burst` more if the scenario uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Percent>,
-    /// Groups of equal workloads; without them all workloads are as equal as can be.
+    /// Groups of equal workloads. Without groups all workloads have the same size, as far as possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
-    /// The pod template of the generated workloads, as a Deployment's manifest has it: metadata
-    /// (labels and annotations are added to those that are generated) and spec. By default a small
-    /// web server.
+    /// The pod template of the generated workloads, as in the manifest of a Deployment: metadata (its
+    /// labels and annotations are added to the generated ones) and spec. By default a small web
+    /// server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Map<String, serde_json::Value>>,
-    /// What happens, one phase after the other.
+    /// The phases, in sequence.
     pub phases: Vec<Phase>,
-    /// Other settings under which the same is run besides, on the virtual engine, to say what they would buy.
+    /// Alternative settings, run separately on the virtual engine to show their effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
-    /// What the metrics must keep to, by metric: `pod_ready_latency: ["p99 < 5s"]`.
+    /// Bounds on metrics, by metric: `pod_ready_latency: ["p99 < 5s"]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, Vec<ThresholdEntry>>,
-    /// The file it came from, as it was named; absent for those of the library.
+    /// The path of the file as the user wrote it; absent for built-in scenarios.
     #[serde(skip)]
     pub path: Option<String>,
 }
 
 fn default_success() -> String {
-    "Every phase comes to its condition.".to_owned()
+    "Every phase reaches its end condition.".to_owned()
 }
 
-/// Other settings of the same scenario.
+/// Alternative settings of the same scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Alternative {
-    /// What they are, in a few words: `100 QPS`.
+    /// A short description: `100 QPS`.
     pub with: String,
-    /// Flags of `loadgen run` by their long names, in place of the scenario's. Where the command line gives one of
-    /// them, this alternative is left out.
+    /// Flags of `loadgen run` by their long names, which replace those of the scenario. If the command line sets one
+    /// of them, this alternative is skipped.
     pub settings: ScenarioSettings,
 }
 
-/// Workloads of one size.
+/// Workloads of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Group {
-    /// Pods of each at 100 %.
+    /// Pods of each workload at 100 %.
     #[serde(alias = "podsPerReplicaSet")]
     pub pods_each: Size,
-    /// How much of the cluster's pods they have together. The groups' shares make 100 %.
+    /// The share of the group in the pods of the cluster. The shares of all groups add up to 100 %.
     pub share: Percent,
 }
 
@@ -97,28 +97,28 @@ pub struct Group {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ThresholdEntry {
-    /// An expression such as `p99 < 5s`, checked when the run is over.
+    /// An expression such as `p99 < 5s`, checked at the end of the run.
     Checked(String),
-    /// The same with what to do.
+    /// An expression, with the action if it fails.
     Full(FullThreshold),
 }
 
-/// A condition on a metric that may end the run.
+/// A condition on a metric that can end the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FullThreshold {
     /// An expression such as `p99 < 5s`.
     pub threshold: String,
-    /// Ends the run as soon as it is not met, looked at once a second of the run. For upper bounds (<
-    /// or <=) on what is known while the run goes on: convergence_seconds, pod_ready_seconds,
+    /// Ends the run as soon as the condition fails; checked once per second of the run. Valid for upper bounds (<
+    /// or <=) on metrics that are known during the run: convergence_seconds, pod_ready_seconds,
     /// excess_pods_created, elapsed_seconds, pods.created and the other counts of pods,
-    /// wasted_work.pods_never_ready, writes, resource_version. With any other it is refused.
+    /// wasted_work.pods_never_ready, writes, resource_version. Other metrics are refused.
     #[serde(default)]
     pub abort_on_fail: bool,
 }
 
 impl ThresholdEntry {
-    /// The expression.
+    /// Returns the expression.
     pub fn expression(&self) -> &str {
         match self {
             ThresholdEntry::Checked(expression) => expression,
@@ -126,67 +126,68 @@ impl ThresholdEntry {
         }
     }
 
-    /// Whether the run ends when it is not met.
+    /// Reports whether a failure ends the run.
     pub fn aborts(&self) -> bool {
         matches!(self, ThresholdEntry::Full(full) if full.abort_on_fail)
     }
 }
 
-/// Steps, done one after the other, and a condition that is waited for.
+/// Steps in sequence, followed by a condition to wait for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Phase {
-    /// Its name. `{burst}` stands for the number of `--burst`.
+    /// The name. `{burst}` is replaced by the number of `--burst`.
     pub name: String,
-    /// What is done.
+    /// The steps.
     #[serde(default)]
     #[schemars(schema_with = "step::schema")]
     pub steps: Vec<Step>,
-    /// When it is over, the steps being done.
+    /// The end condition, checked after the steps.
     #[serde(default)]
     pub until: Until,
-    /// Whether it only sets the cluster up for the phases behind it: what begins in it is in none of the
-    /// distributions of the whole run, nor in the thresholds, comparisons and answers made from them.
+    /// Whether the phase only sets up the cluster for later phases. Latencies that begin in it are excluded from
+    /// the distributions of the whole run, and from thresholds, comparisons and answers based on them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub set_up: bool,
-    /// Whether the run fails when a pod is created or removed in it, beyond those that ReplicaSets of
-    /// files lacked or had too many.
+    /// Whether the run fails if a pod is created or removed in this phase, except to correct the number of pods of
+    /// ReplicaSets from files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_pod_written: bool,
 }
 
 impl Phase {
-    /// Its name as results and the screen have it.
+    /// Returns the name as results and the screen show it.
     pub fn shown_name(&self, burst: u32) -> String {
         self.name.replace("{burst}", &burst.to_string())
     }
 }
 
-/// When a phase is over.
+/// The end condition of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Until {
-    /// Every ReplicaSet has its pods and an exact status, no pod is on its way out, and the rollout of
-    /// every Deployment is complete; every Job is complete, has failed or is suspended. Here and below, pods that files brought unready may stay so where nothing makes them ready.
+    /// Every ReplicaSet has its pods and an exact status, no pod is terminating, the rollout of every Deployment is
+    /// complete, and every Job is complete, failed or suspended. In this and the following conditions, pods that
+    /// files brought unready may stay unready if nothing makes them ready.
     #[default]
     Converged,
-    /// The same, but no Job has to end: each has as many ready pods as it wants at once.
+    /// As `converged`, but Jobs need not end: each has as many ready pods as it wants at a time.
     Running,
-    /// As `converged`, whatever is on its way out: pods on lost nodes stay there.
+    /// As `converged`, but pods may be terminating: pods on lost nodes remain.
     Replaced,
-    /// As many pods are ready as the cluster is to have.
+    /// As many pods are ready as the cluster should have.
     PodsReady,
-    /// The controllers have synced every ReplicaSet and have nothing left to do.
+    /// The controllers have synced every ReplicaSet and have no work left.
     Synced,
-    /// The rollout of every Deployment is over, complete or failed: past its progress deadline.
+    /// The rollout of every Deployment is over: complete, or failed because its progress deadline has passed.
     RolledOut,
-    /// For half a minute no pod was created.
+    /// No pod was created for half a minute.
     Quiet,
-    /// The steps are done.
+    /// All steps are done.
     Done,
 }
 
-/// Something that a scenario does.
+/// A step of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", remote = "Self")]
 pub enum Step {
@@ -194,117 +195,116 @@ pub enum Step {
     CreateNamespaces,
     /// Creates the generated nodes.
     CreateNodes,
-    /// Loads what `-f` brought; nodes are generated when it brought none. The controllers begin when
-    /// all of it is there.
+    /// Loads the objects of `-f`, and generates nodes if the files contain none. The controllers start after all
+    /// objects are loaded.
     LoadInput,
-    /// Creates the generated objects of a workload: `createReplicaSets`, for example. Where their controller makes
-    /// other workloads, there are as many as there would be of these, and steps that are about workloads by their
-    /// numbers, such as scale, are about them.
+    /// Creates the generated objects of a workload, as in `createReplicaSets`. If their controller creates other
+    /// workloads, there are as many objects as there would be of those, and steps that select workloads by
+    /// number, such as scale, select these objects.
     #[serde(skip)]
     Create(Kind, Create),
-    /// Gives workloads with rollouts a new image, which begins a rollout of each. Of files, too; what belongs to
-    /// none of them stays as it is.
+    /// Gives workloads with rollouts a new image, which starts a rollout of each; this includes workloads from
+    /// files. Other workloads are unchanged.
     SetImage(SetImage),
-    /// Sets the number of pods of workloads for which that changes anything; those that another workload made get
-    /// it from that one.
+    /// Sets the number of pods of workloads that can be scaled. Workloads created by another workload get their
+    /// number from it.
     Scale(Scale),
-    /// Creates as many pods per workload as it is to have, with it as their owner; files have brought theirs.
+    /// Creates the desired pods of each workload, owned by it; workloads from files already have theirs.
     CreateOwnedPods,
-    /// The same pods without an owner; their workloads need not exist.
+    /// Creates the same pods without an owner; their workloads need not exist.
     CreateBarePods,
-    /// Writes into every workload the status that an earlier controller would have left; files have brought
-    /// theirs.
+    /// Writes the status that an earlier controller would have left into every workload; workloads from files
+    /// already have theirs.
     WriteStatuses,
-    /// Starts the controllers; without this step they run from the start.
+    /// Starts the controllers; without this step they run from the beginning.
     StartController,
-    /// Changes an annotation of workloads: an event without a meaning.
+    /// Changes an annotation of workloads: an event that needs no action.
     Touch(SomeWorkloads),
-    /// Deletes workloads, whose pods the garbage collector takes, and creates them again under their names.
+    /// Deletes workloads, whose pods are then garbage-collected, and recreates them under the same names.
     #[serde(alias = "recreateReplicaSets")]
     Recreate(SomeWorkloads),
-    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it. Where
-    /// there are Deployments, they get a new image and these limits, and do it themselves. Of
-    /// files, ReplicaSets without pods, which are older revisions, stay as they are, and so do
-    /// ReplicationControllers: no Deployment rolls them out. Files with nothing but
-    /// ReplicationControllers are refused.
+    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do. If there are
+    /// Deployments, they get a new image and these limits and perform the rollout. ReplicaSets from files
+    /// without pods are older revisions and are not replaced, nor are ReplicationControllers: Deployments do
+    /// not roll them out. Files whose only workloads are ReplicationControllers are refused.
     RollOut(RollOut),
-    /// Deletes ready pods at random, at a steady rate.
+    /// Deletes random ready pods at a steady rate.
     Churn(Churn),
-    /// Deletes ready pods at random.
+    /// Deletes random ready pods.
     DeletePods(SomePods),
-    /// Deletes every pod that is not ready, as people do by hand where a rollout is stuck.
+    /// Deletes every pod that is not ready, as an operator would if a rollout is stuck.
     DeleteUnreadyPods,
-    /// Takes ready pods at random out of their workloads by changing their labels.
+    /// Removes random ready pods from their workloads by changing their labels.
     RelabelPods(SomePods),
-    /// The kubelets of nodes fall silent: 50 s later their pods are not ready, 300 s after that they
-    /// are evicted, and stay until the node is back or gone.
+    /// Stops the kubelets of nodes: after 50 s their pods are not ready; 300 s later the pods are evicted, and
+    /// remain until the node is back or deleted.
     StopNodes(SomeNodes),
-    /// All silent nodes are back.
+    /// Restores all stopped nodes.
     RestoreNodes,
-    /// Nodes go away for good; their pods are removed after a minute.
+    /// Deletes nodes permanently; their pods are removed after a minute.
     DeleteNodes(SomeNodes),
-    /// Drains nodes, as `kubectl cordon` of all of them and `kubectl drain` of one after the other do: first none of them takes
-    /// new pods, then the pods of each node are evicted. An eviction that a budget refuses is tried again every 5 s; a node on
-    /// which no pod has gone for ten minutes is left as it is.
+    /// Drains nodes, as `kubectl cordon` of all nodes followed by `kubectl drain` of each one: first all of them stop
+    /// accepting pods, then the pods of one node after the other are evicted. Evictions that a budget refuses are
+    /// retried every 5 s; a node from which no pod was evicted for ten minutes is skipped.
     DrainNodes(SomeNodes),
-    /// Gives each workload that owns pods a PodDisruptionBudget, unless one selects its pods already.
+    /// Gives each workload that owns pods a PodDisruptionBudget, unless one already selects its pods.
     CreateBudgets(CreateBudgets),
-    /// The kubelets of nodes reject every pod they have not started.
+    /// Makes the kubelets of nodes reject every pod that they have not started.
     RejectPods(SomeNodes),
-    /// They take pods again.
+    /// Makes the kubelets accept pods again.
     AcceptPods,
-    /// Limits the pods of every namespace to a share of those it has at 100 %.
+    /// Limits the pods of every namespace to a share of its pods at 100 %.
     SetPodQuota(PodQuota),
-    /// Lifts that limit.
+    /// Removes the limit of `setPodQuota`.
     RemovePodQuota,
-    /// Deletes namespaces with all that is in them.
+    /// Deletes namespaces with all their objects.
     DeleteNamespaces(SomeNamespaces),
     /// Lets time pass.
     Wait(Time),
-    /// The controller hears nothing on a watch until it is released.
+    /// Stalls a watch of the controllers until it is released.
     StallWatch(Stream),
-    /// It hears again, and of all that happened meanwhile.
+    /// Releases a stalled watch, which then delivers all events it missed.
     ReleaseWatch(Stream),
-    /// A watch ends and its version is gone: everything is listed again.
+    /// Ends a watch whose version is no longer available, which forces a new list.
     RelistWatch(Stream),
-    /// The next events of the pod watch are lost, until something has the pods listed again.
+    /// Loses the next events of the pod watch, until another event causes a list of the pods.
     LosePodEvents(SomeOfThePods),
-    /// The next creates are carried out and their answers lost, each the first of its sync.
+    /// Executes the next creates but loses their answers; each is the first create of its sync.
     LoseAnswers(LoseAnswers),
-    /// Steps that are done several times over.
+    /// Repeats steps.
     Repeat(Repeat),
 }
 
-/// Of a step that is about the workloads that own pods; those of files come kind by kind.
+/// A selection of the workloads that own pods; those from files are ordered by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeWorkloads {
-    /// Which of them.
+    /// The selection.
     #[serde(default)]
     pub of: Which,
-    /// When each is due.
+    /// When each action is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// Creates objects of a workload.
+/// Parameters of the steps that create objects of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
-    /// How many pods each asks for.
+    /// The number of pods of each.
     pub replicas: Amount,
-    /// Which of them.
+    /// The selection.
     #[serde(default)]
     pub of: Which,
-    /// Whether each belongs to an object of the workload whose controller makes such objects, as the
-    /// ReplicaSets of a roll-out belong to Deployments.
+    /// Whether each object belongs to an object of the workload whose controller creates such objects, as the
+    /// ReplicaSets of a rollout belong to Deployments.
     #[serde(
         default,
         alias = "underDeployments",
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub as_parts: bool,
-    /// When each is due.
+    /// When each action is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
@@ -313,54 +313,54 @@ pub struct Create {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetImage {
-    /// Which Deployments.
+    /// The Deployments to change.
     #[serde(default)]
     pub of: Which,
-    /// Whether no node can pull it: its pods never become ready.
+    /// Whether the image can't be pulled on any node: its pods never become ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpullable: bool,
-    /// Whether it is the image before the last change, as `kubectl rollout undo` puts it back.
+    /// Whether to restore the image before the last change, as `kubectl rollout undo` does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub back: bool,
-    /// When each is due.
+    /// When each action is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// Sets numbers of pods.
+/// A change of the number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scale {
-    /// How many pods each is to have.
+    /// The new number of pods of each.
     pub replicas: Amount,
-    /// Which workloads.
+    /// The workloads to scale.
     #[serde(default)]
     pub of: Which,
-    /// When each is due.
+    /// When each action is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// A rolling update of many ReplicaSets at once.
+/// A rolling update of many ReplicaSets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RollOut {
-    /// Which ReplicaSets; ReplicationControllers are never among them.
+    /// The ReplicaSets to replace; never ReplicationControllers.
     #[serde(default)]
     pub of: Which,
-    /// How many pods more than its share each pair may have, as `maxSurge` of a Deployment.
+    /// How many pods above its share each pair may have, like `maxSurge` of a Deployment.
     #[serde(default)]
     pub max_surge: Limit,
-    /// How many fewer may be available, as `maxUnavailable` of a Deployment.
+    /// How many pods may be unavailable, like `maxUnavailable` of a Deployment.
     #[serde(default)]
     pub max_unavailable: Limit,
-    /// When each begins.
+    /// When each rollout begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
 impl RollOut {
-    /// Its limits.
+    /// Returns the limits.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             max_surge: self.max_surge,
@@ -369,42 +369,42 @@ impl RollOut {
     }
 }
 
-/// Deletes pods at a steady rate.
+/// Deletions at a steady rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Churn {
-    /// How many; by default those of `--churn-rate`.
+    /// The rate; by default `--churn-rate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// For how long; by default for `--duration`.
+    /// The duration; by default `--duration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
 }
 
-/// Some of the pods.
+/// A selection of the ready pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomePods {
-    /// How many of the ready pods.
+    /// The number of ready pods.
     pub pods: Which,
-    /// When each is due.
+    /// When each action is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// Some of the cluster's pods at 100 %.
+/// A number of pod events.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeOfThePods {
-    /// How many events, as a share of the pods at 100 %, or as a number.
+    /// The number of events, as a share of the pods at 100 % or as a number.
     pub events: Which,
 }
 
-/// Some of the namespaces.
+/// A selection of the namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeNamespaces {
-    /// Which.
+    /// The selection.
     pub namespaces: Which,
 }
 
@@ -412,21 +412,21 @@ pub struct SomeNamespaces {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodQuota {
-    /// Of the pods that a namespace has at 100 %, rounded down.
+    /// The limit, as a share of the pods of a namespace at 100 %, rounded down.
     pub per_namespace: Percent,
 }
 
 /// A watch of the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// That of one kind.
+    /// The watch of one kind.
     Of(StreamKind),
-    /// Every one.
+    /// All watches.
     All,
 }
 
 impl Stream {
-    /// The kinds that it is of.
+    /// Returns the kinds of the watches.
     pub(crate) fn kinds(self) -> Vec<StreamKind> {
         match self {
             Stream::Of(kind) => vec![kind],
@@ -445,7 +445,7 @@ impl FromStr for Stream {
         found.copied().ok_or_else(|| {
             let names: Vec<String> = all.iter().map(Stream::to_string).collect();
             format!(
-                "no controller has such a watch; there are {}",
+                "the controllers have no such watch; there are {}",
                 names.join(", ")
             )
         })
@@ -467,32 +467,32 @@ impl Display for Stream {
 written!(
     Stream,
     "Stream",
-    "a watch of the controllers: that of a kind by its plural, such as pods, or all",
+    "a watch of the controllers: the plural name of a kind, such as pods, or all",
     number: false
 );
 
-/// Answers that are lost.
+/// Lost answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoseAnswers {
-    /// To how many creates; by default as many as there are workloads.
+    /// The number of creates; by default the number of workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Size>,
 }
 
-/// Steps over and over.
+/// Repeated steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Repeat {
-    /// How often.
+    /// The number of repetitions.
     pub times: Size,
-    /// What.
+    /// The steps to repeat.
     #[schemars(schema_with = "step::schema")]
     pub steps: Vec<Step>,
 }
 
 impl Scenario {
-    /// Every step of every phase, those that are repeated once.
+    /// Returns every step of every phase; repeated steps appear once.
     pub fn steps(&self) -> Vec<&Step> {
         fn gather<'a>(steps: &'a [Step], all: &mut Vec<&'a Step>) {
             for step in steps {
@@ -510,7 +510,7 @@ impl Scenario {
     }
 }
 
-/// Questions to a scenario: whether one of its steps is of such a form.
+/// Declares predicates on a scenario: whether it contains a step that matches a pattern.
 macro_rules! questions {
     ($($(#[$about:meta])* $name:ident: $step:pat,)*) => {
         impl Scenario {
@@ -525,50 +525,50 @@ macro_rules! questions {
 }
 
 questions! {
-    /// Whether it disturbs the connection of the controller, which takes virtual time.
+    /// Disturbs the connection of the controllers, which needs virtual time.
     is_disturbed: Step::StallWatch(_) | Step::ReleaseWatch(_) | Step::RelistWatch(_)
         | Step::LosePodEvents(_) | Step::LoseAnswers(_),
-    /// Whether nodes fail in it.
+    /// Lets nodes fail.
     has_node_faults: Step::StopNodes(_) | Step::RestoreNodes | Step::DeleteNodes(_)
         | Step::RejectPods(_) | Step::AcceptPods,
-    /// Whether it creates budgets.
+    /// Creates budgets.
     creates_budgets: Step::CreateBudgets(_),
-    /// Whether it evicts pods, for which budgets are counted.
+    /// Evicts pods, for which budgets are tracked.
     evicts_pods: Step::DrainNodes(_),
-    /// Whether pods are rejected in it: a loop that takes time only where starting pods does.
+    /// Rejects pods: without a startup latency this would loop without time passing.
     rejects_pods: Step::RejectPods(_),
-    /// Whether it starts the controllers itself, later on.
+    /// Starts the controllers later, by a step.
     starts_controllers: Step::StartController,
-    /// Whether it picks pods at random.
+    /// Picks random pods.
     picks_pods: Step::Churn(_) | Step::DeletePods(_) | Step::RelabelPods(_),
-    /// Whether it rolls ReplicaSets out.
+    /// Rolls out ReplicaSets.
     rolls_out: Step::RollOut(_),
-    /// Whether it changes images, which only Deployments have to be changed.
+    /// Changes images, which needs Deployments.
     sets_images: Step::SetImage(_),
-    /// Whether it rolls out images that can't be pulled.
+    /// Rolls out images that can't be pulled.
     sets_unpullable_images: Step::SetImage(SetImage { unpullable: true, .. }),
-    /// Whether it creates workloads as parts of others.
+    /// Creates workloads as parts of others.
     creates_parts: Step::Create(_, Create { as_parts: true, .. }),
-    /// Whether its steps are about owners of pods that are parts of nothing.
+    /// Has steps about workloads that own pods and have no owner.
     has_free_owners: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses
         | Step::Recreate(_) | Step::Touch(_),
-    /// Whether it makes pods and statuses as a controller would.
+    /// Creates pods and statuses as a controller would.
     makes_pods: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses,
-    /// Whether its steps are about workloads by their numbers, or about their numbers of pods.
+    /// Selects workloads by number, or sets their numbers of pods.
     numbers_workloads: Step::Scale(_) | Step::RollOut(_) | Step::CreateOwnedPods | Step::CreateBarePods
         | Step::WriteStatuses | Step::Recreate(_) | Step::Touch(_) | Step::SetPodQuota(_)
         | Step::DeleteNamespaces(_) | Step::LoseAnswers(_) | Step::Create(_, Create { as_parts: true, .. }),
-    /// Whether it uses `--duration`.
+    /// Uses `--duration`.
     uses_duration: Step::Churn(Churn { time: None, .. }),
-    /// Whether it uses `--churn-rate`.
+    /// Uses `--churn-rate`.
     uses_churn_rate: Step::Churn(Churn { rate: None, .. }),
-    /// Whether it uses `--burst`.
+    /// Uses `--burst`.
     uses_burst: Step::Scale(Scale { replicas: Amount::Burst, .. })
         | Step::Create(_, Create { replicas: Amount::Burst, .. }),
-    /// Whether it generates a cluster; otherwise it is about what `-f` brings and nothing else.
+    /// Generates a cluster; otherwise it uses only the objects of `-f`.
     generates_cluster: Step::Create(..) | Step::CreateBarePods,
-    /// Whether it creates the generated nodes itself.
+    /// Creates the generated nodes by a step.
     creates_nodes: Step::CreateNodes,
-    /// Whether it loads what `-f` brings.
+    /// Loads the objects of `-f`.
     loads_input: Step::LoadInput,
 }

@@ -1,5 +1,5 @@
-//! Reads a scenario from YAML or TOML: mistakes are named with file, line and column, or with the path
-//! of the field where what is wrong is no single value.
+//! Reads a scenario from YAML or TOML. Errors have file, line and column, or the path of the field if no
+//! single value is wrong.
 
 use std::fs;
 use std::io::{self, Read};
@@ -17,25 +17,25 @@ use crate::units::without_mark;
 use crate::workloads::flags::FlagValues;
 use crate::workloads::{self, Sizes};
 
-/// Most bytes of a scenario file: far more than anybody writes.
+/// The largest scenario file, in bytes; far above any realistic file.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Most steps of a scenario, repeated ones counted as often as they are done.
+/// The most steps of a scenario, with repetitions expanded.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// How deep repetitions may lie within each other.
+/// The most levels of nested repetitions.
 const MAX_DEPTH: u32 = 8;
 
-/// A scenario that can't be read: where, and why.
+/// An invalid scenario: the place and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ScenarioError {
-    /// File, and line and column where they are known.
+    /// The file, with line and column if known.
     place: String,
     problem: String,
 }
 
-/// The two forms of a scenario file.
+/// The formats of a scenario file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Yaml,
@@ -43,17 +43,17 @@ enum Form {
 }
 
 impl Scenario {
-    /// Reads a scenario file: TOML where its name ends in `.toml`, YAML (or JSON) otherwise; `-` is
-    /// YAML from standard input.
+    /// Reads a scenario file: TOML if its name ends in `.toml`, otherwise YAML (or JSON); `-` is YAML from
+    /// standard input.
     ///
     /// # Errors
-    /// A file that can't be read, is larger than 4 MiB, or is no scenario.
+    /// The file can't be read, is larger than 4 MiB, or is not a valid scenario.
     pub fn from_file(path: &Path) -> Result<Arc<Scenario>, ScenarioError> {
         let unreadable = |error: io::Error| ScenarioError {
             place: path.display().to_string(),
             problem: match error.kind() {
                 io::ErrorKind::NotFound => "there is no such file".to_owned(),
-                io::ErrorKind::IsADirectory => "is a directory; name a file".to_owned(),
+                io::ErrorKind::IsADirectory => "is a directory; expected a file".to_owned(),
                 io::ErrorKind::InvalidData => "is not text in UTF-8".to_owned(),
                 _ => format!("can't be read: {error}"),
             },
@@ -70,7 +70,7 @@ impl Scenario {
         if text.len() as u64 > MAX_BYTES {
             return Err(ScenarioError {
                 place: path.display().to_string(),
-                problem: "is larger than 4 MiB: no scenario; objects are given with -f".to_owned(),
+                problem: "is larger than 4 MiB, the limit for scenarios; use -f for files with objects".to_owned(),
             });
         }
         let form = match path.extension() {
@@ -82,7 +82,7 @@ impl Scenario {
         Ok(Arc::new(scenario))
     }
 
-    /// Whether a `--scenario` value names a file rather than a built-in scenario.
+    /// Returns the path if a `--scenario` value names a file rather than a built-in scenario.
     pub fn is_path(value: &str) -> Option<PathBuf> {
         let path = Path::new(value);
         let has_form = path.extension().is_some_and(|extension| {
@@ -94,18 +94,18 @@ impl Scenario {
         (has_form || value == "-" || value.contains('/')).then(|| path.to_owned())
     }
 
-    /// Reads a scenario from a text in YAML; `origin` names it in errors.
+    /// Reads a scenario from YAML text; `origin` names it in errors.
     ///
     /// # Errors
-    /// As [`Scenario::from_file`].
+    /// The same as [`Scenario::from_file`].
     pub fn from_yaml(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
         parse(text, Form::Yaml, origin)
     }
 
-    /// The same from a text in TOML.
+    /// Reads a scenario from TOML text; `origin` names it in errors.
     ///
     /// # Errors
-    /// As [`Scenario::from_file`].
+    /// The same as [`Scenario::from_file`].
     pub fn from_toml(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
         parse(text, Form::Toml, origin)
     }
@@ -133,11 +133,11 @@ fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError
     Ok(scenario)
 }
 
-/// A field's path and the rule that it breaks.
+/// The path of a field, and the rule that it violates.
 type Breach = (String, String);
 
 impl Scenario {
-    /// Whether it is about workloads that own pods as workloads of that kind don't.
+    /// Reports whether the scenario needs workloads that own pods in a way that this kind does not.
     fn is_about_other_owners(&self, kind: Kind) -> bool {
         match workloads::pods_of(kind) {
             Some(_) => self.makes_pods(),
@@ -145,10 +145,10 @@ impl Scenario {
         }
     }
 
-    /// Checks the switches of workloads that take the place of their parts.
+    /// Checks the switches that create a workload in place of the workloads that its controller creates.
     ///
     /// # Errors
-    /// The switch, and what the scenario would have to be for it.
+    /// The invalid switch, and the requirement on the scenario.
     pub(crate) fn check_switches(&self, values: &FlagValues) -> Result<(), (&'static str, String)> {
         for workload in workloads::ALL {
             let Some(makes) = workload.makes() else {
@@ -158,8 +158,8 @@ impl Scenario {
             if makes.switch.is_on(values) && !can_be_used {
                 let (kind, part) = (workload.kind().name(), makes.kind.name());
                 let problem = format!(
-                    "takes a scenario that creates its {part}s with asParts: true, and none otherwise, and \
-                     neither touches nor recreates them; create{kind}s creates {kind}s in any"
+                    "needs a scenario that creates its {part}s with asParts: true and creates no others, and that \
+                     neither touches nor recreates them; create{kind}s creates {kind}s in any scenario"
                 );
                 return Err((makes.switch.name, problem));
             }
@@ -168,24 +168,24 @@ impl Scenario {
     }
 }
 
-/// What no single value says.
+/// Checks the rules that involve more than a single value.
 fn check(scenario: &Scenario) -> Result<(), Breach> {
     let wrong = |field: &str, problem: &str| Err((field.to_owned(), problem.to_owned()));
     let name = &scenario.name;
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || !name.chars().all(plain) {
-        return wrong("name", "a name has lower-case letters, digits and hyphens");
+        return wrong("name", "a name consists of lower-case letters, digits and hyphens");
     }
     if scenario.question.trim().is_empty() || scenario.question.contains('\n') {
-        return wrong("question", "one line that says what a run answers");
+        return wrong("question", "expected one line with the question that a run answers");
     }
     if scenario.phases.is_empty() {
-        return wrong("phases", "a scenario has at least one phase");
+        return wrong("phases", "a scenario needs at least one phase");
     }
     for (number, phase) in scenario.phases.iter().enumerate() {
         let path = format!("phases[{number}]");
         if phase.name.trim().is_empty() {
-            return wrong(&format!("{path}.name"), "a phase has a name");
+            return wrong(&format!("{path}.name"), "a phase needs a name");
         }
         if count_steps(&phase.steps, 0).is_none_or(|steps| steps > MAX_STEPS) {
             return wrong(
@@ -197,8 +197,8 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
     if scenario.phases.iter().all(|phase| phase.set_up) {
         return wrong(
             "phases",
-            "every phase has setUp: true, and nothing is measured; leave it out where the question is \
-             answered",
+            "every phase has setUp: true, so nothing is measured; remove it from the phase that answers the \
+             question"
         );
     }
     let created = scenario.creations();
@@ -219,8 +219,8 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         return wrong(
             "phases",
             &format!(
-                "create{name}s numbers {name}s, and the other steps number the workloads that own pods: \
-                 with {name}s leave out the steps that create parts of others, and createOwnedPods, \
+                 "create{name}s numbers {name}s, and other steps number the workloads that own pods: \
+                  with {name}s remove the steps that create parts of others, and createOwnedPods, \
                  createBarePods, writeStatuses{more}"
             ),
         );
@@ -228,7 +228,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
     if scenario.is_mixed() && scenario.numbers_workloads() {
         return wrong(
             "phases",
-            "workloads of several kinds are created, and steps number those of one kind: leave out the steps \
+            "the scenario creates workloads of several kinds, but some steps number those of one kind: remove the steps \
              that create others, or scale, rollOut, touch, recreate, createOwnedPods, createBarePods, \
              writeStatuses, setPodQuota, deleteNamespaces, loseAnswers and asParts",
         );
@@ -238,7 +238,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
             let kind = kind.name();
             return wrong(
                 "phases",
-                &format!("create{kind}s: no workload makes {kind}s; leave asParts out"),
+                &format!("create{kind}s: no workload creates {kind}s; remove asParts"),
             );
         }
     }
@@ -249,8 +249,8 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
     if scenario.sets_unpullable_images() && scenario.has_node_faults() {
         return wrong(
             "phases",
-            "setImage with unpullable and steps that let nodes fail are not simulated together: leave one \
-             of them out",
+            "setImage with unpullable can't be combined with steps that let nodes fail: use only one \
+             of them"
         );
     }
     gates::parse(scenario.settings.feature_gates.iter().map(String::as_str))
@@ -262,13 +262,13 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
             let sum = (sum * 1e4).round() / 100.0;
             return wrong(
                 "groups",
-                &format!("the shares make {sum}%: they have to make 100%"),
+                &format!("the shares add up to {sum}% instead of 100%"),
             );
         }
         if scenario.is_mixed() {
             return wrong(
                 "groups",
-                "are of workloads of one kind: leave out the steps that create others",
+                "apply to workloads of one kind: remove the steps that create others",
             );
         }
         let Sizes { count, each } = scenario.sized_kinds()[0].1;
@@ -276,7 +276,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         if rows.has(count) || rows.has(each) {
             return wrong(
                 "groups",
-                &format!("say how large the workloads are: leave {count} and {each} out"),
+                &format!("set the sizes of the workloads: remove {count} and {each}"),
             );
         }
     }
@@ -290,7 +290,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
     Ok(())
 }
 
-/// How many steps there are with repeated ones written out; nothing where they lie too deep.
+/// Returns the number of steps with repetitions expanded; `None` if they are nested too deep.
 fn count_steps(steps: &[Step], depth: u32) -> Option<u64> {
     if depth > MAX_DEPTH {
         return None;

@@ -1,23 +1,23 @@
-//! Whether a scenario can be played over the objects of files.
+//! Checks whether a scenario can run on the objects of files.
 
 use super::definition::Scenario;
 use crate::input::InputSize;
 use crate::workloads::{self, Workload, kinds_in_words};
 
 impl Scenario {
-    /// Checks that the scenario can be played over the objects of files.
+    /// Checks that the scenario can run on the objects of files.
     ///
     /// # Errors
-    /// What the scenario would need, and the mend.
+    /// What the scenario needs, and how to provide it.
     pub(crate) fn check_input(&self, input: &InputSize) -> Result<(), String> {
         let name = &self.name;
         if !self.loads_input() {
             return Err(format!(
-                "--scenario {name} generates its own cluster and can't be used with -f; leave \
-                 --scenario out to run the objects of the files"
+                "--scenario {name} generates its own cluster and can't be used with -f; run without \
+                 --scenario to simulate the objects of the files"
             ));
         }
-        // Nothing is known before the files are read.
+        // The contents are unknown until the files are read.
         if input.owners + input.pods + input.nodes == 0 {
             return Ok(());
         }
@@ -28,7 +28,7 @@ impl Scenario {
             let kinds = workloads::ALL.iter().map(|it| it.kind().resource());
             let kinds: Vec<&str> = kinds.collect();
             return Err(format!(
-                "the scenario {name} gives {} new images, and the files have none: dump them too, with \
+                "the scenario {name} gives {} new images, but the files have none: dump them too, with \
                  kubectl get {},pods,nodes -A -o json, or replace {} step by step, as the scenario \
                  rollout-storm does",
                 kinds_in_words(rolls_out),
@@ -38,8 +38,8 @@ impl Scenario {
         }
         if self.rolls_out() && input.owners > 0 && !has(input, has_successors) {
             return Err(format!(
-                "the scenario {name} replaces {} step by step, and the files have none: give files with \
-                 some, or a scenario without rollOut (recreate and relabelPods are about all workloads)",
+                "the scenario {name} replaces {} step by step, but the files have none: use files with \
+                 some, or a scenario without rollOut (recreate and relabelPods apply to all workloads)"
                 kinds_in_words(has_successors)
             ));
         }
@@ -47,7 +47,7 @@ impl Scenario {
     }
 }
 
-/// Whether the files have a workload of which that is true.
+/// Reports whether the files contain a workload that matches.
 fn has(input: &InputSize, is_meant: impl Fn(&Workload) -> bool) -> bool {
     let mut known = input
         .workloads

@@ -1,5 +1,5 @@
-//! The built-in scenarios: files of their own in `scenarios/`, part of the program. What `loadgen
-//! scenarios --print` shows is what runs.
+//! The built-in scenarios: the files in `scenarios/`, embedded in the program. `loadgen scenarios --print` shows
+//! exactly these texts.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use super::definition::Scenario;
 
 macro_rules! library {
     ($($name:literal),* $(,)?) => {
-        /// Names and texts in the order in which they are listed.
+        /// Names and texts, in list order.
         const FILES: [(&str, &str); [$($name),*].len()] = [
             $(($name, include_str!(concat!("../../scenarios/", $name, ".yaml")))),*
         ];
@@ -54,41 +54,41 @@ library![
 static READ: [OnceLock<Arc<Scenario>>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
 
 impl Scenario {
-    /// The names of the built-in scenarios, in the order in which they are listed.
+    /// Returns the names of the built-in scenarios, in list order.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FILES.iter().map(|(name, _)| *name)
     }
 
-    /// The built-in scenario of that name.
+    /// Returns the built-in scenario of this name.
     pub fn built_in(name: &str) -> Option<Arc<Scenario>> {
         let at = FILES.iter().position(|(known, _)| *known == name)?;
         let read = READ[at].get_or_init(|| {
             let read = Scenario::from_yaml(FILES[at].1, name);
-            Arc::new(read.expect("a test reads every built-in scenario"))
+            Arc::new(read.expect("a test parses every built-in scenario"))
         });
         Some(Arc::clone(read))
     }
 
-    /// The built-in scenario that runs by default.
+    /// Returns the default scenario.
     pub fn by_default() -> Arc<Scenario> {
-        Scenario::built_in("scale-out").expect("it is in the library")
+        Scenario::built_in("scale-out").expect("the default scenario is in the library")
     }
 
-    /// The built-in scenario of what files bring.
+    /// Returns the built-in scenario for the objects of files.
     pub fn manifests() -> Arc<Scenario> {
-        Scenario::built_in("manifests").expect("it is in the library")
+        Scenario::built_in("manifests").expect("the scenario manifests is in the library")
     }
 
-    /// The text of a built-in scenario's file, commented.
+    /// Returns the commented text of a built-in scenario's file.
     pub fn text(name: &str) -> Option<&'static str> {
         let found = FILES.iter().find(|(known, _)| *known == name);
         found.map(|(_, text)| *text)
     }
 
-    /// The scenario that a name or path means: a built-in one, or that of a file.
+    /// Returns the scenario for a name or path: a built-in one, or the one in a file.
     ///
     /// # Errors
-    /// A name that is not known, with those that come nearest, or what is wrong with the file.
+    /// The name is unknown (the error has the nearest names), or the file is invalid.
     pub fn find(value: &str) -> Result<Arc<Scenario>, String> {
         if let Some(path) = Scenario::is_path(value) {
             return Scenario::from_file(&path).map_err(|error| error.to_string());
@@ -101,7 +101,7 @@ impl Scenario {
             let hint = near.map(|(_, name)| format!(" Did you mean {name}?"));
             let known: Vec<&str> = Scenario::names().collect();
             format!(
-                "no such scenario; built in are {}. A file is named with its ending: my.yaml.{}",
+                "no such scenario; the built-in ones are {}. For a file include the extension: my.yaml.{}",
                 known.join(", "),
                 hint.unwrap_or_default()
             )
@@ -114,14 +114,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_scenario_can_be_read_and_asks_a_question() {
+    fn every_built_in_scenario_parses_and_asks_a_question() {
         for (name, text) in FILES {
             let scenario =
                 Scenario::from_yaml(text, name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(scenario.name, name);
             assert!(scenario.question.contains('?'), "{name}");
             assert!(scenario.answer.is_some(), "{name} has no answer");
-            assert!(text.starts_with("# "), "{name} does not say what it is");
+            assert!(text.starts_with("# "), "{name} does not begin with a comment");
         }
     }
 

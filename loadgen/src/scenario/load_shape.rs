@@ -1,8 +1,8 @@
-//! When the actions of a step are due: the load shapes of Kubernetes' own load tests, under the names
-//! that ClusterLoader2 gives them. Without one, actions follow each other as fast as they are done.
+//! Load shapes: when the actions of a step are due. They are the shapes of Kubernetes' own load tests, with the
+//! names from ClusterLoader2. Without a load shape, actions run as fast as possible.
 //!
-//! An action's time is counted from the step's beginning, never from the action before: what is
-//! late is made up for, and a slow controller does not get a gentler load.
+//! Due times count from the beginning of the step, never from the previous action: late actions catch up, so a
+//! slow controller does not get a lighter load.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,48 +14,48 @@ use crate::values::{Rate, Size, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum LoadShape {
-    /// One action after the other, evenly, each step for itself.
+    /// Actions at an even rate, separately for each step.
     QpsLoad {
         /// Actions per second, more than 0.
         qps: Positive,
     },
-    /// As `qpsLoad`, with one budget for all steps with the same numbers: what one step has not used, up
-    /// to `burst`, the next may do at once.
+    /// Like `qpsLoad`, but all steps with the same numbers share a budget: a step may immediately use up to `burst`
+    /// actions that earlier steps have not used.
     #[serde(rename = "globalQPSLoad")]
     GlobalQpsLoad {
         /// Actions per second, more than 0.
         qps: Positive,
-        /// Actions that may be saved up, at least 1.
+        /// The most unused actions to keep, at least 1.
         burst: Size,
     },
-    /// A burst at once, a pause, and again.
+    /// Bursts with pauses in between.
     #[serde(rename_all = "camelCase")]
     SteppedLoad {
-        /// Actions at once.
+        /// Actions per burst.
         burst_size: Size,
-        /// From one burst to the next.
+        /// Time from one burst to the next.
         step_delay: Time,
     },
-    /// Each at a random moment within a time, all moments as likely.
+    /// Each action at a uniformly random time within a limit.
     RandomizedTimeLimitedLoad(TimeLimit),
-    /// As a Poisson process: exponentially distributed pauses.
+    /// A Poisson process: exponentially distributed pauses.
     #[serde(rename_all = "camelCase")]
     PoissonLoad {
-        /// Actions per second in the mean, more than 0.
+        /// Mean actions per second, more than 0.
         expected_actions_per_second: Positive,
     },
 }
 
-/// A time within which actions are due.
+/// The time within which actions are due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum TimeLimit {
-    /// This long.
+    /// A fixed time.
     Time {
-        /// When the last is due at the latest.
+        /// When the last action is due at the latest.
         time_limit: Time,
     },
-    /// As long as the cluster's pods at 100 % take at that rate, as ClusterLoader2 computes its limit.
+    /// The time that the cluster's pods at 100 % take at this rate, the way ClusterLoader2 computes its limit.
     Pods {
         /// Pods per second, more than 0.
         pods_per_second: Positive,
@@ -73,7 +73,7 @@ impl TimeLimit {
     }
 }
 
-/// A number of more than zero.
+/// A number greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64", into = "f64")]
 #[schemars(extend("exclusiveMinimum" = 0))]
@@ -86,7 +86,7 @@ impl TryFrom<f64> for Positive {
             Ok(Positive(value))
         } else {
             Err(format!(
-                "{value}: expected a number of more than 0, at most a billion"
+                "{value}: expected a number greater than 0, at most a billion"
             ))
         }
     }
@@ -106,30 +106,31 @@ impl From<Rate> for LoadShape {
     }
 }
 
-/// The budgets that steps share, over a whole run.
+/// The budgets that steps share during a run.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBudgets {
-    /// Rate and burst, and when the budget would be full again, ns.
+    /// Rate and burst of each budget, and when it would be full again, ns.
     budgets: Vec<((f64, u64), i64)>,
 }
 
-/// The times of one step's actions, asked for one after the other.
+/// The due times of one step's actions, in sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     shape: LoadShape,
     begun_ns: i64,
-    /// How many actions there are; for shapes that spread a known number.
+    /// The number of actions, for shapes that spread a known number.
     actions: u64,
     /// The cluster's pods at 100 %.
     pods: u64,
-    /// How many were asked for.
+    /// The number of due times returned so far.
     asked: u64,
-    /// The last one's time after the beginning, ns.
+    /// The last due time, relative to the beginning, ns.
     last_ns: i64,
 }
 
 impl Schedule {
-    /// Of a step that begins then, with that number of actions, in a cluster with that number of pods.
+    /// Creates the schedule of a step that begins at `begun_ns`, with this number of actions, in a cluster with this
+    /// number of pods.
     pub(crate) fn new(shape: LoadShape, begun_ns: i64, actions: u64, pods: u64) -> Schedule {
         Schedule {
             pods,
@@ -141,7 +142,7 @@ impl Schedule {
         }
     }
 
-    /// When the next action is due, ns of the monotonic line; to be asked once for each.
+    /// Returns when the next action is due, ns of the monotonic clock. Call it once per action.
     pub(crate) fn next_ns(
         &mut self,
         now_ns: i64,
@@ -164,8 +165,8 @@ impl Schedule {
                 steps.saturating_mul(step_delay.0)
             }
             LoadShape::RandomizedTimeLimitedLoad(limit) => {
-                // The smallest of the `left` uniform draws from the rest of the time: the draws come in
-                // their order, and none is kept.
+                // The smallest of `left` uniform draws from the remaining time: the draws come out in
+                // order, and none is stored.
                 let left = self.actions.saturating_sub(number).max(1);
                 let rest_ns = (limit.ns(self.pods) - self.last_ns).max(0);
                 let share = 1.0 - (1.0 - random.f64()).powf(1.0 / left as f64);
@@ -184,8 +185,8 @@ impl Schedule {
 }
 
 impl SharedBudgets {
-    /// Takes one action of a budget: when it may be done, ns. Actions a second and how many may be
-    /// saved up name the budget.
+    /// Takes one action from a budget and returns when it is due, ns. Actions per second and burst identify the
+    /// budget.
     fn take(&mut self, (qps, burst): (f64, u64), now_ns: i64) -> i64 {
         let interval_ns = (NS_PER_SECOND as f64 / qps) as i64;
         let saved_ns = interval_ns.saturating_mul(i64::try_from(burst - 1).unwrap_or(i64::MAX));
@@ -197,7 +198,7 @@ impl SharedBudgets {
             self.budgets.push(((qps, burst), now_ns));
             self.budgets.len() - 1
         });
-        // The generic cell rate algorithm (ITU-T I.371): a leaky bucket kept as one moment.
+        // The generic cell rate algorithm (ITU-T I.371): a leaky bucket stored as one time.
         let full_ns = self.budgets[at].1.max(now_ns);
         self.budgets[at].1 = full_ns.saturating_add(interval_ns);
         full_ns.saturating_sub(saved_ns).max(now_ns)
@@ -243,7 +244,7 @@ mod tests {
         let (mut budgets, mut random) = (SharedBudgets::default(), fastrand::Rng::with_seed(5));
         let mut now_ns = 0;
         let mut all = Vec::new();
-        // Two steps, the second begun right after the first.
+        // Two steps; the second one begins right after the first.
         for _ in 0..2 {
             let mut schedule = Schedule::new(shape, now_ns, 3, 0);
             for _ in 0..3 {
@@ -269,7 +270,7 @@ mod tests {
         let drawn = times(poisson, 10_000);
         let seconds = *drawn.last().unwrap() as f64 / SECOND as f64;
         assert!((97.0..103.0).contains(&seconds), "{seconds}");
-        // The pauses of a Poisson process deviate by as much as their mean.
+        // The standard deviation of the pauses of a Poisson process equals their mean.
         let pauses: Vec<f64> = drawn.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let mean = pauses.iter().sum::<f64>() / pauses.len() as f64;
         let variance = pauses.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / pauses.len() as f64;
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_nothing_are_refused() {
+    fn a_rate_of_zero_is_refused() {
         for value in [0.0, -1.0, f64::NAN, 1e10] {
             assert!(Positive::try_from(value).is_err());
         }

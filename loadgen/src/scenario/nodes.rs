@@ -1,4 +1,4 @@
-//! What steps about nodes, and about the budgets that hold a drain up, say.
+//! Parameters of the steps about nodes, and about the budgets that delay a drain.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::Which;
 use crate::values::Limit;
 
-/// Some of the nodes.
+/// A selection of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeNodes {
-    /// Which.
+    /// The selection.
     pub nodes: Which,
-    /// The number of the zone whose nodes are meant, from 1 on: those with the label
+    /// The number of the zone whose nodes are selected, starting at 1: nodes with the label
     /// `topology.kubernetes.io/zone: zone-1`. Absent: the nodes of all zones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<u64>,
@@ -22,6 +22,6 @@ pub struct SomeNodes {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateBudgets {
-    /// How many of its pods may be missing.
+    /// How many pods of the workload may be unavailable.
     pub max_unavailable: Limit,
 }

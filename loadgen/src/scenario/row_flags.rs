@@ -1,6 +1,6 @@
-//! The settings that follow from rows: how many workers a controller has, and how the objects of a workload are
-//! generated. Flags of `loadgen run`, members of a scenario file and properties of its schema, as those that
-//! `settings!` declares.
+//! The settings that rows declare: the number of workers of a controller, and how the objects of a workload are
+//! generated. Like the settings of `settings!`, they are flags of `loadgen run`, members of a scenario file and
+//! properties of its schema.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::units::NS_PER_SECOND;
 use crate::values::Size;
 use crate::workloads::flags::{self, FlagValue, FlagValues, Form};
 
-/// Values by the names of their flags; those that are not set are absent.
+/// Values by flag name; unset flags are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct RowFlags(BTreeMap<&'static str, FlagValue>);
@@ -32,7 +32,7 @@ struct RowFlag {
     heading: &'static str,
 }
 
-/// The flags there are: those for generated objects, then those for workers and times of controllers.
+/// Returns all flags: first those for generated objects, then those for workers and times of controllers.
 fn all() -> impl Iterator<Item = RowFlag> {
     let generated = flags::all().map(|flag| RowFlag {
         name: flag.name,
@@ -59,20 +59,20 @@ fn all() -> impl Iterator<Item = RowFlag> {
         }))
 }
 
-/// The names of the flags.
+/// Returns the names of the flags.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     all().map(|flag| flag.name)
 }
 
 impl RowFlags {
-    /// The numbers of workers that a run comes to.
+    /// Returns the flags for the resolved numbers of workers.
     pub(crate) fn of_workers(counts: &WorkerCounts) -> RowFlags {
         let flags = Rows::installed().worker_flags();
         let count = |flag| FlagValue::Size(Size(counts.by(flag) as u64));
         RowFlags(flags.map(|(_, flag)| (flag.flag, count(flag))).collect())
     }
 
-    /// The number that a flag sets.
+    /// Returns the number that a flag sets.
     pub(crate) fn size(&self, flag: &str) -> Option<Size> {
         match self.0.get(flag) {
             Some(FlagValue::Size(size)) => Some(*size),
@@ -80,7 +80,7 @@ impl RowFlags {
         }
     }
 
-    /// The time that a flag sets, ns.
+    /// Returns the time that a flag sets, ns.
     pub(crate) fn time_ns(&self, flag: &str) -> Option<i64> {
         match self.0.get(flag) {
             Some(FlagValue::Time(time)) => Some(time.0),
@@ -88,12 +88,12 @@ impl RowFlags {
         }
     }
 
-    /// Whether a flag is set.
+    /// Reports whether a flag is set.
     pub(crate) fn has(&self, flag: &str) -> bool {
         self.0.contains_key(flag)
     }
 
-    /// Sets a flag; takes it back where there is no value.
+    /// Sets a flag, or unsets it if there is no value.
     pub(crate) fn set(&mut self, flag: &'static str, value: Option<FlagValue>) {
         match value {
             Some(value) => self.0.insert(flag, value),
@@ -101,13 +101,13 @@ impl RowFlags {
         };
     }
 
-    /// Those for generated objects.
+    /// Returns the values for generated objects.
     pub(crate) fn generated(&self) -> FlagValues {
         let given = flags::all().filter_map(|flag| Some((flag.name, *self.0.get(flag.name)?)));
         given.collect()
     }
 
-    /// Takes those for generated objects back.
+    /// Unsets the flags for generated objects.
     pub(crate) fn forget_generated(&mut self) {
         flags::all().for_each(|flag| self.set(flag.name, None));
     }
@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for Settings {
     }
 }
 
-/// The members of a map but those that rows declare, which it keeps.
+/// A map without the members that rows declare, which it stores.
 struct Others<'a, A> {
     map: A,
     rows: &'a mut RowFlags,
@@ -230,7 +230,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<'_, A> {
     }
 }
 
-/// Reads a name: one that a row declares, or by the seed.
+/// Reads a name: either one that a row declares, or by the seed.
 struct Key<'a, K>(&'a mut Option<K>);
 
 enum Name<T> {
@@ -264,7 +264,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
                 "unknown field `{name}`, expected one of `{names}`"
             )));
         }
-        let seed = self.0.take().expect("a name is read once");
+        let seed = self.0.take().expect("a name is deserialized once");
         let name: StrDeserializer<'_, E> = name.into_deserializer();
         seed.deserialize(name).map(Name::Other)
     }

@@ -2,13 +2,13 @@
 //! member of a scenario file under the flag's name, a property of the file's schema, and a line of
 //! `--print-scenario`.
 //!
-//! The type of a field (`Size`, `Time`, `LatencyText` …) says how a value is read and written, in flags and in
-//! files alike. The macro `settings!` makes from the fields the struct, [`ScenarioSettings::or`], which puts one
-//! set of settings over another, and [`ScenarioSettings::members`], which says what is set. Where a value
-//! comes from is therefore a question to the sets before they are merged: flags, scenario, or else a default.
+//! The type of a field (`Size`, `Time`, `LatencyText` …) determines its syntax, in flags and in files. From the
+//! fields, the macro `settings!` generates the struct, [`ScenarioSettings::or`], which overlays one set of
+//! settings on another, and [`ScenarioSettings::members`], which lists the values. The origin of a value (flags,
+//! scenario or default) is therefore known until the sets are merged.
 //!
-//! What a run comes to is another type, `settings::Settings`: nothing in it is optional, sizes and the client
-//! limit are decided there, and its form is that of published results.
+//! Resolved settings have another type, `settings::Settings`: nothing in it is optional, sizes and the client
+//! limit are decided, and its form is the form of published results.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,10 @@ use crate::workloads::Sizes;
 
 /// A field of the settings.
 pub(super) trait Member: Serialize + Sized {
-    /// Whether it is not set.
+    /// Reports whether the field is not set.
     fn is_unset(&self) -> bool;
 
-    /// This value, or the fallback where it is not set.
+    /// Returns this value, or the fallback if it is not set.
     fn or(&self, fallback: &Self) -> Self;
 }
 
@@ -56,7 +56,7 @@ impl Member for bool {
     }
 }
 
-/// Feature gates as `NAME=BOOL,...`. A gate that is named here is left out of the fallback.
+/// Feature gates as `NAME=BOOL,...`. A gate that is set here hides the one in the fallback.
 impl Member for Vec<String> {
     fn is_unset(&self) -> bool {
         self.is_empty()
@@ -72,7 +72,7 @@ impl Member for Vec<String> {
     }
 }
 
-/// Declares settings: the struct, and how one set of them is put over another.
+/// Declares settings: the struct, and how one set overlays another.
 macro_rules! settings {
     ($(#[$about:meta])* pub struct $name:ident {
         $($(#[$meta:meta])* $field:ident: $type:ty,)*
@@ -87,10 +87,10 @@ macro_rules! settings {
         }
 
         impl $name {
-            /// The names of the fields, in the order of declaration.
+            /// The names of the fields, in declaration order.
             const FIELDS: &[&str] = &[$(stringify!($field)),*];
 
-            /// These settings, and those of the fallback where these are not set.
+            /// Returns these settings, with unset ones taken from the fallback.
             pub fn or(&self, fallback: &$name) -> $name {
                 $name {
                     $($field: Member::or(&self.$field, &fallback.$field),)*
@@ -105,46 +105,46 @@ pub(super) const CONTROLLER: &str = "Controller";
 const LATENCIES: &str = "Latencies";
 
 settings! {
-    /// Settings by the long names of their flags; absent where they are not set.
+    /// Settings by the long names of their flags; unset ones are absent.
     #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "kebab-case", deny_unknown_fields, default, remote = "Self")]
     pub struct ScenarioSettings {
-        /// threads: real time on every core; virtual: simulated time, the same result for the same seed
-        /// [default: threads, unless the scenario says virtual; of a sweep: virtual]
+        /// threads: real time on every core; virtual: simulated time, with the same result for the same seed
+        /// [default: threads, unless the scenario sets virtual; for a sweep: virtual]
         #[arg(long, value_enum)]
         engine: Option<EngineName>,
 
-        /// The seed of everything that is drawn [default: 1]
+        /// The seed of all random choices [default: 1]
         #[arg(long, value_name = "NUMBER")]
         seed: Option<u64>,
 
-        /// Machine threads of the threads engine [default: all cores]
+        /// OS threads of the threads engine [default: all cores]
         #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
         threads: Option<Size>,
 
-        /// Pods at 100 % [default: 100k, unless the scenario says otherwise]
+        /// Pods at 100 % [default: 100k, unless the scenario sets another number]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods: Option<Size>,
 
-        /// What rows declare.
+        /// The settings that rows declare.
         #[command(flatten)]
         #[serde(flatten, skip_deserializing)]
         #[schemars(!skip_deserializing)]
         rows: RowFlags,
 
-        /// Nodes [default: pods/20, or those of the files]
+        /// Nodes [default: pods/20, or the nodes of the files]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         nodes: Option<Size>,
 
-        /// Zones that generated nodes are in, in turn, by their label topology.kubernetes.io/zone [default: none]
+        /// Zones to spread generated nodes over, by label topology.kubernetes.io/zone [default: none]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         zones: Option<Size>,
 
-        /// Cores of a generated node, as a quantity: 4, 500m. What pods request must fit then [default: enough]
+        /// Cores of a generated node, as a quantity: 4, 500m. Pods then fit by their requests [default: enough]
         #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = SIZE)]
         node_cpu: Option<Cores>,
 
-        /// Memory of a generated node, as a quantity of bytes: 64Gi. What pods request must fit then
+        /// Memory of a generated node, as a quantity of bytes: 64Gi. Pods then fit by their requests
         /// [default: enough]
         #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = SIZE)]
         node_memory: Option<Bytes>,
@@ -153,8 +153,8 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         namespaces: Option<Size>,
 
-        /// Start the pods of files that can't start, and new pods of their workloads: those that wait for an image
-        /// or a node, for example. Without it they stay as they came
+        /// Start the stuck pods of files and new pods of their workloads, such as those that wait for an image or a
+        /// node. By default they stay stuck
         #[arg(long)]
         start_stuck_pods: bool,
 
@@ -162,25 +162,25 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods_per_node: Option<Size>,
 
-        /// Most creates or deletes in one sync [default: 500]
+        /// The most creates or deletes in one sync [default: 500]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = CONTROLLER)]
         burst_replicas: Option<Size>,
 
-        /// Requests per second of the controller's client, events included [default: those of the scenario,
-        /// or unlimited]
+        /// Requests per second of the controllers' client, including Events [default: the scenario's limit, or
+        /// unlimited]
         #[arg(long, value_name = "NUMBER", value_parser = qps, allow_hyphen_values = true, help_heading = CONTROLLER)]
         kube_api_qps: Option<Positive>,
 
-        /// Requests above --kube-api-qps that may be saved up [default: those of the scenario, or 30]
+        /// Unused requests that the client may save up above --kube-api-qps [default: the scenario's, or 30]
         #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = CONTROLLER)]
         kube_api_burst: Option<Size>,
 
-        /// The client limit of a stock controller-manager: 20 QPS, burst 30, in place of both numbers of
-        /// the scenario where it has a limit of its own
+        /// Use the client limit of a stock controller-manager, 20 QPS with burst 30, instead of the scenario's
+        /// limit
         #[arg(long, help_heading = CONTROLLER)]
         upstream_defaults: bool,
 
-        /// minReadySeconds of the generated workloads, with its unit: 10s [default: 0s]
+        /// minReadySeconds of the generated workloads, with a unit: 10s [default: 0s]
         #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = CONTROLLER)]
         min_ready_seconds: Option<Time>,
 
@@ -190,45 +190,45 @@ settings! {
         #[schemars(with = "BTreeMap<String, bool>", description = gates::help())]
         feature_gates: Vec<String>,
 
-        /// Whose behaviour: upstream is that of Kubernetes 1.36; hardened is the same without the races and
-        /// delays that upstream is known for, at the cost of some reads and waiting [default: upstream]
+        /// upstream: as in Kubernetes 1.36; hardened: without upstream's known races and delays, at the cost of
+        /// some reads and waiting [default: upstream]
         #[arg(long, value_name = "NAME", help_heading = CONTROLLER)]
         behaviour: Option<BehaviourName>,
 
-        /// From a pod's being bound to its being ready [default: 0s]
+        /// Time from bound to ready of a pod [default: 0s]
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_startup_latency: Option<LatencyText>,
 
-        /// From a pod's deletion to its being gone, its grace period at most [default: 0s]
+        /// Time from the deletion of a pod until it no longer exists, limited by its grace period [default: 0s]
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_termination_latency: Option<LatencyText>,
 
-        /// Pods whose restart policy is not Always, those of Jobs among them, end that long after their start
-        /// [default: they run on, but for those with a script]
+        /// Pods whose restart policy is not Always, including those of Jobs, end this long after their start
+        /// [default: they keep running, unless they have a script]
         #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_run_time: Option<Time>,
 
-        /// The share of these pods that fails, with exit code 1, at random: 5% [default: 0%]
+        /// The share of these pods, chosen at random, that fails with exit code 1: 5% [default: 0%]
         #[arg(long, value_name = "PERCENT", value_parser = share, allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_failures: Option<Percent>,
 
-        /// One API call of the controller, there and back [default: 0s]
+        /// Round-trip time of an API call of the controllers [default: 0s]
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         api_latency: Option<LatencyText>,
 
-        /// API calls of the controller that are refused with an internal error, at random: 1% [default: 0%]
+        /// Share of the controllers' API calls, chosen at random, that fail with an internal error: 1% [default: 0%]
         #[arg(long, value_name = "PERCENT", value_parser = share, allow_hyphen_values = true, help_heading = LATENCIES)]
         api_errors: Option<Percent>,
 
-        /// From a write to the controller's seeing it [default: 0s]
+        /// Time from a write until the controllers see it [default: 0s]
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         watch_latency: Option<LatencyText>,
 
-        /// From a pod's creation to its being bound [default: 0s]
+        /// Time from the creation of a pod until it is bound [default: 0s]
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         scheduling_latency: Option<LatencyText>,
 
-        /// How long the steady part of churn lasts [default: 60s]
+        /// Duration of the steady part of churn [default: 60s]
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         duration: Option<Time>,
 
@@ -236,11 +236,11 @@ settings! {
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         time_limit: Option<Time>,
 
-        /// Pods deleted from outside (scenario churn) [default: 100/s]
+        /// Rate at which pods are deleted from outside (scenario churn) [default: 100/s]
         #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
         churn_rate: Option<Rate>,
 
-        /// Pods added and removed at once (scenario burst) [default: 500]
+        /// Pods that are suddenly added and removed (scenario burst) [default: 500]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
         burst: Option<Size>,
     }
@@ -252,7 +252,7 @@ impl Serialize for ScenarioSettings {
     }
 }
 
-/// Feature gates in a file: a map from names to whether they are on.
+/// Feature gates in a file: a map from names to booleans.
 mod gate_map {
     use super::{BTreeMap, Deserialize};
     use serde::{Deserializer, Serialize, Serializer};
@@ -270,17 +270,17 @@ mod gate_map {
     }
 }
 
-/// Reads `--kube-api-qps`, whose range `settings::resolve` checks.
+/// Parses `--kube-api-qps`, whose range `settings::resolve` checks.
 fn qps(text: &str) -> Result<Positive, &'static str> {
     match text.parse::<f64>() {
         Ok(qps) if qps.is_finite() && qps > 0.0 => Ok(Positive(qps)),
-        Ok(0.0) => Err("must be more than zero; leave the flag out for no limit"),
-        Ok(_) => Err("must be a finite number more than zero"),
+        Ok(0.0) => Err("must be more than zero; omit the flag for no limit"),
+        Ok(_) => Err("must be a finite number greater than zero"),
         Err(_) => Err("expected a number of requests per second, such as 20"),
     }
 }
 
-/// Reads `--api-errors` and `--pod-failures`: unlike other percentages it can't be more than 100%.
+/// Parses `--api-errors` and `--pod-failures`, which can't exceed 100%, unlike other percentages.
 pub(crate) fn share(text: &str) -> Result<Percent, &'static str> {
     let share = text.parse().ok();
     share
@@ -289,15 +289,15 @@ pub(crate) fn share(text: &str) -> Result<Percent, &'static str> {
 }
 
 impl ScenarioSettings {
-    /// Every field by the name of its flag, in the order of declaration; null where it is not set.
+    /// Returns every field by flag name, in declaration order; null if it is not set.
     pub fn members(&self) -> Vec<(String, Value)> {
-        let all = serde_json::to_value(self).expect("names and texts make an object");
+        let all = serde_json::to_value(self).expect("settings serialize to an object");
         let value = |name: &str| all.get(name).cloned().unwrap_or_default();
         let names = Self::names().into_iter();
         names.map(|name| (name.clone(), value(&name))).collect()
     }
 
-    /// The names of the flags, in the order of declaration.
+    /// Returns the names of the flags, in declaration order.
     pub(super) fn names() -> Vec<String> {
         let of_field = |field: &&str| match *field {
             "rows" => row_flags::names().map(str::to_owned).collect(),
@@ -306,7 +306,7 @@ impl ScenarioSettings {
         Self::FIELDS.iter().flat_map(of_field).collect()
     }
 
-    /// Whether flags give one of these settings too.
+    /// Reports whether the flags set one of these settings too.
     pub(crate) fn is_given_by(&self, flags: &ScenarioSettings) -> bool {
         let own = self.members();
         let mut both = own.iter().zip(flags.members());
@@ -314,8 +314,8 @@ impl ScenarioSettings {
             || flags.upstream_defaults && self.kube_api_qps.is_some()
     }
 
-    /// These settings of a scenario under those of flags, `has_input` where files bring objects; `kinds` are those that
-    /// the scenario generates, with the flags that size them.
+    /// Returns these settings of a scenario, overlaid with those of flags. `has_input` is set if files bring objects;
+    /// `kinds` are the kinds that the scenario generates, with the flags that size them.
     pub(crate) fn under(
         &self,
         flags: &ScenarioSettings,
@@ -323,7 +323,7 @@ impl ScenarioSettings {
         kinds: &[(Kind, Sizes)],
     ) -> ScenarioSettings {
         let mut own = self.clone();
-        // Each flag of the client limit replaces what it names; --upstream-defaults names both.
+        // Each flag of the client limit replaces one number; --upstream-defaults replaces both.
         if own.upstream_defaults {
             own.kube_api_qps = Some(Positive(UPSTREAM_QPS));
             own.kube_api_burst = Some(Size(UPSTREAM_BURST.into()));
@@ -333,13 +333,13 @@ impl ScenarioSettings {
             (own.kube_api_qps, own.kube_api_burst) = (None, None);
         }
         if has_input {
-            // Files say what there is. Only what is generated takes these.
+            // Files bring their own objects; only generated objects use these settings.
             own.min_ready_seconds = None;
             own.rows.forget_generated();
             own.pods = None;
             (own.nodes, own.namespaces) = (None, None);
         }
-        // Of pods, workloads and pods of each two decide; the scenario's third is left out.
+        // Of pods, workloads and pods of each, two determine the third: drop the scenario's third.
         let mut keeps_pods = false;
         for (_, sizes) in kinds {
             let is_given = [
@@ -367,15 +367,15 @@ impl ScenarioSettings {
         flags.or(&own)
     }
 
-    /// Whether the client limit contradicts itself.
+    /// Checks that the client limit is consistent.
     ///
     /// # Errors
-    /// The field, and what to do about it.
+    /// The field, and how to fix it.
     pub(super) fn check_client_limit(&self) -> Result<(), (String, String)> {
         let contradicts = |field: &str, means: String, says: String| {
             let problem = format!(
-                "upstream-defaults means {field} {means}, and {field} says {says}: leave one of \
-                 them out"
+                "upstream-defaults sets {field} to {means}, but {field} is {says}: use only one of \
+                 them"
             );
             Err((format!("settings.{field}"), problem))
         };

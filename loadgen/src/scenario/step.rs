@@ -1,5 +1,5 @@
-//! How steps are written: each as a map of one member, whose name says what is done, or as that name alone. The
-//! steps that create objects have the names of workloads' kinds in their names: `createReplicaSets`.
+//! The syntax of steps: a map with one member whose name is the action, or only this name. Steps that create
+//! objects contain the kind in their names: `createReplicaSets`.
 
 use std::cell::Cell;
 use std::fmt::{self, Formatter};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, forward_to_deseria
 use super::definition::{Create, Step};
 use crate::workloads;
 
-/// The names of steps that create objects, with the kinds.
+/// Returns the names of the steps that create objects, with the kinds.
 fn creations() -> impl Iterator<Item = (String, Kind)> {
     let generated = workloads::ALL.into_iter().filter(|it| it.is_generated());
     generated.map(|workload| (name_of(workload.kind()), workload.kind()))
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for Steps {
     }
 }
 
-/// Reads the name of a step that there is.
+/// Reads the name of an existing step.
 struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -81,7 +81,7 @@ impl<'de> DeserializeSeed<'de> for Name {
     }
 }
 
-/// A step whose name is read already.
+/// A step whose name has already been read.
 struct Named<V> {
     name: String,
     content: V,
@@ -97,9 +97,9 @@ impl<'de, V: VariantAccess<'de>> EnumAccess<'de> for Named<V> {
     }
 }
 
-/// The names of the steps that create no objects of workloads.
+/// Returns the names of the steps that create no workload objects.
 fn other_names() -> &'static [&'static str] {
-    /// Takes the names that the type passes to what reads it.
+    /// Captures the names that a type passes to its deserializer.
     struct Names<'a>(&'a Cell<&'static [&'static str]>);
 
     impl<'de> Deserializer<'de> for Names<'_> {
@@ -126,12 +126,12 @@ fn other_names() -> &'static [&'static str] {
     }
 
     let names = Cell::new(&[] as &[&str]);
-    // There is nothing to read: only the names are of interest.
+    // There is nothing to deserialize: only the names matter.
     let _ = Step::deserialize(Names(&names));
     names.get()
 }
 
-/// The schema of a list of steps.
+/// Returns the schema of a list of steps.
 pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut steps = vec![generator.subschema_for::<Step>()];
     for (name, _) in creations() {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn older_names_are_read() {
+    fn older_names_are_accepted() {
         assert_eq!(step("recreateReplicaSets: {}"), step("recreate: {}"));
         assert!(step("recreate: {}").is_ok());
     }

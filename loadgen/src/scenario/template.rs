@@ -1,4 +1,4 @@
-//! What a scenario's groups and pod template come to.
+//! Sizes of a scenario's groups, and its completed pod template.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::definition::Group;
 
-/// Per group of a scenario, how many ReplicaSets there are, and pods of each, at that number of pods in all:
-/// rounded, and at least one of each group.
+/// Returns for each group the number of ReplicaSets and the pods of each, for this total number of pods: rounded,
+/// with at least one ReplicaSet per group.
 pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     let sizes = groups.iter().map(|group| {
         let each = group.pods_each.0.max(1);
@@ -19,17 +19,17 @@ pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     sizes.collect()
 }
 
-/// A scenario's pod template as the API server would complete it.
+/// Returns a scenario's pod template with the defaults of the API server.
 ///
 /// # Errors
-/// What is wrong with it, by field.
+/// The invalid field and the reason.
 pub(crate) fn pod_template(template: &Map) -> Result<Arc<PodTemplate>, String> {
     let decoded = PodTemplate::from_json(Value::Object(template.clone()));
     let template = decoded.map_err(|error| format!("podTemplate.{error}"))?;
     let mut template = Arc::new(template);
     default_template(&mut template);
     if template.spec.containers.is_empty() {
-        return Err("podTemplate.spec.containers: a pod has at least one container".to_owned());
+        return Err("podTemplate.spec.containers: a pod needs at least one container".to_owned());
     }
     Ok(template)
 }

@@ -1,4 +1,4 @@
-//! Reads TOML into a tree of located values.
+//! Parses TOML into a tree of values with positions.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use podstorm_located::{Located, Mistake, Place, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads a text.
+/// Parses a text.
 ///
 /// # Errors
-/// A text that is no TOML, and numbers beyond 64 bits.
+/// The text is not TOML, or has a number beyond 64 bits.
 pub(super) fn read(text: &str) -> Result<Located, Mistake> {
     let lines = Lines::of(text);
     let table = DeTable::parse(text).map_err(|error| Mistake {
@@ -22,11 +22,11 @@ pub(super) fn read(text: &str) -> Result<Located, Mistake> {
     })
 }
 
-/// A text's lines and characters, so that a place costs the same in a long line as in a short one.
+/// The lines and characters of a text; finding a position costs the same in long and short lines.
 struct Lines {
-    /// Where lines begin, in bytes.
+    /// Byte offsets of the line starts.
     starts: Vec<usize>,
-    /// Bytes that begin no character.
+    /// Offsets of the bytes that do not start a character.
     within: Vec<usize>,
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_keep_their_place() {
+    fn values_have_their_position() {
         let text = "name = \"é\" # a name\nlist = [1, 0x1f, 2.5, true]\n[table]\nat = 1979-05-27\n";
         let file = read(text).unwrap();
         assert_eq!(file.place_of("list[1]"), (2, 12));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_told_by_line_and_column() {
+    fn invalid_toml_is_reported_with_line_and_column() {
         for (text, place) in [
             ("a = 1\nb = \n", (2, 5)),
             ("a = 1\nb = [1, 99999999999999999999]\n", (2, 9)),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_million_values_is_read() {
+    fn a_line_with_a_million_values_is_read() {
         let text = format!("a = [{}]\n", "1,".repeat(1_000_000));
         let file = read(&text).unwrap();
         assert_eq!(file.place_of("a[999999]"), (1, 2_000_004));
