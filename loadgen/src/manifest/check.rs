@@ -1,4 +1,4 @@
-//! What the API server would refuse, said before the run instead of during it.
+//! Applies the API server's validation to files before the run, instead of failing during it.
 
 use std::sync::{Arc, RwLock};
 
@@ -15,13 +15,13 @@ use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, Uid};
 use super::Kinds;
 use crate::input::{InputObject, TypedOwner};
 
-/// Specs of pods that break no rule on any node, as they came and with their defaults: those of a dump are
-/// few, and its pods and templates many.
+/// Pod specs that are valid on every node, both as they came and with defaults. A dump has few distinct specs
+/// but many pods and templates.
 #[derive(Debug)]
 pub(super) struct CheckedSpecs {
     of_pods: Specs,
     of_templates: Specs,
-    /// The kinds that are taken.
+    /// The kinds to read.
     pub(super) kinds: Kinds,
 }
 
@@ -34,7 +34,7 @@ impl CheckedSpecs {
         }
     }
 
-    /// Sets a pod's defaults and tells what it breaks.
+    /// Sets a pod's defaults and returns its violations.
     fn check_pod(&self, pod: &mut Pod) -> Vec<Cause> {
         if let Some(filled) = self.of_pods.get(&pod.spec) {
             pod.spec = filled;
@@ -50,7 +50,7 @@ impl CheckedSpecs {
         causes
     }
 
-    /// Sets the defaults of an owner of pods and tells what it breaks.
+    /// Sets the defaults of an owner of pods and returns its violations.
     fn check_owner(&self, owner: &mut dyn TypedOwner) -> Vec<Cause> {
         let came = owner.template().map(|template| template.spec.clone());
         let known = came.as_ref().and_then(|came| self.of_templates.get(came));
@@ -69,7 +69,7 @@ impl CheckedSpecs {
     }
 }
 
-/// Specs as they came, each with the one that it is with its defaults.
+/// Specs as they came, each with the same spec after defaulting.
 #[derive(Debug)]
 struct Specs {
     known: RwLock<HashTable<(Arc<PodSpec>, Arc<PodSpec>)>>,
@@ -85,18 +85,18 @@ impl Specs {
     }
 
     fn get(&self, came: &Arc<PodSpec>) -> Option<Arc<PodSpec>> {
-        let known = self.known.read().expect("no holder panics");
+        let known = self.known.read().expect("nothing panics while the lock is held");
         let found = known.find(self.hasher.hash_one(came), |(known, _)| known == came);
         found.map(|(_, filled)| filled.clone())
     }
 
     fn put(&self, came: Arc<PodSpec>, filled: &Arc<PodSpec>) {
-        // Whether a gated one breaks a rule depends on the pod's node.
+        // The validity of a gated spec depends on the pod's node.
         if came.is_gated {
             return;
         }
         let hash = self.hasher.hash_one(&came);
-        let mut known = self.known.write().expect("no holder panics");
+        let mut known = self.known.write().expect("nothing panics while the lock is held");
         if known.find(hash, |(known, _)| *known == came).is_none() {
             let rehash = |(known, _): &(Arc<PodSpec>, _)| self.hasher.hash_one(known);
             known.insert_unique(hash, (came, filled.clone()), rehash);
@@ -104,7 +104,7 @@ impl Specs {
     }
 }
 
-/// Sets the defaults that the server sets, and gives the first rule that is broken.
+/// Sets the defaults that the server sets, and returns the first violation.
 pub(super) fn default_and_check(
     object: &mut InputObject,
     checked: &CheckedSpecs,
@@ -120,7 +120,7 @@ pub(super) fn default_and_check(
             validate_loaded(&**object)
         }
     };
-    // Whether they may be is the cluster's to say, which sees the object next.
+    // Whether privileged pods are allowed is up to the cluster, which checks the object next.
     allow_privileged(&mut causes);
     match causes.into_iter().next() {
         Some(Cause { message, field, .. }) => Err(error(&field, message)),
@@ -128,13 +128,13 @@ pub(super) fn default_and_check(
     }
 }
 
-/// What creation does not check since it sets these members itself; a dump brings them.
+/// Checks metadata that the server sets on creation, and so does not check then; a dump contains it.
 fn check_metadata(object: &InputObject) -> Result<(), DecodeError> {
     let meta = object.metadata();
     if meta.name.is_empty() && meta.generate_name.is_none() {
         return Err(error(
             "metadata.name",
-            "is missing; every object has a name",
+            "is missing; every object needs a name",
         ));
     }
     check_uids(meta)
@@ -145,7 +145,7 @@ fn check_uids(meta: &ObjectMeta) -> Result<(), DecodeError> {
         return Err(not_a_uuid("metadata.uid", &meta.uid));
     }
     for (index, owner) in meta.owner_references.iter().enumerate() {
-        // An empty one is reported with the other rules of owner references.
+        // An empty UID is reported with the other rules of owner references.
         if !owner.uid.is_empty() && !is_uuid(&owner.uid) {
             let path = format!("metadata.ownerReferences[{index}].uid");
             return Err(not_a_uuid(&path, &owner.uid));
@@ -159,13 +159,13 @@ fn not_a_uuid(path: &str, uid: &Uid) -> DecodeError {
     error(
         path,
         format!(
-            "expected a UID such as 7f420cbd-206a-47ea-a64a-f37288a6840d, found {text:?}; leave \
-             metadata.uid out to have one made"
+                "expected a UID such as 7f420cbd-206a-47ea-a64a-f37288a6840d, found {text:?}; remove \
+                 metadata.uid to have one generated"
         ),
     )
 }
 
-/// Whether a UID is of the form that every API server gives out.
+/// Reports whether a UID has the form that every API server generates.
 fn is_uuid(uid: &Uid) -> bool {
     let text = uid.to_string();
     text.len() == 36
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_checked_spec_is_filled_and_checked_as_if_it_were_the_first() {
+    fn a_known_spec_is_defaulted_and_checked_like_a_new_one() {
         let objects = || {
             [
                 pod("a", "node-1"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gated_spec_is_checked_anew_for_each_node() {
+    fn a_gated_spec_is_checked_for_each_node() {
         let gated = |node: Option<&str>| -> InputObject {
             let mut value = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {
                 "containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}});

@@ -1,7 +1,7 @@
-//! PersistentVolumeClaims, PersistentVolumes and StorageClasses of the files of a run: what their binding needs.
+//! PersistentVolumeClaims, PersistentVolumes and StorageClasses in the files of a run: what binding them needs.
 //!
-//! A run has the controllers of claims and volumes where its files hold a claim or what claims are made from, and one
-//! simulated provisioner in the place of all. A claim that could never be bound is refused before anything runs.
+//! A run has the controllers of claims and volumes if its files contain a claim or a source of claims. One simulated
+//! provisioner replaces all real ones. A claim that can never be bound is refused before the run.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use crate::input::InputObject;
 use crate::units::counted;
 use crate::workloads;
 
-/// On a claim that is bound for good.
+/// Annotation of a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// On the class of claims that name none.
+/// Annotation of the default class, for claims without a class.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// Makes the classes and claims ready to be bound; gives warnings. O(n log n).
+/// Prepares the classes and claims for binding and returns warnings. O(n log n).
 ///
 /// # Errors
-/// A claim whose volume or class the files do not hold.
+/// A claim refers to a volume or class that is not in the files.
 pub(super) fn prepare(
     objects: &mut Vec<InputObject>,
     places: &Places,
@@ -36,7 +36,7 @@ pub(super) fn prepare(
             _ => None,
         })
     };
-    // Claims of the files, and those that controllers create, each with the number of the object that says what it is.
+    // Claims in the files, and claims that controllers create, each with the number of the object that defines it.
     let made = objects.iter().enumerate().flat_map(|(number, object)| {
         let templates = workloads::claim_templates(object.as_object());
         templates
@@ -52,7 +52,7 @@ pub(super) fn prepare(
         return Ok(match claiming {
             0 => Vec::new(),
             claiming => vec![format!(
-                "claims do not count: the files hold no PersistentVolumeClaim, and pods of {} need one",
+                "claims are not simulated: the files contain no PersistentVolumeClaim, but pods of {} need one",
                 counted(claiming as u64, "object")
             )],
         });
@@ -74,8 +74,8 @@ pub(super) fn prepare(
         let problem = if !volume.is_empty() && !volumes.contains(volume) {
             let state = if is_bound { "is bound to" } else { "asks for" };
             format!(
-                "{state} PersistentVolume {volume:?}, which the files do not hold: add it, or leave spec.volumeName \
-                 and the annotation {BIND_COMPLETED} out for a new one"
+                "{state} PersistentVolume {volume:?}, which is not in the files: add it, or remove spec.volumeName \
+                 and the annotation {BIND_COMPLETED} to get a new one"
             )
         } else if class.is_empty() || !volume.is_empty() {
             is_unnamed |= spec(claim)
@@ -89,8 +89,8 @@ pub(super) fn prepare(
             continue;
         } else {
             format!(
-                "names StorageClass {class:?}, which the files do not hold: add it, or leave spec.storageClassName \
-                 out for the default one"
+                "names StorageClass {class:?}, which is not in the files: add it, or remove spec.storageClassName \
+                 to use the default one"
             )
         };
         let (object, of_object) = (&objects[number], claim.metadata.name.as_str());
@@ -101,7 +101,7 @@ pub(super) fn prepare(
         };
         let object = format!("{} {}/{}", kind.name(), meta.namespace, meta.name);
         let error = places.error(number, &object, problem);
-        return Err(Box::new(error.expect("each object has its place")));
+        return Err(Box::new(error.expect("every object has a place")));
     }
     let held: BTreeSet<(&str, &str)> = of(Kind::PERSISTENT_VOLUME_CLAIM)
         .map(|(_, claim)| (&*claim.metadata.namespace, claim.metadata.name.as_str()))
@@ -111,7 +111,7 @@ pub(super) fn prepare(
         .collect();
     let missing = |object: &InputObject| {
         let meta = object.metadata();
-        // Its controller creates what it lacks.
+        // Its controller creates the missing claims.
         if meta
             .controller()
             .is_some_and(|owner| makers.contains(&owner.uid))
@@ -122,7 +122,7 @@ pub(super) fn prepare(
         let lost = named.find(|claim| !held.contains(&(&meta.namespace, &claim.name)))?;
         let kind = object.kind().name();
         Some(format!(
-            "{kind} {}/{}: pods wait for PersistentVolumeClaim {:?}, which the files do not hold",
+            "{kind} {}/{}: pods wait for PersistentVolumeClaim {:?}, which is not in the files",
             meta.namespace, meta.name, lost.name
         ))
     };
@@ -167,11 +167,11 @@ fn text<'o>(object: &'o DynamicObject, member: &str) -> &'o str {
 /// A claim that pods of an object need.
 struct Needed {
     name: Str,
-    /// Whether a controller makes the claim, of a generic ephemeral volume.
+    /// Whether a controller creates the claim, for a generic ephemeral volume.
     is_made: bool,
 }
 
-/// The claims that pods of the object need.
+/// Returns the claims that pods of the object need.
 fn claims(object: &InputObject) -> Vec<Needed> {
     let pod = match object {
         InputObject::Pod(pod) => Some(&pod.spec),

@@ -1,4 +1,4 @@
-//! The objects of all files: doubles refused, equal parts shared, the rest counted.
+//! Collects the objects of all files: refuses duplicates, shares equal parts, counts the objects left out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,14 +20,14 @@ use super::unknown::{self, Field, Found};
 use crate::input::{InputCounts, InputObject};
 use crate::units::count_for_people;
 
-/// Where an object came from, for the message about a second one of its name.
+/// Where an object came from, for the error about a second object of the same name.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     file: u32,
     document: u64,
 }
 
-/// Where the objects of files are from.
+/// Where the objects of files came from.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     files: Vec<String>,
@@ -36,8 +36,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// What is wrong with an object, with its place; `object` is its kind and name. `None` for a number of none of
-    /// them.
+    /// Returns an error about an object with its place; `object` is its kind and name. `None` if there is no object
+    /// with this number.
     pub fn error(&self, number: usize, object: &str, problem: String) -> Option<ManifestError> {
         let origin = self.origins.get(number)?;
         let file = self.files.get(origin.file as usize)?;
@@ -49,7 +49,7 @@ impl Places {
     }
 }
 
-/// Everything taken so far.
+/// The objects collected so far.
 #[derive(Debug)]
 pub(super) struct Collector {
     objects: Vec<InputObject>,
@@ -57,31 +57,31 @@ pub(super) struct Collector {
     files: Vec<String>,
     /// Indexes into `objects` by kind, namespace and name.
     by_name: HashTable<u32>,
-    /// Indexes into `objects` by UID, those that have one.
+    /// Indexes into `objects` by UID, for objects that have one.
     by_uid: HashTable<u32>,
-    /// Fixed seeds: nothing about a run may differ from one time to the next.
+    /// Fixed seeds: runs must not differ from one another.
     hasher: RandomState,
     sharer: Sharer,
-    /// Specs that need not be looked at again, for the decoders.
+    /// Specs that need no further checks, for the decoders.
     pub(super) checked: CheckedSpecs,
     counts: InputCounts,
-    /// Objects whose kinds definitions may describe.
+    /// Objects whose kinds may be defined by a CustomResourceDefinition.
     undefined: Vec<Undefined>,
-    /// What was left out, by the kind and its version.
+    /// The objects left out, by kind and version.
     left_out: BTreeMap<String, LeftOutOfKind>,
-    /// Objects left out whose kinds have no entry any more.
+    /// The number of objects left out whose kinds exceed the list.
     left_out_besides: u64,
-    /// Fields that were taken out of objects.
+    /// Unknown fields that were removed from objects.
     dropped: Found,
-    /// The present file, an index into `files`.
+    /// The current file, an index into `files`.
     file: usize,
-    /// Documents with content seen in the present file.
+    /// Non-empty documents seen in the current file.
     document: u64,
-    /// Whether the present file is YAML, where unquoted texts may be read as something else.
+    /// Whether the current file is YAML, where unquoted text may parse as another type.
     is_yaml: bool,
 }
 
-/// An object whose kind a CustomResourceDefinition of the files may describe, wherever that stands.
+/// An object whose kind a CustomResourceDefinition may define, anywhere in the files.
 #[derive(Debug)]
 struct Undefined {
     place: (Origin, Option<usize>),
@@ -89,7 +89,7 @@ struct Undefined {
     members: Map<String, Value>,
 }
 
-/// Objects of one kind that are not taken.
+/// Objects of one kind that are left out.
 #[derive(Debug)]
 struct LeftOutOfKind {
     first: LeftOut,
@@ -97,17 +97,17 @@ struct LeftOutOfKind {
     count: u64,
 }
 
-/// Most kinds of left-out objects that get a warning each; the others share one.
+/// The most kinds left out that get a warning each; the others share one.
 const LEFT_OUT_KINDS_MAX: usize = 50;
 
-/// How many objects are taken between two looks for memory to share.
+/// How many objects to collect before sharing memory between equal parts again.
 const OBJECTS_PER_SHRINK: usize = 10_000;
 
-/// The message about a document with items whose kind is not a list's.
+/// The error about a document with items whose kind is not that of a list.
 pub(super) const NO_LIST: &str =
-    "a document with items is a List; write kind: List or remove items";
+    "a document with items must be a List; write kind: List or remove items";
 
-/// Items that leave their kind to their list, with their numbers.
+/// Items without a kind, which get it from their list, with their numbers.
 pub(super) type Kindless = Vec<(usize, Map<String, Value>)>;
 
 impl Collector {
@@ -132,29 +132,29 @@ impl Collector {
         }
     }
 
-    /// The documents that follow are of that file.
+    /// Starts a file; the following documents belong to it.
     pub(super) fn begin_file(&mut self, file: &str) {
         self.file = self.files.len();
         self.files.push(file.to_owned());
         self.document = 0;
     }
 
-    /// Whether the present file is YAML, where unquoted texts may be read as something else.
+    /// Sets whether the current file is YAML, where unquoted text may parse as another type.
     pub(super) fn is_yaml(&mut self, is_yaml: bool) {
         self.is_yaml = is_yaml;
     }
 
-    /// Ends a file; one without any document is refused.
+    /// Ends a file; a file without documents is refused.
     pub(super) fn end_file(&mut self) -> Result<(), Box<ManifestError>> {
         if self.document == 0 {
             return Err(
-                self.of_file("holds no document; expected Kubernetes objects as YAML or JSON")
+                self.of_file("contains no document; expected Kubernetes objects as YAML or JSON")
             );
         }
         Ok(())
     }
 
-    /// What was left out, a line for each kind and version with the first object of it.
+    /// Describes the objects left out: one line for each kind and version, with its first object.
     pub(super) fn left_out(&self) -> Vec<String> {
         let kinds = self.left_out.iter();
         let mut lines: Vec<String> = kinds
@@ -162,7 +162,7 @@ impl Collector {
                 let LeftOut { name, why, .. } = &of_kind.first;
                 let between = if name.is_empty() { "" } else { " " };
                 let why = match why {
-                    Why::IsPast => "Events tell of the past, and new ones are written".to_owned(),
+                    Why::IsPast => "Events describe the past, and the simulation writes new ones".to_owned(),
                     Why::OtherVersion(known) => format!(
                         "Kubernetes 1.36 has {} as {}",
                         known.name(),
@@ -193,7 +193,7 @@ impl Collector {
             .collect();
         if self.left_out_besides > 0 {
             let count = count_for_people(self.left_out_besides);
-            lines.push(format!("{count} objects of further kinds are left out too"));
+            lines.push(format!("{count} objects of other kinds are also left out"));
         }
         lines
     }
@@ -215,7 +215,7 @@ impl Collector {
         }
     }
 
-    /// Fields that Kubernetes doesn't know, each reported once with the first object that has it.
+    /// Returns fields that Kubernetes doesn't know, each reported once with the first object that has it.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut found = unknown::find(&self.objects);
         for (field, (number, count)) in &self.dropped {
@@ -225,7 +225,7 @@ impl Collector {
         let told = found.into_iter().map(|((_, field), (number, count))| {
             let origin = self.origins[number];
             let mut text = format!(
-                "{}: document {} ({}): unknown field {:?} is left unread",
+                "{}: document {} ({}): unknown field {:?} is ignored",
                 self.files[origin.file as usize],
                 origin.document,
                 text_of(&self.objects[number]),
@@ -235,15 +235,15 @@ impl Collector {
                 text.push_str(&format!("; did you mean {meant}?"));
             }
             if count > 1 {
-                text.push_str(&format!("; so in {} objects", count_for_people(count)));
+                text.push_str(&format!("; in {} objects", count_for_people(count)));
             }
             text
         });
         told.collect()
     }
 
-    /// Ends the files: takes the objects whose kinds are described by the definitions of all of them, in whatever
-    /// order they stand; leaves the others out.
+    /// Ends the files: takes objects whose kinds the files define, in whatever order they appear, and leaves out the
+    /// others.
     pub(super) fn end(&mut self) -> Result<(), Box<ManifestError>> {
         let dynamic = self.objects.iter().filter_map(|object| match object {
             InputObject::Dynamic(object) => Some(&**object),
@@ -283,7 +283,7 @@ impl Collector {
         Ok(())
     }
 
-    /// What was taken, what was left by kind, and where each object is from.
+    /// Returns the objects, the counts by kind, and the place of each object.
     pub(super) fn into_parts(self) -> (Vec<InputObject>, InputCounts, Places) {
         let places = Places {
             files: self.files,
@@ -292,13 +292,13 @@ impl Collector {
         (self.objects, self.counts, places)
     }
 
-    /// A problem with the present file as a whole.
+    /// Creates an error about the current file as a whole.
     pub(super) fn of_file(&self, problem: &str) -> Box<ManifestError> {
         let file = self.files.get(self.file).map_or("", String::as_str);
         ManifestError::of_file(file, problem)
     }
 
-    /// The present file can't be read any further than `bytes`.
+    /// Creates an error for a file that can't be read beyond `bytes`.
     pub(super) fn unreadable(&self, error: &io::Error, bytes: u64) -> Box<ManifestError> {
         let problem = match error.kind() {
             io::ErrorKind::UnexpectedEof => {
@@ -313,7 +313,7 @@ impl Collector {
         self.of_file(&problem)
     }
 
-    /// A problem at a position of the document being read.
+    /// Creates an error at a position of the current document.
     pub(super) fn at(&self, position: Option<(u64, u64)>, problem: String) -> Box<ManifestError> {
         Box::new(ManifestError {
             position,
@@ -328,13 +328,12 @@ impl Collector {
         })
     }
 
-    /// Another document begins.
+    /// Starts a document.
     pub(super) fn begin_document(&mut self) {
         self.document += 1;
     }
 
-    /// Ends a document whose items were taken; `kindless` are those of them that leave their
-    /// kind to the list.
+    /// Ends a document whose items were taken; `kindless` are the items that get their kind from the list.
     pub(super) fn end_document(
         &mut self,
         document: Document,
@@ -346,7 +345,7 @@ impl Collector {
                 Ok(())
             }
             Document::Object(members) => match decode_members(members, None, &self.checked) {
-                Decoded::Kindless(_) => unreachable!("only items leave their kind to others"),
+                Decoded::Kindless(_) => unreachable!("only items of lists have no kind"),
                 decoded => self.take(decoded, None).map(drop),
             },
             Document::List(members) => {
@@ -370,9 +369,9 @@ impl Collector {
         }
     }
 
-    /// Takes decoded items of a list, of which the first has that index, in their order, and gives those
-    /// that leave their kind to the list. `in_file` makes a position within an item one in the file. An error
-    /// comes with its item's number.
+    /// Takes decoded items of a list in order, starting at this index, and returns the items without a kind.
+    /// `in_file` converts a position within an item to one in the file. An error comes with the number of its
+    /// item.
     pub(super) fn take_items(
         &mut self,
         first_index: usize,
@@ -397,7 +396,7 @@ impl Collector {
         Ok(kindless)
     }
 
-    /// Takes what was decoded; gives back an item that leaves its kind to the list.
+    /// Takes a decoded object; returns an item without a kind.
     fn take(
         &mut self,
         decoded: Decoded,
@@ -452,7 +451,7 @@ impl Collector {
         };
         if let Some(other) = doubled {
             let problem = format!(
-                "is there twice: {} has it already; remove or rename one of the two",
+                "is a duplicate of {}; remove or rename one of the two",
                 self.origin(other)
             );
             return Err(Box::new(ManifestError {
@@ -474,7 +473,7 @@ impl Collector {
             );
             if let Some(other) = doubled {
                 let problem = format!(
-                    "{uid} is the UID of {} too ({}); a UID belongs to one object",
+                    "{uid} is also the UID of {} ({}); UIDs must be unique",
                     text_of(&self.objects[other as usize]),
                     self.origin(other)
                 );
@@ -496,7 +495,7 @@ impl Collector {
         Ok(())
     }
 
-    /// The present document.
+    /// Returns the current document.
     fn here(&self) -> Origin {
         Origin {
             file: self.file as u32,
@@ -504,7 +503,7 @@ impl Collector {
         }
     }
 
-    /// The place of an object taken before, e.g. `document 2 of web.yaml`.
+    /// Describes the place of an earlier object, such as `document 2 of web.yaml`.
     fn origin(&self, number: u32) -> String {
         let origin = self.origins[number as usize];
         if origin.file as usize == self.file {
@@ -535,7 +534,7 @@ impl Collector {
     }
 }
 
-/// Decodes an object of these members.
+/// Decodes an object with these members.
 fn decode_members(
     members: Map<String, Value>,
     list: Option<&Map<String, Value>>,
@@ -545,7 +544,7 @@ fn decode_members(
     decode::object(Tape::of(&value).root(), list, checked)
 }
 
-/// Enters a number under its hash, or gives the number of the equal one that is there.
+/// Enters a number under its hash, or returns the number of an equal entry.
 fn enter(
     table: &mut HashTable<u32>,
     hash: u64,
@@ -580,7 +579,7 @@ fn in_list(index: Option<usize>, path: &str) -> String {
     }
 }
 
-/// `ReplicaSet default/web`, `Node n1`.
+/// Formats kind, namespace and name: `ReplicaSet default/web`, `Node n1`.
 fn text_of(object: &InputObject) -> String {
     let ObjectMeta {
         name, namespace, ..

@@ -1,5 +1,5 @@
-//! From one JSON value to one checked object: its kind found, its namespace defaulted, decoded and
-//! validated. Nothing here depends on other objects, so that many are decoded at once.
+//! Decodes one JSON value to one checked object: finds its kind, defaults its namespace, decodes and validates
+//! it. Decoding depends on no other object, so many objects are decoded in parallel.
 
 use podstorm_apiserver::kind_named;
 use podstorm_http::documents;
@@ -15,60 +15,60 @@ use super::unknown::{self, Field};
 use crate::input::{InputObject, ReadTyped};
 use crate::workloads;
 
-/// What an item of a list or a document turned out to be.
+/// The outcome of decoding an item of a list or a document.
 #[derive(Debug)]
 pub(super) enum Decoded {
-    /// An object of a kind that the cluster serves, and fields that Kubernetes doesn't know, which were taken out.
+    /// An object of a kind that the cluster serves, and the unknown fields that were removed from it.
     Object(InputObject, Vec<Field>),
-    /// One that is not taken.
+    /// An object that is left out.
     LeftOut(LeftOut),
-    /// One of a kind that a CustomResourceDefinition of the files may describe, and its members.
+    /// An object, with its members, whose kind a CustomResourceDefinition of the files may define.
     Custom(LeftOut, Map<String, Value>),
-    /// One that does not say its kind; the list that it is an item of may.
+    /// An object without a kind; the list that contains it may provide one.
     Kindless(Map<String, Value>),
-    /// Something wrong.
+    /// An invalid object.
     Wrong(Wrong),
 }
 
-/// An object that is not taken.
+/// An object that is left out.
 #[derive(Clone, Debug)]
 pub(super) struct LeftOut {
-    /// As counts name it: `Route`, or `Node.metal.example` where a kind of another group or version has that name.
+    /// The kind as counts name it: `Route`, or `Node.metal.example` if the cluster serves another kind of that name.
     pub(super) kind: String,
-    /// `route.openshift.io/v1 Route`.
+    /// Version and kind, such as `route.openshift.io/v1 Route`.
     pub(super) type_text: String,
-    /// Namespace and name, where it says so: `shop/web`.
+    /// Namespace and name, if present: `shop/web`.
     pub(super) name: String,
-    /// Why it isn't.
+    /// Why the object is left out.
     pub(super) why: Why,
 }
 
-/// Why an object is not taken.
+/// Why an object is left out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Why {
-    /// Events tell of the past of a cluster.
+    /// It is an Event, which describes the past of a cluster.
     IsPast,
-    /// The kind is one of another version alone.
+    /// The kind exists only in other versions.
     OtherVersion(Kind),
-    /// There is no such kind.
+    /// The kind is unknown.
     UnknownKind,
 }
 
-/// What is wrong with an object.
+/// An invalid part of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrong {
-    /// Line and column within its text, where the text is not JSON or YAML.
+    /// Line and column within the text of the object, if it is not valid JSON or YAML.
     pub(super) position: Option<(u64, u64)>,
-    /// Kind, namespace and name, where it says so.
+    /// Kind, namespace and name, if present.
     pub(super) object: Option<String>,
     /// The field.
     pub(super) path: String,
-    /// What is wrong.
+    /// The problem.
     pub(super) problem: String,
 }
 
-/// Decodes an item of a list. `list` are the members of the list that came before its items: a
-/// `PodList` says the kind of its items.
+/// Decodes an item of a list. `list` has the members of the list that precede its items: a
+/// `PodList` determines the kind of its items.
 pub(super) fn item(
     value: JsonValue<'_>,
     list: &Map<String, Value>,
@@ -89,7 +89,7 @@ pub(super) fn item(
     }
 }
 
-/// Decodes an object. What it doesn't say of kind and version the list does that it is an item of.
+/// Decodes an object. Kind and version default to those of the list that contains it.
 pub(super) fn object(
     value: JsonValue<'_>,
     list: Option<&Map<String, Value>>,
@@ -119,8 +119,8 @@ pub(super) fn object(
     }
 }
 
-/// Decodes an object of that kind, which may be another version of the one that is stored, and gives the fields
-/// that were taken out of it.
+/// Decodes an object of this kind, possibly from another version than the stored one, and returns the fields that
+/// were removed from it.
 pub(super) fn of_kind(
     kind: Kind,
     value: JsonValue<'_>,
@@ -129,7 +129,7 @@ pub(super) fn of_kind(
     let mut object = read(kind, value)?;
     let mut unknown = Vec::new();
     let is_new = object.metadata().uid.is_empty();
-    // What exists has been through a server; a run takes everything as it is.
+    // Existing objects have been through a server; a run takes everything unchanged.
     if checked.kinds == Kinds::Served && (is_new || !documents::is_stored(kind)) {
         let document = documents::stored(kind, is_new, value.to_map());
         let document = document.map_err(|problem| DecodeError {
@@ -158,7 +158,7 @@ fn read(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
     Ok(object)
 }
 
-/// Decodes items on all cores, on the caller's where there is no other. Gives what they hold in their
+/// Decodes items on all cores, or on the caller's thread if there is only one. Returns the results in
 /// order.
 pub(super) fn all<T: Sync>(
     items: &[T],
@@ -170,14 +170,14 @@ pub(super) fn all<T: Sync>(
     }
 }
 
-/// `ReplicaSet default/web` from JSON that may be anything.
+/// Formats `ReplicaSet default/web` from arbitrary JSON.
 fn object_name(value: JsonValue<'_>, kind: &str) -> Option<String> {
     let name = name_of(value);
     let between = if name.is_empty() { "" } else { " " };
     Some(format!("{kind}{between}{name}"))
 }
 
-/// `default/web` from JSON that may be anything.
+/// Formats `default/web` from arbitrary JSON.
 fn name_of(value: JsonValue<'_>) -> String {
     let meta = value.get("metadata");
     let text = |key: &str| meta?.get(key)?.as_str();
@@ -188,8 +188,8 @@ fn name_of(value: JsonValue<'_>) -> String {
     }
 }
 
-/// A pod that exists may have them, a new one may not; they belong to debugging sessions, and
-/// nothing simulated reads them.
+/// Removes ephemeral containers, which existing pods may have but new pods may not; they belong to debugging
+/// sessions, and the simulation ignores them.
 fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
     const LIST: &str = "ephemeralContainers";
     let spec = value.get("spec");
@@ -200,12 +200,12 @@ fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
         let mut members = pod.spec.to_map(None);
         members.remove(LIST);
         let spec = pod.spec.with_members(members);
-        pod.spec = spec.expect("the others were readable").into();
+        pod.spec = spec.expect("the object decodes without them as well").into();
     }
 }
 
-/// What an object says of its kind or version, or its list for it: of a list that names the kind of its items
-/// that kind comes first, and its version last.
+/// The kind or version of an object, or of its list: a list that names the kind of its items has the kind first
+/// and the version last.
 #[derive(Clone, Copy)]
 struct TypeText<'a> {
     value: JsonValue<'a>,
@@ -225,7 +225,7 @@ impl<'a> TypeText<'a> {
         }
     }
 
-    /// The members, with the kind and the version that the list says for it.
+    /// Returns the members, with kind and version filled in from the list.
     fn members(self) -> Map<String, Value> {
         let mut members = self.value.to_map();
         for (key, text) in [("kind", self.kind()), ("apiVersion", self.api_version())] {
@@ -236,13 +236,13 @@ impl<'a> TypeText<'a> {
         members
     }
 
-    /// The kind that a list names for its items.
+    /// Returns the kind that a list names for its items.
     fn of_list(self) -> Option<&'a str> {
         let kind = self.list?.get("kind")?.as_str()?.strip_suffix("List")?;
         (!kind.is_empty()).then_some(kind)
     }
 
-    /// The text, which must not be missing.
+    /// Returns a required text.
     fn required(
         self,
         text: Option<&'a str>,
@@ -251,13 +251,13 @@ impl<'a> TypeText<'a> {
     ) -> Result<&'a str, DecodeError> {
         let own = self.value.get(key).filter(|own| !own.is_null());
         let problem = match (text, own) {
-            (Some(""), _) => format!("is empty; every object says its {key}, {example}"),
+            (Some(""), _) => format!("is empty; every object needs {key}, {example}"),
             (Some(text), _) => return Ok(text),
             (None, Some(own)) => format!(
                 "expected a text, {example}, found {}",
                 describe(&own.to_value())
             ),
-            (None, None) => format!("is missing; every object says its {key}, {example}"),
+            (None, None) => format!("is missing; every object needs {key}, {example}"),
         };
         Err(DecodeError {
             path: FieldPath(key.into()),
@@ -267,12 +267,12 @@ impl<'a> TypeText<'a> {
 }
 
 enum Classified {
-    /// One of a version that is served.
+    /// A kind in a version that is served.
     Served(Kind),
     Other(LeftOut),
 }
 
-/// The kinds with types of their own beside those of workloads, and how each is read.
+/// Typed kinds that are not workloads, and how each is read.
 const TYPED: [(Kind, ReadTyped); 3] = [
     (Kind::NAMESPACE, |value| {
         decode(value).map(InputObject::Namespace)
@@ -281,8 +281,8 @@ const TYPED: [(Kind, ReadTyped); 3] = [
     (Kind::POD, |value| decode(value).map(InputObject::Pod)),
 ];
 
-/// The kinds that a run takes although no workload is of them: operators without a kind of their own let the first two
-/// own pods, and the others count in scheduling.
+/// Kinds that a run takes although they are not workloads: operators whose own kinds are unknown let the first two own
+/// pods, and the others affect scheduling.
 const OTHERS: [&str; 6] = [
     "ConfigMap",
     "ControllerRevision",
@@ -318,7 +318,7 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
             false => Ok(Classified::Served(kind)),
         };
     }
-    // Other groups may have kinds of these names; the groups that ever held ours are mistakes.
+    // Other groups may have kinds of these names; groups that once served ours are errors.
     match api_version.split_once('/').map_or("", |(group, _)| group) {
         "" | "apps" | "extensions" => Err(DecodeError {
             path: FieldPath("apiVersion".into()),
@@ -337,7 +337,7 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
     }
 }
 
-/// Whether a revision is of a workload that a run leaves out: it would be garbage there.
+/// Reports whether a revision belongs to a workload that a run leaves out; it would be garbage-collected.
 fn is_foreign_revision(kind: Kind, value: JsonValue<'_>) -> bool {
     let owners = value
         .get("metadata")
@@ -350,7 +350,7 @@ fn is_foreign_revision(kind: Kind, value: JsonValue<'_>) -> bool {
     kind == Kind::CONTROLLER_REVISION && owners.any(|owner| !is_known(owner))
 }
 
-/// As much of a kind as is shown: no real one is longer.
+/// Truncates a kind for display; no real kind is longer.
 fn cut(kind: &str) -> String {
     kind.chars().take(100).collect()
 }
@@ -359,8 +359,8 @@ fn decode<R: Resource>(value: JsonValue<'_>) -> Result<Box<R>, DecodeError> {
     R::read(value).map(Box::new)
 }
 
-/// Puts an object into the namespace `default` where it belongs to one and says none. One of a kind without
-/// namespaces is in none, whatever it says, as a server has it.
+/// Sets the namespace of a namespaced object without one to `default`, and removes the namespace of other objects,
+/// as a server does.
 fn place(kind: Kind, metadata: &mut ObjectMeta) {
     if !kind.is_namespaced() {
         metadata.namespace = Str::default();

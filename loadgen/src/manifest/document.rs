@@ -1,4 +1,4 @@
-//! One document of a file, read from any serde format: members given twice are refused.
+//! Reads one document of a file from any serde format; refuses duplicate members.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// What one document was.
+/// The content of a document.
 #[derive(Debug)]
 pub(super) enum Document {
     /// Nothing, or null.
     Empty,
-    /// An object of its own.
+    /// A single object.
     Object(Map<String, Value>),
     /// A list whose items were taken, with its other members.
     List(Map<String, Value>),
 }
 
-/// What a document should be.
+/// The expected content of a document.
 pub(super) const OBJECT: &str = "a Kubernetes object with apiVersion, kind and metadata";
 
-/// The message about items that are no list.
+/// The error about items that are not a list.
 pub(super) const NO_ITEMS: &str = "expected the list of objects in items";
 
-/// Whether that `kind` is one of lists: `List`, `PodList`.
+/// Reports whether this `kind` is that of a list: `List`, `PodList`.
 pub(super) fn is_list_kind(kind: &Value) -> bool {
     kind.as_str().is_some_and(is_list_name)
 }
@@ -34,8 +34,8 @@ fn is_list_name(kind: &str) -> bool {
     kind.ends_with("List")
 }
 
-/// The members and the items of a document that is a list, of which that of any object with items is one
-/// that does not say its kind; `None` of anything else.
+/// Returns the members and the items if the document is a list; an object with items but without a kind counts as a
+/// list.
 pub(super) fn list_of<'t>(document: JsonValue<'t>) -> Option<(Map<String, Value>, JsonValue<'t>)> {
     let items = document.get("items")?;
     let others = document.pairs().filter(|(name, _)| *name != "items");

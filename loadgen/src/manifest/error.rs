@@ -1,22 +1,22 @@
-//! What is wrong with a file, said once: file, document, object, field, and what is expected.
+//! Errors about files: file, document, object, field, problem and expectation, each stated once.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A file that can't be taken, with the place down to the field where it is known.
+/// An error in a file, located as precisely as possible, down to the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestError {
     /// The file as the user named it; `standard input` for `-`.
     pub file: String,
-    /// The document, counted from 1 among those that are not empty.
+    /// The document, counted from 1 among non-empty documents.
     pub document: Option<u64>,
-    /// Line and column, counted from 1 in the file.
+    /// Line and column in the file, counted from 1.
     pub position: Option<(u64, u64)>,
-    /// Kind, namespace and name, e.g. `ReplicaSet default/web`.
+    /// Kind, namespace and name, such as `ReplicaSet default/web`.
     pub object: Option<String>,
-    /// The field, e.g. `spec.template.metadata.labels`; within a list `items[3].spec.replicas`.
+    /// The field, such as `spec.template.metadata.labels`; within a list `items[3].spec.replicas`.
     pub path: Option<String>,
-    /// What is wrong and what would do.
+    /// The problem, and what is expected instead.
     pub problem: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for ManifestError {
 }
 
 impl ManifestError {
-    /// What is wrong at a place of a file.
+    /// Creates an error at a position of a file.
     pub(super) fn at(file: &str, position: (u64, u64), problem: &str) -> Box<ManifestError> {
         Box::new(ManifestError {
             file: file.to_owned(),
@@ -52,15 +52,15 @@ impl ManifestError {
     }
 }
 
-/// Longest part of a message, characters: what is longer quotes something huge.
+/// The longest message part, in characters; longer ones quote something huge.
 const LONGEST: usize = 1_000;
 
-/// Of that, the beginning and the end of what is shown.
+/// How many characters of a longer part to show, at the beginning and at the end.
 const SHOWN: (usize, usize) = (300, 200);
 
-/// A text with its middle left out where it is very long.
+/// Removes the middle of a very long text.
 fn cut(text: &str) -> Cow<'_, str> {
-    // As many bytes may be few characters, and never the other way round.
+    // The number of characters never exceeds the number of bytes.
     if text.len() <= LONGEST {
         return text.into();
     }
@@ -78,7 +78,7 @@ fn cut(text: &str) -> Cow<'_, str> {
 impl std::error::Error for ManifestError {}
 
 impl ManifestError {
-    /// A problem with a file as a whole.
+    /// Creates an error about a file as a whole.
     pub(super) fn of_file(file: &str, problem: impl Into<String>) -> Box<ManifestError> {
         Box::new(ManifestError {
             file: file.to_owned(),
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_known_part_of_the_place_is_named() {
+    fn every_known_part_of_the_place_is_shown() {
         let mut error = ManifestError::of_file("web.yaml", "expected an integer");
         assert_eq!(error.to_string(), "web.yaml: expected an integer");
         error.document = Some(2);

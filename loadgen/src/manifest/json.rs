@@ -1,6 +1,5 @@
-//! JSON: one document after another. The items of a list are cut out of the stream, decoded some
-//! megabytes at a time on all cores, and stored in their order; a document's other members are read
-//! one by one.
+//! JSON: one document after another. The items of a list are cut out of the stream, decoded a few megabytes at a
+//! time on all cores, and stored in order; the other members of a document are read one by one.
 
 use std::io::Read;
 use std::ops::Range;
@@ -16,7 +15,7 @@ use super::document::{Document, DocumentSeed, NO_ITEMS, is_list_kind};
 use super::error::ManifestError;
 use super::text::{Text, Trouble};
 
-/// So much text of items is decoded at once, and held in memory besides the objects.
+/// The amount of item text that is decoded at a time and held in memory besides the objects.
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// Reads every document of a stream.
@@ -33,10 +32,10 @@ pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), B
 
 struct Stream<R> {
     text: Text<R>,
-    /// Items of the list being read that are not decoded yet, and the index of the first of them.
+    /// Items of the current list that are not yet decoded, and the index of the first one.
     items: Vec<Range<u64>>,
     first_index: usize,
-    /// Items that leave their kind to a list that has not said its own yet.
+    /// Items without a kind, in a list whose kind has not been read yet.
     kindless: Kindless,
 }
 
@@ -53,7 +52,7 @@ impl<R: Read> Stream<R> {
 
     fn document(&mut self, collector: &mut Collector) -> Result<Document, Trouble> {
         if self.text.require()? != b'{' {
-            // Nothing but an object will do: what is there is refused, whatever follows.
+            // Only an object is valid: refuse anything else, whatever follows.
             let range = self.text.value()?;
             self.parse(&range, collector, |bytes| read_all(DocumentSeed, bytes))?;
             return Ok(Document::Empty);
@@ -68,8 +67,8 @@ impl<R: Read> Stream<R> {
             if members.contains_key(&key) || (is_list && key == "items") {
                 return Err(Trouble::Wrong(at, given_twice(&key)));
             }
-            // `kubectl -o json` sorts members: `items` comes before `kind`. Nothing but lists has
-            // items at the first level, so an unknown kind is taken for one.
+            // `kubectl -o json` sorts members: `items` comes before `kind`. Only lists have `items` at the top
+            // level, so a document without a kind so far is taken for a list.
             if key == "items" && members.get("kind").is_none_or(is_list_kind) {
                 is_list = true;
                 self.list(&members, collector)?;
@@ -87,8 +86,8 @@ impl<R: Read> Stream<R> {
         })
     }
 
-    /// Passes the comma before a further member or item, or the bracket that closes them; whether there is
-    /// one more.
+    /// Skips the comma before another member or item, or the bracket that closes them; returns whether there is
+    /// another one.
     fn goes_on(&mut self, closing: u8, is_first: bool) -> Result<bool, Trouble> {
         match (is_first, self.text.require()?) {
             (true, byte) if byte != closing => Ok(true),
@@ -97,7 +96,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Reads the name of a member and the colon behind it.
+    /// Reads the name of a member and the colon after it.
     fn key(&mut self, collector: &Collector) -> Result<(String, u64), Trouble> {
         if self.text.require()? != b'"' {
             return Err(self.text.wrong("expected the name of a member in quotes"));
@@ -115,7 +114,7 @@ impl<R: Read> Stream<R> {
         collector: &mut Collector,
     ) -> Result<(), Trouble> {
         if self.text.require()? != b'[' {
-            // Null stands for no items; nothing else may.
+            // Null means no items; no other value does.
             let range = self.text.value()?;
             return match self.text.between(&range) {
                 b"null" => Ok(()),
@@ -132,7 +131,7 @@ impl<R: Read> Stream<R> {
             match item {
                 Ok(range) => self.items.push(range),
                 Err(trouble) => {
-                    // What is wrong before this is reported first.
+                    // Report errors in the items before this first.
                     let error = self.error(trouble, collector);
                     self.decode(members, collector)?;
                     return Err(error.into());
@@ -146,7 +145,7 @@ impl<R: Read> Stream<R> {
         Ok(self.decode(members, collector)?)
     }
 
-    /// Decodes the items that have come together, on all cores, and stores them in their order.
+    /// Decodes the collected items on all cores and stores them in order.
     fn decode(
         &mut self,
         members: &Map<String, Value>,
@@ -167,7 +166,7 @@ impl<R: Read> Stream<R> {
         Ok(())
     }
 
-    /// Reads a piece that has been cut out.
+    /// Parses a piece that was cut out.
     fn parse<T>(
         &self,
         range: &Range<u64>,
@@ -191,7 +190,7 @@ impl<R: Read> Stream<R> {
             Trouble::Wrong(at, problem) => wrong_at(at, problem),
             Trouble::CutOff => {
                 let problem = format!(
-                    "the text ends here, in the middle of the document, after {offset} bytes: it \
+                    "the text ends here, within a document, after {offset} bytes: it \
                      was cut off"
                 );
                 wrong_at(offset, problem)
@@ -200,7 +199,7 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// The message about a member that is there twice.
+/// Returns the error about a duplicate member.
 pub(super) fn given_twice(key: &str) -> String {
     format!("the field {key:?} is given twice; remove one of the two")
 }
@@ -224,7 +223,7 @@ pub(super) fn decode_item(
     }
 }
 
-/// Reads a value that fills the text.
+/// Reads a value that spans the whole text.
 fn read_all<'a, S: DeserializeSeed<'a>>(seed: S, text: &'a [u8]) -> serde_json::Result<S::Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = seed.deserialize(&mut deserializer)?;
@@ -232,7 +231,7 @@ fn read_all<'a, S: DeserializeSeed<'a>>(seed: S, text: &'a [u8]) -> serde_json::
     Ok(value)
 }
 
-/// Line and column within the text, and the problem without them.
+/// Returns line and column within the text, and the problem without them.
 fn parts(error: &serde_json::Error) -> (Option<(u64, u64)>, String) {
     let position = (error.line() > 0).then(|| (error.line() as u64, error.column() as u64));
     let text = error.to_string();
@@ -243,7 +242,7 @@ fn parts(error: &serde_json::Error) -> (Option<(u64, u64)>, String) {
     (position, problem)
 }
 
-/// A position within a piece as one in the file.
+/// Converts a position within a piece to one in the file.
 fn absolute((line, column): (u64, u64), within: (u64, u64)) -> (u64, u64) {
     match within {
         (1, within) => (line, column + within.max(1) - 1),

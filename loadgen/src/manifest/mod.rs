@@ -1,9 +1,9 @@
-//! Objects from files (`-f`): Kubernetes YAML and JSON as people have it, `List`s, several
-//! documents and several files, standard input, the output of `kubectl get ... -o json`.
+//! Reads objects from files (`-f`): hand-written Kubernetes YAML and JSON, `List`s, several documents, several
+//! files, standard input, and the output of `kubectl get ... -o json`.
 //!
-//! A file is read as a stream, unpacked where it is gzip data: of a list some megabytes of text are
-//! held and decoded on all cores at a time. What is wrong is reported once, with file, document and
-//! field. Objects that are not taken are counted by kind, with the place of the first.
+//! Files are read as streams and unpacked if they are gzip data. Of a list only a few megabytes of text are held
+//! and decoded on all cores at a time. An error is reported once, with file, document and field. Objects that
+//! are left out are counted by kind, with the place of the first one.
 
 mod check;
 mod claims;
@@ -37,59 +37,59 @@ use self::collect::Collector;
 use crate::input::{InputCounts, InputObject, InputSize};
 use crate::workloads;
 
-/// What the files held.
+/// The content of files.
 #[derive(Debug)]
 pub struct Loaded {
     /// The objects of simulated kinds, in the order of files and documents.
     pub objects: Vec<InputObject>,
-    /// Taken and left objects by kind.
+    /// Taken and left-out objects by kind.
     pub counts: InputCounts,
-    /// What bears on the size of the cluster.
+    /// What matters for the size of the cluster.
     pub size: InputSize,
-    /// What is no mistake for certain and probably one: fields that Kubernetes doesn't know.
+    /// Likely mistakes: fields that Kubernetes doesn't know.
     pub warnings: Vec<String>,
-    /// What was left out, a line for each kind and version with the place of the first object; one line for all
-    /// beyond some 50 kinds.
+    /// The objects left out: one line for each kind and version with the place of the first object; one line for all
+    /// kinds beyond the first 50.
     pub left_out: Vec<String>,
-    /// Where each of the objects is from, by its number.
+    /// The place of each object, by its number.
     pub places: Places,
 }
 
-/// How gzip data begins.
+/// The first bytes of gzip data.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// The byte order mark that some editors and shells put before a text in UTF-8.
+/// The byte order mark that some editors and shells put before UTF-8 text.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Bytes read at a time.
+/// Bytes to read at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Reads every file; `-` is `stdin`.
 ///
 /// # Errors
-/// The first thing that is wrong: a file that can't be read or holds nothing, broken YAML or JSON,
-/// a field of a wrong type, an object that the API server would refuse, two objects of one name or
-/// UID, or nothing but kinds that are not simulated.
+/// Returns the first error: a file that can't be read or has no content, invalid YAML or JSON, a field of
+/// the wrong type, an object that the API server would refuse, two objects with the same name or UID, or
+/// files that contain only kinds that are not simulated.
 pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
     load_kinds(files, stdin, Kinds::Simulated)
 }
 
-/// As [`load`], for a server: objects of every kind and version that it serves, in the version that is stored, and
-/// those that definitions in the files describe. An object without a UID is checked as a create is, and has lost the
-/// fields that its kind doesn't know.
+/// Like [`load`], for a server: reads objects of every kind and version that it serves, converts them to the stored
+/// version, and includes objects that definitions in the files describe. Objects without a UID are checked as
+/// creates, and unknown fields are removed from them.
 ///
 /// # Errors
-/// As [`load`]; nothing but what the server doesn't serve.
+/// The same as [`load`], or the files contain nothing that the server serves.
 pub fn load_served(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
     load_kinds(files, stdin, Kinds::Served)
 }
 
-/// The kinds whose objects are taken from files; others are counted.
+/// The kinds to take from files; objects of others are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kinds {
-    /// Those that a run simulates.
+    /// The kinds that a run simulates.
     Simulated,
-    /// All that the API server serves.
+    /// All kinds that the API server serves.
     Served,
 }
 
@@ -105,7 +105,7 @@ fn load_kinds(
             let Some(stdin) = stdin.take() else {
                 return Err(ManifestError::of_file(
                     STDIN,
-                    "can be read only once; give -f - once",
+                    "can be read only once; use -f - once",
                 ));
             };
             let reader = BufReader::with_capacity(BUFFER_BYTES, stdin);
@@ -168,14 +168,14 @@ fn load_kinds(
     })
 }
 
-/// What to do where the files hold only what makes pods, and none of them.
+/// Suggests what to dump if the files contain only workloads whose controllers are not simulated, and no pods.
 fn what_to_dump(counts: &InputCounts) -> Option<String> {
     const MAKERS: [(&str, &str); 3] = [("DaemonSet", "pods"), ("Job", "pods"), ("CronJob", "Jobs")];
     let is_there = |(kind, _): &&(&str, &str)| counts.ignored.contains_key(*kind);
     let (kind, made) = MAKERS.iter().find(is_there)?;
     Some(format!(
-        ". A {kind} is not simulated itself: its controller makes {made}, and a cluster that runs it \
-         has them. Dump those with: kubectl get deploy,rs,rc,pods,nodes -A -o json > dump.json"
+        ". A {kind} is not simulated itself: its controller creates {made}, which exist in a cluster that \
+         runs it. Dump them with: kubectl get deploy,rs,rc,pods,nodes -A -o json > dump.json"
     ))
 }
 
@@ -185,7 +185,7 @@ const STDIN: &str = "standard input";
 enum Format {
     Yaml,
     Json,
-    /// JSON where it begins with a brace.
+    /// JSON if it begins with a brace.
     Either,
 }
 
@@ -205,7 +205,7 @@ fn open(path: &Path, name: &str) -> Result<File, Box<ManifestError>> {
     if metadata.is_dir() {
         return Err(ManifestError::of_file(
             name,
-            "is a directory; name the files in it, each with its own -f",
+            "is a directory; name its files, each with its own -f",
         ));
     }
     Ok(file)
@@ -214,8 +214,8 @@ fn open(path: &Path, name: &str) -> Result<File, Box<ManifestError>> {
 fn unreadable(name: &str, error: &io::Error) -> Box<ManifestError> {
     let problem = match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "may not be read: permission denied".to_owned(),
-        io::ErrorKind::IsADirectory => "is a directory; name the files in it".to_owned(),
+        io::ErrorKind::PermissionDenied => "can't be read: permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "is a directory; name its files".to_owned(),
         _ => format!("can't be read: {error}"),
     };
     ManifestError::of_file(name, problem)
@@ -271,7 +271,7 @@ fn read_text(
     collector.end_file()
 }
 
-/// Whether the first byte that is no blank is `{`; blanks before it are consumed.
+/// Reports whether the first non-blank byte is `{`; consumes blanks before it.
 fn begins_with_brace(reader: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let buffer = reader.fill_buf()?;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_lists_give_their_items_a_kind_wherever_it_stands() {
+    fn typed_lists_give_items_a_kind_wherever_it_appears() {
         let (a, b) = (pod("a", ""), pod("b", ""));
         for text in [
             format!(r#"{{"kind":"PodList","apiVersion":"v1","items":[{a},{b}]}}"#),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_no_part_of_a_text() {
+    fn a_byte_order_mark_is_ignored() {
         let json = with_kind(&pod("a", ""));
         let yaml = "apiVersion: v1\nkind: Node\nmetadata: {name: node}\n";
         for (format, text) in [
@@ -344,7 +344,7 @@ mod tests {
                 assert_eq!(collector.into_parts().0.len(), 1, "{format:?}");
             }
         }
-        // Places in errors are those of the text behind the mark.
+        // Positions in errors do not count the mark.
         let problem = load_text("\u{feff}{\"kind\": x").unwrap_err().to_string();
         assert!(problem.contains("line 1 column 10"), "{problem}");
     }
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn documents_that_are_not_objects_are_refused() {
         let behind = |text: &str| with_kind(&pod("a", "")) + text;
         let shelf = behind(r#"{"kind":"Shelf","apiVersion":"v1","items":[1]}"#);
         assert_eq!(load_text(&shelf).unwrap().counts.ignored["Shelf"], 1);
@@ -380,7 +380,7 @@ mod tests {
             ("items: 3", no_items),
             ("kind: List\nitems: 3", "line 2 column 1"),
             (r#"{"items":3}"#, no_items),
-            ("null", "holds no document"),
+            ("null", "contains no document"),
         ] {
             let problem = load_text(text).expect_err(text).to_string();
             assert!(problem.contains(words), "{text}: {problem}");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn one_uid_belongs_to_one_object() {
+    fn a_uid_belongs_to_one_object() {
         let uid = r#","uid":"7f420cbd-206a-47ea-a64a-f37288a6840d""#;
         let text = with_kind(&pod("a", uid)) + &with_kind(&pod("b", uid));
         let problem = load_text(&text).unwrap_err().to_string();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart_by_kind_and_namespace() {
+    fn names_are_scoped_by_kind_and_namespace() {
         let text = with_kind(&pod("a", "")) + &with_kind(&pod("a", r#","namespace":"other""#));
         assert_eq!(load_text(&text).unwrap().size.namespaces, 2);
         let generated = with_kind(&pod("", r#","generateName":"a-""#));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_exist_may_have_been_debugged() {
+    fn existing_pods_may_have_ephemeral_containers() {
         let debugged = |more| {
             let text = with_kind(&pod("a", more));
             let spec = r#""spec":{"ephemeralContainers":[{"name":"e"}],"#;
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_follow_what_the_owners_ask_for() {
+    fn sizes_follow_the_replicas_of_the_owners() {
         let text = "\
 apiVersion: apps/v1
 kind: ReplicaSet

@@ -1,5 +1,5 @@
-//! What the quick way through YAML gives is what the library gives, for the pod of a dump with values of
-//! every sort, usual and odd; and JSON and YAML give the same pod.
+//! The fast YAML path gives the same result as the library, for the pod of a dump with values of every kind,
+//! usual and odd; and JSON and YAML give the same pod.
 
 use podstorm_objects::Pod;
 use podstorm_objects::json::Tape;
@@ -16,8 +16,8 @@ use crate::input::InputObject;
 const POD_JSON: &str = include_str!("../../../core/fixtures/dump/pod.json");
 const POD_YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
 
-/// The values of the texts: placeholder, usual values, and values that a YAML library must read or that are
-/// wrong. `$` and a word stands for a value in the texts.
+/// The values of the texts: placeholder, usual values, and values that only a YAML library handles or that are
+/// invalid. In the texts `$` and a word is replaced by a value.
 const VALUES: [(&str, [&str; 3], [&str; 5]); 13] = [
     (
         "$NAME",
@@ -137,12 +137,12 @@ fn usual() -> Vec<&'static str> {
     VALUES.iter().map(|(_, usual, _)| usual[0]).collect()
 }
 
-/// The pod of these values as a document: with a blank in place of the item's dash.
+/// Returns the pod with these values as a document: with a blank instead of the item's dash.
 fn document(values: &[&str]) -> String {
     text(POD_YAML, values).replacen('-', " ", 1)
 }
 
-/// Whether the quick way takes a text; if so it must give what the library gives.
+/// Reports whether the fast path accepts a text, and checks that it then gives the same result as the library.
 fn is_quick(text: &str) -> bool {
     let Some(tape) = Tape::from_block_yaml(text) else {
         return false;
@@ -153,7 +153,7 @@ fn is_quick(text: &str) -> bool {
 }
 
 #[test]
-fn usual_values_are_read_quickly() {
+fn usual_values_take_the_fast_path() {
     for (place, (placeholder, all, _)) in VALUES.iter().enumerate() {
         for value in all {
             let mut values = usual();
@@ -168,7 +168,7 @@ fn usual_values_are_read_quickly() {
 }
 
 #[test]
-fn odd_values_are_left_to_the_library_or_read_alike() {
+fn odd_values_use_the_library_or_parse_the_same() {
     let mut left = 0;
     for (place, (_, _, odd)) in VALUES.iter().enumerate() {
         for value in odd {
@@ -181,7 +181,7 @@ fn odd_values_are_left_to_the_library_or_read_alike() {
 }
 
 #[test]
-fn scalars_of_every_sort_are_read_alike() {
+fn scalars_of_every_kind_parse_the_same() {
     let short = [
         "a", "a b", "a:b", "a: b", "a #b", "a#b", "a:", "~", "null", "Null", "true", "True", "yes",
         "on", "y", "0", "-0", "7", "-7", "+7", "007", "0644", "0o17", "0x1F", "0b1", "1_000",
@@ -221,7 +221,7 @@ fn scalars_of_every_sort_are_read_alike() {
 }
 
 #[test]
-fn blocks_of_every_sort_are_read_alike() {
+fn blocks_of_every_kind_parse_the_same() {
     let blocks = [
         "  a:\n    b: 1\n    c:\n    - 1\n    - x: 2\n      w: 3\n  d: e\n",
         "  a:\n  - - 1\n    - 2\n  - 3\n",
@@ -299,7 +299,7 @@ proptest! {
     })]
 
     #[test]
-    fn mixtures_are_read_alike(
+    fn mixtures_parse_the_same(
         picks in proptest::collection::vec((any::<u8>(), 0..12_usize), VALUES.len()),
     ) {
         let values: Vec<&str> = VALUES.iter().zip(picks).map(|((_, usual, odd), (pick, is_odd))| {
@@ -313,7 +313,7 @@ proptest! {
 
     /// A text with some bytes changed, removed or doubled.
     #[test]
-    fn a_changed_text_is_read_alike(
+    fn a_changed_text_parses_the_same(
         changes in proptest::collection::vec((
             any::<proptest::sample::Index>(),
             select(&b"0aZ-.:/_ \"'\\\n{}[],#&*~$|>\t%"[..]),

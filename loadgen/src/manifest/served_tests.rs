@@ -1,4 +1,4 @@
-//! What a server takes from files that a run leaves out, and what becomes of the rest.
+//! Objects that a server takes from files and a run leaves out, and the handling of the rest.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ fn load_served_text(text: &str) -> Result<Loaded, Box<ManifestError>> {
 
 #[track_caller]
 fn served(text: &str) -> Loaded {
-    load_served_text(text).expect("it is a manifest")
+    load_served_text(text).expect("the text is a valid manifest")
 }
 
 fn definition(versions: &[&str]) -> Value {
@@ -30,7 +30,7 @@ fn definition(versions: &[&str]) -> Value {
 }
 
 #[test]
-fn an_object_of_another_served_version_is_one_of_the_stored_version() {
+fn objects_are_converted_to_the_stored_version() {
     let text = "\
 apiVersion: autoscaling/v1
 kind: HorizontalPodAutoscaler
@@ -43,7 +43,7 @@ spec: {maxReplicas: 3, targetCPUUtilizationPercentage: 60, scaleTargetRef: {apiV
     assert_eq!(object["apiVersion"], "autoscaling/v2");
     let target = &object["spec"]["metrics"][0]["resource"]["target"];
     assert_eq!(target["averageUtilization"], 60);
-    // One that exists keeps what it is.
+    // An existing object keeps its fields.
     let uid = "8df9bcb8-481d-4037-8798-84343b02ebd7";
     let metadata =
         format!("{{name: grow, uid: {uid}, generation: 7}}\nstatus: {{currentReplicas: 2}}");
@@ -55,7 +55,7 @@ spec: {maxReplicas: 3, targetCPUUtilizationPercentage: 60, scaleTargetRef: {apiV
 }
 
 #[test]
-fn what_is_left_out_is_named_once_for_each_kind() {
+fn each_kind_left_out_is_reported_once() {
     let object = |version: &str, kind: &str, name: &str| {
         json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}})
             .to_string()
@@ -74,7 +74,7 @@ fn what_is_left_out_is_named_once_for_each_kind() {
     ];
     let loaded = served(&text.join("\n"));
     assert_eq!(loaded.objects.len(), 1);
-    let events = "is left out: Events tell of the past, and new ones are written";
+    let events = "is left out: Events describe the past, and the simulation writes new ones";
     let expected = [
         format!("standard input: document 6 (events.k8s.io/v1 Event shop/past): {events}"),
         "standard input: document 4 (policy/v1beta1 PodDisruptionBudget shop/old): is left out: \
@@ -93,11 +93,11 @@ fn what_is_left_out_is_named_once_for_each_kind() {
         .collect();
     let lines = served(&(many + &object("v1", "ConfigMap", "c"))).left_out;
     assert_eq!(lines.len(), 51);
-    assert_eq!(lines[50], "10 objects of further kinds are left out too");
+    assert_eq!(lines[50], "10 objects of other kinds are also left out");
 }
 
 #[test]
-fn files_of_nothing_that_is_served_are_refused_in_one_line() {
+fn files_without_any_served_kind_are_refused_in_one_line() {
     for (text, found) in [
         (
             r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"e"}}"#,
@@ -125,7 +125,7 @@ fn files_of_nothing_that_is_served_are_refused_in_one_line() {
 }
 
 #[test]
-fn custom_objects_are_taken_wherever_their_definition_stands() {
+fn custom_objects_may_precede_their_definition() {
     let widget = |version: &str| {
         json!({"apiVersion": format!("example.com/{version}"), "kind": "Widget",
             "metadata": {"name": version}, "spec": {"size": 1, "colour": "red"}})
@@ -161,7 +161,7 @@ fn custom_objects_are_taken_wherever_their_definition_stands() {
         panic!("{:?}", loaded.warnings)
     };
     assert!(
-        unknown.contains("\"spec.colour\" is left unread; so in 2 objects"),
+        unknown.contains("\"spec.colour\" is ignored; in 2 objects"),
         "{unknown}"
     );
 
@@ -181,7 +181,7 @@ fn custom_objects_are_taken_wherever_their_definition_stands() {
 }
 
 #[test]
-fn an_object_of_a_kind_without_namespaces_loses_the_one_that_it_says() {
+fn cluster_scoped_objects_lose_their_namespace() {
     let object = |kind: &str, version: &str| {
         json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a", "namespace": "team"}})
             .to_string()
@@ -197,7 +197,7 @@ fn an_object_of_a_kind_without_namespaces_loses_the_one_that_it_says() {
 }
 
 #[test]
-fn what_is_to_be_created_is_checked_as_a_create_is() {
+fn objects_without_a_uid_are_checked_as_creates() {
     let service = |port: &str, uid: &str| {
         format!(
             "apiVersion: v1\nkind: Service\nmetadata: {{name: any{uid}}}\nspec: {{prots: [], ports: \
@@ -221,7 +221,7 @@ fn what_is_to_be_created_is_checked_as_a_create_is() {
     }
     let object = loaded.objects[0].as_object().to_json();
     assert_eq!(object["spec"]["ports"][0].get("nodeprt"), None);
-    // Of a Job the rules hold with the selector that it is going to have.
+    // Jobs are validated with the selector that they are going to have.
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: once-}\nspec: {template: {spec: \
                {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n";
     assert_eq!(served(job).objects[0].kind().name(), "Job");
@@ -232,7 +232,7 @@ fn what_is_to_be_created_is_checked_as_a_create_is() {
     let loaded = served(pod);
     let fields = loaded.warnings.join("\n");
     for words in [
-        "containers[].imaeg\" is left unread; did you mean image?",
+        "containers[].imaeg\" is ignored; did you mean image?",
         "mean nodeSelector?",
     ] {
         assert!(fields.contains(words), "{fields}");
@@ -243,7 +243,7 @@ fn what_is_to_be_created_is_checked_as_a_create_is() {
 }
 
 #[test]
-fn yaml_in_files_is_what_it_is_in_bodies() {
+fn yaml_in_files_parses_as_in_request_bodies() {
     let table = r#"
 volumes: [{name: k, secret: {secretName: k, defaultMode: 0400}}] => /volumes/0/secret/defaultMode 256
 volumes: [{name: k, secret: {secretName: k, items: [{key: a, path: a, mode: 0o644}]}}] => /volumes/0/secret/items/0/mode 420
@@ -275,7 +275,7 @@ nodeSelector: {a: b, a: c} => the field "a" is given twice
                 let found = found.pointer(&format!("/spec{pointer}"));
                 assert_eq!(found, Some(&value), "{row}");
             }
-            (_, Ok(_)) => panic!("{row}: it is taken"),
+            (_, Ok(_)) => panic!("{row}: it is accepted"),
             (_, Err(error)) => {
                 let told = error.to_string();
                 assert!(told.contains(wanted), "{row}: {told}");
@@ -285,7 +285,7 @@ nodeSelector: {a: b, a: c} => the field "a" is given twice
 }
 
 #[test]
-fn what_a_merge_key_brings_may_be_given_again() {
+fn members_from_a_merge_key_may_be_overridden() {
     let text = "x-usual: &usual {a: b, c: d}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n\
                 data:\n  <<: *usual\n  c: e\n";
     let loaded = served(text);

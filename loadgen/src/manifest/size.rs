@@ -1,4 +1,4 @@
-//! What the objects of files mean for the size of the cluster.
+//! What the objects of files imply for the size of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use podstorm_objects::{Pod, PodSpec};
 use crate::input::{InputObject, InputPods, InputSize, PodsOfSpec, Requests};
 use crate::workloads::{self, objects};
 
-/// Counts pods to come, owners, nodes and the places on them. O(n log n).
+/// Counts expected pods, owners, nodes and the capacity for pods. O(n log n).
 pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     let mut size = InputSize::default();
     let mut namespaces = BTreeSet::new();
     let mut owner_namespaces = BTreeSet::new();
     let mut schedulable = BTreeSet::new();
-    // By kind, namespace and name: what a workload that makes others asks for, and what these do.
+    // By kind, namespace and name: the pods that a workload with children requests, and those its children request.
     let mut made: BTreeMap<(&str, &str, &str), Made<'_>> = BTreeMap::new();
     let mut specs = Specs::default();
     for object in objects {
@@ -86,7 +86,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
         if !pod.is_active() {
             continue;
         }
-        // Pods bound elsewhere need no place on a schedulable node: they bring their own.
+        // Pods on other nodes need no capacity on a schedulable node: they bring their own.
         if pod
             .node_name
             .as_ref()
@@ -106,7 +106,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     size
 }
 
-/// What a workload that makes others asks for, and what those do.
+/// The pods that a workload with children requests, and those that its children request.
 #[derive(Default)]
 struct Made<'o> {
     wanted: u64,
@@ -114,7 +114,7 @@ struct Made<'o> {
     maker: Option<&'o InputObject>,
 }
 
-/// The pods by their specs. Pods of one template share it.
+/// Pods by spec. Pods of one template share it.
 #[derive(Default)]
 struct Specs {
     by_address: BTreeMap<*const PodSpec, PodsOfSpec>,
@@ -122,7 +122,7 @@ struct Specs {
 }
 
 impl Specs {
-    /// Counts pods that an object asks for.
+    /// Counts the pods that an object requests.
     fn add(&mut self, object: &InputObject, pods: u64) {
         match object {
             InputObject::Owner(owner) => {
@@ -151,7 +151,7 @@ impl Specs {
 }
 
 impl InputSize {
-    /// Of the pods without a place yet, how many request what of cores and memory; without those that request neither.
+    /// Returns how many of the unscheduled pods request which cores and memory, without the pods that request neither.
     /// O(specs).
     pub(crate) fn requests(&self) -> BTreeMap<Requests, u64> {
         let (mut waiting, mut placed) = (BTreeMap::new(), BTreeMap::new());
@@ -177,7 +177,7 @@ impl InputSize {
     }
 }
 
-/// Counts the pods by how they are.
+/// Counts the pods by their state.
 pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
     let mut counts = InputPods::default();
     for object in objects {
@@ -195,8 +195,8 @@ pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
     counts
 }
 
-/// Whether a pod is none of those that its owner asks for. An orphan beside owners may be
-/// adopted, so it is not counted on top of what they ask for.
+/// Reports whether a pod counts in addition to the pods that owners request. An orphan may be adopted if its
+/// namespace has owners, so it does not count then.
 fn is_counted_by_itself(pod: &Pod, owner_namespaces: &BTreeSet<&str>) -> bool {
     match pod.metadata.controller() {
         Some(_) => workloads::controller(&pod.metadata)

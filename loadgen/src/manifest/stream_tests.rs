@@ -1,4 +1,4 @@
-//! Dumps as streams: packed, cut off, and far larger than what is held of them.
+//! Dumps as streams: compressed, truncated, and far larger than the part that is held in memory.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ fn refused(bytes: &[u8]) -> String {
     load_bytes(bytes).unwrap_err().to_string()
 }
 
-/// A list as `kubectl get ... -o json` writes it.
+/// Returns a list as `kubectl get ... -o json` writes it.
 fn list(pods: usize) -> String {
     let mut text = String::from("{\n    \"apiVersion\": \"v1\",\n    \"items\": [");
     for number in 0..pods {
@@ -39,13 +39,13 @@ fn packed(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn gzip_data_is_known_by_its_first_bytes() {
+fn gzip_data_is_detected_by_its_first_bytes() {
     let text = list(3);
     let plain = load_bytes(text.as_bytes()).unwrap();
     assert_eq!(plain.counts.taken["Pod"], 3);
     let unpacked = load_bytes(&packed(&text)).unwrap();
     assert_eq!(format!("{unpacked:?}"), format!("{plain:?}"));
-    // Packed pieces, one behind the other, are one text.
+    // Concatenated gzip members form one text.
     let (first, second) = text.split_at(100);
     let pieces = [packed(first), packed(second)].concat();
     let unpacked = load_bytes(&pieces).unwrap();
@@ -55,7 +55,7 @@ fn gzip_data_is_known_by_its_first_bytes() {
 }
 
 #[test]
-fn gzip_data_that_ends_or_is_damaged_is_told() {
+fn truncated_or_damaged_gzip_data_is_reported() {
     let whole = packed(&list(2_000));
     for end in [5, 50, whole.len() / 2, whole.len() - 1] {
         let problem = refused(&whole[..end]);
@@ -71,7 +71,7 @@ fn gzip_data_that_ends_or_is_damaged_is_told() {
 }
 
 #[test]
-fn a_dump_that_is_cut_off_anywhere_is_refused_with_the_place() {
+fn a_truncated_dump_is_refused_with_the_place() {
     let text = list(2);
     let end = text.trim_end().len();
     for cut in 1..end {
@@ -86,10 +86,10 @@ fn a_dump_that_is_cut_off_anywhere_is_refused_with_the_place() {
 }
 
 #[test]
-fn what_is_wrong_in_an_item_is_placed_in_the_file() {
+fn errors_in_an_item_have_their_place_in_the_file() {
     let good = list(3);
     let (name, end, kind) = (r#""p2""#, "}\n    ],", r#""kind": "List""#);
-    let twice = "(Pod default/p1): items[2]: is there twice";
+    let twice = "(Pod default/p1): items[2]: is a duplicate of";
     let no_list = "the list of objects in items";
     for (from, to, words) in [
         (name, r#""p2" 1"#, "line 19 column 39"),
@@ -125,7 +125,7 @@ fn items_of_other_kinds_are_counted() {
 }
 
 #[test]
-fn no_items_are_as_good_as_none() {
+fn an_empty_list_is_the_same_as_no_items() {
     let pod = "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"n\"}}";
     for empty in ["[]", "null", " [ ] "] {
         let text = format!("{{\"items\":{empty},\"kind\":\"List\"}}{pod}");
@@ -133,7 +133,7 @@ fn no_items_are_as_good_as_none() {
     }
 }
 
-/// Counts how far it was read.
+/// Counts the bytes read.
 struct Counted<'a> {
     text: &'a [u8],
     given: &'a mut usize,
@@ -149,27 +149,27 @@ impl Read for Counted<'_> {
 }
 
 #[test]
-fn a_large_list_is_not_read_to_its_end_before_its_items_are_taken() {
+fn items_of_a_large_list_are_taken_before_its_end_is_read() {
     let node =
         |number| format!("- apiVersion: v1\n  kind: Node\n  metadata:\n    name: \"p{number}\"\n");
     let nodes: String = (0..300_000).map(node).collect();
     let yaml = format!("apiVersion: v1\nitems:\n{nodes}kind: List\n");
     for text in [list(80_000), yaml] {
         assert!(text.len() > 16 << 20, "{}", text.len());
-        // The second one of a name stops the reading.
+        // A duplicate name stops the reading.
         let text = text.replacen("\"p1\"", "\"p0\"", 1);
         let mut given = 0;
         let reader = Counted {
             text: text.as_bytes(),
             given: &mut given,
         };
-        let error = load(&[PathBuf::from("-")], reader).expect_err("one is double");
+        let error = load(&[PathBuf::from("-")], reader).expect_err("one name is a duplicate");
         assert!(error.to_string().contains("items[1]"), "{error}");
         assert!(given < 5 << 20, "{given} bytes were read");
     }
 }
 
-/// Pods of three ReplicaSets, alike but for their own values, as texts of JSON or YAML.
+/// Returns pods of three ReplicaSets, equal except for their own values, as JSON or YAML texts.
 fn alike(count: usize, is_json: bool) -> Vec<String> {
     let pattern = match is_json {
         true => include_str!("../../../core/fixtures/dump/pod.json"),
@@ -215,14 +215,14 @@ fn as_list(pods: &[String], is_json: bool) -> String {
 }
 
 #[test]
-fn pods_that_are_alike_are_read_as_if_they_were_not() {
+fn similar_pods_parse_the_same_as_separate_ones() {
     for is_json in [true, false] {
         let pods = alike(1_200, is_json);
         let list = load_bytes(as_list(&pods, is_json).as_bytes()).unwrap();
-        // In documents of their own nothing is like anything.
+        // In separate documents no pod benefits from the previous one.
         let documents: String = match is_json {
             true => pods.join("\n"),
-            // Indented documents with a blank in place of the dash.
+            // Indented documents with a blank instead of the dash.
             false => {
                 let document = |pod: &String| format!("---\n {}", &pod[1..]);
                 pods.iter().map(document).collect()
@@ -236,7 +236,7 @@ fn pods_that_are_alike_are_read_as_if_they_were_not() {
 }
 
 #[test]
-fn a_mistake_among_pods_that_are_alike_is_told_as_anywhere() {
+fn an_error_among_similar_pods_is_reported_as_usual() {
     let created = "items[1100].metadata.creationTimestamp";
     for is_json in [true, false] {
         for (right, wrong, told) in [
@@ -244,7 +244,7 @@ fn a_mistake_among_pods_that_are_alike_is_told_as_anywhere() {
             ("node-0\n", "no_de\n", "items[1100].spec.nodeName"),
             ("node-0\"", "no_de\"", "items[1100].spec.nodeName"),
             ("-00000000044c", "-00000000044b", "Pod shop/web-1-1099"),
-            ("web-2-1100", "web-2-1097", "is there twice"),
+            ("web-2-1100", "web-2-1097", "is a duplicate of"),
             ("03:20:20Z", "03:20:61Z", created),
         ] {
             let mut pods = alike(1_200, is_json);
@@ -259,7 +259,7 @@ fn a_mistake_among_pods_that_are_alike_is_told_as_anywhere() {
     }
 }
 
-/// Text without an end, of which so much was asked for.
+/// Endless text that counts the bytes requested.
 struct Endless {
     lines: Vec<u8>,
     at: usize,
@@ -278,10 +278,10 @@ impl Read for Endless {
 }
 
 #[test]
-fn text_without_an_end_is_refused_after_a_bounded_part() {
+fn endless_text_is_refused_after_a_bounded_part() {
     let in_list = r#"{"kind":"List","items":[{"a":["#;
     for (begins, line, words) in [
-        // One value, or nothing at all, in JSON.
+        // A single value, or blanks only, in JSON.
         ("{\"a\":\"", "x", &["more than 24 MiB", "List"][..]),
         ("{\"a\":", " ", &["more than 24 MiB"]),
         (in_list, "1,", &["more than 24 MiB"]),
@@ -294,7 +294,7 @@ fn text_without_an_end_is_refused_after_a_bounded_part() {
         ),
         ("", "# nothing\n", &["larger than 64 MiB"]),
         ("items:\n- a: 1\n", "  b: 2\n", &["larger than 64 MiB"]),
-        // No text.
+        // Binary data.
         ("a: 1\nb", "\0", &["line 2 column 2", "NUL byte"]),
         ("", "\0", &["line 1 column 1", "NUL byte"]),
     ] {
@@ -320,8 +320,8 @@ fn text_without_an_end_is_refused_after_a_bounded_part() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused_at_their_beginning() {
-    // Lines of bytes that are not UTF-8, none of them NUL, as a device of random ones gives them.
+fn binary_data_is_refused_at_its_beginning() {
+    // Lines of bytes that are not UTF-8 and contain no NUL, as from a random device.
     let line = [0xc3, 0x28, 0xff, b'a', b'\n'];
     let mut endless = Endless {
         lines: line.to_vec(),
@@ -340,7 +340,7 @@ fn bytes_that_are_no_text_are_refused_at_their_beginning() {
 }
 
 #[test]
-fn what_is_quoted_is_cut() {
+fn quoted_text_is_truncated() {
     let name = "x".repeat(3 << 20);
     let text = format!(
         r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":[]}}}}"#
@@ -354,7 +354,7 @@ fn what_is_quoted_is_cut() {
 }
 
 #[test]
-fn what_makes_pods_elsewhere_is_told_with_what_to_dump() {
+fn for_unsimulated_owners_of_pods_the_error_says_what_to_dump() {
     let text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: web}\n";
     let error = refused(text.as_bytes());
     assert!(error.contains("1 DaemonSet"), "{error}");
@@ -363,7 +363,7 @@ fn what_makes_pods_elsewhere_is_told_with_what_to_dump() {
 }
 
 #[test]
-fn an_alias_bomb_is_told_in_words_of_yaml() {
+fn an_alias_bomb_is_reported_in_terms_of_yaml() {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for at in 1..12 {
         let aliases = vec![format!("*a{}", at - 1); 10].join(", ");
@@ -376,8 +376,8 @@ fn an_alias_bomb_is_told_in_words_of_yaml() {
 }
 
 #[test]
-fn what_lies_deep_is_carried_or_refused() {
-    // Unoptimised, what reads YAML takes more stack than a test has.
+fn deep_nesting_is_accepted_or_refused() {
+    // In debug builds the YAML reader needs more stack than a test thread has.
     let roomy = std::thread::Builder::new().stack_size(32 << 20);
     let reading = roomy.spawn(read_what_lies_deep).unwrap();
     reading.join().unwrap();

@@ -1,30 +1,30 @@
-//! A stream of JSON text, cut into values without reading them: where a value ends is found by its
-//! brackets and strings alone, so that values can be read apart and at the same time.
+//! A stream of JSON text, cut into values without parsing them: brackets and strings determine where a value ends, so
+//! that values can be parsed separately and in parallel.
 //!
-//! What has been passed stays in a window of memory until it is released.
+//! Consumed text stays in a window of memory until it is released.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
 use super::error::ManifestError;
 
-/// Bytes asked for at a time.
+/// Bytes to request at a time.
 const READ_BYTES: usize = 1 << 18;
 
-/// Most text held at once: that of some items, and of one that has no end yet. An API server takes
-/// objects of 3 MiB.
+/// The most text to hold: some items, and one whose end is not found yet. API servers accept objects up
+/// to 3 MiB.
 const HELD_BYTES_MAX: usize = 24 << 20;
 
-/// The message about a NUL byte.
+/// The error about a NUL byte.
 pub(super) const NUL: &str =
-    "a NUL byte, which no text has: the file is damaged, or holds something else than YAML or JSON";
+    "a NUL byte is not valid text: the file is damaged, or contains something other than YAML or JSON";
 
-/// Line and column of the first NUL byte, counted from 1.
+/// Returns line and column of the first NUL byte, counted from 1.
 pub(super) fn nul_in(text: &[u8]) -> Option<(u64, u64)> {
     memchr::memchr(0, text).map(|at| place_of(text, at))
 }
 
-/// Line and column of an offset in a text, counted from 1.
+/// Returns line and column of an offset in a text, counted from 1.
 pub(super) fn place_of(text: &[u8], at: usize) -> (u64, u64) {
     let before = &text[..at];
     let lines = memchr::memchr_iter(b'\n', before).count() as u64;
@@ -37,11 +37,11 @@ pub(super) fn place_of(text: &[u8], at: usize) -> (u64, u64) {
 pub(super) enum Trouble {
     /// It can't be read.
     Io(io::Error),
-    /// It ends where more must follow.
+    /// It ends within a value.
     CutOff,
-    /// It is not JSON at that offset.
+    /// It is not valid JSON at this offset.
     Wrong(u64, String),
-    /// It holds something that can't be taken.
+    /// It contains something that is refused.
     Refused(Box<ManifestError>),
 }
 
@@ -60,17 +60,17 @@ pub(super) struct Text<R> {
     is_at_end: bool,
     /// The offset of the window's first byte.
     start: u64,
-    /// The place in the window up to which it has been passed.
+    /// The position in the window up to which text is consumed.
     at: usize,
     /// Line feeds before the window.
     lines: u64,
-    /// Offset of the first byte of the line that the window begins in.
+    /// Offset of the start of the line that the window begins in.
     line_start: u64,
     /// Open brackets, reused.
     open: Vec<u8>,
 }
 
-/// The bytes that begin or end a string, a list or an object.
+/// The bytes that start or end a string, a list or an object.
 const OPENS_OR_CLOSES: [bool; 256] = {
     let mut table = [false; 256];
     let mut at = 0;
@@ -96,18 +96,18 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// The offset reached.
+    /// Returns the current offset.
     pub(super) fn offset(&self) -> u64 {
         self.start + self.at as u64
     }
 
-    /// The text between two offsets that have not been released.
+    /// Returns the text between two offsets that have not been released.
     pub(super) fn between(&self, range: &Range<u64>) -> &[u8] {
         let place = |offset: u64| (offset - self.start) as usize;
         &self.window[place(range.start)..place(range.end)]
     }
 
-    /// Forgets everything before the offset reached.
+    /// Releases everything before the current offset.
     pub(super) fn release(&mut self) {
         let passed = &self.window[..self.at];
         if let Some(last) = memchr::memrchr(b'\n', passed) {
@@ -120,7 +120,7 @@ impl<R: Read> Text<R> {
         self.at = 0;
     }
 
-    /// Line and column of an offset that has not been released, counted from 1.
+    /// Returns line and column of an unreleased offset, counted from 1.
     pub(super) fn position(&self, offset: u64) -> (u64, u64) {
         match place_of(&self.window, (offset - self.start) as usize) {
             (1, _) => (self.lines + 1, offset - self.line_start + 1),
@@ -128,15 +128,15 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Reads more; false at the end.
+    /// Reads more text; returns false at the end.
     fn fill(&mut self) -> Result<bool, Trouble> {
         if self.is_at_end {
             return Ok(false);
         }
         if self.end >= HELD_BYTES_MAX {
             let problem = format!(
-                "more than {} MiB without the end of an object, which no API server takes: only the \
-                 items of a list are read one after the other; split the file, or write a List",
+                "more than {} MiB without the end of an object, which exceeds what API servers accept: only the \
+                 items of a list are read separately; split the file, or write a List"
                 HELD_BYTES_MAX >> 20
             );
             return Err(Trouble::Wrong(self.start, problem));
@@ -157,7 +157,7 @@ impl<R: Read> Text<R> {
         Ok(read > 0)
     }
 
-    /// The next byte that is no blank, left where it is; none at the end.
+    /// Returns the next non-blank byte without consuming it; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, Trouble> {
         loop {
             let rest = &self.window[self.at..self.end];
@@ -174,17 +174,17 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// As [`peek`](Self::peek) where the text can't end.
+    /// Like [`peek`](Self::peek), for places where the text must not end.
     pub(super) fn require(&mut self) -> Result<u8, Trouble> {
         self.peek()?.ok_or(Trouble::CutOff)
     }
 
-    /// Passes the byte that was peeked at.
+    /// Consumes the peeked byte.
     pub(super) fn pass(&mut self) {
         self.at += 1;
     }
 
-    /// Passes one of the bytes, and says which it was.
+    /// Consumes one of these bytes and returns it.
     pub(super) fn expect(&mut self, wanted: &[u8]) -> Result<u8, Trouble> {
         let found = self.require()?;
         if wanted.contains(&found) {
@@ -195,12 +195,12 @@ impl<R: Read> Text<R> {
         Err(self.wrong(format!("expected {}", wanted.join(" or "))))
     }
 
-    /// Something wrong at the offset reached.
+    /// Creates an error at the current offset.
     pub(super) fn wrong(&self, problem: impl Into<String>) -> Trouble {
         Trouble::Wrong(self.offset(), problem.into())
     }
 
-    /// Passes one value, and gives its offsets. Only its brackets and strings are looked at.
+    /// Consumes one value and returns its offsets. Inspects only its brackets and strings.
     pub(super) fn value(&mut self) -> Result<Range<u64>, Trouble> {
         let first = self.require()?;
         let start = self.offset();
@@ -212,7 +212,7 @@ impl<R: Read> Text<R> {
         Ok(start..self.offset())
     }
 
-    /// Passes a number, true, false or null, or what stands in their place.
+    /// Consumes a number, true, false or null, or whatever is in its place.
     fn pass_word(&mut self) -> Result<(), Trouble> {
         let ends = |b: &u8| b.is_ascii_whitespace() || matches!(b, b',' | b':' | b'}' | b']');
         loop {
@@ -229,7 +229,7 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Passes a string, a list or an object.
+    /// Consumes a string, a list or an object.
     fn pass_closed(&mut self) -> Result<(), Trouble> {
         self.open.clear();
         let mut in_string = false;
@@ -267,7 +267,7 @@ impl<R: Read> Text<R> {
                     match byte {
                         b'"' => in_string = true,
                         b'{' | b'[' => self.open.push(byte),
-                        // `[` and `{` stand two before `]` and `}` in ASCII.
+                        // In ASCII, `]` and `}` are `[` and `{` plus two.
                         b'}' | b']' if self.open.pop() != Some(byte - 2) => {
                             self.at += place - 1;
                             let problem = format!("`{}` closes nothing", byte as char);
@@ -293,7 +293,7 @@ impl<R: Read> Text<R> {
 mod tests {
     use super::*;
 
-    /// Gives one byte at a time: every value is cut at every place.
+    /// Reads one byte at a time, so that values are cut at every position.
     struct Slowly<'a>(&'a [u8]);
 
     impl Read for Slowly<'_> {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_too_early_is_cut_off() {
+    fn text_that_ends_too_early_is_cut_off() {
         for cut in ["{\"a\":1", "[1,[2]", "\"ab", "\"ab\\\"", ""] {
             let mut text = Text::new(cut.as_bytes());
             assert!(matches!(text.value(), Err(Trouble::CutOff)), "{cut}");

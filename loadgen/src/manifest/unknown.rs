@@ -1,6 +1,6 @@
-//! Fields that Kubernetes doesn't know: most often a typing error, which would pass in silence. Looked
-//! for only where every field of Kubernetes 1.36 is listed here: not in statuses, and not in what lies
-//! deeper in a pod's spec than its containers.
+//! Fields that Kubernetes doesn't know: usually typing errors, which would otherwise go unnoticed. Only parts whose
+//! fields in Kubernetes 1.36 are listed here are checked: not statuses, and in a pod's spec nothing below its
+//! containers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use podstorm_objects::{ObjectMeta, PodSpec, PodTemplate, Rest};
 
 use crate::input::InputObject;
 
-/// Of `metadata`: what the types have no place for.
+/// Fields of `metadata` that the types do not contain.
 const META: &str = "managedFields selfLink";
 
-/// Of the `spec` of a ReplicaSet or ReplicationController.
+/// Fields of the `spec` of a ReplicaSet or ReplicationController.
 const OWNER_SPEC: &str = "replicas minReadySeconds selector template";
 
 const NODE_SPEC: &str = "configSource externalID podCIDR podCIDRs providerID taints unschedulable";
@@ -38,25 +38,25 @@ const CONTAINER: &str = "
     terminationMessagePolicy tty volumeDevices volumeMounts workingDir
 ";
 
-/// Most characters of a field's name that are shown.
+/// The most characters of a field name to show.
 const SHOWN_MAX: usize = 80;
 
-/// Most characters of a path that are shown.
+/// The most characters of a path to show.
 const PATH_MAX: usize = 300;
 
 /// A field that Kubernetes doesn't know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Field {
-    /// E.g. `spec.replicaz`; items of a list have no number.
+    /// The path, such as `spec.replicaz`; items of a list have no number.
     pub(super) path: String,
-    /// A known one of nearly the same name.
+    /// A known field with a similar name.
     pub(super) meant: Option<&'static str>,
 }
 
-/// Where such a field was found: the number of the first object that has it, and how many have.
+/// Unknown fields, with the number of the first object that has each, and the number of such objects.
 pub(super) type Found = BTreeMap<(&'static str, Field), (usize, u64)>;
 
-/// Looks through the objects. O(objects), and the fields of each spec once where pods share it.
+/// Finds unknown fields. O(objects), plus the fields of each spec once if pods share it.
 pub(super) fn find(objects: &[InputObject]) -> Found {
     let mut found = Found::new();
     let mut specs = Specs::new();
@@ -66,7 +66,7 @@ pub(super) fn find(objects: &[InputObject]) -> Found {
     found
 }
 
-/// Adds what was found in an object.
+/// Adds the unknown fields of an object.
 pub(super) fn add(found: &mut Found, number: usize, object: &InputObject, mut fields: Vec<Field>) {
     fields.sort_unstable();
     fields.dedup();
@@ -76,8 +76,8 @@ pub(super) fn add(found: &mut Found, number: usize, object: &InputObject, mut fi
     }
 }
 
-/// The unknown fields of an object from which a server has taken those at `dropped` paths, as far as they are listed
-/// here with what may have been meant.
+/// Returns the unknown fields of an object from which a server has removed the fields at `dropped`, with similar names
+/// as far as this module lists them.
 pub(super) fn with_dropped(object: &InputObject, dropped: &[String]) -> Vec<Field> {
     let mut fields = fields_of(object, &mut Specs::new());
     for path in dropped {
@@ -121,7 +121,7 @@ fn fields_of(object: &InputObject, specs: &mut Specs) -> Vec<Field> {
     fields
 }
 
-/// What was found in specs that objects share, by their place in memory, which outlives this.
+/// Unknown fields in shared specs, by memory address; the specs outlive this.
 struct Specs {
     known: HashMap<(*const PodSpec, &'static str), Vec<Field>, RandomState>,
 }
@@ -210,11 +210,11 @@ status: {readyReplicas: 0, somethingNew: 1}
 
     fn warnings(text: &str) -> Vec<String> {
         let loaded = load(&[PathBuf::from("-")], text.as_bytes());
-        loaded.expect("the text can be read").warnings
+        loaded.expect("the text is a valid manifest").warnings
     }
 
     #[test]
-    fn a_field_that_kubernetes_does_not_know_is_told_once_with_its_place() {
+    fn an_unknown_field_is_reported_once_with_its_place() {
         let other = SET.replace("web-0", "web-1");
         let warnings = warnings(&format!("{SET}---\n{other}"));
         let expected = [
@@ -244,7 +244,7 @@ status: {readyReplicas: 0, somethingNew: 1}
     }
 
     #[test]
-    fn what_kubernetes_knows_passes_in_silence() {
+    fn fields_of_kubernetes_give_no_warning() {
         let pod = |number| {
             format!(
                 r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p{number}","selfLink":"/x",
@@ -265,7 +265,7 @@ status: {readyReplicas: 0, somethingNew: 1}
         let [warning] = &warnings(&wrong)[..] else {
             panic!("one for all");
         };
-        let meant = "did you mean hostUsers?; so in 2 objects";
+        let meant = "did you mean hostUsers?; in 2 objects";
         assert!(warning.contains(meant), "{warning}");
     }
 }

@@ -1,6 +1,6 @@
-//! YAML: a stream is cut into documents as it is read, so that only one of them is in memory, its
-//! number is known when something is wrong in it, and lines count from the start of the file. Of a
-//! large list not even that: its items are cut out of it (`yaml_list`).
+//! YAML: a stream is cut into documents as it is read, so that only one document is in memory, errors have its number,
+//! and lines count from the start of the file. Large lists are not held even as one document: their items are cut
+//! out (`yaml_list`).
 
 use std::io::{self, BufRead, Read};
 
@@ -18,13 +18,13 @@ use super::json::given_twice;
 use super::text::{NUL, nul_in, place_of};
 use super::yaml_list;
 
-/// The message about a text that ends too early.
+/// The error about a text that ends too early.
 pub(super) const CUT_OFF: &str = "cut off";
 
-/// A document larger than this is read item by item where it is a list.
+/// Lists in documents larger than this are read item by item.
 const LARGE_BYTES: usize = 4 << 20;
 
-/// Most text of a document, or of an item of a large list, that is held at once.
+/// The most text to hold of a document, or of an item of a large list.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Reads every document of a stream.
@@ -35,7 +35,7 @@ pub(super) fn read(
     read_in_pieces(reader, LARGE_BYTES, collector)
 }
 
-/// As [`read`], where documents above that size are large.
+/// Like [`read`], with another threshold for large documents.
 pub(super) fn read_in_pieces(
     reader: impl BufRead,
     large_bytes: usize,
@@ -53,7 +53,7 @@ pub(super) fn read_in_pieces(
                 list.read(chunk, large_bytes, &mut chunks, collector)?;
                 continue;
             }
-            // What is not a string need not be read any further.
+            // Stop reading if the text is not valid.
             chunk_text(&chunk, collector)?;
             while !chunk.is_whole {
                 let more = chunks.append(&mut chunk, usize::MAX);
@@ -105,7 +105,7 @@ fn read_whole(
     let decoded = decode::all(&items, |item| {
         decode::item(*item, &members, &collector.checked)
     });
-    // An item without a kind has none in the list either, which is then refused.
+    // An item without a kind can't get one from the list, and is then refused.
     let taken = collector.take_items(0, decoded, |_, position| position);
     taken.map_err(|(at, mut error)| {
         add_open_end(&mut error, chunk, is_last, |end| end.item == at);
@@ -114,7 +114,7 @@ fn read_whole(
     collector.end_document(Document::List(members), Vec::new())
 }
 
-/// Says in an error at the end of a list without an end that the file was cut off.
+/// Adds to an error at the end of an open-ended list that the file was cut off.
 fn add_open_end(
     error: &mut ManifestError,
     chunk: &Chunk,
@@ -127,7 +127,7 @@ fn add_open_end(
     }
 }
 
-/// The text of a chunk, which must be UTF-8.
+/// Returns the text of a chunk, which must be UTF-8.
 pub(super) fn chunk_text<'a>(
     chunk: &'a Chunk,
     collector: &Collector,
@@ -143,7 +143,7 @@ pub(super) fn chunk_text<'a>(
     })
 }
 
-/// An error with its place in the file. Where that is the end, the file may have been cut off.
+/// Converts the position of an error to one in the file. At the end of the file, adds that it may have been cut off.
 pub(super) fn placed(
     error: Mistake,
     chunk: &Chunk,
@@ -168,14 +168,14 @@ pub(super) fn placed(
 pub(super) struct Chunk {
     /// The bytes, with the `---` line that opens the document.
     pub(super) text: Vec<u8>,
-    /// The line of the file that the text begins at, counted from 1.
+    /// The line of the file where the text begins, counted from 1.
     pub(super) first_line: u64,
     /// Whether the document ends with the text.
     pub(super) is_whole: bool,
 }
 
 /// Cuts a YAML stream into documents at its `---` and `...` lines. A marker at the start of a line
-/// ends a document in whatever context, so no parsing is needed to find it.
+/// ends a document in any context, so no parsing is needed.
 #[derive(Debug)]
 pub(super) struct Chunks<R> {
     reader: R,
@@ -185,7 +185,7 @@ pub(super) struct Chunks<R> {
     pub(super) bytes: u64,
     /// Whether the stream has ended.
     pub(super) is_at_end: bool,
-    /// The `---` line that was read as the end of the document before.
+    /// The `---` line that ended the previous document.
     opening: Option<Vec<u8>>,
     line: Vec<u8>,
 }
@@ -202,7 +202,7 @@ impl<R: BufRead> Chunks<R> {
         }
     }
 
-    /// The next document that has content, or its beginning where it has more bytes than that;
+    /// Returns the next non-empty document, or its beginning if it is longer than `most_bytes`;
     /// `None` at the end of the stream.
     pub(super) fn next(&mut self, most_bytes: usize) -> io::Result<Option<Chunk>> {
         let mut chunk = Chunk {
@@ -223,8 +223,8 @@ impl<R: BufRead> Chunks<R> {
                     self.opening = Some(self.line.clone());
                     return Ok(Some(chunk));
                 }
-                // Directives belong to the document they stand before. A document that was opened
-                // and holds nothing is dropped: the parser would count it.
+                // Directives belong to the following document. Drop an opened document without
+                // content: the parser would count it.
                 if is_opened {
                     chunk.text.clear();
                     chunk.first_line = self.lines;
@@ -235,7 +235,7 @@ impl<R: BufRead> Chunks<R> {
                 if has_content {
                     return Ok(Some(chunk));
                 }
-                // Nothing before it; the text so far is comments.
+                // The text so far contains only comments.
                 chunk.text.clear();
                 chunk.first_line = self.lines + 1;
                 is_opened = false;
@@ -253,7 +253,7 @@ impl<R: BufRead> Chunks<R> {
         Ok(has_content.then_some(chunk))
     }
 
-    /// Adds lines to a chunk that is not whole, `bytes` or a little more.
+    /// Adds lines to an incomplete chunk, `bytes` or slightly more.
     pub(super) fn append(&mut self, chunk: &mut Chunk, bytes: usize) -> io::Result<()> {
         let enough = chunk.text.len().saturating_add(bytes);
         while chunk.text.len() < enough {
@@ -272,10 +272,10 @@ impl<R: BufRead> Chunks<R> {
         Ok(())
     }
 
-    /// Reads the next line into `line`; false at the end.
+    /// Reads the next line into `line`; returns false at the end.
     fn read_line(&mut self) -> io::Result<bool> {
         self.line.clear();
-        // A line that is longer than a document may be is refused with its document.
+        // A line longer than the largest document is refused with its document.
         let limit = DOCUMENT_BYTES_MAX as u64 + 1;
         let mut limited = Read::take(&mut self.reader, limit);
         let read = limited.read_until(b'\n', &mut self.line)?;
@@ -292,7 +292,7 @@ impl<R: BufRead> Chunks<R> {
     }
 }
 
-/// Refuses a document, or what is held of one, that is too large.
+/// Refuses a document, or the held part of it, that is too large.
 fn check_size(chunk: &Chunk) -> io::Result<()> {
     if chunk.text.len() <= DOCUMENT_BYTES_MAX {
         return Ok(());
@@ -303,16 +303,16 @@ fn check_size(chunk: &Chunk) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
     }
     let problem = format!(
-        "what begins at line {} is larger than {} MiB: only lists in block style (items: and a dash \
-         before each) are read piece by piece; split it, write such a List, or give it as JSON in a \
-         file named .json",
+        "the text from line {} is larger than {} MiB: only lists in block style (items: and a dash \
+         before each) are read piece by piece; split it, write such a List, or use JSON in a \
+         file named .json"
         chunk.first_line,
         DOCUMENT_BYTES_MAX >> 20
     );
     Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
 }
 
-/// Whether a line is that document marker: alone or with a blank after it.
+/// Reports whether a line is this document marker: alone, or followed by a blank.
 #[inline]
 fn is_marker(line: &[u8], marker: &[u8]) -> bool {
     line.strip_prefix(marker).is_some_and(|rest| {
@@ -321,14 +321,14 @@ fn is_marker(line: &[u8], marker: &[u8]) -> bool {
     })
 }
 
-/// Whether a line says anything but a comment.
+/// Reports whether a line contains anything but a comment.
 #[inline]
 fn has_text(line: &[u8]) -> bool {
     let text = line.trim_ascii();
     !text.is_empty() && text[0] != b'#'
 }
 
-/// Reads the one document of a text: an object, or null.
+/// Reads the single document of a text: an object, or null.
 pub(super) fn read_document(text: &str) -> Result<Value, Mistake> {
     match read_value(text)? {
         value @ (Value::Object(_) | Value::Null) => Ok(value),
@@ -339,18 +339,18 @@ pub(super) fn read_document(text: &str) -> Result<Value, Mistake> {
     }
 }
 
-/// Reads a text that is one value. A member may be there twice only where a merge key (`<<`) brings it too.
+/// Reads a text with a single value. A member may occur twice only if a merge key (`<<`) provides one of them.
 pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
     let read = documents::yaml(text).map_err(|found| {
         let problem = match found.cause {
             Cause::Text | Cause::Depth => found.plain,
             Cause::Aliases => {
-                "its anchors and aliases (&a, *a) stand for far more text than there is: write \
-                 out what they stand for"
+            "its anchors and aliases (&a, *a) expand to far more text than there is: write \
+             it out"
                     .to_owned()
             }
         };
-        // The line is counted from the start of the file elsewhere.
+        // The caller counts the line from the start of the file.
         let place = found.place;
         Mistake { place, problem }
     })?;
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_alone_are_no_document() {
+    fn comments_are_not_a_document() {
         assert!(chunks("").is_empty());
         assert!(chunks("# nothing\n---\n# still\n...\n\n").is_empty());
     }
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_kubernetes_tools_read_them() {
+    fn values_parse_as_in_kubernetes_tools() {
         let value = object(
             "a: yes\nb: 0644\nc: null\nd: 1.5\ne: \"1\"\nf: 2024-01-02T03:04:05Z\n8: ~\ng: 0x1f",
         );
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_placed() {
+    fn errors_have_their_place() {
         for (text, line) in [
             ("a: [1, 2\nb: 3\n", 2),
             ("a: 1\n  b: 2\n", 2),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_document_is_not_too_large() {
+    fn a_large_document_is_accepted() {
         let mut text = String::from("items:\n");
         for at in 0..100_000 {
             text.push_str(&format!("- name: x{at}\n  labels: {{a: b, c: d}}\n"));

@@ -1,8 +1,8 @@
-//! A YAML list that is too large to be held: its items are cut out of it by their dashes, read and
-//! decoded on all cores, some megabytes at a time.
+//! YAML lists that are too large to hold: their items are cut out at their dashes, and read and decoded on all cores, a
+//! few megabytes at a time.
 //!
-//! In block style every line of an item stands deeper than its dash, so that lines alone say where
-//! an item ends. What an anchor in one item names can't be used in another one.
+//! In block style every line of an item is indented deeper than its dash, so the lines determine where
+//! an item ends. An anchor in one item can't be used in another.
 
 use std::io::BufRead;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use super::json::given_twice;
 use super::text::place_of;
 use super::yaml::{CUT_OFF, Chunk, Chunks, chunk_text, placed, read_document, read_value};
 
-/// Where the items of a list stand.
+/// The position of the items of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Items {
-    /// Where the line `items:` begins and ends.
+    /// The byte range of the line `items:`.
     line: Range<usize>,
     /// The column of the dashes, counted from 0.
     dash: usize,
@@ -35,19 +35,19 @@ struct Item {
     line: u64,
 }
 
-/// What a line is to a list.
+/// The role of a line in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// An item begins.
+    /// Starts an item.
     Dash,
-    /// The item goes on.
+    /// Continues the item.
     Within,
-    /// The list is over.
+    /// Follows the list.
     Behind,
 }
 
 impl Items {
-    /// Finds the items where a document begins as a list in block style does.
+    /// Finds the items if a document begins like a list in block style.
     pub(super) fn begin(chunk: &Chunk) -> Option<Items> {
         let mut at = 0;
         let mut found: Option<Range<usize>> = None;
@@ -71,7 +71,7 @@ impl Items {
         None
     }
 
-    /// Takes the items and what follows them, to the end of the document.
+    /// Takes the items and the rest of the document.
     pub(super) fn read<R: BufRead>(
         self,
         mut chunk: Chunk,
@@ -148,8 +148,8 @@ impl Items {
         members_of(&before, false, collector)
     }
 
-    /// The items of a chunk that begins with one, but for the last of a chunk that is not whole:
-    /// it may go on.
+    /// Returns the items of a chunk that starts with one. Excludes the last item of an incomplete chunk,
+    /// which may continue.
     fn cut(&self, chunk: &Chunk) -> (Vec<Item>, End) {
         let mut items: Vec<Item> = Vec::new();
         let mut at = 0;
@@ -187,25 +187,25 @@ impl Items {
     }
 }
 
-/// The last item of a text that ends within its list, as a dump does that was cut off: a dump has its
-/// kind behind the items.
+/// The last item of a text that ends within its list, as in a truncated dump: dumps have their kind after
+/// the items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenEnd {
     /// Its number in the text.
     pub(super) item: usize,
-    /// The lines of the file that the item begins at and the text ends at, counted from 1.
+    /// The lines of the file where the item begins and where the text ends, counted from 1.
     pub(super) first_line: u64,
     last_line: u64,
 }
 
-/// Where a whole document ends within its list's items, and no kind stands before them.
+/// Reports where a complete document ends within its list's items, if no kind precedes them.
 pub(super) fn open_end(chunk: &Chunk) -> Option<OpenEnd> {
     let list = Items::begin(chunk)?;
     let mut before = chunk.text[..list.line.start].split(|b| *b == b'\n');
     if before.any(|line| line.starts_with(b"kind:")) {
         return None;
     }
-    // As the items alone are cut, so that no line before them is taken for one behind them.
+    // Cut the items separately, so that no line before them counts as one after them.
     let mut items = Chunk {
         text: chunk.text.clone(),
         ..*chunk
@@ -216,7 +216,7 @@ pub(super) fn open_end(chunk: &Chunk) -> Option<OpenEnd> {
 }
 
 impl OpenEnd {
-    /// The last of the items where nothing stands behind it.
+    /// Returns the last of the items if nothing follows it.
     fn of(items: &[Item], end: &End, chunk: &Chunk) -> Option<OpenEnd> {
         let last = items.last()?;
         let written = chunk.text.trim_ascii_end();
@@ -229,10 +229,10 @@ impl OpenEnd {
         })
     }
 
-    /// What an error in that item adds.
+    /// Returns the addition to an error in this item.
     pub(super) fn words(&self) -> String {
         format!(
-            "; this is the last item, and the list's kind, which a dump has behind the items, is \
+            "; this is the last item, and the list's kind, which follows the items in a dump, is \
              missing: the file was probably {CUT_OFF} at line {}",
             self.last_line
         )
@@ -241,9 +241,9 @@ impl OpenEnd {
 
 /// How far a chunk was cut.
 enum End {
-    /// The list ends there.
+    /// The list ends here.
     List(usize),
-    /// An item begins there that may go on behind the chunk.
+    /// An item begins here that may continue after the chunk.
     Open(usize),
 }
 
@@ -251,7 +251,7 @@ fn classify(line: &[u8], dash: usize) -> Line {
     let text = line.trim_ascii_end();
     let depth = text.iter().position(|b| *b != b' ');
     match depth {
-        // Blank lines and comments are part of whatever they stand in.
+        // Blank lines and comments belong to whatever contains them.
         None => Line::Within,
         Some(depth) if text[depth] == b'#' => Line::Within,
         Some(depth) if depth > dash => Line::Within,
@@ -270,7 +270,7 @@ fn forget(chunk: &mut Chunk, bytes: usize) {
     chunk.text.drain(..bytes);
 }
 
-/// The members of a part of a document.
+/// Returns the members of a part of a document.
 fn members_of(
     chunk: &Chunk,
     is_last: bool,
@@ -284,7 +284,7 @@ fn members_of(
     }
 }
 
-/// Decodes an item, its dash included, of a list with these members.
+/// Decodes an item, including its dash, of a list with these members.
 pub(super) fn decode_item(
     bytes: &[u8],
     list: &Map<String, Value>,
@@ -297,7 +297,7 @@ pub(super) fn decode_item(
             ..Wrong::default()
         })
     };
-    // With a blank in place of the dash the item is a document, each character at its place.
+    // With a blank instead of the dash the item is a document, with every character in place.
     let mut text = bytes.to_vec();
     if let Some(dash) = text.iter_mut().find(|b| **b != b' ') {
         *dash = b' ';
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_give_the_same_objects_as_the_whole() {
+    fn pieces_give_the_same_objects_as_the_whole_document() {
         for indent in ["", "  "] {
             let text = format!(
                 "{}---\n{}",
@@ -375,10 +375,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_piece_is_placed_in_the_file() {
+    fn errors_in_a_piece_have_their_place_in_the_file() {
         let good = list("", 9);
         let number = "items[7].metadata.name: expected a string";
-        let twice = "Pod default/p6): items[7]: is there twice";
+        let twice = "Pod default/p6): items[7]: is a duplicate of";
         for (from, to, words) in [
             ("name: p7\n", "name: [p7\n", "line 1"),
             ("name: p7\n", "name: 7\n", number),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_elsewhere_is_not_put_down_to_a_cut() {
+    fn other_errors_are_not_blamed_on_truncation() {
         let whole = list("", 3);
         let wrong_first = whole.replacen("name: p0\n", "name: 7\n", 1);
         let wrong_last = whole.replacen("name: p2\n", "name: 7\n", 1);

@@ -105,11 +105,11 @@ fn claims_that_could_never_be_bound_are_refused_by_place() {
     for (claim, words) in [
         (
             claim("data", Some("gp3")),
-            "document 1 (PersistentVolumeClaim shop/data): names StorageClass \"gp3\", which the files do not hold",
+            "document 1 (PersistentVolumeClaim shop/data): names StorageClass \"gp3\", which is not in the files",
         ),
         (
             bound,
-            "is bound to PersistentVolume \"pvc-1\", which the files do not hold: add it",
+            "is bound to PersistentVolume \"pvc-1\", which is not in the files: add it",
         ),
     ] {
         let refused = run_with_stdin(RUN, &list(&[user("data"), claim]));
@@ -120,14 +120,14 @@ fn claims_that_could_never_be_bound_are_refused_by_place() {
     ended(&alone, 0);
     holds(
         &stderr(&alone),
-        "claims do not count: the files hold no PersistentVolumeClaim, and pods of 1 object need one",
+        "claims are not simulated: the files contain no PersistentVolumeClaim, but pods of 1 object need one",
     );
     let objects = [user("date"), user("missing"), claim("data", None)];
     let mistyped = run_with_stdin("run --json - --engine virtual -f -", &list(&objects));
     ended(&mistyped, 1);
     holds(
         &stderr(&mistyped),
-        "ReplicaSet shop/date: pods wait for PersistentVolumeClaim \"date\", which the files do not hold; \
+        "ReplicaSet shop/date: pods wait for PersistentVolumeClaim \"date\", which is not in the files; \
          1 more object like it",
     );
 }

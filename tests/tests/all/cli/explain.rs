@@ -236,7 +236,7 @@ fn dumps_that_lack_something_say_what_to_dump() {
     let without_nodes = source.replace("kind: Node\n", "kind: Secret\n");
     let prefer = "--prefer-nodes billing=spot";
     refused(&without_nodes, prefer, "--prefer-nodes | no Node");
-    refused("", "", "holds no document");
+    refused("", "", "contains no document");
     let at = head.find("  - apiVersion: apps/v1");
     let other = head[at.expect("the ReplicaSet")..]
         .replacen("namespace: shop", "namespace: books", 1)

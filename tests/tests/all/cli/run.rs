@@ -301,7 +301,7 @@ fn an_unknown_field_is_warned_of_and_the_run_goes_on() {
     let output = run_with_stdin("run --engine virtual -f -", text);
     ended(&output, 0);
     let told = "warning: standard input: document 1 (ReplicaSet default/web): unknown field \
-                \"spec.replicaz\" is left unread; did you mean replicas?\n";
+                \"spec.replicaz\" is ignored; did you mean replicas?\n";
     assert!(stderr(&output).starts_with(told), "{}", stderr(&output));
 }
 
