@@ -1,7 +1,7 @@
-//! The size of the cluster: from what is asked for to numbers that agree.
+//! The size of the cluster, resolved from a request to consistent numbers.
 //!
-//! Of pods, workloads and pods of each any two decide the third; nodes, namespaces and pods per node have
-//! defaults of their own. A size that can't hold its pods is refused with one that can.
+//! Of pods, workloads and pods per workload, any two determine the third; nodes, namespaces and pods per node
+//! have separate defaults. A size that can't hold its pods is refused with one that can.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ use crate::units::{count_for_people as count, counted};
 use crate::values::{Bytes, Cores, Size};
 use crate::workloads::{ClusterSize, Sizes, WorkloadCount, WorkloadCounts};
 
-/// Pods by default.
+/// Default number of pods.
 pub const DEFAULT_PODS: u64 = 100_000;
-/// Pods per workload by default.
+/// Default number of pods per workload.
 pub const DEFAULT_PODS_PER_WORKLOAD: u64 = 50;
-/// Pods for which there is one node by default.
+/// Default number of pods per node.
 pub const DEFAULT_PODS_FOR_A_NODE: u64 = 20;
-/// Namespaces by default.
+/// Default number of namespaces.
 pub const DEFAULT_NAMESPACES: u64 = 100;
-/// How many pods fit on a node by default: the kubelet's own default.
+/// Default capacity of a node, in pods: the kubelet's own default.
 pub const DEFAULT_PODS_PER_NODE: u32 = 110;
-/// Most of anything: object numbers are 32 bits wide in the indexes.
+/// The most objects of a kind: object numbers in the indexes are 32 bits wide.
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
-/// Decides the size of a generated cluster; `extra_pods` are those the scenario adds on top, `kind` and `sizes` are of its
-/// workloads and the flags that size them, `requests` what each pod requests.
+/// Resolves the size of a generated cluster. `extra_pods` are the pods that the scenario adds on top; `kind` and
+/// `sizes` are its workloads and the flags that size them; `requests` are the resource requests of each pod.
 ///
 /// # Errors
-/// Numbers that don't agree, or a cluster too small for its pods.
+/// The numbers are inconsistent, or the cluster is too small for its pods.
 pub(crate) fn generated(
     asked: &ScenarioSettings,
     (kind, sizes): (Kind, Sizes),
@@ -44,7 +44,7 @@ pub(crate) fn generated(
     let most = pods.div_ceil(workloads);
     if most > i32::MAX as u64 {
         return Err(format!(
-            "{} pods in one workload are more than spec.replicas can say ({}): give more {flag}",
+            "{} pods in one workload exceed the range of spec.replicas ({}): use more {flag}",
             count(most),
             count(i32::MAX as u64)
         ));
@@ -69,11 +69,11 @@ pub(crate) fn generated(
     })
 }
 
-/// Decides the size beside the objects of files: `nodes` counts those generated in addition, none
-/// by default where the files bring their own, but for those that the scenario's `extra_pods` need.
+/// Resolves the size of a cluster with the objects of files. `nodes` counts nodes generated in addition: by default
+/// none if the files bring nodes, except for those that the scenario's `extra_pods` need.
 ///
 /// # Errors
-/// A flag that sizes what the files bring, or too few nodes for the pods.
+/// A flag sizes what the files define, or there are too few nodes for the pods.
 pub(crate) fn beside_input(
     asked: &ScenarioSettings,
     (kind, sizes): (Kind, Sizes),
@@ -86,8 +86,8 @@ pub(crate) fn beside_input(
     ] {
         if is_given {
             return Err(format!(
-                "--{flag} sizes a generated cluster and can't be used with -f, whose files say what \
-                 there is; --nodes and --pods-per-node can"
+            "--{flag} sizes a generated cluster and can't be used with -f, whose files define the \
+             cluster; --nodes and --pods-per-node can"
             ));
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn beside_input(
         .saturating_add(input.nodes_without_capacity * each);
     let wanted = input.pods + extra_pods;
     let nodes = match asked.nodes {
-        // Nodes of the input stand for themselves: silently adding some would change the cluster.
+        // Do not add nodes silently to those of the files: that would be another cluster.
         None if input.nodes > 0 && places < input.pods => {
             return Err(format!(
                 "the cluster of the input is too small: {} and room for {}; add nodes with \
@@ -111,7 +111,7 @@ pub(crate) fn beside_input(
         None if input.nodes > 0 => wanted.saturating_sub(places).div_ceil(each),
         _ => {
             let needed = wanted.saturating_sub(places).div_ceil(each);
-            // Nodes of the input say themselves what they have, and too few nodes on purpose let pods wait.
+            // Nodes of files have their own capacity, and may be too few on purpose, so that pods wait.
             let has_room = asked.node_cpu.is_some() || asked.node_memory.is_some();
             let by_requests = match input.nodes {
                 0 if has_room => nodes_by_requests(asked, pods_per_node, &input.requests())?,
@@ -139,11 +139,11 @@ pub(crate) fn beside_input(
     })
 }
 
-/// Of workloads of several kinds how many there are of each, and how many pods each has. A kind has the pods of its own
-/// flags, or as many of the cluster's as every other kind has, as whole workloads make them.
+/// Resolves the number of workloads of each kind and their pods, if there are several kinds. A kind has the pods of
+/// its own flags, or an equal share of the cluster's pods, rounded to whole workloads.
 ///
 /// # Errors
-/// More workloads than pods.
+/// There are more workloads than pods.
 pub(crate) fn mixed(
     asked: &ScenarioSettings,
     kinds: &[(Kind, Sizes)],
@@ -170,11 +170,11 @@ fn counts_of(kind: Kind, sizes: Sizes, count: u64) -> WorkloadCounts {
     WorkloadCounts(vec![WorkloadCount { kind, sizes, count }])
 }
 
-/// Checks that there is a pod for each workload.
+/// Checks that there is at least one pod for each workload.
 fn check_share(pods: u64, workloads: u64, sizes: Sizes) -> Result<(), String> {
     match workloads > pods {
         true => Err(format!(
-            "{} would share {}: give at least one pod for each, with --pods or --{}",
+            "{} would share {}: each needs at least one pod; use --pods or --{}",
             counted(workloads, "workload"),
             counted(pods, "pod"),
             sizes.each
@@ -183,10 +183,10 @@ fn check_share(pods: u64, workloads: u64, sizes: Sizes) -> Result<(), String> {
     }
 }
 
-/// Pods and workloads at 100 % of a generated cluster.
+/// Resolves pods and workloads at 100 % of a generated cluster.
 ///
 /// # Errors
-/// Numbers that don't agree.
+/// The numbers are inconsistent.
 pub(crate) fn pods_and_workloads(
     asked: &ScenarioSettings,
     sizes: Sizes,
@@ -194,14 +194,14 @@ pub(crate) fn pods_and_workloads(
     let row = |flag: &str| asked.rows.size(flag);
     let [pods, workloads, each] = [asked.pods, row(sizes.count), row(sizes.each)]
         .map(|size: Option<Size>| size.map(|size| size.0));
-    let overflow = "pods = workloads x pods of each is too large";
+    let overflow = "pods = workloads x pods per workload is too large";
     let total = pods.unwrap_or(DEFAULT_PODS);
     Ok(match (pods, workloads, each) {
-        // Any distribution as even as can be agrees, not only one without a remainder.
+        // Accept any distribution that is as even as possible, also with a remainder.
         (Some(pods), Some(workloads), Some(each)) if pods.div_ceil(each) != workloads => {
             return Err(format!(
-                "--{} {workloads} with --{} {each} makes {}, but --pods says {}: leave one of the three \
-                 out",
+                "--{} {workloads} with --{} {each} makes {}, but --pods is {}: remove one of the \
+                 three"
                 sizes.count,
                 sizes.each,
                 counted(workloads.checked_mul(each).ok_or(overflow)?, "pod"),
@@ -213,7 +213,7 @@ pub(crate) fn pods_and_workloads(
         }
         (_, Some(workloads), _) => (total, workloads),
         (_, None, Some(each)) => (total, total.div_ceil(each)),
-        // Rounded down, so that the usual workload isn't smaller than usual.
+        // Rounded down, so that workloads are not smaller than the default.
         (_, None, None) => (total, (total / DEFAULT_PODS_PER_WORKLOAD).max(1)),
     })
 }
@@ -226,10 +226,10 @@ fn pods_per_node(asked: &ScenarioSettings) -> Result<u32, String> {
     }
 }
 
-/// How many pods with these requests fit on a generated node, and the flag that says so.
+/// Returns how many pods with these requests fit on a generated node, and the flag that limits them.
 ///
 /// # Errors
-/// A pod that fits on none.
+/// A pod does not fit on any node.
 fn room(
     asked: &ScenarioSettings,
     pods_per_node: u32,
@@ -255,11 +255,11 @@ fn room(
     Ok(least)
 }
 
-/// How many generated nodes hold pods with these requests if pods that request the same share nodes. A scheduler that
-/// mixes them may need more.
+/// Returns how many generated nodes hold pods with these requests if pods with equal requests share nodes. A
+/// scheduler that mixes them may need more.
 ///
 /// # Errors
-/// A pod that fits on none.
+/// A pod does not fit on any node.
 fn nodes_by_requests(
     asked: &ScenarioSettings,
     pods_per_node: u32,
@@ -273,7 +273,7 @@ fn nodes_by_requests(
     Ok(nodes)
 }
 
-/// The nodes to generate for `wanted` pods of which some need `needed` nodes.
+/// Returns the number of nodes to generate for `wanted` pods, some of which need `needed` nodes.
 fn nodes_for(
     asked: &ScenarioSettings,
     wanted: u64,
@@ -282,7 +282,7 @@ fn nodes_for(
 ) -> Result<u64, String> {
     match asked.nodes {
         Some(Size(nodes)) if nodes < needed => Err(format!(
-            "the cluster is too small: {} need {} and --nodes says {}; give --nodes {needed} or a \
+            "the cluster is too small: {} need {} and --nodes is {}; use --nodes {needed} or a \
              larger --{larger}",
             counted(wanted, "pod"),
             counted(needed, "node"),
@@ -296,7 +296,7 @@ fn nodes_for(
 fn check_counts(counts: &[(&str, u64)]) -> Result<(), String> {
     match counts.iter().find(|(_, value)| *value > MAX_OBJECTS) {
         Some((name, value)) => Err(format!(
-            "{name} {} is more than can be numbered ({})",
+            "{name} {} exceeds the maximum ({})",
             count(*value),
             count(MAX_OBJECTS)
         )),
@@ -313,7 +313,7 @@ mod tests {
         (Kind::REPLICA_SET, sizes_of(Kind::REPLICA_SET))
     }
 
-    /// The size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and 128Mi.
+    /// Returns the size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and 128Mi.
     fn sized(asked: &str, extra_pods: u64) -> Result<(u64, u64, u64), String> {
         let requests = [("cpu", "100m"), ("memory", "128Mi")]
             .map(|(name, amount)| (name.to_owned(), amount.parse().unwrap()))
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn any_two_decide_the_third() {
+    fn any_two_sizes_determine_the_third() {
         for (asked, size) in [
             ("", (100_000, 2_000, 5_000)),
             ("pods: 1000", (1_000, 20, 50)),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_the_pods_of_its_flags_or_as_many_as_the_others() {
+    fn each_kind_has_its_own_pods_or_an_equal_share() {
         let kinds = [Kind::STATEFUL_SET, Kind::DEPLOYMENT, Kind::JOB];
         let kinds = kinds.map(|kind| (kind, sizes_of(kind)));
         for (asked, sizes) in [
@@ -363,12 +363,12 @@ mod tests {
                 "statefulsets: 3, pods-per-statefulset: 5, replicasets: 2, pods-per-replicaset: 7, batch-jobs: 4, completions: 1",
                 Ok([(3, 5), (2, 7), (4, 1)]),
             ),
-            // A third of the pods each, as whole workloads make them.
+            // A third of the pods each, in whole workloads.
             (
                 "pods: 100, statefulsets: 3, replicasets: 2, completions: 5",
                 Ok([(3, 11), (2, 16), (7, 4)]),
             ),
-            // What says all of itself takes none of these.
+            // A kind with all sizes set takes none of the shared pods.
             (
                 "pods: 30, statefulsets: 3, pods-per-statefulset: 50, replicasets: 2, batch-jobs: 5",
                 Ok([(3, 50), (2, 5), (5, 2)]),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_nodes_are_refused_with_the_number_that_would_do() {
+    fn too_few_nodes_are_refused_with_the_number_needed() {
         let problem = sized("pods: 1000, nodes: 9", 0).unwrap_err();
         assert!(problem.contains("--nodes 10"), "{problem}");
         assert!(sized("pods: 1000, nodes: 10", 0).is_ok());
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_as_many_as_the_requests_of_pods_need() {
+    fn nodes_cover_the_requests_of_the_pods() {
         for (asked, nodes) in [
             ("pods: 1000, node-cpu: 4", Ok(50)),
             ("pods: 1000, node-cpu: 1500m", Ok(67)),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_beside_files_are_as_many_as_their_pods_request() {
+    fn with_files_nodes_cover_the_requests_of_their_pods() {
         let requests = |cpu: &str| BTreeMap::from([("cpu".to_owned(), cpu.parse().unwrap())]);
         let input = InputSize {
             pods: 70,
@@ -488,7 +488,7 @@ mod tests {
             ("", &bare, 0, Ok(10)),
             ("", &bound, 0, Ok(10)),
             ("pods: 1", &input, 0, Err("--pods")),
-            // What the scenario adds gets nodes of its own.
+            // The extra pods of the scenario get nodes of their own.
             ("", &input, 20, Ok(0)),
             ("", &input, 500, Ok(5)),
         ] {

@@ -1,8 +1,8 @@
-//! What people write on the command line and what is shown to them: sizes (`100k`), durations
-//! (`500ms`), rates (`20/s`) and latencies (`p50=3ms,p99=40ms`), read strictly and printed back.
+//! Values as people write and read them: sizes (`100k`), durations (`500ms`), rates (`20/s`) and latencies
+//! (`p50=3ms,p99=40ms`), parsed strictly and formatted back.
 //!
-//! A value that needs a unit is refused without one: `5` is neither five seconds nor five
-//! milliseconds. Errors are whole sentences without the name of the flag, which the caller adds.
+//! A value with a unit is refused without one: `5` is neither five seconds nor five milliseconds. Errors
+//! are complete but do not contain the name of the flag, which the caller adds.
 
 use std::path::Path;
 
@@ -22,16 +22,16 @@ const DURATION_UNITS: [(&str, i64); 7] = [
     ("ns", 1),
 ];
 
-/// Says of a text that is not such a value what is wrong, and what is expected.
+/// Returns an error that explains what is wrong with a text and what is expected.
 pub(crate) fn refuse<T>(problem: impl Into<String>) -> Result<T, String> {
     Err(problem.into())
 }
 
-/// Reads a count of at least one: digits, with `k` for thousands or `m` for millions after them.
-/// A fraction is allowed where the result is whole: `1.5k`.
+/// Parses a count of at least one: digits, with an optional `k` for thousands or `m` for millions.
+/// A fraction is allowed if the result is whole: `1.5k`.
 ///
 /// # Errors
-/// No number, a negative one, zero, a fraction of one, or more than fits.
+/// The text is not a number, or is negative, zero, fractional or too large.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (digits, factor) = match text.as_bytes().last() {
@@ -40,7 +40,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         _ => (text, 1),
     };
     if digits.strip_prefix('-').is_some_and(is_decimal) {
-        return refuse("a size can't be negative, it must be at least 1");
+        return refuse("a size must be at least 1, not negative");
     }
     if !is_decimal(digits) {
         return refuse(
@@ -52,14 +52,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         Some(Ok(0)) => refuse("a size must be at least 1"),
         Some(Ok(size)) => Ok(size),
         None if digits.contains('.') => refuse("not a whole number"),
-        _ => refuse("too large to count"),
+        _ => refuse("too large"),
     }
 }
 
-/// Reads bytes: digits, with `Ki`, `Mi`, `Gi` or `Ti` after them.
+/// Parses bytes: digits, with an optional `Ki`, `Mi`, `Gi` or `Ti`.
 ///
 /// # Errors
-/// No whole number, zero, or more than fits.
+/// The text is not a whole number, or is zero or too large.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
     let unit = units
@@ -76,11 +76,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a duration: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`, `1d12h`). Zero is
-/// `0s`. The result is in nanoseconds.
+/// Parses a duration in nanoseconds: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`, `1d12h`). Zero
+/// is `0s`.
 ///
 /// # Errors
-/// No number, no unit or an unknown one, a negative duration, or more than 292 years.
+/// The number is missing or negative, the unit is missing or unknown, or the duration exceeds 292 years.
 pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -128,10 +128,10 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
     i64::try_from(total).or_else(|_| refuse("too long: the longest duration is about 292 years"))
 }
 
-/// Reads a number per unit of time, `20/s`, `1200/m` or `5/h`; the result is per second.
+/// Parses a number per unit of time, `20/s`, `1200/m` or `5/h`, and returns it per second.
 ///
 /// # Errors
-/// No number, no `/s`, a negative, zero or unreasonable rate.
+/// The number or unit is missing, or the rate is negative, zero or unreasonable.
 pub fn parse_rate_per_second(text: &str) -> Result<f64, String> {
     let text = text.trim();
     if text.starts_with('-') {
@@ -157,16 +157,16 @@ pub fn parse_rate_per_second(text: &str) -> Result<f64, String> {
         Ok(value) if is_decimal(digits) && value.is_finite() && value > 0.0 => {
             Ok(value * factor / seconds)
         }
-        Ok(0.0) => refuse("a rate must be more than zero"),
+        Ok(0.0) => refuse("a rate must be greater than zero"),
         _ => refuse("expected a number with its unit, such as 20/s, 1200/m or 5/h"),
     }
 }
 
-/// Reads a latency: a duration, `constant:5ms`, `uniform:1ms,5ms`, `lognormal:p50=3ms,p99=40ms`
-/// or the latter without its name.
+/// Parses a latency: a duration, `constant:5ms`, `uniform:1ms,5ms`, `lognormal:p50=3ms,p99=40ms`
+/// or the last form without its name.
 ///
 /// # Errors
-/// An unknown form, a part that is no duration, or parts out of order.
+/// The form is unknown, a part is not a duration, or the parts are out of order.
 pub fn parse_latency(text: &str) -> Result<Latency, String> {
     let text = text.trim();
     let (form, parts) = match text.split_once(':') {
@@ -182,7 +182,7 @@ pub fn parse_latency(text: &str) -> Result<Latency, String> {
             };
             let (low, high) = (parse_duration_ns(low)?, parse_duration_ns(high)?);
             if low > high {
-                return refuse("the first duration of uniform: is the smaller one");
+                return refuse("the first duration of uniform: must be the smaller one");
             }
             Ok(Latency::Uniform(low, high))
         }
@@ -203,7 +203,7 @@ fn parse_lognormal(parts: &str) -> Result<Latency, String> {
         let slot = match name.trim() {
             "p50" => &mut p50,
             "p99" => &mut p99,
-            other => return refuse(format!("unknown quantile {other:?}: give p50 and p99")),
+            other => return refuse(format!("unknown quantile {other:?}: use p50 and p99")),
         };
         if slot.replace(parse_duration_ns(value)?).is_some() {
             return refuse(format!("{} is given twice", name.trim()));
@@ -220,14 +220,14 @@ fn parse_lognormal(parts: &str) -> Result<Latency, String> {
     }
 }
 
-/// Whether the text is digits with at most one decimal point among them.
+/// Reports whether the text consists of digits with at most one decimal point.
 fn is_decimal(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
         && text.bytes().filter(|b| *b == b'.').count() <= 1
 }
 
-/// A decimal number times a factor, exactly; `None` where the result is not whole or too large.
+/// Multiplies a decimal number by a factor exactly; `None` if the result is not whole or too large.
 fn scaled(decimal: &str, factor: i64) -> Option<i128> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let fraction = fraction.trim_end_matches('0');
@@ -237,7 +237,7 @@ fn scaled(decimal: &str, factor: i64) -> Option<i128> {
     (product % divisor == 0).then_some(product / divisor)
 }
 
-/// A duration as [`parse_duration_ns`] reads it, exactly: `0s`, `1m30s`, `2500ms` as `2s500ms`.
+/// Formats a duration exactly, as [`parse_duration_ns`] parses it: `0s`, `1m30s`, `2500ms` as `2s500ms`.
 pub fn duration_text(ns: i64) -> String {
     if ns == 0 {
         return "0s".to_owned();
@@ -253,7 +253,7 @@ pub fn duration_text(ns: i64) -> String {
     text
 }
 
-/// A latency as [`parse_latency`] reads it, exactly.
+/// Formats a latency exactly, as [`parse_latency`] parses it.
 pub fn latency_text(latency: Latency) -> String {
     match latency {
         Latency::Constant(ns) => duration_text(ns),
@@ -266,12 +266,12 @@ pub fn latency_text(latency: Latency) -> String {
     }
 }
 
-/// A text as a shell takes it for one word.
+/// Quotes a text so that a shell reads it as one word.
 pub fn shell_word(text: &str) -> String {
     shell_bytes(text.as_bytes())
 }
 
-/// A path as a shell takes it for one word, whatever its bytes.
+/// Quotes a path so that a shell reads it as one word, whatever its bytes.
 pub fn shell_path(path: &Path) -> String {
     shell_bytes(path.as_os_str().as_encoded_bytes())
 }
@@ -283,7 +283,7 @@ fn shell_bytes(bytes: &[u8]) -> String {
         Ok(text) if !text.contains(char::is_control) => {
             format!("'{}'", text.replace('\'', r"'\''"))
         }
-        // What no terminal shows as it is, in the form that bash, zsh and ksh take.
+        // Unprintable bytes, in the syntax of bash, zsh and ksh.
         _ => {
             let escaped = bytes.iter().map(|b| match b {
                 b' '..=b'~' if !b"'\\".contains(b) => char::from(*b).to_string(),
@@ -294,7 +294,7 @@ fn shell_bytes(bytes: &[u8]) -> String {
     }
 }
 
-/// Seconds for people, three digits of them: `412 us`, `1.53 s`, `2 h 05 min`, `3 d 07 h`.
+/// Formats seconds with three digits: `412 us`, `1.53 s`, `2 h 05 min`, `3 d 07 h`.
 pub fn seconds_for_people(seconds: f64) -> String {
     let magnitude = seconds.abs();
     let scales = [(1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")];
@@ -322,7 +322,7 @@ pub fn seconds_for_people(seconds: f64) -> String {
     }
 }
 
-/// A rate or ratio with three significant digits below 1,000, and thousands marked from there on:
+/// Formats a rate or ratio with three significant digits below 1,000, and with thousands separators above:
 /// `152,400`, `21.3`.
 pub fn number_for_people(value: f64) -> String {
     if value >= 999.5 {
@@ -332,7 +332,7 @@ pub fn number_for_people(value: f64) -> String {
     }
 }
 
-/// A count with its thousands marked: `1,234,567`.
+/// Formats a count with thousands separators: `1,234,567`.
 pub fn count_for_people(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -345,18 +345,18 @@ pub fn count_for_people(count: u64) -> String {
     text
 }
 
-/// A count with its noun, which is given in the singular: `1 namespace`, `2,000 pods`.
+/// Formats a count with its noun, given in the singular: `1 namespace`, `2,000 pods`.
 pub fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count_for_people(count))
 }
 
-/// Bytes in decimal units: `512 kB`, `1.53 GB`.
+/// Formats bytes in decimal units: `512 kB`, `1.53 GB`.
 pub fn bytes_for_people(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = bytes as f64;
     let mut unit = 0;
-    // 999.5 and not 1000: what rounds to four digits belongs to the next unit.
+    // 999.5 instead of 1000: a value that rounds to four digits belongs to the next unit.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1000.0;
         unit += 1;
@@ -364,7 +364,7 @@ pub fn bytes_for_people(bytes: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// Three significant digits, without zeros at the end: `150`, `1.5`.
+/// Formats three significant digits without trailing zeros: `150`, `1.5`.
 pub fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let text = if magnitude >= 99.95 {
@@ -381,7 +381,7 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// A text in lines of at most `width` characters, broken at blanks; a longer word has its own line.
+/// Wraps a text into lines of at most `width` characters, broken at blanks; a longer word gets its own line.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_ascii_whitespace() {
@@ -396,7 +396,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The beginning of a text that the columns hold.
+/// Returns the beginning of a text that fits the columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -405,7 +405,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", start.trim_end())
 }
 
-/// A text without the byte order mark that some editors put before it.
+/// Returns a text without the byte order mark that some editors put before it.
 pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
@@ -413,7 +413,7 @@ pub(crate) fn without_mark(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_text_is_broken_at_blanks() {
+    fn text_wraps_at_blanks() {
         assert_eq!(super::wrapped("aa b  cccc d", 4), ["aa b", "cccc", "d"]);
         assert_eq!(super::wrapped("", 4), [""; 0]);
     }
@@ -421,13 +421,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_noun_has_the_number_of_its_count() {
+    fn a_noun_agrees_with_its_count() {
         let texts = [0, 1, 2_000].map(|count| counted(count, "pod"));
         assert_eq!(texts, ["0 pods", "1 pod", "2,000 pods"]);
     }
 
     #[test]
-    fn sizes_take_thousands_and_millions() {
+    fn sizes_accept_thousands_and_millions() {
         for (text, size) in [
             ("1", 1),
             ("100k", 100_000),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_count_nothing_are_refused() {
+    fn invalid_sizes_are_refused() {
         for (text, word) in [
             ("0", "at least 1"),
             ("0k", "at least 1"),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_need_their_unit() {
+    fn durations_need_a_unit() {
         for (text, ns) in [
             ("0s", 0),
             ("500ms", 500_000_000),
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_come_in_four_forms() {
+    fn latencies_have_four_forms() {
         let ms = 1_000_000;
         let lognormal = Latency::Lognormal {
             p50: 3 * ms,
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_need_their_unit() {
+    fn rates_need_a_unit() {
         assert_eq!(parse_rate_per_second("20/s"), Ok(20.0));
         assert_eq!(parse_rate_per_second("1.5k/s"), Ok(1500.0));
         assert_eq!(parse_rate_per_second("1200/m"), Ok(20.0));
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn formatted_values_parse_back() {
         for ns in [
             0,
             1,
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_for_people_are_short() {
+    fn formatted_numbers_are_short() {
         assert_eq!(seconds_for_people(0.000_412), "412 us");
         assert_eq!(seconds_for_people(1.534), "1.53 s");
         assert_eq!(seconds_for_people(125.0), "2 min 05 s");

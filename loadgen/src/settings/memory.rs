@@ -1,26 +1,26 @@
-//! Whether a size fits the machine: an estimate of what a run takes, and what there is.
+//! Checks whether a size fits the machine: estimates the memory of a run and reads the available memory.
 
 use super::ClusterSize;
 use crate::units::{bytes_for_people, counted};
 
-/// Bytes that every run takes: program, histograms, queues.
+/// Bytes that every run needs: program, histograms, queues.
 const BASE_BYTES: u64 = 24 << 20;
 
-/// Bytes for each pod: the server's copy, the controller's index entries, its ranking fields, the
-/// kubelet's record, and its share of the watch log while it is created and deleted. Whole runs of
-/// `up-down` peaked at 1,160 to 1,250 with a node for every 20 and a ReplicaSet for every 50.
+/// Bytes per pod: the server's copy, the controllers' index entries and ranking fields, the kubelet's
+/// record, and the share of the watch log for creation and deletion. Whole runs of `up-down` peaked at
+/// 1,160 to 1,250, with a node for every 20 pods and a ReplicaSet for every 50.
 const BYTES_PER_POD: u64 = 1_300;
 
-/// Bytes for each workload: object, template, totals, expectations, queue slot.
+/// Bytes per workload: object, template, totals, expectations, queue slot.
 const BYTES_PER_WORKLOAD: u64 = 6_000;
 
-/// Bytes for each node.
+/// Bytes per node.
 const BYTES_PER_NODE: u64 = 1_500;
 
-/// Bytes for each namespace: object and index tables.
+/// Bytes per namespace: object and index tables.
 const BYTES_PER_NAMESPACE: u64 = 1_000;
 
-/// What a run of that size takes at its peak, bytes; an estimate, saturating.
+/// Estimates the peak memory of a run of this size, in bytes; saturating.
 pub fn estimate_bytes(size: &ClusterSize) -> u64 {
     [
         (size.pods, BYTES_PER_POD),
@@ -34,8 +34,8 @@ pub fn estimate_bytes(size: &ClusterSize) -> u64 {
     })
 }
 
-/// The memory this process may use, bytes: the machine's, or its control group's where that is
-/// less. `None` where the system does not say.
+/// Returns the memory available to this process, in bytes: that of the machine, or of its control group if
+/// that is less. `None` if the system does not report it.
 pub fn memory_of_machine() -> Option<u64> {
     let limits = [
         "/sys/fs/cgroup/memory.max",
@@ -60,7 +60,7 @@ fn memory_total() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Says why a size is too much for that memory, or nothing when it fits.
+/// Explains why a size exceeds this memory; `None` if it fits.
 pub fn shortage(size: &ClusterSize, memory_bytes: u64) -> Option<String> {
     let needed = estimate_bytes(size);
     (needed > memory_bytes).then(|| {

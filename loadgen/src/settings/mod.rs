@@ -1,11 +1,12 @@
-//! Everything that a run depends on: what flags and scenario ask for, with defaults filled in, and checked.
-//! A result holds it, so that the run can be repeated.
+//! The resolved settings: everything that a run depends on, from flags and scenario, with defaults filled in, and
+//! checked. A result contains them, so that the run can be repeated.
 //!
-//! A new setting is a field of `scenario::settings`, its resolved form here and in `resolve`, its way back to a flag in
-//! `cli::effective` and in the table `FLAGS` of `compare::identity`, and a member of the simulation's options if the simulation
-//! needs it. Then publish both schemas: `loadgen schema scenario > loadgen/schemas/scenario.schema.json`, and the same with
-//! `result`. A flag for the generated objects of a workload is a `Flag` in the workload's folder; a feature gate, a number
-//! of workers or another number of a controller is in the controller's row.
+//! A new setting needs a field in `scenario::settings`, its resolved form here and in `resolve`, its conversion to a
+//! flag in `cli::effective` and in the table `FLAGS` of `compare::identity`, and a member of the simulation's options
+//! if the simulation uses it. Then publish both schemas: `loadgen schema scenario >
+//! loadgen/schemas/scenario.schema.json`, and the same with `result`. A flag for the generated objects of a workload is
+//! a `Flag` in the workload's folder; a feature gate, a number of workers or another number of a controller is in the
+//! controller's row.
 
 pub mod memory;
 pub mod resolve;
@@ -34,67 +35,67 @@ use crate::workloads::{self, Workload};
 /// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Settings {
-    /// The scenario: its name where it is built in, all of it where it came from a file.
+    /// The scenario: by name if it is built in, in full if it came from a file.
     #[serde(serialize_with = "scenario_name_or_all")]
     #[schemars(with = "NameOrScenario")]
     pub scenario: Arc<Scenario>,
-    /// Which engine runs it.
+    /// The engine.
     pub engine: EngineKind,
-    /// The seed of everything that is drawn.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Machine threads of the threads engine; 1 on the virtual one.
+    /// OS threads of the threads engine; 1 on the virtual engine.
     pub threads: usize,
     /// The size of the generated cluster.
     pub size: ClusterSize,
-    /// The flags of the controller.
+    /// The flags of the controllers.
     pub controller: ControllerSettings,
-    /// Times of controllers that are set, by the names of their flags, ns.
+    /// Times of controllers that were set, by flag name, ns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub controller_times: BTreeMap<&'static str, i64>,
-    /// The behaviour of the controller: upstream's or the hardened one.
+    /// The behaviour of the controllers: upstream or hardened.
     #[serde(serialize_with = "behaviour_name")]
     #[schemars(with = "String")]
     pub behaviour: Behaviour,
-    /// How long things take in the simulated cluster.
+    /// Latencies of the simulated cluster.
     pub latency: LatencySettings,
-    /// How long after their start pods end whose restart policy is not `Always`, ns; absent where they run on.
+    /// How long after their start pods end whose restart policy is not `Always`, ns; absent if they keep running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_run_time_ns: Option<i64>,
     /// The share of these pods that fails.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pod_failures: f64,
-    /// Whether pods of files that can't start do, and new pods of their workloads.
+    /// Whether stuck pods of files, and new pods of their workloads, are started.
     pub start_stuck_pods: bool,
-    /// How long the scenario's steady part lasts, ns; scenarios without one ignore it.
+    /// Duration of the scenario's steady part, ns; ignored by scenarios without one.
     pub duration_ns: i64,
-    /// The run fails when the scenario's condition isn't met by then, ns.
+    /// The time after which the run fails if the scenario's condition isn't met, ns.
     pub time_limit_ns: i64,
-    /// API calls of the controller that are refused with an internal error, as a share of all.
+    /// The share of the controllers' API calls that fail with an internal error.
     pub api_errors: f64,
     /// `churn`: pods deleted from outside per second.
     pub churn_pods_per_second: f64,
-    /// `burst`: pods added and removed at once.
+    /// `burst`: pods that are suddenly added and removed.
     pub burst_pods: u32,
     /// `minReadySeconds` of the generated workloads.
     pub min_ready_seconds: i32,
-    /// What the flags of workloads say.
+    /// Values of the flags of workloads.
     #[serde(flatten)]
     pub workloads: FlagValues,
 }
 
 impl Settings {
-    /// Whether the scenario creates such objects, by a step or in place of their parts.
+    /// Reports whether the scenario creates objects of this workload, by a step or in place of their parts.
     pub(crate) fn creates(&self, workload: Workload) -> bool {
         let is_on = |makes: workloads::Makes| makes.switch.is_on(&self.workloads);
         self.scenario.creates(workload.kind()) || workload.makes().is_some_and(is_on)
     }
 
-    /// Whether a run has such objects even where no file brings them.
+    /// Reports whether a run has objects of this workload even if no file brings them.
     pub(crate) fn generates(&self, workload: Workload) -> bool {
         workload.is_in_every_run() || self.creates(workload)
     }
 
-    /// The workloads of a run: those that are generated, and those of files.
+    /// Returns the workloads of a run: generated ones and those of files.
     pub(crate) fn workloads_of(&self, objects: &[InputObject]) -> impl Iterator<Item = Workload> {
         let is_there = |workload: &Workload| {
             self.generates(*workload) || objects.iter().any(|it| it.kind() == workload.kind())
@@ -102,10 +103,10 @@ impl Settings {
         workloads::ALL.into_iter().filter(is_there)
     }
 
-    /// What makes the objects of the generated cluster.
+    /// Returns the generator of the cluster's objects.
     pub(crate) fn objects(&self) -> Objects {
         let template = template_of(&self.scenario);
-        // Nothing asks for the labels of nodes where all pods are the usual ones.
+        // The labels of nodes are unused if all pods have the default template.
         let labels_nodes = template.is_some() || !self.scenario.generates_cluster();
         let mut objects = Objects::new(self.size.clone(), template);
         objects.labels_nodes = labels_nodes;
@@ -114,7 +115,7 @@ impl Settings {
         objects
     }
 
-    /// Which pods end by themselves, if any do.
+    /// Returns which pods end by themselves, if any do.
     pub(crate) fn finishing(&self) -> Option<Finishing> {
         self.pod_run_time_ns.map(|run_ns| Finishing {
             run_ns,
@@ -123,7 +124,7 @@ impl Settings {
         })
     }
 
-    /// What of it the simulated cluster is built from.
+    /// Returns the options of the simulated cluster.
     pub fn sim_options(&self) -> SimOptions {
         SimOptions {
             engine: self.engine,
@@ -146,7 +147,7 @@ impl Settings {
     }
 }
 
-/// The template of a scenario's generated pods, where it has one of its own.
+/// Returns the template of a scenario's generated pods, if it defines one.
 fn template_of(scenario: &Scenario) -> Option<Arc<PodTemplate>> {
     let template = scenario.pod_template.as_ref();
     template.and_then(|template| pod_template(template).ok())
@@ -157,19 +158,19 @@ fn is_zero(share: &f64) -> bool {
     *share == 0.0
 }
 
-/// A share as parts of a million.
+/// Converts a share to parts per million.
 pub(crate) fn ppm(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * f64::from(PPM)).round() as u32
 }
 
-/// How a scenario is written.
+/// The serialized form of a scenario.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it is there for its schema")]
+#[expect(dead_code, reason = "exists for its schema")]
 enum NameOrScenario {
-    /// Of a built-in one.
+    /// The name of a built-in scenario.
     Name(String),
-    /// From a file.
+    /// A scenario from a file.
     Scenario(Box<Scenario>),
 }
 
@@ -184,7 +185,7 @@ fn scenario_name_or_all<S: Serializer>(
     }
 }
 
-/// The core knows nothing of serialisation.
+/// Serializes a behaviour by name; the core does not depend on serde.
 fn behaviour_name<S: Serializer>(behaviour: &Behaviour, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(behaviour.as_str())
 }

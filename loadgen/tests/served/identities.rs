@@ -323,7 +323,7 @@ async fn namespaces_of_files_have_their_accounts_before_their_pods() {
     assert_eq!(texts(&accounts, "name"), ["default", "late"]);
 
     let file = file.replace("\"late\", \"namespace\"", "\"other\", \"namespace\"");
-    let loaded = load_served(&["-".into()], file.as_bytes()).expect("it is a manifest");
+    let loaded = load_served(&["-".into()], file.as_bytes()).expect("the text is a valid manifest");
     let options = whole(EngineKind::Virtual, &["*"]);
     let refused = Served::start(ServeOptions {
         objects: loaded.objects,

@@ -37,7 +37,7 @@ async fn a_snapshot_holds_custom_objects_and_what_defines_them() {
     let file = format!("{widget}\n{}", definition());
     let passed_over = |file: &str| {
         let loaded = load_served(&["-".into()], file.as_bytes());
-        let mut ignored = loaded.expect("it is a manifest").counts.ignored;
+        let mut ignored = loaded.expect("the text is a valid manifest").counts.ignored;
         // Those of nodes.
         ignored.remove("Event");
         ignored
@@ -325,7 +325,7 @@ fn an_object_that_is_refused_is_named_and_nothing_is_served() {
         "metadata": {"name": "c", "namespace": "old"}});
     let start = |inside: &Value| {
         let file = format!("{inside}{ending}");
-        let loaded = load_served(&["-".into()], file.as_bytes()).expect("it is a manifest");
+        let loaded = load_served(&["-".into()], file.as_bytes()).expect("the text is a valid manifest");
         let objects = loaded.objects;
         Served::start(ServeOptions {
             objects,

@@ -48,7 +48,7 @@ fn start() -> Served {
 
 /// With the objects of a file.
 fn load(file: &str, options: ServeOptions) -> Served {
-    let loaded = load_served(&["-".into()], file.as_bytes()).expect("it is a manifest");
+    let loaded = load_served(&["-".into()], file.as_bytes()).expect("the text is a valid manifest");
     let objects = loaded.objects;
     Served::start(ServeOptions { objects, ..options }).expect("all of it is valid")
 }

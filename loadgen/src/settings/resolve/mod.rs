@@ -1,4 +1,4 @@
-//! From what is asked for to [`Settings`]: defaults filled in, contradictions refused with what to do about
+//! Resolves a request to [`Settings`]: fills in defaults, and refuses contradictions with a way to fix
 //! them.
 
 use std::ffi::OsString;
@@ -22,48 +22,48 @@ use crate::values::{LatencyText, Size};
 use crate::workloads::flags::{self, FlagValue, FlagValues};
 use crate::workloads::{self, Makes, objects};
 
-/// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
-/// by default on the threads engine; above, the limit is finer than the moments it is counted in.
+/// The range of a client limit, in requests per second. Below it, one request takes longer than a run on the
+/// threads engine by default; above it, the limit is finer than the resolution of its clock.
 const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// Pods per second that may be deleted from outside, from one an hour.
+/// The range of pods per second to delete from outside; the minimum is one per hour.
 const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
-/// Most workers, and most machine threads.
+/// The most workers, and the most OS threads.
 const MAX_THREADS: u64 = 4_096;
 
-/// What a run is asked for.
+/// The request for a run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingsRequest {
-    /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default:
-    /// scale-out; with -f: manifests]. Flags win over its settings
+    /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default: scale-out;
+    /// with -f: manifests]. Flags override its settings
     #[arg(long, value_name = "NAME|FILE", value_parser = Scenario::find)]
     pub scenario: Option<Arc<Scenario>>,
 
-    /// Objects from files instead of a generated cluster: Kubernetes YAML or JSON, several
-    /// documents, Lists, also packed by gzip; `-` is standard input
+    /// Objects from files instead of a generated cluster: Kubernetes YAML or JSON with any number of documents and
+    /// Lists, optionally gzipped; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     pub files: Vec<PathBuf>,
 
-    /// The settings that flags give.
+    /// The settings from flags.
     #[command(flatten)]
     pub settings: ScenarioSettings,
 
-    /// What the files hold; absent without `-f`.
+    /// What the files contain; absent without `-f`.
     #[arg(skip)]
     pub input: Option<InputSize>,
 }
 
 impl SettingsRequest {
-    /// The command that reads a request.
+    /// Returns the command that parses a request.
     pub(crate) fn command() -> Command {
         SettingsRequest::augment_args(Command::new("run").no_binary_name(true))
     }
 
-    /// Reads flags, as `loadgen run` does.
+    /// Parses flags, as `loadgen run` does.
     ///
     /// # Errors
-    /// Those of the command line.
+    /// The errors of the command line.
     pub fn read<T: Into<OsString> + Clone>(
         flags: impl IntoIterator<Item = T>,
     ) -> Result<SettingsRequest, clap::Error> {
@@ -71,7 +71,7 @@ impl SettingsRequest {
         SettingsRequest::from_arg_matches(&matches)
     }
 
-    /// The same with what the files hold.
+    /// Returns the request with the content of files.
     pub fn with_input(&self, input: Option<InputSize>) -> SettingsRequest {
         SettingsRequest {
             input,
@@ -80,17 +80,17 @@ impl SettingsRequest {
     }
 }
 
-/// What the machine offers.
+/// The resources of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// Processors.
+    /// Number of processors.
     pub cpus: usize,
-    /// Memory, bytes; absent where the system does not say.
+    /// Memory in bytes; absent if the system does not report it.
     pub memory_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// This machine.
+    /// Returns this machine.
     pub fn this() -> Machine {
         Machine {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
@@ -98,7 +98,7 @@ impl Machine {
         }
     }
 
-    /// One with that many processors and memory for anything.
+    /// Returns a machine with this many processors and unlimited memory.
     pub const fn of(cpus: usize) -> Machine {
         Machine {
             cpus,
@@ -108,11 +108,11 @@ impl Machine {
 }
 
 impl Settings {
-    /// What flags of `loadgen run`, parted by blanks, come to on a machine with that many processors and
-    /// memory for anything: the same wherever it is asked.
+    /// Resolves flags of `loadgen run`, separated by blanks, for a machine with this many processors and unlimited
+    /// memory; the result does not depend on the actual machine.
     ///
     /// # Errors
-    /// Those of the command line.
+    /// The errors of the command line.
     pub fn of_flags(flags: &str, cpus: usize) -> Result<Settings, String> {
         let request = SettingsRequest::read(flags.split_ascii_whitespace());
         let request = request.map_err(|error| error.to_string())?;
@@ -120,7 +120,7 @@ impl Settings {
     }
 }
 
-/// Settings that contradict each other or can't be had.
+/// Settings that are contradictory or impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
@@ -135,10 +135,10 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
     Err(SettingsError(problem.into()))
 }
 
-/// Decides every setting.
+/// Resolves every setting.
 ///
 /// # Errors
-/// Requests that contradict each other, sizes that don't fit each other or the machine.
+/// The request contradicts itself, or a size does not fit another size or the machine.
 pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
     let scenario = scenario(request)?;
     let has_input = request.input.is_some();
@@ -172,7 +172,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     refuse_endless(asked, time_limit_ns)?;
     if !has_input && asked.start_stuck_pods {
         return refuse(
-            "--start-stuck-pods applies to the pods of files: give them with -f FILE, or leave the flag out",
+            "--start-stuck-pods applies to the pods of files: add -f FILE, or remove the flag",
         );
     }
     let min_ready_seconds = min_ready_seconds(asked, has_input)?;
@@ -216,11 +216,11 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     })
 }
 
-/// The settings of the scenario's alternatives, each with what they are in words. None on the threads engine, where
-/// each would take as long as the run.
+/// Resolves the settings of the scenario's alternatives, each with its description. Empty on the threads engine,
+/// where each alternative would take as long as the run.
 ///
 /// # Errors
-/// As [`resolve`].
+/// The same as [`resolve`].
 pub fn alternatives(
     request: &SettingsRequest,
     machine: Machine,
@@ -229,7 +229,7 @@ pub fn alternatives(
     let has_input = request.input.is_some();
     let others = scenario.alternatives.iter();
     let others = others.filter(|other| !other.settings.is_given_by(&request.settings));
-    // Files say what there is: what would be generated otherwise is the same.
+    // With files, alternatives of generated objects would all be the same run.
     let is_generated = |it: &ScenarioSettings| it.rows.generated() != FlagValues::default();
     let others = others.filter(|other| !has_input || !is_generated(&other.settings));
     let settings = others.map(|other| {
@@ -261,7 +261,7 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
     let name = &scenario.name;
     if !has_input && scenario.loads_input() && !scenario.generates_cluster() {
         return refuse(format!(
-            "the scenario {name} runs objects from files: give them with -f FILE"
+            "the scenario {name} runs objects from files: add -f FILE"
         ));
     }
     if let Some(input) = &request.input {
@@ -275,10 +275,10 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
     Ok(scenario)
 }
 
-/// Checks that flags for generated objects are given where such objects are generated.
+/// Checks that flags for generated objects are used only where such objects are generated.
 ///
 /// # Errors
-/// A flag that nothing would follow from.
+/// A flag would have no effect.
 fn check_generated(
     given: &ScenarioSettings,
     scenario: &Scenario,
@@ -293,14 +293,14 @@ fn check_generated(
         let flag = flag.name;
         if has_input {
             return refuse(format!(
-                "--{flag} applies to generated {kind}s and can't be used with -f, whose files say what \
-                 there is"
+            "--{flag} applies to generated {kind}s and can't be used with -f, whose files define the \
+             cluster"
             ));
         }
         let values = given.or(&scenario.settings).rows.generated();
         let is_switch = |makes: &Makes| makes.switch.is_on(&values);
         let makes = workload.makes();
-        // Other workloads may be all that a scenario generates, and size it.
+        // Other workloads may be all that a scenario generates, and determine its size.
         let kinds = scenario.sized_kinds();
         let has = |sizes| kinds.iter().any(|(_, own)| *own == sizes);
         let is_sized = workload.sizes().is_none_or(has);
@@ -321,20 +321,20 @@ fn check_generated(
     Ok(())
 }
 
-/// Threads unless the scenario says otherwise, or needs virtual time.
+/// Returns the engine: threads, unless the scenario selects or requires virtual time.
 fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, SettingsError> {
     let takes_time = |latency: LatencyText| !latency.0.is_zero();
     if scenario.rejects_pods() && !asked.pod_startup_latency.is_some_and(takes_time) {
         return refuse(format!(
             "the scenario {} rejects pods, and controllers would recreate them endlessly \
-             unless starting a pod takes time; give --pod-startup-latency",
+             unless starting a pod takes time; add --pod-startup-latency"
             scenario.name
         ));
     }
     match (asked.engine.map(|name| name.0), scenario.is_disturbed()) {
         (Some(EngineKind::Threads), true) => refuse(format!(
-            "--engine threads: the scenario {} disturbs the controller's connection, for minutes at \
-             times, which only simulated time passes in an instant; leave --engine out or say \
+            "--engine threads: the scenario {} disturbs the controllers' connection, for minutes at \
+             times, which only simulated time passes in an instant; remove --engine or use \
              --engine virtual",
             scenario.name
         )),
@@ -343,7 +343,7 @@ fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, S
     }
 }
 
-/// The size of a generated cluster, with the capacity that the scenario asks for.
+/// Returns the size of a generated cluster, with the capacity that the scenario requests.
 fn generated(
     asked: &ScenarioSettings,
     scenario: &Scenario,
@@ -358,7 +358,7 @@ fn generated(
     let is_sized = asked.rows.has(sizes.count) || asked.rows.has(sizes.each);
     if is_sized && !scenario.groups.is_empty() {
         return refuse(format!(
-            "the scenario {} has groups of its own sizes: leave --{} and --{} out",
+            "the scenario {} has groups with their own sizes: remove --{} and --{}",
             scenario.name, sizes.count, sizes.each
         ));
     }
@@ -401,7 +401,7 @@ fn threads(
 ) -> Result<usize, SettingsError> {
     match (engine, asked.threads) {
         (EngineKind::Virtual, Some(_)) => refuse(
-            "--threads belongs to the threads engine: the virtual engine runs on one thread so \
+            "--threads requires the threads engine: the virtual engine runs on one thread so \
              that a seed repeats exactly",
         ),
         (EngineKind::Virtual, None) => Ok(1),
@@ -447,15 +447,15 @@ fn client_limit(asked: &ScenarioSettings) -> Result<(Option<f64>, u32), Settings
     if asked.upstream_defaults {
         if let Some(qps) = qps.filter(|qps| *qps != UPSTREAM_QPS) {
             return refuse(format!(
-                "--upstream-defaults means --kube-api-qps 20, but --kube-api-qps says {}: leave \
-                 one of them out",
+                "--upstream-defaults sets --kube-api-qps to 20, but --kube-api-qps is {}: use \
+                 only one of them",
                 number_for_people(qps)
             ));
         }
         if burst != UPSTREAM_BURST {
             return refuse(format!(
-                "--upstream-defaults means --kube-api-burst 30, but --kube-api-burst says \
-                 {burst}: leave one of them out"
+                "--upstream-defaults sets --kube-api-burst to 30, but --kube-api-burst is \
+                 {burst}: use only one of them"
             ));
         }
         return Ok((Some(UPSTREAM_QPS), UPSTREAM_BURST));
@@ -464,15 +464,15 @@ fn client_limit(asked: &ScenarioSettings) -> Result<(Option<f64>, u32), Settings
         && !QPS_RANGE.contains(&qps)
     {
         return refuse(format!(
-            "--kube-api-qps {qps:?} is out of range: from {} (a request in 17 minutes) to {}; leave it \
-             out for no limit",
+            "--kube-api-qps {qps:?} is out of range: from {} (a request in 17 minutes) to {}; omit \
+             it for no limit"
             QPS_RANGE.start(),
             QPS_RANGE.end()
         ));
     }
     if qps.is_none() && asked.kube_api_burst.is_some() {
         return refuse(
-            "--kube-api-burst limits nothing without a rate: give --kube-api-qps too, or \
+            "--kube-api-burst limits nothing without a rate: add --kube-api-qps or \
              --upstream-defaults",
         );
     }
@@ -485,11 +485,11 @@ fn pod_run_time(
 ) -> Result<Option<i64>, SettingsError> {
     match asked.pod_run_time {
         None if asked.pod_failures.is_some() => refuse(
-            "--pod-failures is a share of the pods that end: give --pod-run-time too, or leave it out",
+            "--pod-failures is a share of the pods that end: add --pod-run-time, or remove it",
         ),
         Some(_) if scenario.has_node_faults() => refuse(format!(
             "--pod-run-time: the scenario {} lets nodes fail, and pods that end are not simulated on \
-             such nodes; leave it out",
+             such nodes; remove it"
             scenario.name
         )),
         time => Ok(time.map(|time| time.0)),
@@ -503,7 +503,7 @@ fn duration(
 ) -> Result<i64, SettingsError> {
     match asked.duration.map(|time| time.0) {
         Some(_) if !scenario.uses_duration() => refuse(format!(
-            "--duration is how long churn goes on; {} ends when it is done (--time-limit ends it \
+            "--duration applies to scenarios with churn; {} ends when it is done (--time-limit ends it \
              earlier)",
             scenario.name
         )),
@@ -519,7 +519,7 @@ fn duration(
 fn churn_rate(asked: &ScenarioSettings, scenario: &Scenario) -> Result<f64, SettingsError> {
     match asked.churn_rate.map(|rate| rate.0) {
         Some(_) if !scenario.uses_churn_rate() => refuse(format!(
-            "--churn-rate belongs to scenarios with churn, such as churn, not to {}",
+            "--churn-rate applies to scenarios with churn, such as churn, not to {}",
             scenario.name
         )),
         Some(rate) if !CHURN_RANGE.contains(&rate) => {
@@ -533,21 +533,21 @@ fn churn_rate(asked: &ScenarioSettings, scenario: &Scenario) -> Result<f64, Sett
 fn api_errors(asked: &ScenarioSettings) -> Result<f64, SettingsError> {
     match asked.api_errors {
         Some(share) if share.0 > 0.9 => refuse(
-            "--api-errors: more than 90% of the calls refused leaves nothing to look at; give 90% at \
+            "--api-errors: with more than 90% of the calls failing a run makes no progress; use 90% at \
              most",
         ),
         share => Ok(share.map_or(0.0, |share| share.0)),
     }
 }
 
-/// Refuses a latency that is longer than the whole run may take: the run would fail at its end only.
+/// Refuses a latency that exceeds the time limit of the run, which would fail only at its end.
 fn refuse_endless(asked: &ScenarioSettings, time_limit_ns: i64) -> Result<(), SettingsError> {
     let least = |latency: Option<LatencyText>| match latency.map(|latency| latency.0) {
         None => 0,
         Some(Latency::Constant(ns) | Latency::Uniform(ns, _)) => ns,
         Some(Latency::Lognormal { p50, .. }) => p50,
     };
-    // A pod is gone after its grace period at the latest, whatever its termination takes.
+    // A pod is removed after its grace period at the latest, whatever its termination latency.
     for (flag, ns) in [
         ("--api-latency", least(asked.api_latency)),
         ("--watch-latency", least(asked.watch_latency)),
@@ -577,14 +577,14 @@ fn min_ready_seconds(asked: &ScenarioSettings, has_input: bool) -> Result<i32, S
     if ns > 0 && has_input {
         return refuse(
             "--min-ready-seconds applies to generated workloads; with -f write \
-             spec.minReadySeconds in the files",
+             spec.minReadySeconds in the files"
         );
     }
     i32::try_from(ns / NS_PER_SECOND)
         .map_err(|_| SettingsError("--min-ready-seconds: longer than 68 years".into()))
 }
 
-/// The size that is given, or the default; refused where it is more than `max`.
+/// Returns the given size, or the default; refuses one above `max`.
 fn narrow(flag: &str, given: Option<Size>, default: u64, max: u64) -> Result<u64, SettingsError> {
     let value = given.map_or(default, |size| size.0);
     if value > max {

@@ -1,4 +1,4 @@
-//! What flags and scenarios ask for, and what is made of it or refused.
+//! Requests from flags and scenarios, and the settings or errors that result.
 
 use super::*;
 use podstorm::controller::ControllerType as _;
@@ -11,7 +11,7 @@ const MACHINE: Machine = Machine {
     memory_bytes: Some(16_000_000_000),
 };
 
-/// What flags ask for, of a scenario without settings of its own where they name none.
+/// Parses flags; the default scenario here has no settings of its own.
 fn request(flags: &str) -> SettingsRequest {
     let names_one = flags.contains("--scenario") || flags.contains("-f ");
     let scenario = if names_one { "" } else { "--scenario up-down" };
@@ -27,7 +27,7 @@ fn problem(request: &SettingsRequest) -> String {
     resolve(request, MACHINE).unwrap_err().to_string()
 }
 
-/// A scenario with such settings and steps.
+/// Returns a scenario with these settings and steps.
 fn own(settings: &str, step: &str) -> Result<Arc<Scenario>, String> {
     let text = format!(
         "name: own\nquestion: Which?\nsettings: {{{settings}}}\nphases:\n- {{name: all, steps: [{step}]}}\n"
@@ -36,7 +36,7 @@ fn own(settings: &str, step: &str) -> Result<Arc<Scenario>, String> {
     scenario.map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// QPS and burst of a scenario with such settings under such flags.
+/// Returns QPS and burst of a scenario with these settings under these flags.
 fn limit(settings: &str, flags: &str) -> Result<(Option<f64>, u32), String> {
     let asked = SettingsRequest {
         scenario: Some(own(settings, "createReplicaSets: {replicas: 1}")?),
@@ -52,7 +52,7 @@ fn replica_set_workers(settings: &Settings) -> usize {
 }
 
 #[test]
-fn without_flags_a_stock_cluster_is_simulated_and_so_are_other_settings_of_it() {
+fn the_default_is_a_stock_cluster_with_alternatives() {
     let request = SettingsRequest::default();
     let settings = resolve(&request, MACHINE).unwrap();
     assert_eq!(settings.scenario, Scenario::by_default());
@@ -86,11 +86,11 @@ fn without_flags_a_stock_cluster_is_simulated_and_so_are_other_settings_of_it() 
         quick,
     ];
     assert_eq!(others(""), all);
-    // What a flag says is not varied.
+    // A flag disables alternatives that change it.
     assert_eq!(others("--concurrent-replicaset-syncs 9").len(), 2);
     assert_eq!(others("--kube-api-qps 50"), []);
     assert_eq!(others("--upstream-defaults"), []);
-    // In real time each would take as long as the run.
+    // In real time each alternative would take as long as the run.
     assert_eq!(others("--engine threads"), []);
     assert_eq!(others("--scenario up-down"), []);
 }
@@ -108,12 +108,12 @@ fn up_down_runs_on_every_core_without_limits() {
 }
 
 #[test]
-fn each_flag_of_the_client_limit_replaces_what_it_names() {
+fn each_client_limit_flag_replaces_one_number() {
     let own = "kube-api-qps: 100, kube-api-burst: 200";
     let (qps, burst) = ("--kube-api-qps 50", "--kube-api-burst 7");
     let both = "--kube-api-qps 50 --kube-api-burst 7";
     let upstream = "--upstream-defaults";
-    // What is said twice, and means the same.
+    // Redundant flags with the same meaning.
     let and_qps = "--upstream-defaults --kube-api-qps 20";
     let and_both = "--upstream-defaults --kube-api-qps 20 --kube-api-burst 30";
     let own_and_both = "upstream-defaults: true, kube-api-qps: 20, kube-api-burst: 30";
@@ -145,25 +145,25 @@ fn each_flag_of_the_client_limit_replaces_what_it_names() {
 }
 
 #[test]
-fn client_limits_that_contradict_themselves_are_refused() {
+fn contradictory_client_limits_are_refused() {
     for (settings, flags, words) in [
         (
             "upstream-defaults: true, kube-api-qps: 50",
             "",
-            "settings.kube-api-qps: upstream-defaults means kube-api-qps 20, and kube-api-qps \
-             says 50: leave one of them out",
+            "settings.kube-api-qps: upstream-defaults sets kube-api-qps to 20, but kube-api-qps \
+             is 50: use only one of them",
         ),
         (
             "upstream-defaults: true, kube-api-burst: 50",
             "--kube-api-qps 5 --kube-api-burst 5",
-            "settings.kube-api-burst: upstream-defaults means kube-api-burst 30",
+            "settings.kube-api-burst: upstream-defaults sets kube-api-burst to 30",
         ),
         ("kube-api-burst: 200", "", "limits nothing without a rate"),
         (
             "kube-api-qps: 100",
             "--kube-api-qps 50 --upstream-defaults",
-            "--upstream-defaults means --kube-api-qps 20, but --kube-api-qps says 50: leave one of \
-             them out",
+            "--upstream-defaults sets --kube-api-qps to 20, but --kube-api-qps is 50: use only one of \
+             them",
         ),
     ] {
         let problem = limit(settings, flags).expect_err(settings);
@@ -172,7 +172,7 @@ fn client_limits_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn beside_files_a_scenario_decides_no_size_but_the_pods_per_node() {
+fn with_files_a_scenario_sets_only_pods_per_node() {
     let input = InputSize {
         pods: 10,
         owners: 1,
@@ -240,7 +240,7 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn rates_that_never_or_always_let_through_are_refused_with_the_range() {
+fn rates_out_of_range_are_refused_with_the_range() {
     for qps in ["1e-300", "1e-12", "0.0009", "1.1e6", "1e39"] {
         let problem = problem(&request(&format!("--kube-api-qps {qps}")));
         assert!(problem.contains("from 0.001"), "{problem}");
@@ -258,7 +258,7 @@ fn rates_that_never_or_always_let_through_are_refused_with_the_range() {
 }
 
 #[test]
-fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_flags_say_otherwise() {
+fn stale_watch_is_small_virtual_and_without_the_gate() {
     let settings = resolved("--scenario stale-watch");
     assert_eq!(settings.engine, EngineKind::Virtual);
     assert_eq!((settings.size.pods, settings.size.workloads()), (2_000, 40));
@@ -275,7 +275,7 @@ fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_flags_say_otherwis
 }
 
 #[test]
-fn the_virtual_engine_has_one_thread_and_a_day() {
+fn the_virtual_engine_defaults_to_one_thread_and_a_day() {
     let settings = resolved("--engine virtual");
     assert_eq!(settings.threads, 1);
     assert_eq!(settings.time_limit_ns, 86_400 * NS_PER_SECOND);
