@@ -1,4 +1,4 @@
-//! Answers: a status code, headers, and a body that is sent whole or bit by bit.
+//! Answers: a status code, headers, and a body that is sent whole or in parts.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -26,13 +26,13 @@ use crate::{ownership, protobuf, yaml};
 #[derive(Debug)]
 pub struct Body {
     content: Content,
-    /// Of a list that is being sent: free again when it is.
+    /// The place of a list among the requests in flight, freed when the list has been sent.
     _place: Option<KeptPlace>,
 }
 
 #[derive(Debug)]
 enum Content {
-    /// Taken when it is sent; empty afterwards.
+    /// Taken when it is sent, and empty afterwards.
     Whole(Bytes),
     List(Box<ListBody>),
     Watch(Box<WatchBody>),
@@ -52,7 +52,7 @@ impl Body {
         matches!(self.content, Content::List(_))
     }
 
-    /// Whether it goes on for as long as the client likes.
+    /// Reports whether the body lasts as long as the client stays connected.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(
             self.content,
@@ -60,7 +60,7 @@ impl Body {
         )
     }
 
-    /// Keeps the place of its request for as long as it is sent.
+    /// Holds the request's place until the body has been sent.
     pub(crate) fn keep(&mut self, place: KeptPlace) {
         self._place = Some(place);
     }
@@ -69,12 +69,12 @@ impl Body {
         Body::of(Content::Whole(bytes.into()))
     }
 
-    /// Breaks what is JSON into lines.
+    /// Pretty-prints a body that is JSON.
     pub(crate) fn indent(&mut self) {
         match &mut self.content {
             Content::Whole(bytes) => *bytes = Indenter::default().push(bytes).into(),
             Content::List(list) => list.indent(),
-            // Each event is a line, and a log is not JSON.
+            // Each event is one line, and a log is not JSON.
             Content::Watch(_) | Content::Live(_) | Content::Log(_) => {}
         }
     }
@@ -132,7 +132,7 @@ impl HttpBody for Body {
     }
 }
 
-/// The text of a media type of which this answer is.
+/// The media type of JSON answers.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const PROTOBUF: HeaderValue = HeaderValue::from_static(media::PROTOBUF);
@@ -150,7 +150,7 @@ pub(crate) fn respond(code: u16, media: HeaderValue, body: Body) -> Response<Bod
     response
 }
 
-/// Breaks an answer in JSON into lines.
+/// Pretty-prints an answer that is JSON.
 pub(crate) fn indent(response: &mut Response<Body>) {
     if response.headers().get(CONTENT_TYPE) == Some(&JSON) {
         response.body_mut().indent();
@@ -161,8 +161,8 @@ pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     respond(code, JSON, Body::whole(body))
 }
 
-/// A document as Go's encoder writes it: what it is comes first, in lists and tables of what they hold too, and a line
-/// feed last.
+/// Encodes a document as Go does: `kind`, `apiVersion` and `metadata` first, also in the objects of
+/// lists and tables, and a line feed at the end.
 fn text_of(document: &Value) -> String {
     let mut out = String::new();
     put_document(document, &mut out);
@@ -170,9 +170,9 @@ fn text_of(document: &Value) -> String {
     out
 }
 
-/// The members that come first in the struct of an object.
+/// The members at the beginning of each object.
 const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
-/// The members of lists, tables and their rows that hold objects.
+/// The members of lists, tables and table rows that hold objects.
 const HOLDING: [&str; 3] = ["items", "rows", "object"];
 
 fn put_document(value: &Value, out: &mut String) {
@@ -212,20 +212,20 @@ fn put_document(value: &Value, out: &mut String) {
     }
 }
 
-/// A document, in the form that the client accepts.
+/// Returns an answer with a document in the form that the client accepts.
 pub(crate) fn document(code: u16, form: Form, value: &Value) -> Response<Body> {
     match form {
         Form::Json => json(code, text_of(value)),
         Form::Yaml => respond(code, YAML, Body::whole(yaml::text(value))),
         Form::Protobuf => match protobuf::encode(value) {
             Some(bytes) => respond(code, PROTOBUF, Body::whole(bytes)),
-            // What has no message: the result of a subresource, say.
+            // Documents without a protobuf message, e.g. results of some subresources.
             None => json(code, text_of(value)),
         },
     }
 }
 
-/// One object as it is.
+/// Returns an answer with one object in full.
 pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Body> {
     if form != Form::Json {
         let mut json = object.to_json();
@@ -239,7 +239,7 @@ pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Bod
     json(code, text)
 }
 
-/// 204.
+/// Returns a 204.
 pub(crate) fn nothing() -> Response<Body> {
     let mut response = Response::new(Body::whole(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -250,12 +250,12 @@ pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
     respond(code, TEXT, Body::whole(text))
 }
 
-/// A log that is followed.
+/// Returns an answer with a log that is followed.
 pub(crate) fn log(log: LogBody) -> Response<Body> {
     respond(200, TEXT, Body::of(Content::Log(Box::new(log))))
 }
 
-/// A list or a watch, sent bit by bit.
+/// Returns an answer with a list or a watch, sent in parts.
 pub(crate) fn stream(body: Body) -> Response<Body> {
     let media = match body.content {
         Content::Watch(ref watch) if watch.is_protobuf() => PROTOBUF_WATCH,
@@ -264,9 +264,9 @@ pub(crate) fn stream(body: Body) -> Response<Body> {
     respond(200, media, body)
 }
 
-/// A `Status` that says what is wrong.
+/// Returns an answer with an error as a `Status`.
 pub(crate) fn error(error: &ApiError, form: Form) -> Response<Body> {
-    // Without a code the request never reached a server; here that can only be our own fault.
+    // An error without a code never left a client; on the server it is an internal error.
     let code = if error.code == 0 { 500 } else { error.code };
     let mut response = document(code, form, &error.to_json());
     if let Some(seconds) = error.retry_after_seconds() {
@@ -275,31 +275,33 @@ pub(crate) fn error(error: &ApiError, form: Form) -> Response<Body> {
     response
 }
 
-/// 405 with the methods that are allowed.
+/// Returns a 405.
 pub(crate) fn method_not_allowed() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
     ApiError::status(405, Reason::Other("MethodNotAllowed".into()), message)
         .with_details(Details::default())
 }
 
-/// Most characters of all warnings of an answer, and of one warning of an answer that would have more: as upstream.
+/// Maximum number of characters of all warnings of an answer, as upstream. If they exceed it, each
+/// is cut to [`WARNING_MAX`].
 pub(crate) const WARNINGS_MAX: usize = 4096;
 const WARNING_MAX: usize = 256;
 
-/// The warnings of an answer so far, which it carries.
+/// The warnings that an answer carries so far.
 #[derive(Clone, Default)]
 struct Warned {
-    /// Different ones, in their order.
+    /// Distinct warnings, in order of addition.
     texts: Vec<String>,
     known: BTreeSet<String>,
-    /// Characters of all headers.
+    /// The number of characters in all headers.
     written: usize,
-    /// Whether they were more than [`WARNINGS_MAX`]: long ones are cut off.
+    /// Whether the total exceeded [`WARNINGS_MAX`], so that each warning is cut to [`WARNING_MAX`].
     are_cut: bool,
 }
 
-/// Adds `Warning` headers, as clients print them, each text once. Where they would exceed [`WARNINGS_MAX`], all are
-/// cut off at [`WARNING_MAX`], and those follow that begin within it.
+/// Adds `Warning` headers, which clients print. Repeated texts are added once. If the total would
+/// exceed [`WARNINGS_MAX`], every warning is cut to [`WARNING_MAX`], and further ones are added
+/// while the total is below the maximum.
 ///
 /// Source: `warning.go` in `endpoints/filters` of Kubernetes' apiserver.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
@@ -329,7 +331,7 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     response.extensions_mut().insert(warned);
 }
 
-/// As [`warn`], before the warnings that there are.
+/// As [`warn`], but puts the warnings before those already present.
 pub(crate) fn warn_first(response: &mut Response<Body>, warnings: &[String]) {
     if warnings.is_empty() {
         return;
@@ -340,7 +342,8 @@ pub(crate) fn warn_first(response: &mut Response<Body>, warnings: &[String]) {
     warn(response, &warned.unwrap_or_default().texts);
 }
 
-/// Adds one, and counts its characters. One that no header may hold is left out.
+/// Adds one header and returns its number of characters. Skips a warning that is invalid in a
+/// header.
 fn add_warning(response: &mut Response<Body>, text: &str, is_cut: bool) -> usize {
     let max = if is_cut { WARNING_MAX } else { usize::MAX };
     let mut header = "299 - \"".to_owned();
@@ -370,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_document_is_comes_first_and_a_line_feed_last() {
+    fn kind_and_metadata_come_first_and_a_line_feed_last() {
         let object = json!({"apiVersion": "v1", "data": {"kind": "k", "apiVersion": "v"},
             "kind": "ConfigMap", "metadata": {"name": "a"}});
         let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "items": [object, null]});
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_first_is_told_first() {
+    fn earlier_warnings_precede_later_ones() {
         let mut response = json(200, "");
         warn(&mut response, &["bc".to_owned(), "a".to_owned()]);
         warn_first(&mut response, &[]);
@@ -397,13 +400,13 @@ mod tests {
     }
 
     #[test]
-    fn long_warnings_are_cut_off_when_all_are_too_long() {
+    fn long_warnings_are_cut_when_the_total_is_too_long() {
         let mut response = super::json(200, "");
         let long = |letter: &str| letter.repeat(1_500);
         warn(&mut response, &[long("a"), "b".to_owned(), long("a")]);
         warn(&mut response, &[long("c"), "b".to_owned()]);
         assert_eq!(warnings(&response), [1_500, 1, 1_500]);
-        // Exactly as much as there may be.
+        // Exactly the maximum.
         warn(&mut response, &["d".repeat(1_095)]);
         assert_eq!(warnings(&response), [1_500, 1, 1_500, 1_095]);
         warn(&mut response, &["e".to_owned(), long("f")]);
@@ -412,7 +415,7 @@ mod tests {
         warn(&mut response, &more);
         warn(&mut response, &[long("g")]);
         let all = warnings(&response);
-        // The last begins within the limit.
+        // The last one begins within the limit.
         let without_last: usize = all[..all.len() - 1].iter().sum();
         assert!(without_last < WARNINGS_MAX && without_last + 200 >= WARNINGS_MAX);
         assert_eq!(all.len(), 6 + 16);

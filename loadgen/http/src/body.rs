@@ -1,4 +1,4 @@
-//! The body of a request, read as the object or the options that it should be.
+//! Request bodies: decoding into objects and options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,40 +12,41 @@ use crate::decode::{self, By, Document, Form};
 use crate::media::BodyType;
 use crate::{Call, admission, json_syntax, protobuf, view, warnings};
 
-/// Most bytes of a body, as upstream.
+/// Maximum size of a body in bytes, the same as upstream.
 pub(crate) const BODY_MAX: usize = limits::BYTES_MAX;
-/// How long a body may take to arrive: as long as upstream lets a request take.
+/// Time limit for the arrival of a body: upstream's limit for a whole request.
 pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(60);
-/// Most bytes that a message quotes of a body.
+/// Maximum number of bytes of a body that a message quotes.
 const QUOTED_MAX: usize = 30;
-/// What bodies of objects may be, as messages list it.
+/// The media types of objects' bodies, as messages list them.
 const READ: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// 413: the body is larger than any may be.
+/// Returns a 413: the body exceeds the limit.
 pub(crate) fn too_large() -> ApiError {
     let reason = Reason::Other("RequestEntityTooLarge".into());
     let message = format!("Request entity too large: limit is {BODY_MAX}");
     ApiError::status(413, reason, message)
 }
 
-/// 504: the body did not come in time.
+/// Returns a 504: the body did not arrive in time.
 pub(crate) fn too_slow() -> ApiError {
     let message = "Timeout: request did not complete within the allotted timeout";
     ApiError::status(504, Reason::Timeout, message)
 }
 
-/// The body as a document of that form; `expected` is the kind that an object without one is taken for.
+/// Decodes the body as a document of a form. `expected` is the kind assumed for an object without
+/// one.
 ///
 /// # Errors
-/// 415 for a type of body that is no document's; 400 for a body that can't be read.
+/// 415 if the media type is not that of a document; 400 if the body cannot be decoded.
 pub(crate) fn document(call: &Call<'_>, expected: &str, form: Form) -> Result<Document, ApiError> {
     read(call, form)?.map_err(|why| unrecognized(expected, &why, &call.body))
 }
 
-/// As [`document`], but error messages don't name the expected kind.
+/// As [`document`], but returns a decoding error as a message that does not name the expected kind.
 ///
 /// # Errors
-/// 415 for a type of body that is no document's.
+/// 415 if the media type is not that of a document.
 pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, String>, ApiError> {
     const NO_TYPE: &str = "couldn't get version/kind; json parse error:";
     let body = &call.body;
@@ -63,7 +64,7 @@ pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, Strin
     };
     Ok(read.and_then(|read| match (read.found, &read.wrong) {
         ("object" | "null", None) => Ok(read),
-        // The type is read first, and alone.
+        // Upstream decodes `kind` and `apiVersion` first, without the other members.
         ("object" | "null", Some(wrong)) => match wrong_type_of_type(wrong) {
             Some(wrong) => Err(format!("{NO_TYPE} {wrong}")),
             None => Ok(read),
@@ -76,7 +77,8 @@ pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, Strin
     }))
 }
 
-/// The message for a `kind` or `apiVersion` that is not a string; it differs from that of other members.
+/// Returns the message for a `kind` or `apiVersion` that is not a string, which differs from the
+/// message for other members.
 fn wrong_type_of_type(wrong: &str) -> Option<String> {
     let (begin, field) = wrong.split_once(" field ")?;
     let (_, member) = field.split_once('.')?;
@@ -86,7 +88,7 @@ fn wrong_type_of_type(wrong: &str) -> Option<String> {
 
 fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
     let shown = &body[..body.len().min(QUOTED_MAX)];
-    // What doesn't look like an object is shown by its bytes.
+    // A body that does not look like an object is quoted as bytes.
     let text = match body.trim_ascii_start().starts_with(b"{") {
         true => String::from_utf8_lossy(shown).into_owned(),
         false => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -101,21 +103,21 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
     ))
 }
 
-/// What a client sent as an object.
+/// An object that a client sent.
 pub(crate) struct Sent {
     pub(crate) object: AnyObject,
     pub(crate) warnings: Vec<String>,
-    /// The warnings about a new pod, which the client gets only if the pod was created.
+    /// Warnings about a new pod, which the client gets only if the pod is created.
     pub(crate) pod_warnings: Vec<String>,
-    /// The fields that admission added.
+    /// The paths of the fields that admission added.
     pub(crate) admitted: Vec<Vec<String>>,
 }
 
-/// The body as an object of that kind, in that namespace.
+/// Decodes the body as an object of a kind in a namespace.
 ///
 /// # Errors
-/// As [`document`]; 400 for an object of another kind, with a member of a wrong type or, where
-/// `fieldValidation` is `Strict`, with one that the kind doesn't have.
+/// As [`document`]; 400 for an object of another kind, with a member of a wrong type or, if
+/// `fieldValidation` is `Strict`, with an unknown or repeated member.
 pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sent, ApiError> {
     let mut document = document(call, kind.name(), Form::Kind(kind))?;
     let members = document.members();
@@ -145,14 +147,14 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sen
     })
 }
 
-/// The kind of which upstream keeps a member as the text that was sent.
+/// The kind with a member (`data`) that upstream keeps as the text that was sent.
 const REVISION: &str = "ControllerRevision";
 
 fn is_json(call: &Call<'_>) -> bool {
     BodyType::of(call.headers) == Some(BodyType::Json)
 }
 
-/// Notes that an object was sent with blanks.
+/// Marks an object as sent with whitespace.
 #[cold]
 fn with_blanks(object: AnyObject) -> AnyObject {
     match object.clone().downcast::<DynamicObject>() {
@@ -166,10 +168,11 @@ fn with_blanks(object: AnyObject) -> AnyObject {
     }
 }
 
-/// Judges what was found in a document: what is unknown or there twice are warnings, unless it is ignored.
+/// Turns the findings in a document into warnings or an error. Unknown and repeated members become
+/// warnings unless `fieldValidation` is `Ignore`.
 ///
 /// # Errors
-/// 400 for a member of a wrong type; with all of them where `fieldValidation` is `Strict`.
+/// 400 for a member of a wrong type; if `fieldValidation` is `Strict`, 400 with all findings.
 pub(crate) fn judge(
     call: &Call<'_>,
     (api_version, kind): (&str, &str),
@@ -190,10 +193,10 @@ pub(crate) fn judge(
     Ok(strict)
 }
 
-/// A document as an object of that kind.
+/// Converts a document to an object of a kind.
 ///
 /// # Errors
-/// 400 for an object of another kind or with a member of a wrong type; for one that exceeds a
+/// 400 for an object of another kind, with a member of a wrong type, or over a
 /// [limit](limits::Exceeded).
 pub(crate) fn object_of(
     call: &Call<'_>,
@@ -213,7 +216,7 @@ pub(crate) fn object_of(
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }
 
-/// 400: an object has a member that its kind can't have.
+/// Returns a 400: a member of the object is invalid for its kind.
 pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
     unhandled(kind.api_version(), kind.name(), problem)
 }
@@ -230,8 +233,8 @@ fn version_of(api_version: &str) -> &str {
 }
 
 /// # Errors
-/// 400 for a custom object without `kind` or `apiVersion`, or with another version than the path's; 422
-/// for another kind.
+/// 400 for a custom object without `kind` or `apiVersion`, or with a version that differs from the
+/// path's; 422 for another kind.
 fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
     let member = |name| document.get(name).and_then(Value::as_str).unwrap_or("");
     let (found, api_version) = (member("kind"), member("apiVersion"));
@@ -261,7 +264,7 @@ fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), Ap
 }
 
 /// # Errors
-/// 400 for another `kind` or `apiVersion` than the path's; absent ones are the path's.
+/// 400 if `kind` or `apiVersion` differs from the path's. Absent members default to the path's.
 pub(crate) fn check_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
     let member = |name| document.get(name).and_then(Value::as_str).unwrap_or("");
     let (name, api_version) = (member("kind"), member("apiVersion"));

@@ -1,11 +1,12 @@
-//! The connections of a listener: how many there may be, and a deadline for every state of one.
+//! The connections of a listener: limits on their number, and a deadline for each state of one.
 //!
-//! A connection is *proven* once it has sent the head of a request, with a valid credential where the server wants
-//! one; a client certificate proves it while it shakes hands. Unproven connections share a part of the places. Where
-//! that part or all places are taken, a new connection takes the place of the oldest unproven one, so that silent
-//! connections keep no other client waiting.
+//! A connection is *proven* once it has sent the head of a request, with a valid credential if the
+//! server requires one. A client certificate proves it during the handshake. Unproven connections
+//! may take only a part of the places. If that part or all places are taken, a new connection
+//! replaces the oldest unproven one, so silent connections cannot lock out other clients.
 //!
-//! One lock guards the places. It is taken when a connection comes, is proven and goes, never for a request.
+//! One lock guards the places. It is taken when a connection opens, is proven and closes, never per
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,22 +17,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many connections a listener has at once, and how long each may stay in a state.
+/// Limits on a listener's connections and on the time that each may spend in a state.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Most connections at once. With as many proven ones, others wait to be accepted.
+    /// Maximum number of connections. While all are proven, further ones wait to be accepted.
     pub all: usize,
-    /// Most connections at once that are not proven.
+    /// Maximum number of unproven connections.
     pub unproven: usize,
-    /// From the connection to the end of the TLS handshake.
+    /// Time limit from the connection to the end of the TLS handshake.
     pub handshake: Duration,
-    /// From the first byte of a request to the end of its head; of the first request, from the connection on.
+    /// Time limit from the first byte of a request to the end of its head. For the first request it
+    /// starts with the connection.
     pub head: Duration,
-    /// From the end of an answer to the next request.
+    /// Time limit from the end of an answer to the next request.
     pub idle: Duration,
-    /// How long a client may read nothing of an answer that is not a watch.
+    /// How long a client may stop reading an answer, watches excepted.
     pub send: Duration,
-    /// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to answer.
+    /// The interval of HTTP/2 pings, and the time limit for the answer to one.
     pub ping: [Duration; 2],
 }
 
@@ -50,22 +52,22 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// The places of a listener.
+/// The connections of a listener, each in a place.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: ConnectionLimits,
     places: Mutex<Places>,
-    /// Told when a place is free, or when there is an unproven connection to close.
+    /// Notified when a place becomes free.
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Places {
-    /// Connections that hold a place.
+    /// The number of places that are taken.
     taken: usize,
     /// The next connection's number.
     next: u64,
-    /// The unproven ones among them, the oldest first.
+    /// The unproven connections by number, the oldest first.
     unproven: BTreeMap<u64, Arc<Activity>>,
 }
 
@@ -78,10 +80,11 @@ impl Connections {
         }
     }
 
-    /// A place for a new connection. Waits only while proven connections hold all places. O(log n).
+    /// Returns a place for a new connection. Waits only while proven connections hold all places.
+    /// O(log n).
     pub(crate) async fn enter(self: &Arc<Self>) -> Connection {
         loop {
-            // Before the look: a place that is freed after it leaves a permit.
+            // Before the attempt, so that a place freed after the attempt leaves a permit.
             let freed = self.freed.notified();
             if let Some(connection) = self.try_enter() {
                 return connection;
@@ -109,7 +112,8 @@ impl Connections {
         })
     }
 
-    /// Closes the oldest unproven connection, if there is one: the process is out of descriptors.
+    /// Closes the oldest unproven connection, if there is one. Called when the process is out of
+    /// file descriptors.
     pub(crate) fn close_oldest(&self) {
         self.lock().close_oldest();
     }
@@ -120,7 +124,8 @@ impl Connections {
 }
 
 impl Places {
-    /// Tells the oldest unproven connection to go; its place is free at once.
+    /// Signals the oldest unproven connection to close and frees its place immediately. Returns
+    /// false if there is none.
     fn close_oldest(&mut self) -> bool {
         let Some((_, oldest)) = self.unproven.pop_first() else {
             return false;
@@ -132,7 +137,7 @@ impl Places {
     }
 }
 
-/// A connection that holds a place, until it is dropped.
+/// A connection with a place, which it holds until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
@@ -149,7 +154,7 @@ impl Connection {
         &self.all.limits
     }
 
-    /// The client has shown what it needs to be served.
+    /// Marks the connection as proven.
     pub(crate) fn prove(&self) {
         // Relaxed: the lock orders what it guards; a second call changes nothing.
         if !self.activity.is_proven.swap(true, Ordering::Relaxed) {
@@ -166,7 +171,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let mut places = self.all.lock();
         places.unproven.remove(&self.number);
-        // The place of a connection that was told to go is another's already.
+        // A connection that was signaled to close has already lost its place.
         if !self.activity.is_out.load(Ordering::Relaxed) {
             places.taken -= 1;
         }
@@ -175,37 +180,38 @@ impl Drop for Connection {
     }
 }
 
-/// What happens on a connection. Written by the tasks that read, answer and write, which are several with HTTP/2;
-/// read by the task that holds the deadlines.
+/// The state of a connection. The tasks that read, answer and write update it (several with
+/// HTTP/2); the task that enforces the deadlines reads it.
 #[derive(Debug)]
 pub(crate) struct Activity {
     began: Instant,
     is_proven: AtomicBool,
-    /// Whether it was told to go. Written under the lock of the places.
+    /// Whether the connection was signaled to close. Written under the lock of the places.
     is_out: AtomicBool,
     out: Notify,
     is_http2: AtomicBool,
-    /// Requests whose head has come and whose answer has not begun.
+    /// Requests whose head has arrived and whose answer has not begun.
     answering: AtomicU32,
-    /// Those of them whose body has not ended.
+    /// The answering requests whose body has not ended.
     arriving: AtomicU32,
-    /// Whether the client sends no more, which HTTP does not know yet.
+    /// Whether the client has closed its sending side, which is not yet reported to the HTTP layer.
     has_ended: AtomicBool,
-    /// Whether a body has been asked for more than had come.
+    /// Whether a body reader waits for bytes that have not arrived.
     is_starved: AtomicBool,
-    /// Answers that are being sent, without watches.
+    /// Answers in transmission, watches excepted.
     sending: AtomicU32,
     watches: AtomicU32,
-    /// When a request came, a part of an answer was taken, or an answer ended: ms since the beginning. 0 before the
-    /// first request.
+    /// The time of the last progress (a request arrived, a part of an answer was taken, an answer
+    /// ended), in ms since `began`. 0 before the first request.
     moved_ms: AtomicU64,
-    /// When the first bytes of the next request came, with HTTP/1.1: ms since the beginning, or `NEVER`.
+    /// The time of the first bytes of the next request, with HTTP/1.1, in ms since `began`, or
+    /// `NEVER`.
     head_ms: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
 
-// All orderings are relaxed: each number is looked at by itself, and again after the next deadline.
+// All orderings are relaxed: each value is used on its own, and checked again at the next deadline.
 impl Activity {
     fn new() -> Activity {
         Activity {
@@ -225,13 +231,13 @@ impl Activity {
         }
     }
 
-    /// Done when the connection has to make room for another one.
+    /// Waits for the signal to close.
     pub(crate) async fn told_to_go(&self) {
         self.out.notified().await;
     }
 
-    /// When the connection ends if nothing happens until then. `None` where that is not the listener's business: a
-    /// request is being worked on, or a watch is open.
+    /// Returns the instant at which the connection ends if nothing happens before. `None` while a
+    /// request is being handled or a watch is open: then the listener sets no deadline.
     pub(crate) fn ends_at(&self, limits: &ConnectionLimits) -> Option<Instant> {
         let count = |of: &AtomicU32| of.load(Ordering::Relaxed);
         if count(&self.watches) > 0 || count(&self.answering) > 0 {
@@ -241,7 +247,7 @@ impl Activity {
         let head = self.head_ms.load(Ordering::Relaxed);
         let (since_ms, within) = match (count(&self.sending) > 0, moved, head) {
             (true, ..) => (moved, limits.send),
-            // The handshake, which has a deadline of its own, is part of it.
+            // Includes the handshake, which has its own deadline too.
             (_, 0, _) => (0, limits.head),
             (_, _, NEVER) => (moved, limits.idle),
             _ => (head, limits.head),
@@ -250,7 +256,7 @@ impl Activity {
     }
 
     fn now_ms(&self) -> u64 {
-        // 0 stands for nothing yet.
+        // 0 means that nothing has happened yet.
         u64::try_from(self.began.elapsed().as_millis()).map_or(NEVER - 1, |ms| ms.max(1))
     }
 
@@ -258,7 +264,7 @@ impl Activity {
         self.moved_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
-    /// Bytes came.
+    /// Records that bytes were read.
     pub(crate) fn has_read(&self) {
         self.is_starved.store(false, Ordering::Relaxed);
         if self.is_quiet() && !self.is_http2() && self.head_ms.load(Ordering::Relaxed) == NEVER {
@@ -266,14 +272,15 @@ impl Activity {
         }
     }
 
-    /// Bytes went. With HTTP/2 they may be those of a ping.
+    /// Records that bytes were written. With HTTP/2 they may belong to a ping, so they don't count
+    /// there.
     pub(crate) fn has_written(&self) {
         if !self.is_http2() {
             self.moves();
         }
     }
 
-    /// Whether requests have come by HTTP/2.
+    /// Reports whether requests have arrived by HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.is_http2.load(Ordering::Relaxed)
     }
@@ -284,8 +291,9 @@ impl Activity {
             .all(|count| count.load(Ordering::Relaxed) == 0)
     }
 
-    /// The client sends no more. Returns whether it still waits for an answer, of which HTTP would deprive it if it
-    /// knew. The client of a watch has gone, and a body of which a part is missing does not come.
+    /// Records that the client has closed its sending side. Returns whether it still waits for an
+    /// answer, which the HTTP layer would cancel if it learned of the end. Returns false for the
+    /// client of a watch, which has disconnected, and for a body that proves incomplete.
     pub(crate) fn end(&self, context: &Context<'_>) -> bool {
         let is_any = |count: &AtomicU32| count.load(Ordering::Relaxed) > 0;
         if self.is_http2() || is_any(&self.watches) || self.is_quiet() {
@@ -294,18 +302,19 @@ impl Activity {
         let knew = self.has_ended.swap(true, Ordering::Relaxed);
         let was_starved = is_any(&self.arriving) && self.is_starved.swap(false, Ordering::Relaxed);
         if was_starved && !knew {
-            // More may have come since: the body is asked again.
+            // More bytes may have arrived since: poll the body again.
             context.waker().wake_by_ref();
         }
         !(was_starved && knew)
     }
 
-    /// Whether the client sends no more, and waits for an answer.
+    /// Reports whether the client has closed its sending side but waits for an answer.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// The head of a request came.
+    /// Records the head of a request. Returns its answering stage and, if it has a body, its
+    /// arriving stage.
     pub(crate) fn begin(
         self: &Arc<Self>,
         is_http2: bool,
@@ -317,7 +326,7 @@ impl Activity {
         (Stage::new(self, |activity| &activity.answering), arriving)
     }
 
-    /// An answer begins to be sent.
+    /// Records that an answer begins, and returns its stage.
     pub(crate) fn send(self: &Arc<Self>, is_watch: bool) -> Stage {
         match is_watch {
             true => Stage::new(self, |activity| &activity.watches),
@@ -343,16 +352,16 @@ impl Stage {
         }
     }
 
-    /// A part of it is done.
+    /// Records progress.
     pub(crate) fn moves(&self) {
         self.activity.moves();
     }
 
-    /// It waits for bytes.
+    /// Records that the stage waits for bytes.
     pub(crate) fn starve(&self, context: &Context<'_>) {
         self.activity.is_starved.store(true, Ordering::Relaxed);
         if self.activity.has_ended() {
-            // None will come, as HTTP has to hear.
+            // No more bytes will arrive: wake the task so that the HTTP layer learns of it.
             context.waker().wake_by_ref();
         }
     }
@@ -383,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_connection_takes_the_place_of_the_oldest_unproven_one() {
+    async fn a_new_connection_replaces_the_oldest_unproven_one() {
         let places = places(4, 2);
         let proven = places.enter().await;
         proven.prove();
@@ -393,7 +402,7 @@ mod tests {
         let out = [&proven, &first, &second, &third].map(is_out);
         assert_eq!(out, [false, true, false, false]);
         first.activity().told_to_go().await;
-        // A place is counted once, whoever frees it.
+        // A place is counted once, no matter which side frees it.
         drop(first);
         assert_eq!(places.lock().taken, 3);
         drop((proven, second, third));
@@ -402,13 +411,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_proven_connections_keep_others_waiting() {
+    async fn only_proven_connections_make_others_wait() {
         let places = places(2, 1);
         let first = places.enter().await;
         first.prove();
         let second = places.enter().await;
         let third = places.enter().await;
-        assert!(is_out(&second), "it was not proven");
+        assert!(is_out(&second), "the connection was unproven");
         third.prove();
         assert!(places.try_enter().is_none());
         let waits = tokio::spawn({
@@ -418,6 +427,6 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
         drop(third);
-        assert!(!is_out(&waits.await.expect("it got a place")));
+        assert!(!is_out(&waits.await.expect("the connection got a place")));
     }
 }

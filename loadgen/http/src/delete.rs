@@ -12,10 +12,10 @@ use crate::route::Target;
 use crate::select::Selection;
 use crate::{Call, body, list, objects, view};
 
-/// The namespaces that admission does not let anybody delete.
+/// The namespaces that admission protects from deletion.
 const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// How a request wants something deleted.
+/// The options of a deletion.
 pub(crate) struct Wanted {
     pub(crate) options: DeleteOptions,
     pub(crate) dry_run: bool,
@@ -44,7 +44,7 @@ pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
     objects::answer(call, 200, &view::shown(target.kind, object)?)
 }
 
-/// The `Status` of a deletion that is done.
+/// Returns the `Status` of a completed deletion.
 fn deleted(kind: Kind, object: &dyn Object) -> Value {
     let mut details = Map::new();
     details.insert("name".into(), object.metadata().name.as_str().into());
@@ -75,7 +75,8 @@ pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Bo
     list::answer_list(call, target.kind, items, &metadata)
 }
 
-/// The options of a deletion: those of the body, else those of the query.
+/// Returns the options of a deletion: those of the body if it has any, otherwise those of the
+/// query.
 pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
     if !call.body.is_empty() {
         let form = Form::Named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
@@ -111,7 +112,7 @@ pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
     })
 }
 
-/// `DeleteOptions` of `meta/v1`, of whatever group its `apiVersion` names.
+/// Reads the `DeleteOptions` of `meta/v1`. Its `apiVersion` may name any group.
 pub(crate) fn of_document(document: &Map<String, Value>) -> Result<Wanted, ApiError> {
     let grace_period_seconds = member(
         document,
@@ -147,10 +148,10 @@ pub(crate) fn of_document(document: &Map<String, Value>) -> Result<Wanted, ApiEr
     })
 }
 
-/// A member of options; `None` where it is absent.
+/// Returns a member of the options, or `None` if it is absent.
 ///
 /// # Errors
-/// 400 for one that can't be read.
+/// 400 if the member has the wrong type.
 fn member<'v, T>(
     of: &'v Map<String, Value>,
     name: &str,

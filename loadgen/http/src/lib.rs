@@ -1,5 +1,4 @@
-//! The HTTP face of the embedded Kubernetes API server: what `kubectl`, kube-rs and other clients
-//! talk to.
+//! The embedded Kubernetes API server over HTTP, for `kubectl`, kube-rs and other clients.
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
@@ -98,46 +97,46 @@ use metrics::Metrics;
 use query::Query;
 use route::Route;
 
-/// An error of a request's body: a client that went away, say.
+/// An error while reading a request's body, e.g. because the client disconnected.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long a request may take, as upstream.
+/// Default of [`Builder::request_timeout`], the same as upstream.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What time it is.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// What writes metrics in Prometheus' text format.
+/// Returns metrics in Prometheus' text format.
 pub type FurtherMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// An API server. Cloning is cheap: all clones are one server.
+/// An API server. Clones are cheap and share one server.
 #[derive(Clone)]
 pub struct ApiServer(Arc<Shared>);
 
 struct Shared {
     cluster: Arc<Cluster>,
     clock: Clock,
-    /// What is served.
+    /// The kinds that are served now.
     catalog: RwLock<Arc<Catalog>>,
     settings: Settings,
-    /// Requests that read, and those that write.
+    /// Reading requests, then mutating requests.
     in_flight: [InFlight; 2],
     heavy: Heavy,
     metrics: Metrics,
     further_metrics: Option<FurtherMetrics>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
-    /// What browsers get at `/`.
+    /// The HTML page for browsers at `/`.
     page: Option<Bytes>,
     live: Live,
     texts: ownership::Texts,
     faults: Armed,
     draining: AtomicBool,
-    /// The version of the cluster at which the history of watches begins: what was before was listed, as an
-    /// upstream server lists when it starts.
+    /// The cluster's version at which the watch history begins. Older state counts as listed, as an
+    /// upstream server lists it when it starts.
     history_begins: u64,
-    /// The lines that watches send.
+    /// Encoded watch lines, shared by all watches.
     encoded: Encoded,
-    /// The open watches and delayed answers, and some that have ended.
+    /// Open watches and delayed answers. Some entries may have ended.
     watches: Mutex<Vec<Weak<Waiting>>>,
 }
 
@@ -147,17 +146,17 @@ impl fmt::Debug for ApiServer {
     }
 }
 
-/// What a server was set up with, but for its cluster and its clock: to set up others alike.
+/// The settings of a server except its cluster and its clock. Reusable for other servers.
 #[derive(Clone)]
 pub struct Settings {
     log_line: String,
     reaches_kubelets: bool,
     credentials: Credentials,
-    /// Made when it is first needed, unless it is given. Servers that are set up alike share it.
+    /// Created on first use unless it was given. Servers with the same settings share it.
     token_key: Arc<OnceLock<TokenKey>>,
     allowed_hosts: Vec<String>,
     memory: Option<Arc<Memory>>,
-    /// Of requests that read, and of those that write.
+    /// Limits on reading requests, then on mutating requests.
     requests_max: [u64; 2],
     request_timeout: Duration,
     log: Option<Arc<dyn Log>>,
@@ -169,7 +168,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Makes an [`ApiServer`].
+/// Builds an [`ApiServer`].
 pub struct Builder {
     cluster: Arc<Cluster>,
     clock: Clock,
@@ -186,21 +185,21 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// The clock of the server, that of the computer unless given: it stamps what is written.
+    /// Sets the clock that stamps what is written. Defaults to the computer's clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
         self
     }
 
-    /// What the log of every container says, one line.
+    /// Sets the one line in the log of every container.
     #[must_use]
     pub fn log_line(mut self, line: impl Into<String>) -> Builder {
         self.settings.log_line = line.into();
         self
     }
 
-    /// Whether the server reaches the kubelets, as it does unless told otherwise: where it doesn't, logs and
+    /// Sets whether the server reaches the kubelets. Defaults to true. If it does not, logs and
     /// streams fail as they do in Kubernetes.
     #[must_use]
     pub fn reaches_kubelets(mut self, reaches: bool) -> Builder {
@@ -208,90 +207,92 @@ impl Builder {
         self
     }
 
-    /// The clients that the server serves; all unless given.
+    /// Sets which clients are served. Defaults to all.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Builder {
         self.settings.credentials = credentials;
         self
     }
 
-    /// The key by which the server signs the tokens of service accounts; one of its own unless given.
+    /// Sets the key that signs service account tokens. Defaults to a new key.
     #[must_use]
     pub fn token_key(mut self, key: TokenKey) -> Builder {
         self.settings.token_key = Arc::new(OnceLock::from(key));
         self
     }
 
-    /// Further names of hosts that clients of a [listener](listen) may call the server by. Where the server wants
-    /// credentials, any name will do; else only addresses, [`BUILT_IN_HOSTS`], names below `localhost`, and these.
+    /// Sets further host names by which clients of a [listener](listen) may call the server. If the
+    /// server requires credentials, every name is allowed; otherwise only addresses,
+    /// [`BUILT_IN_HOSTS`], names below `localhost`, and these.
     #[must_use]
     pub fn allowed_hosts(mut self, names: Vec<String>) -> Builder {
         self.settings.allowed_hosts = names;
         self
     }
 
-    /// The memory of the process, above whose limit lists, watches and most writes are refused with 503; without
-    /// limit unless given.
+    /// Sets the memory monitor of the process. Above its limit, lists, watches and most writes get
+    /// a 503. Defaults to no limit.
     #[must_use]
     pub fn memory(mut self, memory: Arc<Memory>) -> Builder {
         self.settings.memory = Some(memory);
         self
     }
 
-    /// Most requests at once that read, and that write; more are answered 429. 0 is no limit.
+    /// Sets the maximum numbers of concurrent reading and mutating requests. Excess requests get a
+    /// 429. 0 means no limit.
     #[must_use]
     pub fn requests_inflight(mut self, reading: u64, mutating: u64) -> Builder {
         self.settings.requests_max = [reading, mutating];
         self
     }
 
-    /// How long a request may take from its head to the head of its answer, a minute unless given, as upstream. Watches
-    /// are not bound by it.
+    /// Sets the time limit from a request's head to the head of its answer. Defaults to one minute,
+    /// as upstream. Watches are exempt.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Builder {
         self.settings.request_timeout = timeout;
         self
     }
 
-    /// Called after each request, with what was answered.
+    /// Sets the log, which is called after each request.
     #[must_use]
     pub fn log(mut self, log: Arc<dyn Log>) -> Builder {
         self.settings.log = Some(log);
         self
     }
 
-    /// As another server was set up.
+    /// Uses the settings of another server.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Builder {
         self.settings = settings;
         self
     }
 
-    /// The time of a cluster that passes only when it is moved: `/podstorm/clock/advance` does.
+    /// Makes the cluster's time virtual: it advances only through `/podstorm/clock/advance`.
     #[must_use]
     pub fn virtual_time(mut self, time: Arc<dyn VirtualTime>) -> Builder {
         self.virtual_time = Some(time);
         self
     }
 
-    /// Metrics of what runs beside the server, e.g. of controllers: each request for `/metrics` reads them, and gets
-    /// them behind the server's own. Their names differ from the server's.
+    /// Sets a source of further metrics, e.g. of controllers. Each request for `/metrics` appends
+    /// them to the server's own. Their names must differ from the server's.
     #[must_use]
     pub fn further_metrics(mut self, metrics: FurtherMetrics) -> Builder {
         self.further_metrics = Some(metrics);
         self
     }
 
-    /// A page of HTML for browsers that ask for `/`; others get the list of paths, and so do browsers where
-    /// there is no page. It may draw what `/podstorm/live` sends.
+    /// Sets the HTML page that browsers get at `/`. It may draw the data of `/podstorm/live`. Other
+    /// clients, and browsers if there is no page, get the list of paths.
     #[must_use]
     pub fn page(mut self, html: impl Into<Bytes>) -> Builder {
         self.page = Some(html.into());
         self
     }
 
-    /// The server. It serves the kinds that the cluster serves now, and those that definitions describe
-    /// later. A watch from a version before now is too old.
+    /// Builds the server. It serves the kinds that the cluster serves now and those defined later.
+    /// Watches from an older version than the current one get a 410.
     pub fn build(self) -> ApiServer {
         let catalog = catalog_of(&self.cluster, (self.clock)());
         ApiServer(Arc::new(Shared {
@@ -317,7 +318,7 @@ impl Builder {
 }
 
 fn catalog_of(cluster: &Cluster, now: Now) -> Catalog {
-    // First: what is defined meanwhile makes another catalog.
+    // Read first: a kind that is defined meanwhile invalidates the catalog.
     let generation = cluster.kinds_generation();
     let stored = cluster.kinds().into_iter();
     let stored = stored.filter(|kind| kind.row().custom.is_none());
@@ -332,9 +333,11 @@ fn catalog_of(cluster: &Cluster, now: Now) -> Catalog {
 }
 
 impl ApiServer {
-    /// A server for a cluster. For watches with selectors, for pages and for lists of older states the
-    /// cluster must [keep them](podstorm_apiserver::ClusterOptions::keeps_past). Where clients may read
-    /// slowly its history should be [bounded in bytes](podstorm_apiserver::History::SERVED).
+    /// Returns a builder of a server for a cluster.
+    ///
+    /// Watches with selectors, pages and lists of past states need a cluster that [keeps past
+    /// states](podstorm_apiserver::ClusterOptions::keeps_past). If clients may read slowly, the
+    /// cluster's history should be [bounded in bytes](podstorm_apiserver::History::SERVED).
     pub fn builder(cluster: Arc<Cluster>) -> Builder {
         Builder {
             cluster,
@@ -356,22 +359,23 @@ impl ApiServer {
         }
     }
 
-    /// What it was set up with.
+    /// Returns the server's settings.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
-    /// The cluster behind it.
+    /// Returns the cluster that the server serves.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.0.cluster
     }
 
-    /// The time on the server's clock.
+    /// Returns the time on the server's clock.
     pub fn now(&self) -> Now {
         (self.0.clock)()
     }
 
-    /// What is served now. Clones a reference, unless a definition has changed it.
+    /// Returns the current catalog. Clones a reference, unless a definition has changed the
+    /// catalog.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         let known = self
             .0
@@ -392,7 +396,7 @@ impl ApiServer {
         let catalog = Arc::new(catalog);
         *known = Arc::clone(&catalog);
         drop(known);
-        // Those of kinds that are gone end.
+        // Watches of removed kinds end.
         let watches: Vec<_> = self
             .lock_watches()
             .iter()
@@ -402,16 +406,16 @@ impl ApiServer {
         catalog
     }
 
-    /// Whether nothing was defined since a catalog was made. One load, no lock.
+    /// Reports whether no kind was defined since the catalog was built. One load, no lock.
     pub(crate) fn is_current(&self, catalog: &Catalog) -> bool {
         catalog.generation == self.0.cluster.kinds_generation()
     }
 
-    /// Ends all watches, now and as they come, for a server that is to go away.
+    /// Ends all open and all future watches, before the server shuts down.
     pub fn drain(&self) {
         let watches = {
             let mut watches = self.lock_watches();
-            // Relaxed: the lock orders it against watches that are opened meanwhile.
+            // Relaxed: the lock orders it with watches that open concurrently.
             self.0.draining.store(true, Ordering::Relaxed);
             std::mem::take(&mut *watches)
         };
@@ -420,7 +424,7 @@ impl ApiServer {
         }
     }
 
-    /// Remembers a watch, to be woken when the server goes away and to be struck by faults. O(1) amortised.
+    /// Registers a watch, so that draining and faults can wake it. O(1) amortized.
     pub(crate) fn add_watch(&self, watch: &Arc<Waiting>) {
         let mut watches = self.lock_watches();
         if watches.len() == watches.capacity() {
@@ -440,7 +444,7 @@ impl ApiServer {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        // Relaxed: as in `drain`; a watch looks again after it was woken.
+        // Relaxed: as in `drain`; a woken watch checks again.
         self.0.draining.load(Ordering::Relaxed)
     }
 
@@ -448,16 +452,17 @@ impl ApiServer {
         &self.0.settings.credentials
     }
 
-    /// Whether a request with these headers has the credential that the server wants.
+    /// Reports whether the headers have a valid credential, if one is required.
     pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
         let is_good = |token| self.user_of_token(token).is_ok();
         !self.credentials().are_required() || credentials::bearer(headers).is_some_and(is_good)
     }
 
-    /// Whether a request may come from a web page, or from where it comes.
+    /// Checks that the request does not come from a foreign web page and that its host is allowed.
     ///
     /// # Errors
-    /// As [`web_pages::check`]; none where the server wants credentials, which no page has.
+    /// As [`web_pages::check`]. Never fails if credentials are required, because a foreign page has
+    /// none.
     pub(crate) fn check_page<B: http_body::Body>(
         &self,
         request: &Request<B>,
@@ -481,10 +486,10 @@ impl ApiServer {
     }
 }
 
-/// A request that is being answered.
+/// A request in progress.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a ApiServer,
-    /// Who sends it.
+    /// The authenticated sender.
     pub(crate) user: &'a User,
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
@@ -492,7 +497,7 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Bytes,
     pub(crate) accepted: Accepted,
     pub(crate) now: Now,
-    /// What was served when it came.
+    /// The catalog at the time of the request.
     pub(crate) catalog: Arc<Catalog>,
 }
 
@@ -505,7 +510,7 @@ impl Call<'_> {
         &self.catalog
     }
 
-    /// Whether no client waits for the end of the answer.
+    /// Reports whether the request is a watch or a stream, which time limits exempt.
     fn is_long_running(&self, route: &Route) -> bool {
         let Route::Objects(target) = route else {
             return false;
@@ -534,12 +539,12 @@ impl Call<'_> {
     }
 }
 
-/// 406: no shape that the client accepts fits.
+/// Returns a 406: the client accepts no available representation.
 pub(crate) fn not_acceptable(message: String) -> ApiError {
     ApiError::status(406, Reason::Other("NotAcceptable".into()), message)
 }
 
-/// The time of the computer; monotonic time is counted from its epoch.
+/// Returns the computer's time. Monotonic time counts from its epoch.
 fn system_time() -> Now {
     let since = std::time::SystemTime::UNIX_EPOCH
         .elapsed()

@@ -1,4 +1,4 @@
-//! `GET` of a collection: all at once or in pages, encoded while it is sent.
+//! `GET` of a collection, whole or in pages, encoded while it is sent.
 
 use bytes::Bytes;
 use http::Response;
@@ -15,15 +15,16 @@ use crate::route::Target;
 use crate::select::Selection;
 use crate::{Call, ownership, table, view};
 
-/// Bytes of a list that are sent at once, about: enough that the costs of sending are small, and
-/// little enough that the first come at once.
+/// Approximate size of a chunk of a list in bytes: large enough to keep the overhead of sending
+/// small, and small enough to send the first chunk early.
 const CHUNK: usize = 64 << 10;
 
 pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let (query, kind) = (&call.query, target.kind);
     let (_, limit) = query.of_collection()?;
     let selection = Selection::of(target, query)?;
-    // As upstream's cache, which answers whatever state it has, and all of it, or all that follows a page.
+    // Version "0" reads upstream's cache, which ignores `limit`: it returns the whole state, or all
+    // that follows a page.
     let from_cache = query.text("resourceVersion") == "0";
     let limit = limit.filter(|_| !from_cache).unwrap_or(0);
     let exact = check_versions(query)?;
@@ -49,7 +50,7 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
             (page.items, version, page.continue_token, page.remaining)
         }
     };
-    // What remains is known only where nothing selects.
+    // The remaining count is known only without a selector.
     let remaining = if selection.is_all() { remaining } else { 0 };
     let metadata = ListMetadata {
         version,
@@ -59,13 +60,13 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
     answer_list(call, kind, items, &metadata)
 }
 
-/// `metadata` of a list.
+/// The `metadata` of a list.
 #[derive(Default)]
 pub(crate) struct ListMetadata {
     pub(crate) version: ResourceVersion,
-    /// The token of the next page; empty on the last one.
+    /// The continue token of the next page; empty on the last page.
     pub(crate) next: String,
-    /// The number of objects that follow; 0 where it is not known.
+    /// The number of objects after this page; 0 if it is unknown.
     pub(crate) remaining: usize,
 }
 
@@ -83,7 +84,7 @@ impl ListMetadata {
     }
 }
 
-/// A list in the shape that the client accepts.
+/// Returns an answer with a list in the shape that the client accepts.
 pub(crate) fn answer_list(
     call: &Call<'_>,
     kind: Kind,
@@ -100,7 +101,7 @@ pub(crate) fn answer_list(
     };
     let mut of_objects = metadata.to_json();
     if kind.row().custom.is_some() && metadata.next.is_empty() {
-        // Upstream leaves nothing out of what has no Go type.
+        // Upstream lists custom objects without a Go type, so `continue` is never omitted.
         of_objects["continue"] = "".into();
     }
     let document = match shape {
@@ -111,7 +112,7 @@ pub(crate) fn answer_list(
         Shape::MetadataList(version) => {
             let items = items.iter().map(|item| table::metadata_of(&**item));
             let items: Vec<Value> = items.collect();
-            // Nothing was appended to upstream's list, sic.
+            // Upstream's list is null if nothing was appended, sic.
             let items = Some(items).filter(|items| !items.is_empty());
             json!({"kind": "PartialObjectMetadataList", "apiVersion": version,
                 "metadata": metadata.to_json(), "items": items})
@@ -147,16 +148,16 @@ pub(crate) fn answer_list(
     Ok(answer::document(200, form, &document))
 }
 
-/// The `kind` of lists of a kind.
+/// Returns the `kind` of a kind's lists.
 fn list_kind(kind: Kind) -> String {
     let custom = kind.row().custom.map(|custom| custom.list_kind.to_owned());
     custom.unwrap_or_else(|| format!("{}List", kind.name()))
 }
 
-/// The version whose very state is asked for, if one is.
+/// Returns the version of which an exact state is requested, if any.
 ///
 /// # Errors
-/// 422 for a combination of parameters that upstream refuses.
+/// 422 for a combination of parameters that upstream rejects.
 ///
 /// Source: `ValidateListOptions` of Kubernetes' `apis/meta/internalversion/validation`.
 fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
@@ -201,9 +202,9 @@ fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
 pub(crate) struct ListBody {
     /// The text before the items, until the first chunk is sent.
     head: Option<String>,
-    /// Until all are sent.
+    /// The items not yet sent, or `None` after the last chunk.
     items: Option<std::vec::IntoIter<AnyObject>>,
-    /// How the text of each item begins, which it leaves out; of custom objects nothing.
+    /// The beginning of each item's text, which a list omits; `None` for custom objects.
     type_text: Option<String>,
     out: Writer,
     indenter: Option<Indenter>,
@@ -222,12 +223,12 @@ impl ListBody {
         }
     }
 
-    /// Breaks what follows into lines.
+    /// Pretty-prints the chunks that follow.
     pub(crate) fn indent(&mut self) {
         self.indenter = Some(Indenter::default());
     }
 
-    /// The next chunk; `None` at the end.
+    /// Returns the next chunk, or `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         let items = self.items.as_mut()?;
         let mut chunk = String::with_capacity(CHUNK + CHUNK / 4);
@@ -247,7 +248,7 @@ impl ListBody {
             self.out.clear();
             item.write_json(&mut self.out);
             let text = self.out.as_str();
-            // The items of a list leave out what the list says of all of them.
+            // Items omit the `kind` and `apiVersion` that the list implies.
             let said = self.type_text.as_deref();
             match said.and_then(|said| text.strip_prefix(said)) {
                 Some(rest) => chunk.extend(["{", rest]),

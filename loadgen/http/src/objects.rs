@@ -1,4 +1,4 @@
-//! Requests for objects: one function for each method and what it is used on.
+//! Requests for objects: one function for each method and target.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::{
     reviews, table, token_request, view, warnings, watch,
 };
 
-/// The types of patches for custom objects: there are no rules for merging their lists.
+/// The patch types of custom objects, which have no rules for strategic merges of lists.
 const PATCHES_OF_CUSTOM: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
-/// Answers a request for objects.
+/// Serves a request for objects.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     serve_stored(call, target).map_err(|error| view::shown_error(target.kind, error))
 }
@@ -34,7 +34,7 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         return component_status::serve(call, target);
     }
     let on_object = !target.name.is_empty();
-    // What is read and written as an object is.
+    // Subresources that are read and written as the object itself.
     let is_of_object = ["", "approval", "ephemeralcontainers", "resize", "status"]
         .contains(&target.subresource.as_str());
     match (call.method.clone(), target.subresource.as_str(), on_object) {
@@ -70,7 +70,7 @@ fn api<'a>(call: &'a Call<'_>, target: &Target) -> podstorm_apiserver::Api<'a> {
     call.cluster().api(view::stored_kind(target.kind))
 }
 
-/// An object in the shape that the client accepts.
+/// Returns an answer with an object in the shape that the client accepts.
 pub(crate) fn answer(
     call: &Call<'_>,
     code: u16,
@@ -93,7 +93,7 @@ pub(crate) fn answer(
     Ok(answer::document(code, form, &document))
 }
 
-/// 406: a list is asked for where there is one object.
+/// Returns a 406: the client asks for a list, but the target is one object.
 pub(crate) fn is_no_list() -> ApiError {
     let why = "you requested PartialObjectMetadataList, but the requested object is not a list";
     crate::not_acceptable(why.to_owned())
@@ -114,7 +114,7 @@ pub(crate) fn answer_with(
     Ok(response)
 }
 
-/// An error with the warnings that there are anyway.
+/// Returns an answer with an error and the warnings so far.
 fn refuse(
     call: &Call<'_>,
     target: &Target,
@@ -137,15 +137,15 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     answer(call, 200, &view::shown(target.kind, object)?)
 }
 
-/// The version that a read asks for; nought where it asks for any.
+/// Parses the `resourceVersion` of a read. 0 stands for any version.
 ///
 /// # Errors
-/// 500, as upstream, unless the value is a number.
+/// 500, as upstream, if the value is not a number.
 fn version_of(text: &str) -> Result<u64, ApiError> {
     if text.is_empty() {
         return Ok(0);
     }
-    // Go reads no sign.
+    // Go's parser accepts no sign.
     let number = text.parse().ok().filter(|_| !text.starts_with('+'));
     number.ok_or_else(|| {
         let is_large = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -188,9 +188,10 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     answer_with(call, 201, &shown, (&writer, &warnings))
 }
 
-/// Whether an object names a version that could be stored; a new one may name anything else.
+/// Reports whether an update names a version that can be a stored one. A new object may carry any
+/// other.
 ///
-/// Source: `ObjectResourceVersion` of Kubernetes' apiserver, by which `store.Create` of etcd3 decides.
+/// Source: `ObjectResourceVersion` of Kubernetes' apiserver, which etcd3's `store.Create` uses.
 fn names_version(version: &ResourceVersion) -> bool {
     match version {
         ResourceVersion::Unset => false,
@@ -250,14 +251,14 @@ fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObje
     Ok(call.cluster().finalize(namespace, dry_run, call.now)?)
 }
 
-/// Gives the object the namespace of the path, and none to one of a kind without namespaces.
+/// Sets the object's namespace to the path's, or to none if the kind is cluster-scoped.
 ///
 /// Source: `rest.EnsureObjectNamespaceMatchesRequestNamespace` of Kubernetes' apiserver.
 ///
 /// # Errors
-/// 400 where it names another.
+/// 400 if the object names another namespace.
 fn place(object: &mut AnyObject, target: &Target) -> Result<(), ApiError> {
-    let metadata = Arc::get_mut(object).expect("not shared yet").metadata_mut();
+    let metadata = Arc::get_mut(object).expect("the object is not shared yet").metadata_mut();
     if metadata.namespace.is_empty() || !target.kind.is_namespaced() {
         metadata.namespace = target.namespace.as_str().into();
     } else if *metadata.namespace != *target.namespace {
@@ -269,7 +270,7 @@ fn place(object: &mut AnyObject, target: &Target) -> Result<(), ApiError> {
 }
 
 /// # Errors
-/// 422 for a word that `fieldValidation` can't be.
+/// 422 for an invalid value of `fieldValidation`.
 fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError> {
     match call.query.text("fieldValidation") {
         "" | "Ignore" | "Strict" | "Warn" => Ok(()),
@@ -310,7 +311,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     answer_with(call, 200, &patched, (&writer, &warnings))
 }
 
-/// What the strict decoder says of a patch and what it has made, as warnings.
+/// Returns the strict decoder's findings about a patch and its result, as warnings.
 fn strict_of(call: &Call<'_>, writer: &ownership::Writer<'_>) -> Vec<String> {
     match call.query.text("fieldValidation") {
         "Ignore" => Vec::new(),
@@ -333,7 +334,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     let read = if call.method == Method::PATCH {
         let (patch, doubled) = patched::read(call)?;
         let mut document = scale_json(target, &api.scale(namespace, name)?);
-        // The patch holds for whatever version there is, unless it names one.
+        // The patch applies to any version unless it names one.
         document["metadata"]["resourceVersion"] = Value::Null;
         patch.apply_to(openapi::schema_named(decode::SCALE_SCHEMA), &mut document)?;
         let made = document.clone();
@@ -362,7 +363,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         text.filter(|text| !text.is_empty())
     };
     let update = ScaleUpdate {
-        // It has been read as one of 32 bits.
+        // Decoding has checked that it fits in 32 bits.
         replicas: i32::try_from(replicas).unwrap_or_default(),
         uid: text("uid").map(Uid::new),
         resource_version: text("resourceVersion").map(ResourceVersion::new),
@@ -378,7 +379,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
 }
 
 /// # Errors
-/// 400 for a document of another kind.
+/// 400 if the document is not a Scale.
 fn check_is_scale(document: &Value) -> Result<(), ApiError> {
     let text = |member: &str| document[member].as_str().unwrap_or("");
     let (kind, api_version) = (text("kind"), text("apiVersion"));
@@ -426,7 +427,7 @@ fn scale_json(target: &Target, scale: &Scale) -> Value {
         "spec": spec, "status": status})
 }
 
-/// `POST` of a Binding: to a pod, or with the pod's name within.
+/// Serves a `POST` of a Binding, to a pod or to the collection with the pod's name in the body.
 pub(crate) fn bind(
     call: &Call<'_>,
     namespace: &str,
@@ -471,7 +472,7 @@ pub(crate) fn bind(
 }
 
 /// # Errors
-/// 500, sic, for a target that is no node.
+/// 500, sic, for a target that is not a node.
 fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
     let mut problems = Vec::new();
     if !["", "Node"].contains(&kind) {
@@ -524,13 +525,14 @@ fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         .evict(namespace, name, &options, dry_run, call.now)?;
     match evicted {
         Eviction::Evicted => Ok(succeeded(call, &warnings)),
-        // Not 201: the code of a `Status` that is no success is that of the answer.
+        // Not 201: the `Status` is a failure, and its code is that of the answer.
         Eviction::Refused(status) => Err(status),
     }
 }
 
 /// # Errors
-/// 400 for a body that is no Eviction of `policy/v1` or `v1beta1`; absent members are right.
+/// 400 if the body is not an Eviction of `policy/v1` or `policy/v1beta1`. Absent members are
+/// accepted.
 fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
     let member = |name: &str| eviction.get(name).and_then(Value::as_str).unwrap_or("");
     let (kind, api_version) = (member("kind"), member("apiVersion"));
@@ -545,7 +547,7 @@ fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
     )))
 }
 
-/// 201 with a `Status`.
+/// Returns a 201 with a successful `Status`.
 fn succeeded(call: &Call<'_>, warnings: &[String]) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "code": 201});

@@ -1,4 +1,5 @@
-//! Patches, read from bodies; what they have made, checked before it is an object again.
+//! Patches: decoding of bodies, and validation of the patched document before it becomes an object
+//! again.
 //!
 //! Source: `endpoints/handlers/patch.go` of Kubernetes' apiserver.
 
@@ -12,14 +13,14 @@ use crate::media::BodyType;
 use crate::ownership::go_quoted;
 use crate::{Call, json_syntax};
 
-/// What patches may be, as messages list it.
+/// The media types of patches, as messages list them.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \
                        application/strategic-merge-patch+json, application/apply-patch+yaml";
 
-/// The patch in the body, and what the strict decoder says of it.
+/// Decodes the patch in the body. Returns it with the strict decoder's findings.
 ///
 /// # Errors
-/// 415 for a type of body that is no patch's; 400 for a body that can't be read.
+/// 415 if the media type is not that of a patch; 400 if the body cannot be decoded.
 pub(crate) fn read(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
     let (begin, is_strategic) = match BodyType::of(call.headers) {
         Some(BodyType::StrategicPatch) => ("", true),
@@ -44,7 +45,7 @@ pub(crate) fn read(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
 }
 
 /// # Errors
-/// 400 for a body that is not a list of objects.
+/// 400 if the body is not a list of objects.
 fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
     let wrong = |problem: &str| errors::bad_request(format!("error decoding patch: {problem}"));
     let read = decode::json(body, Form::Any).map_err(|problem| wrong(&problem))?;
@@ -79,12 +80,14 @@ fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
     Ok((Patch::json(&each)?, strict.collect()))
 }
 
-/// Brings the document into form; returns what the strict decoder says of it, as warnings. `patch` has the members of
-/// one that was merged, with whether it was strategic: what it doesn't name is in form already. `doubled` is what the
-/// decoder has said of the text of the patch.
+/// Normalizes a patched document. Returns the strict decoder's findings as warnings.
+///
+/// `patch` has the members of a merge patch, and whether it was strategic; members that it does not
+/// name are already in normal form. `doubled` holds the decoder's findings about the text of the
+/// patch.
 ///
 /// # Errors
-/// 422 for a member of a wrong type, and where that is wanted for one that is unknown or there twice.
+/// 422 for a member of a wrong type and, if `is_strict`, for an unknown or repeated one.
 pub(crate) fn check(
     kind: Kind,
     patch: Option<(&Map<String, Value>, bool)>,
@@ -108,7 +111,7 @@ pub(crate) fn check(
         Some(_) => By::Conversion,
         None => By::Json,
     };
-    // Messages quote what a merge has made.
+    // Messages quote the result of a merge.
     let before = strategic.is_none().then(|| document.clone());
     let mut read = decode::tree(std::mem::take(document).into(), Form::Kind(kind), by);
     *document = read.members();
@@ -129,7 +132,7 @@ pub(crate) fn check(
     Ok(strict)
 }
 
-/// What a patch doesn't name of a document and of its members: it is in form already.
+/// The parts of a document that a patch does not name. They are already in normal form.
 #[derive(Default)]
 struct Untouched {
     members: Map<String, Value>,
@@ -154,7 +157,7 @@ impl Untouched {
         document.append(&mut self.members);
         let within = self.within.into_iter();
         for (name, mut others) in within.filter(|(_, others)| !others.is_empty()) {
-            // What has become empty may have been left out meanwhile.
+            // The decoder may have dropped a member that became empty.
             let inner = document.entry(name).or_insert_with(|| Map::new().into());
             if let Value::Object(inner) = inner {
                 inner.append(&mut others);
@@ -173,7 +176,7 @@ fn take_others(
     others
 }
 
-/// What is wrong with a document that has become one of another kind.
+/// Returns the problem of a document whose kind the patch has changed.
 fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
     let text = |member: &str| document.get(member).and_then(Value::as_str).unwrap_or("");
     let (api_version, name) = (text("apiVersion"), text("kind"));
@@ -181,7 +184,7 @@ fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
         return None;
     }
     let known = kind_named(name).filter(|known| known.api_version() == api_version);
-    // Of a kind that there is, it is read as one.
+    // A known kind is reported as a decoding error of that kind, if it has one.
     known
         .and_then(|known| {
             let document = Value::Object(document.clone());
@@ -195,7 +198,7 @@ fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
         })
 }
 
-/// 422 that quotes the patch where it was strategic, and else what it made.
+/// Returns a 422 that quotes the patch if it was strategic, and otherwise its result.
 fn invalid(
     strategic: Option<&Map<String, Value>>,
     made: Option<String>,
@@ -209,7 +212,7 @@ fn invalid(
     errors::invalid_of(("", ""), "", vec![cause])
 }
 
-/// 422: a patch has made what the Scale that it is of can't be.
+/// Returns a 422: the patched Scale is invalid.
 pub(crate) fn invalid_scale(made: &Value, problem: &str) -> ApiError {
     invalid(None, Some(made.to_string()), problem)
 }

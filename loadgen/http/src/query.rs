@@ -1,4 +1,4 @@
-//! The parameters after the `?` of a request.
+//! The query parameters of a request.
 
 use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};
@@ -6,7 +6,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Cause, ResourceVersion};
 
-/// The parameters of a request, decoded, in the order that they were sent in.
+/// The decoded parameters of a request, in the order of the query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -16,7 +16,7 @@ impl<'a> Query<'a> {
         Query(pairs.collect())
     }
 
-    /// The first value of that name; empty when there is none.
+    /// Returns the first value of a parameter, or an empty string.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.all(name).next().unwrap_or("")
     }
@@ -30,7 +30,7 @@ impl<'a> Query<'a> {
         self.all(name).next().is_some()
     }
 
-    /// A yes or no: absent, `false` and `0` are no.
+    /// Returns a boolean parameter: false if it is absent, `false` or `0`, true otherwise.
     ///
     /// Source: `Convert_Slice_string_To_bool` of apimachinery.
     pub(crate) fn flag(&self, name: &str) -> bool {
@@ -40,10 +40,10 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A whole number; `None` when absent.
+    /// Returns an integer parameter, or `None` if it is absent.
     ///
     /// # Errors
-    /// 400 for any other text.
+    /// 400 if the value is not an integer.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.all(name).next() else {
             return Ok(None);
@@ -57,18 +57,19 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The numbers of a request for a collection, whatever it uses of them: `timeoutSeconds` and `limit`.
+    /// Returns `timeoutSeconds` and `limit` of a request for a collection. Both are checked, even
+    /// if the request uses only one.
     ///
     /// # Errors
-    /// 400 for an invalid one.
+    /// 400 if either is invalid.
     pub(crate) fn of_collection(&self) -> Result<(Option<i64>, Option<i64>), ApiError> {
         Ok((self.number("timeoutSeconds")?, self.number("limit")?))
     }
 
-    /// Looks at `timeout`, how long a client would wait for the answer.
+    /// Checks `timeout`, the time that a client would wait for the answer.
     ///
     /// # Errors
-    /// 400 for what is no duration.
+    /// 400 if it is not a duration.
     pub(crate) fn check_timeout(&self) -> Result<(), ApiError> {
         duration_problem(self.text("timeout")).map_or(Ok(()), |problem| {
             let why = format!("invalid timeout specified in the request URL - time: {problem}");
@@ -80,7 +81,7 @@ impl<'a> Query<'a> {
         ResourceVersion::new(self.text("resourceVersion"))
     }
 
-    /// Whether nothing is to be written: `dryRun=All`.
+    /// Reports whether the request is a dry run: `dryRun=All`.
     ///
     /// # Errors
     /// 422 for any other value.
@@ -89,7 +90,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Why a text is no duration, as Go says it; nothing is wrong with an empty one.
+/// Returns why Go rejects a text as a duration, or `None` if it is valid or empty.
 fn duration_problem(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if text.is_empty() || rest == "0" {
@@ -121,7 +122,7 @@ fn duration_problem(text: &str) -> Option<String> {
     None
 }
 
-/// Whether all of these values of `dryRun` are `All`; none is no.
+/// Reports whether there are values of `dryRun` and all of them are `All`.
 ///
 /// # Errors
 /// 422 for any other value.
@@ -141,10 +142,10 @@ pub(crate) fn check_dry_run<'v>(
     Ok(dry_run)
 }
 
-/// The number of a resource version that a list or a watch asks for.
+/// Parses the `resourceVersion` of a list or a watch.
 ///
 /// # Errors
-/// 422 unless the value is a number.
+/// 422 if it is not a number.
 pub(crate) fn version_number(text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| {
         let message =
@@ -154,7 +155,7 @@ pub(crate) fn version_number(text: &str) -> Result<u64, ApiError> {
     })
 }
 
-/// What is wrong with an option.
+/// Returns the cause of an error about an option.
 pub(crate) fn cause(field: &str, reason: &str, message: String) -> Cause {
     Cause {
         reason: reason.to_owned(),
@@ -163,7 +164,7 @@ pub(crate) fn cause(field: &str, reason: &str, message: String) -> Cause {
     }
 }
 
-/// 422: an option of a request has a value that it can't have.
+/// Returns a 422: an option of the request has an invalid value.
 pub(crate) fn options_invalid(options: &str, cause: Cause) -> ApiError {
     errors::invalid_of((options, "meta.k8s.io"), "", vec![cause])
 }

@@ -21,29 +21,29 @@ use crate::query::Query;
 use crate::route::Route;
 use crate::{ApiServer, BoxError, Call, heavy, indented, live, memory, received, time, warnings};
 
-/// A request that has been answered, for a log.
+/// An answered request, for a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
     /// The method.
     pub method: &'a str,
-    /// The path, with what follows a `?`.
+    /// The path and the query.
     pub path: &'a str,
-    /// The code of the answer.
+    /// The status code of the answer.
     pub status: u16,
-    /// From the head of the request to that of the answer.
+    /// Time from the head of the request to the head of the answer.
     pub took: Duration,
-    /// What the client calls itself; empty where it doesn't.
+    /// The `User-Agent` header, or empty.
     pub user_agent: &'a str,
-    /// The user's name; empty where the request had no valid credential.
+    /// The user's name; empty if the request had no valid credential.
     pub user: &'a str,
 }
 
 /// A log of requests.
 pub trait Log: Send + Sync {
-    /// Is called with each request that has been answered, on the thread that did; it must not wait.
+    /// Records an answered request. Called on the thread that answered, so it must not block.
     fn answered(&self, request: &Answered<'_>);
 
-    /// Requests that the log has dropped, because it could not keep up.
+    /// Returns the number of requests that the log dropped because it could not keep up.
     fn dropped(&self) -> u64 {
         0
     }
@@ -59,10 +59,10 @@ impl ApiServer {
     /// Answers a request. Every error is an answer too: a `Status` with its code.
     ///
     /// # Errors
-    /// The answer is lost, by an armed [fault](crate::faults).
+    /// An armed [fault](crate::faults) drops the connection before the answer.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with a timer: bodies and watches have time-outs.
+    /// Outside a tokio runtime with a timer, which the time limits of bodies and watches need.
     pub async fn answer<B>(&self, request: Request<B>) -> Result<Response<Body>, ConnectionLost>
     where
         B: http_body::Body<Data = Bytes>,
@@ -71,7 +71,8 @@ impl ApiServer {
         self.answer_unless(Ok(()), request).await
     }
 
-    /// As [`answer`](ApiServer::answer), unless the listener refuses the request: then that error is the answer.
+    /// As [`answer`](ApiServer::answer), but answers with the listener's error if it refused the
+    /// request.
     pub(crate) async fn answer_unless<B>(
         &self,
         refused: Result<(), ApiError>,
@@ -103,7 +104,7 @@ impl ApiServer {
         let answered = match (&user, &struck) {
             (_, Some(Struck::RequestLost)) => return Err(ConnectionLost),
             (_, Some(Struck::Refused(error))) | (Err(error), _) => {
-                // A client that still sends would not see the answer.
+                // A client that is still sending would not see the answer.
                 memory::discard(body).await;
                 Err(error.clone())
             }
@@ -121,7 +122,7 @@ impl ApiServer {
             answer::indent(&mut response);
         }
         if !self.is_current(&catalog) {
-            // What it defined is served from now on.
+            // Rebuild the catalog, so that kinds that this request defined are served.
             drop(self.catalog());
         }
         let is_lost = matches!(struck, Some(Struck::AnswerLost(None)));
@@ -148,7 +149,7 @@ impl ApiServer {
         }
     }
 
-    /// Answers a request of a user, which began at that moment.
+    /// Answers an authenticated request that began at `began`.
     async fn answer_user<B>(
         &self,
         (head, body): (&Parts, B),
@@ -166,7 +167,7 @@ impl ApiServer {
         if let Some(memory) = &self.0.settings.memory
             && let Err(refused) = memory.admit(&head.method, &route, what)
         {
-            // A client that still sends would not see the answer.
+            // A client that is still sending would not see the answer.
             memory::discard(body).await;
             return Err(refused);
         }
@@ -179,7 +180,7 @@ impl ApiServer {
             return self.advance(&head.method, &body).await;
         }
         let accepted = match &route {
-            // Answered in one form, whatever the client says that it takes.
+            // These have one representation, whatever the client accepts.
             Route::Health(..)
             | Route::Metrics
             | Route::Clock
@@ -206,7 +207,7 @@ impl ApiServer {
                 };
                 media::accepted(&head.headers, offer)
             }
-            // Nothing is there in whatever form.
+            // Not found in any representation.
             Route::UnknownResource | Route::UnknownPath => {
                 let accepted = media::accepted(&head.headers, Offer::Plain);
                 Ok(accepted.unwrap_or(Accepted::JSON))
@@ -252,14 +253,15 @@ impl ApiServer {
         Ok(response)
     }
 
-    /// The answer; that to a new pod may wait for the account of its namespace, which a controller makes.
+    /// Answers a request. A new pod may wait for its namespace's service account, which a
+    /// controller creates.
     async fn answer_patiently(
         &self,
         (how, user): ((&http::Method, &HeaderMap), &Arc<User>),
         (query, body, accepted, catalog): (Query<'_>, Bytes, Accepted, Arc<Catalog>),
         route: Route,
     ) -> Response<Body> {
-        // Time that stands still brings nothing.
+        // Waiting is useless while virtual time stands still.
         let waits = matches!(&route, Route::Objects(target) if target.kind == Kind::POD)
             && [Method::POST, Method::PATCH].contains(how.0)
             && self.0.cluster.has_plugin(Plugin::ServiceAccount)
@@ -300,7 +302,7 @@ impl ApiServer {
         }
     }
 
-    /// `/podstorm/clock/advance`.
+    /// Serves `/podstorm/clock/advance`.
     async fn advance(
         &self,
         method: &http::Method,
@@ -316,7 +318,7 @@ impl ApiServer {
 }
 
 impl Call<'_> {
-    /// The answer, an error included, with its warnings.
+    /// Answers the call: errors become a `Status`, and warnings are attached.
     fn answer(self, route: Route) -> Response<Body> {
         let warnings = warnings::of(&route, self.method, &self.query, &self.body);
         let served = self.serve(route);
@@ -327,16 +329,16 @@ impl Call<'_> {
             }
             response
         });
-        // These errors come before any about the object of the request.
+        // Warnings about the request precede those about the object.
         answer::warn_first(&mut response, &warnings);
         response
     }
 }
 
-/// Does what may take long where it holds up no other request.
+/// Runs a task that may take long on a thread where it blocks no other request.
 ///
 /// # Errors
-/// 500 where it panics: the cluster has stopped then.
+/// 500 if the task panics: the cluster has stopped then.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {

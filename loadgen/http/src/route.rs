@@ -1,4 +1,4 @@
-//! From the path of a request to what it asks for.
+//! Routes: the mapping from a request's path to what it addresses.
 //!
 //! Source: `RequestInfoFactory` in Kubernetes' `apiserver/pkg/endpoints/request`.
 
@@ -11,19 +11,19 @@ use crate::catalog::{Catalog, GroupVersion};
 use crate::query::Query;
 use crate::{component_status, health, reviews};
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Route {
     /// `/`: the list of paths.
     Root,
-    /// `/`, where a browser asks for it: the page.
+    /// `/` requested by a browser: the page.
     Page,
-    /// `/healthz`, `/livez`, `/readyz`, each with a check by name or without one.
+    /// `/healthz`, `/livez` or `/readyz`, with or without the name of a single check.
     Health(String, Option<String>),
     Version,
-    /// `/.well-known/openid-configuration`: who makes the tokens of service accounts.
+    /// `/.well-known/openid-configuration`: the issuer of service account tokens.
     Issuer,
-    /// `/openid/v1/jwks`: the keys that they are signed with.
+    /// `/openid/v1/jwks`: the keys that verify them.
     Keys,
     Metrics,
     /// `/api`.
@@ -34,13 +34,13 @@ pub(crate) enum Route {
     Group(String),
     /// `/api/v1`, `/apis/GROUP/VERSION`.
     Resources(GroupVersion),
-    /// `/openapi/v3` and what is below it; empty for the index.
+    /// `/openapi/v3` and paths below it; empty for the index.
     OpenApi(String),
     /// `/openapi/v2`.
     OlderOpenApi,
     /// Objects of a kind.
     Objects(Target),
-    /// A review of that kind, in a namespace or not.
+    /// A review of a kind, with its namespace or an empty string.
     Review(Kind, String),
     /// `/podstorm/clock`.
     Clock,
@@ -48,11 +48,11 @@ pub(crate) enum Route {
     AdvanceClock,
     /// `/podstorm/live`.
     Live,
-    /// `/podstorm/faults`, or one of them by its number.
+    /// `/podstorm/faults`, or one fault by its number.
     Faults(Option<String>),
-    /// A path of the API that names nothing: a Status.
+    /// An unknown path of the API, answered with a `Status`.
     UnknownResource,
-    /// Any other path: a text.
+    /// Any other unknown path, answered with plain text.
     UnknownPath,
 }
 
@@ -60,19 +60,19 @@ pub(crate) enum Route {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
-    /// Empty for cluster-scoped kinds and for collections over all namespaces.
+    /// Empty for cluster-scoped kinds and for collections across all namespaces.
     pub(crate) namespace: String,
     /// Empty for a collection.
     pub(crate) name: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
-    /// Whether the path alone asks for a watch: `/watch` is before the rest, as old clients put it.
+    /// Whether the path itself requests a watch: the deprecated prefix `/watch`.
     pub(crate) watched: bool,
 }
 
 impl Target {
-    /// Whether a `GET` of it is a watch. A single object is watched by the old paths alone, else it is read whatever
-    /// the query says.
+    /// Reports whether a `GET` of the target is a watch. A single object is watched only through
+    /// the deprecated paths; through any other path it is read, whatever the query asks for.
     pub(crate) fn is_watch(&self, query: &Query<'_>) -> bool {
         let is_collection = self.name.is_empty() && self.subresource.is_empty();
         self.watched || is_collection && query.flag("watch")
@@ -132,8 +132,9 @@ impl Route {
 }
 
 impl Route {
-    /// Whether it is answered to clients without a credential: probes, which tell nothing of the cluster. Their single
-    /// checks and the version want one, as of the server whose answers are recorded.
+    /// Reports whether unauthenticated clients are served: only by the health probes, which reveal
+    /// nothing about the cluster. Single health checks and `/version` require a credential, as on
+    /// the server whose answers are recorded.
     pub(crate) fn is_public(&self) -> bool {
         matches!(self, Route::Health(_, None))
     }
@@ -141,7 +142,8 @@ impl Route {
 
 fn within(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Route {
     match resolved(version, group, rest, catalog) {
-        // Upstream's server of custom resources leaves these to the next one, which knows no path.
+        // Upstream's custom resource server delegates to the next server, which answers 404 as
+        // text.
         Route::UnknownResource if catalog.is_custom(group) => Route::UnknownPath,
         route => route,
     }
@@ -167,7 +169,7 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
         ["namespaces", namespace, resource] => (namespace, resource, "", ""),
         ["namespaces", namespace, resource, name] => (namespace, resource, name, ""),
         ["namespaces", namespace, resource, name, part] => (namespace, resource, name, part),
-        // What follows is passed on.
+        // The rest of the path is proxied.
         ["namespaces", namespace, resource, name, "proxy", ..] => {
             (namespace, resource, name, "proxy")
         }
@@ -180,7 +182,7 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
     let Some(kind) = catalog.find(&of, resource) else {
         return Route::UnknownResource;
     };
-    // An object of a namespaced kind is reached through its namespace alone, and the other way round.
+    // Namespaced kinds need a namespace for single objects; cluster-scoped kinds must have none.
     let fits = match kind.is_namespaced() {
         true => !namespace.is_empty() || name.is_empty(),
         false => namespace.is_empty(),

@@ -1,6 +1,6 @@
-//! `GET` with `watch`: events as lines of JSON, for as long as the client listens. A line is made
-//! when the client's connection takes it, and none ahead: what a slow client waits for stays in the
-//! history, which is bounded.
+//! `GET` with `watch`: events as lines of JSON, for as long as the client listens. A line is
+//! encoded when the client's connection takes it, never ahead of time. Events for a slow client
+//! stay in the history, which is bounded.
 //!
 //! Source: `endpoints/handlers/watch.go` and the watch cache of Kubernetes' apiserver.
 
@@ -31,11 +31,11 @@ use crate::select::Selection;
 use crate::table::Include;
 use crate::{ApiServer, Call, protobuf, table, view};
 
-/// How often a watch that asked for bookmarks gets one, as upstream.
+/// Interval of bookmarks, if the client asked for them. The same as upstream.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long before its end a watch gets its last bookmark, as upstream.
+/// Time between the last bookmark and the end of a watch, as upstream.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// How long a watch lasts where the client doesn't say. Upstream draws between 30 and 60 minutes.
+/// Default duration of a watch. Upstream draws one between 30 and 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
 pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -63,7 +63,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     };
     let (events, failed) = match watched {
         Ok(events) => (Some(events), None),
-        // Upstream has answered 200 before it looks at its history.
+        // Upstream answers 200 before it checks its history, so this error is sent as an event.
         Err(error) if error.code == 410 => (None, Some(error)),
         Err(error) => return Err(error),
     };
@@ -73,7 +73,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     };
     let end = Instant::now() + timeout.min(TIMEOUT * 1000);
     let include = Include::of(query)?;
-    // Nothing is refused from here on, so a fault strikes no watch that does not open.
+    // Nothing below fails, so a fault strikes only watches that open.
     call.server.add_watch(&waiting);
     let body = WatchBody {
         _counted: OpenWatch::new(call.server, target.kind),
@@ -102,7 +102,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     Ok(answer::stream(Body::watch(body)))
 }
 
-/// Where a watch begins, and whether the end of the initial state is marked.
+/// The start of a watch, and whether a bookmark marks the end of the initial state.
 struct Beginning {
     from: WatchFrom,
     marks_end: bool,
@@ -135,7 +135,7 @@ impl Beginning {
             return Err(errors::version_too_large(wanted, current));
         }
         let all = query.flag("sendInitialEvents");
-        // Without a version the state comes first, unless the client says that it wants none.
+        // Without a version the initial state comes first, unless the client declined it.
         let from_state = all || wanted == 0 && !initial;
         Ok(Beginning {
             from: match (from_state, wanted) {
@@ -153,21 +153,21 @@ fn next_bookmark(now: Instant, end: Instant) -> Instant {
     (now + BOOKMARK_EVERY).min(last)
 }
 
-/// An open watch that is being sent.
+/// The body of an open watch.
 #[derive(Debug)]
 pub(crate) struct WatchBody {
     server: ApiServer,
-    /// Open as long as this is.
+    /// Counts the watch as open while it exists.
     _counted: OpenWatch,
     lines: Lines,
-    /// Of the catalog that the kind of the lines is from.
+    /// The generation of the catalog that `lines.kind` is from.
     followed: u64,
-    /// Absent where the watch could not begin.
+    /// `None` if the watch could not begin.
     events: Option<AnyWatch>,
-    /// What the watch ends with at once.
+    /// The error that ends the watch immediately.
     failed: Option<ApiError>,
     waiting: Arc<Waiting>,
-    /// Scratch.
+    /// Scratch buffer for polled events.
     seen: Vec<Seen>,
     bookmarks: bool,
     initial_end: bool,
@@ -175,7 +175,7 @@ pub(crate) struct WatchBody {
     bookmark: Pin<Box<Sleep>>,
     last_bookmark_sent: bool,
     ended: bool,
-    /// When a held watch looks at the clock again.
+    /// When a watch that a fault holds checks the clock again.
     look: Option<Pin<Box<Sleep>>>,
 }
 
@@ -184,10 +184,10 @@ impl WatchBody {
         self.lines.form == Form::Protobuf
     }
 
-    /// The next line; `None` at the end of the watch.
+    /// Returns the next line, or `None` at the end of the watch.
     ///
     /// # Errors
-    /// A fault closes the connection.
+    /// [`ConnectionLost`] if a fault cuts the connection.
     pub(crate) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -195,7 +195,7 @@ impl WatchBody {
         if self.ended {
             return Poll::Ready(Ok(None));
         }
-        // Before the events and the end are looked for, so that neither can come unnoticed in between.
+        // Register the waker before checking for events and the end, so that neither is missed.
         let met = self.waiting.wait(context.waker());
         if self.server.is_draining() {
             return Poll::Ready(Ok(None));
@@ -260,7 +260,7 @@ impl WatchBody {
         Poll::Pending
     }
 
-    /// Goes on with the kind as it is defined now; whether its definition is gone.
+    /// Follows the kind's current definition. Reports whether the definition was deleted.
     fn is_undefined(&mut self) -> bool {
         let kind = self.lines.kind;
         if kind.row().custom.is_none() {
@@ -277,9 +277,9 @@ impl WatchBody {
         false
     }
 
-    /// The line of the next event that has come.
+    /// Returns the line of the next pending event.
     fn next_event(&mut self) -> Option<Bytes> {
-        // Events that came before its end are still sent.
+        // Still send the events from before the end.
         let _is_undefined = self.is_undefined();
         let events = self.events.as_mut()?;
         let now = self.server.now();
@@ -314,7 +314,7 @@ impl WatchBody {
     }
 }
 
-/// How the events of a watch become lines.
+/// The encoding of a watch's events as lines.
 #[derive(Debug)]
 struct Lines {
     form: Form,
@@ -326,7 +326,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// A change as the selection sees it: what begins to match is added, what ceases to is deleted.
+    /// Encodes a change as the selection sees it: an object that begins to match is added, one that
+    /// ceases to match is deleted.
     fn change(
         &mut self,
         server: &ApiServer,
@@ -339,7 +340,7 @@ impl Lines {
         let what = match (what, was, is) {
             ("ADDED", _, true) | ("DELETED", true, _) | ("MODIFIED", true, true) => what,
             ("MODIFIED", false, true) => "ADDED",
-            // As it was while it matched, with the version of the change.
+            // The object as it last matched, with the version of the change.
             ("MODIFIED", true, false) => {
                 let mut last = before?.to_json();
                 let version = object.metadata().resource_version.to_string();
@@ -360,7 +361,7 @@ impl Lines {
         };
         let version = object.metadata().resource_version.number();
         match (self.shape, version) {
-            // As it is stored: all watches send the same.
+            // Sent as stored, so all watches share the line.
             (Shape::Object | Shape::Discovery, Some(version)) if Arc::ptr_eq(&shown, object) => {
                 let shows = Shows {
                     version,
@@ -401,7 +402,8 @@ impl Lines {
         if end_of_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        // Upstream keeps the number elsewhere, and makes an annotation of it even here.
+        // Upstream keeps this number in an internal field and converts it to an annotation even in
+        // a bookmark.
         if kind.name() == "DaemonSet" && matches!(shape, Shape::Object | Shape::Discovery) {
             metadata["annotations"]["deprecated.daemonset.template.generation"] = "0".into();
         }
@@ -429,7 +431,7 @@ impl Lines {
 
     fn put(&self, what: &str, object: &str) -> Vec<u8> {
         if self.form == Form::Protobuf {
-            // The object was written by this server a moment ago.
+            // The text is this server's own JSON, so it always parses.
             let object = serde_json::from_str(object).unwrap_or_default();
             let mut out = Vec::new();
             protobuf::put_event(&mut out, what, &object);
@@ -448,7 +450,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_waits_ends_when_the_server_goes_away() {
+    async fn an_idle_watch_ends_when_the_server_shuts_down() {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let server = ApiServer::builder(cluster).build();
         let open = || {
