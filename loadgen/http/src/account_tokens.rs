@@ -1,6 +1,7 @@
-//! Tokens of service accounts: JSON web tokens that the server signs, and what they claim.
+//! Service account tokens: JSON web tokens that the server signs, and their claims.
 //!
-//! Source: `Claims` and `LegacyClaims` in Kubernetes' `pkg/serviceaccount`; RFC 7515, 7517 and 7519.
+//! Source: `Claims` and `LegacyClaims` in Kubernetes' `pkg/serviceaccount`; RFC 7515, 7517 and
+//! 7519.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,32 +16,32 @@ use serde_json::{Map, Value, json};
 
 use crate::token_keys::{KeyError, PrivateKey, PublicKey};
 
-/// Who makes tokens that end, and who they are for unless a request says otherwise.
+/// The issuer and default audience of tokens that expire.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// Who makes the tokens of Secrets.
+/// The issuer of the tokens in Secrets.
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// What the claims of the tokens of Secrets begin with.
+/// The prefix of the claims of tokens in Secrets.
 const LEGACY: &str = "kubernetes.io/serviceaccount/";
 
-/// What the names of the users begin with that service accounts are.
+/// The prefix of service accounts' user names.
 const USER: &str = "system:serviceaccount:";
 
-/// Verified tokens that are remembered: a signature costs more than a look.
+/// Maximum number of cached verified tokens. Verifying a signature costs more than a lookup.
 const VERIFIED_MAX: usize = 1_024;
 
-/// The key by which a server signs the tokens of service accounts, with the keys of those that it believes. A clone is
-/// the same key.
+/// The key that signs a server's service account tokens, with the public keys of all tokens that
+/// the server trusts. Clones share the key.
 #[derive(Clone)]
 pub struct TokenKey(Arc<Key>);
 
 struct Key {
     private: Arc<PrivateKey>,
-    /// The keys that verify tokens, each once, that of `private` first.
+    /// The keys that verify tokens, without duplicates, the public key of `private` first.
     public: Vec<PublicKey>,
     random: SystemRandom,
-    /// Claims by tokens whose signatures are good.
+    /// The claims of verified tokens, by token.
     verified: Mutex<BTreeMap<String, Arc<Claims>>>,
 }
 
@@ -53,27 +54,27 @@ impl fmt::Debug for TokenKey {
 }
 
 impl TokenKey {
-    /// A new key.
+    /// Returns a new key.
     ///
     /// # Errors
     /// The system has no random numbers.
     pub fn new() -> io::Result<TokenKey> {
         let random = SystemRandom::new();
-        let failed = || io::Error::other("can't make a key for tokens: no random numbers");
+        let failed = || io::Error::other("cannot create a token key: the system has no random numbers");
         let private = PrivateKey::generate(&random).ok_or_else(failed)?;
         Ok(TokenKey::of(Arc::new(private), Vec::new()))
     }
 
-    /// The key of a file in PEM: RSA, or EC of the curve P-256.
+    /// Reads a private key in PEM: RSA, or EC with the curve P-256.
     ///
     /// # Errors
-    /// The file has no such private key.
+    /// The text has no such private key.
     pub fn read(text: &str) -> Result<TokenKey, KeyError> {
         let private = PrivateKey::read(text, &SystemRandom::new())?;
         Ok(TokenKey::of(Arc::new(private), Vec::new()))
     }
 
-    /// A key that signs as this one, and believes the tokens of these keys besides its own.
+    /// Returns a key that signs as this one and also trusts tokens signed by `keys`.
     #[must_use]
     pub fn believing(&self, keys: Vec<PublicKey>) -> TokenKey {
         TokenKey::of(Arc::clone(&self.0.private), keys)
@@ -94,16 +95,16 @@ impl TokenKey {
         }))
     }
 
-    /// The public part of the key that signs.
+    /// Returns the public part of the signing key.
     fn signs_by(&self) -> &PublicKey {
         self.0
             .public
             .first()
-            .expect("the first is that of the private key")
+            .expect("the first public key belongs to the private key")
     }
 
-    /// The token of a Secret, which is valid until the Secret or its account goes. `None` if the system has no random
-    /// numbers.
+    /// Returns the token of a Secret, which is valid until the Secret or its service account is
+    /// deleted. `None` if the system has no random numbers.
     pub fn sign_for_secret(&self, account: &ObjectMeta, secret: &str) -> Option<String> {
         let (namespace, name) = (&account.namespace, &account.name);
         let claim = |name: &str| format!("{LEGACY}{name}");
@@ -117,7 +118,7 @@ impl TokenKey {
         self.sign(&Value::Object(claims))
     }
 
-    /// A token with these claims. `None` if the system has no random numbers.
+    /// Returns a token with these claims. `None` if the system has no random numbers.
     pub(crate) fn sign(&self, claims: &Value) -> Option<String> {
         let public = self.signs_by();
         let header = format!(
@@ -132,7 +133,8 @@ impl TokenKey {
         Some(format!("{signed}.{signature}"))
     }
 
-    /// What a token claims that this key has signed, or one that it believes; `None` for any other token.
+    /// Returns the claims of a token that this key or a trusted one has signed; `None` for any
+    /// other token.
     pub(crate) fn verify(&self, token: &str) -> Option<Arc<Claims>> {
         let lock = || {
             self.0
@@ -163,18 +165,18 @@ impl TokenKey {
         Some(claims)
     }
 
-    /// The keys that verify tokens, that of the key that signs first.
+    /// Returns the keys that verify tokens, the signing key's first.
     pub(crate) fn public(&self) -> &[PublicKey] {
         &self.0.public
     }
 }
 
-/// The user that a service account is.
+/// Returns the user name of a service account.
 pub(crate) fn user_name(namespace: &str, account: &str) -> String {
     format!("{USER}{namespace}:{account}")
 }
 
-/// An object that a token is about.
+/// An object that a token refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) name: String,
@@ -206,7 +208,7 @@ impl Bound {
     }
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) namespace: String,
@@ -214,17 +216,17 @@ pub(crate) struct Claims {
     pub(crate) pod: Option<Bound>,
     pub(crate) secret: Option<Bound>,
     pub(crate) node: Option<Bound>,
-    /// The audiences; empty for the token of a Secret.
+    /// The audiences; empty for a token in a Secret.
     pub(crate) audiences: Vec<String>,
-    /// Seconds since the epoch; absent in the tokens of Secrets.
+    /// The validity period; `None` for a token in a Secret.
     pub(crate) lasts: Option<Lasting>,
-    /// When a use of the token begins to be reported as late, seconds since the epoch.
+    /// The time after which using the token is reported as stale, in seconds since the epoch.
     pub(crate) warn_after: Option<i64>,
-    /// `jti`; empty in the tokens of Secrets.
+    /// The claim `jti`; empty for a token in a Secret.
     pub(crate) id: String,
 }
 
-/// When a token is valid, in seconds since the epoch.
+/// The validity period of a token, in seconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lasting {
     pub(crate) from: i64,
@@ -232,12 +234,12 @@ pub(crate) struct Lasting {
 }
 
 impl Claims {
-    /// Whether it is the token of a Secret, which has no end of its own.
+    /// Reports whether the token belongs to a Secret and so never expires on its own.
     pub(crate) fn is_of_secret(&self) -> bool {
         self.lasts.is_none()
     }
 
-    /// As the claims of a token that ends. A pod is named alone with its node.
+    /// Returns the claims of an expiring token as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let mut about = json!({"namespace": self.namespace,
             "serviceaccount": self.account.to_json()});
@@ -263,7 +265,7 @@ impl Claims {
         claims
     }
 
-    /// `None` for claims that no token of this server makes.
+    /// Reads claims. `None` if no token of this server has such claims.
     fn read(claims: &Value) -> Option<Claims> {
         let text = |of: &Value| of.as_str().unwrap_or("").to_owned();
         if claims["iss"] == LEGACY_ISSUER {
@@ -301,7 +303,7 @@ impl Claims {
     }
 }
 
-/// An id for a new token. `None` if the system has no random numbers.
+/// Returns a random id for a new token. `None` if the system has no random numbers.
 pub(crate) fn token_id() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_what_upstreams_says() {
+    fn a_token_has_upstreams_claims() {
         let key = TokenKey::new().unwrap();
         let token = key.sign(&claims().to_json()).unwrap();
         assert_eq!(
@@ -358,12 +360,12 @@ mod tests {
         assert_eq!(
             *key.verify(&token).unwrap(),
             claims(),
-            "again, as it is remembered"
+            "from the cache"
         );
     }
 
     #[test]
-    fn the_token_of_a_secret_has_no_end() {
+    fn the_token_of_a_secret_never_expires() {
         let key = TokenKey::new().unwrap();
         let account = ObjectMeta {
             namespace: "shop".into(),
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_key_has_signed_is_believed() {
+    fn only_tokens_signed_by_the_key_are_valid() {
         let (key, other) = (TokenKey::new().unwrap(), TokenKey::new().unwrap());
         let token = key.sign(&claims().to_json()).unwrap();
         assert!(other.verify(&token).is_none());
@@ -409,11 +411,11 @@ mod tests {
             assert!(key.verify(&wrong).is_none(), "{wrong}");
         }
         let stranger = key.sign(&json!({"iss": "https://elsewhere"})).unwrap();
-        assert!(key.verify(&stranger).is_none(), "of another issuer");
+        assert!(key.verify(&stranger).is_none(), "a token of another issuer");
     }
 
     #[test]
-    fn a_key_believes_the_tokens_of_other_keys() {
+    fn a_key_trusts_the_tokens_of_added_keys() {
         let (old, stranger) = (TokenKey::new().unwrap(), TokenKey::new().unwrap());
         let new = TokenKey::new().unwrap();
         let id = new.public()[0].id.clone();
@@ -423,7 +425,7 @@ mod tests {
         assert_eq!(
             ids,
             [&*id, &*old.public()[0].id],
-            "each once, its own first"
+            "the key's own id first, no duplicates"
         );
         let token = |key: &TokenKey| key.sign(&claims().to_json()).unwrap();
         assert_eq!(*new.verify(&token(&old)).unwrap(), claims());
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_random_uuids() {
+    fn token_ids_are_random_uuids() {
         let (one, other) = (token_id().unwrap(), token_id().unwrap());
         assert_ne!(one, other);
         assert_eq!((one.len(), &one[14..15]), (36, "4"));

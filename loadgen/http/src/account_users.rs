@@ -1,4 +1,5 @@
-//! The users that tokens of service accounts stand for, as long as what the tokens are bound to exists.
+//! Users of service account tokens. A token authenticates its user while the objects that it is
+//! bound to exist.
 //!
 //! Source: `pkg/serviceaccount` of Kubernetes 1.36: `jwt.go`, `claims.go`, `legacy.go`.
 
@@ -13,13 +14,14 @@ use crate::ApiServer;
 use crate::account_tokens::{Bound, Claims, ISSUER, TokenKey, user_name};
 use crate::credentials::{NotAuthenticated, User};
 
-/// How far clocks may be apart, s: a token is good so long after its end, and what it is bound to after its deletion.
+/// Tolerance for clock skew in seconds: how long a token stays valid after its expiry, and after
+/// the deletion of an object that it is bound to.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// The prefix of the keys of a user's extra attributes.
 const EXTRA: &str = "authentication.kubernetes.io/";
 
-/// The user of a token, and the audiences that the token shares with the request.
+/// The user of a token, and the token's audiences that the request accepts.
 #[derive(Clone, Debug)]
 pub(crate) struct Authenticated {
     pub(crate) user: Arc<User>,
@@ -27,25 +29,26 @@ pub(crate) struct Authenticated {
 }
 
 impl ApiServer {
-    /// The key of tokens, if there is one yet.
+    /// Returns the token key, or `None` if it has not been created yet.
     fn known_token_key(&self) -> Option<&TokenKey> {
         self.0.settings.token_key.get()
     }
 
-    /// The key of tokens, made now if there is none. `None` if the system has no random numbers.
+    /// Returns the token key, and creates it on first use. `None` if the system has no random
+    /// numbers.
     pub(crate) fn token_key(&self) -> Option<&TokenKey> {
         let slot = &self.0.settings.token_key;
         if slot.get().is_none() {
-            // Another thread may have been faster: its key is taken.
+            // If another thread was faster, its key is used.
             let _first = slot.set(TokenKey::new().ok()?);
         }
         slot.get()
     }
 
-    /// The user of a bearer token that is good now for one of these audiences.
+    /// Returns the user of a bearer token that is valid now for one of the audiences.
     ///
     /// # Errors
-    /// The token is not known, or no good.
+    /// The token is unknown or invalid.
     pub(crate) fn authenticate(
         &self,
         token: &str,
@@ -82,7 +85,7 @@ impl ApiServer {
         }
     }
 
-    /// The user of the bearer token of a request.
+    /// Returns the user of a request's bearer token.
     ///
     /// # Errors
     /// As [`authenticate`](ApiServer::authenticate).
@@ -92,7 +95,7 @@ impl ApiServer {
     }
 }
 
-/// A list of texts as Go quotes it.
+/// Formats a list of strings as Go quotes it.
 fn go_list(texts: &[impl AsRef<str>]) -> String {
     let texts: Vec<String> = texts
         .iter()
@@ -102,7 +105,7 @@ fn go_list(texts: &[impl AsRef<str>]) -> String {
 }
 
 /// # Errors
-/// Why a token is no good now.
+/// The reason why the token is invalid now.
 fn check(cluster: &Cluster, claims: &Claims, token: &str, now: Now) -> Result<(), String> {
     let now_seconds = now.wall().unix_seconds().unwrap_or_default();
     let deleted_before = now_seconds - LEEWAY_SECONDS;
@@ -152,7 +155,7 @@ fn check(cluster: &Cluster, claims: &Claims, token: &str, now: Now) -> Result<()
     if is_of_secret {
         return Ok(());
     }
-    // A pod's token is not bound to the node that it names.
+    // A pod's token names the pod's node but is not bound to it.
     let node = claims.node.as_ref().filter(|_| claims.pod.is_none());
     for (bound, kind, namespace, what, claim) in [
         (
@@ -193,14 +196,14 @@ fn check(cluster: &Cluster, claims: &Claims, token: &str, now: Now) -> Result<()
     Ok(())
 }
 
-/// The token that a Secret has.
+/// Returns the token that a Secret holds.
 fn token_in(secret: &AnyObject) -> Option<Vec<u8>> {
     let members = &secret.downcast_ref::<DynamicObject>()?.fields;
     let token = members.get("data")?.get("token")?.as_str()?;
     BASE64_STANDARD.decode(token).ok()
 }
 
-/// The user that a token stands for.
+/// Returns the user that the claims identify.
 fn user(claims: &Claims) -> User {
     let mut user = User {
         name: user_name(&claims.namespace, &claims.account.name),

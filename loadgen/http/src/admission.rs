@@ -1,6 +1,7 @@
-//! What upstream's admission plugins fill into new objects before they are stored: into pods what the cluster
-//! says, and the taint of new nodes (TaintNodesByCondition). What they do when a pod changes is the cluster's, which
-//! has the old one at hand. And how long a new pod waits for the account of its namespace.
+//! Admission of new objects: the defaults of upstream's admission plugins, filled in before the
+//! objects are stored. Pods get what the cluster defines, and nodes the not-ready taint
+//! (TaintNodesByCondition). Admission of updated pods happens in the cluster, which has the old
+//! pod. Also how long a new pod waits for the service account of its namespace.
 
 use std::time::Duration;
 
@@ -8,28 +9,29 @@ use podstorm_apiserver::{Annotations, Cluster, NewPod, Plugin, add_by_key};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
-/// From one look for an account that is missing to the next.
+/// Interval between lookups of a missing service account.
 pub(crate) const ACCOUNT_EVERY: Duration = Duration::from_millis(10);
 
-/// How often one is looked for: upstream's ten times with 100 to 200 ms between, together as long.
+/// Maximum number of lookups. Upstream tries ten times at intervals of 100 to 200 ms, which takes
+/// as long in total.
 pub(crate) const ACCOUNT_LOOKS: u32 = 135;
 
-/// Marks an answer that may be another one in a moment: the account of the namespace is missing.
+/// Marks an answer that a retry may change: the namespace has no service account yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsAccount;
 
-/// Fills in what is missing in the document of a new object in that namespace; returns the fields that it added,
-/// which no field manager owns, by their paths as `managedFields` write them.
+/// Admits a new object: fills in missing members of its document. Returns the paths of the added
+/// fields as `managedFields` write them; no field manager owns these fields.
 ///
 /// # Errors
-/// 403 for a pod of a class of priority or an account that does not exist.
+/// 403 for a pod whose priority class or service account does not exist.
 pub(crate) fn admit(
     cluster: &Cluster,
     (kind, namespace): (Kind, &str),
     document: &mut Map<String, Value>,
 ) -> Result<Vec<Vec<String>>, ApiError> {
     if kind == Kind::POD {
-        // No name is drawn yet.
+        // A generated name does not exist yet.
         let metadata = document.get("metadata");
         let named = |member: &str| {
             let name = metadata?.get(member)?.as_str()?;
@@ -61,7 +63,7 @@ pub(crate) fn admit(
     Ok(Vec::new())
 }
 
-/// The lists to which admission adds entries, with their keys.
+/// The lists to which admission adds entries, with the keys of their entries.
 const LISTS: [(&str, &str); 4] = [
     ("containers", "name"),
     ("initContainers", "name"),
@@ -69,8 +71,8 @@ const LISTS: [(&str, &str); 4] = [
     ("volumes", "name"),
 ];
 
-/// What is compared of a spec as it was sent: its members, and what is in them only where admission may add
-/// entries to their lists.
+/// Returns the part of a spec to compare before and after admission: all of it if admission may add
+/// entries to lists, otherwise only the names of its members.
 fn compared(cluster: &Cluster, spec: &Spec) -> Spec {
     match cluster.has_plugin(Plugin::ServiceAccount) {
         true => spec.clone(),
@@ -81,7 +83,7 @@ fn compared(cluster: &Cluster, spec: &Spec) -> Spec {
     }
 }
 
-/// The fields that a spec has and had not before.
+/// Returns the fields that `after` has and `before` lacks.
 fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<Step>> {
     let mut found = Vec::new();
     let mut path = vec![member("spec")];
@@ -89,7 +91,7 @@ fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<Step>> {
     compare(before, after, &mut path, is_deep, &mut found);
     let account = [member("spec"), member("serviceAccountName")];
     if found.iter().any(|path| **path == account) {
-        // Its older name, which defaults give it.
+        // The deprecated alias, which defaulting sets.
         found.push(vec![member("spec"), member("serviceAccount")]);
     }
     found
@@ -97,7 +99,7 @@ fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<Step>> {
 
 type Spec = Map<String, Value>;
 
-/// A step of the path to a field, as `managedFields` write it.
+/// A step in the path to a field, as `managedFields` write it.
 type Step = String;
 
 fn member(name: &str) -> Step {
@@ -131,7 +133,7 @@ fn compare(
     }
 }
 
-/// Compares lists of which the newer one may have more entries at its end.
+/// Compares two lists. `after` may have additional entries at its end.
 fn compare_lists(
     before: &[Value],
     after: &[Value],
@@ -157,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_found_in_lists_too() {
+    fn added_fields_are_found_in_lists_too() {
         let before = json!({"hostname": "h", "volumes": [{"name": "data"}],
             "containers": [{"name": "a"}, {"name": "b", "volumeMounts": [{"mountPath": "/data"}]}]});
         let mut after = before.clone();

@@ -1,5 +1,5 @@
-//! `autoscaling/v1` of HorizontalPodAutoscalers: one percentage of the CPU. All else that version 2 has is in
-//! annotations, in forms of their own.
+//! `autoscaling/v1` of HorizontalPodAutoscalers: one CPU percentage. Everything else from version 2
+//! is in annotations, which have formats of their own.
 //!
 //! Source: `pkg/apis/autoscaling/v1/conversion.go` of Kubernetes.
 
@@ -16,17 +16,18 @@ const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const ANNOTATIONS: [&str; 4] = [BEHAVIOR, CONDITIONS, CURRENT, METRICS];
 
-/// The members of metrics in annotations: their name there, where they are in version 2, and how they are
-/// written when they are absent. A `*` stands for `target`, or `current` in a status.
+/// The members of a metric in the annotations: the name there, the JSON pointer in version 2, and
+/// the representation of an absent member. `*` is replaced by `target`, or in a status by
+/// `current`.
 type Members = &'static [(&'static str, &'static str, Absent)];
 
-/// How the annotations show a member that is absent.
+/// How the annotations represent an absent member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Absent {
     LeftOut,
-    /// As a zero: it is no pointer in Go.
+    /// As zero, because the member is not a pointer in Go.
     Zero,
-    /// As a zero in a status alone.
+    /// As zero, but only in a status.
     ZeroNow,
 }
 use Absent::{LeftOut, Zero, ZeroNow};
@@ -84,7 +85,7 @@ const METRICS_BY_TYPE: [(&str, Members); 5] = [
     ),
 ];
 
-/// An object as text, its members in this order; absent ones are left out.
+/// Formats an object with its members in the given order. Absent members are omitted.
 fn text<N: Display>(members: impl IntoIterator<Item = (N, Option<String>)>) -> String {
     let members = members.into_iter().filter_map(|(name, value)| {
         let value = value?;
@@ -97,7 +98,7 @@ fn list(texts: Vec<String>) -> Option<String> {
     (!texts.is_empty()).then(|| format!("[{}]", texts.join(",")))
 }
 
-/// `part` is `target` or `current`.
+/// Formats a metric of an annotation. `part` is `target` or `current`.
 fn metric_text(metric: &Value, part: &str) -> String {
     let parts = METRICS_BY_TYPE.iter().map(|(kind, members)| {
         let of_kind = &metric[*kind];
@@ -122,7 +123,7 @@ fn condition_text(condition: &Value) -> String {
     }))
 }
 
-/// The annotations with what version 1 has no members for.
+/// Returns the annotations that hold what version 1 has no members for.
 fn annotations(scaler: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let all = |part: &str, member: &str| {
         let entries = scaler
@@ -131,7 +132,7 @@ fn annotations(scaler: &Map<String, Value>) -> Vec<(&'static str, String)> {
         entries.cloned().unwrap_or_default()
     };
     let metrics = all("spec", "metrics");
-    // The one about the CPU has a member of its own.
+    // The CPU metric has a member of its own.
     let others = metrics.iter().filter(|metric| !has_percentage(metric));
     let others = others.map(|metric| metric_text(metric, "target"));
     let current = all("status", "currentMetrics");
@@ -160,7 +161,7 @@ fn has_percentage(metric: &Value) -> bool {
     is_cpu(metric) && metric["resource"]["target"]["averageUtilization"].is_number()
 }
 
-/// Whether a metric is the use of the CPU in percent, which version 1 has a member for.
+/// Reports whether a metric is CPU utilization in percent, which version 1 has a member for.
 fn is_cpu(metric: &Value) -> bool {
     metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
 }
@@ -199,7 +200,7 @@ fn cpu_percentage(metrics: &Value, part: &str) -> Option<Value> {
 
 pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
     let texts = take_annotations(scaler);
-    // As upstream, annotations that say something else than is of the member's type are passed over.
+    // As upstream, ignore annotations whose value does not have the member's type.
     let of = |name: &str, (part, member): (&str, &str), read: fn(Value) -> Option<Value>| {
         let (_, text) = texts.iter().find(|(known, _)| known == name)?;
         let value = read(serde_json::from_str(text).ok()?)?;
@@ -226,7 +227,7 @@ pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
         }
     }
     if current.is_some() || conditions.is_some() {
-        // What was applied may have taken all of it away.
+        // An apply may have removed the whole status.
         let status = scaler.entry("status").or_insert(Value::Null);
         if status.is_null() {
             *status = json!({});
@@ -240,7 +241,7 @@ pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
         let current = json!({"averageUtilization": percent});
         vec![json!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
     });
-    // Those of the annotation say more.
+    // The metrics of the annotation take precedence over the CPU percentage.
     if let Some(metrics) = current.or(cpu.map(Value::from)) {
         status.insert("currentMetrics".to_owned(), metrics);
     }
@@ -249,7 +250,7 @@ pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
     }
 }
 
-/// Takes the annotations out that say what version 1 has no members for.
+/// Removes and returns the annotations that hold what version 1 has no members for.
 fn take_annotations(scaler: &mut Map<String, Value>) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     if let Some(Value::Object(metadata)) = scaler.get_mut("metadata")
@@ -269,8 +270,8 @@ fn take_annotations(scaler: &mut Map<String, Value>) -> Vec<(String, String)> {
     texts
 }
 
-/// Metrics of an annotation as those of version 2; `part` is the member with their values there. `None`
-/// where it is not a list of metrics.
+/// Converts the metrics of an annotation to version 2. `part` names the member with their values
+/// there. `None` if the value is not a list of metrics.
 fn metrics_of(texts: &Value, part: &str) -> Option<Value> {
     let metrics = texts.as_array()?.iter().map(|metric| {
         let mut read = json!({"type": metric.get("type")?.as_str()?});
@@ -297,7 +298,7 @@ fn metrics_of(texts: &Value, part: &str) -> Option<Value> {
     metrics.collect()
 }
 
-/// What a target of version 2 is, which version 1 leaves to be seen from its values.
+/// Returns the type of a version 2 target, which version 1 implies by the target's values.
 fn target_type(kind: &str, target: &Value) -> &'static str {
     let has = |member: &str| target.get(member).is_some();
     match kind {
@@ -308,7 +309,7 @@ fn target_type(kind: &str, target: &Value) -> &'static str {
     }
 }
 
-/// Sets the member with that JSON pointer.
+/// Sets the member at a JSON pointer.
 fn put(object: &mut Value, at: &str, value: Value) {
     let mut place = object;
     for name in at.split('/').skip(1) {
@@ -317,7 +318,7 @@ fn put(object: &mut Value, at: &str, value: Value) {
     *place = value;
 }
 
-/// An object whose members have the names of Go's internal types, with those that clients see.
+/// Renames an object's members from Go's internal names to the names of the API.
 fn outside_names(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -335,7 +336,7 @@ fn outside_names(value: Value) -> Value {
     }
 }
 
-/// Whether a member of version 2 is of its type.
+/// Reports whether a member of version 2 has its type.
 fn is_right(part: &str, member: &str, value: &Value) -> bool {
     let scaler = json!({part: {member: value}});
     let kind = kind_named("HorizontalPodAutoscaler");
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_version_1_has_no_members_for_comes_back_from_the_annotations() {
+    fn annotations_restore_what_version_1_lacks() {
         let scaler = members(json!({
             "metadata": {"name": "h", "annotations": {"a": "b"}},
             "spec": {
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_say_something_else_are_passed_over() {
+    fn annotations_of_a_wrong_type_are_ignored() {
         for text in [
             "no JSON",
             "{}",

@@ -1,5 +1,5 @@
-//! What the server serves, by group version and resource: the tables that paths are looked up in and
-//! discovery is written from.
+//! The catalog of served kinds by group version and resource, for looking up paths and for
+//! discovery.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::openapi;
 
-/// A group with a version, as in paths and `apiVersion`.
+/// A group and a version, as in paths and in `apiVersion`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GroupVersion {
     /// Empty for the core group.
@@ -28,7 +28,7 @@ impl GroupVersion {
         }
     }
 
-    /// The `apiVersion`: `v1` or `apps/v1`.
+    /// Returns the `apiVersion`: `v1` or `apps/v1`.
     pub(crate) fn text(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -37,7 +37,7 @@ impl GroupVersion {
     }
 }
 
-/// The groups of Kubernetes, in their order.
+/// The groups of Kubernetes by priority.
 ///
 /// Source: `apiVersionPriorities` of Kubernetes' `kube-aggregator`.
 const GROUPS: [&str; 20] = [
@@ -63,8 +63,8 @@ const GROUPS: [&str; 20] = [
     "flowcontrol.apiserver.k8s.io",
 ];
 
-/// By which versions sort: stable ones first, then beta, then alpha, each the newest first, then what
-/// has another form.
+/// Returns the sort key of a version: stable versions first, then beta, then alpha, each with the
+/// newest first, then versions of another form.
 ///
 /// Source: `version.CompareKubeAwareVersionStrings` of Kubernetes' apimachinery.
 fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
@@ -95,21 +95,22 @@ fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
 /// The kinds that a server serves.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    /// The number that the cluster's kinds had.
+    /// The generation of the cluster's kinds when the catalog was built.
     pub(crate) generation: u64,
-    /// When it was made, of the time that the server tells.
+    /// When the catalog was built, on the server's clock.
     pub(crate) made: SystemTime,
     kinds: BTreeMap<GroupVersion, Vec<Kind>>,
-    /// Of each group version, once somebody has asked for it.
+    /// The OpenAPI tags of the group versions, computed on first request.
     openapi_tags: BTreeMap<GroupVersion, Arc<OnceLock<String>>>,
-    /// The schemas of custom kinds: who has the catalog has them, whatever becomes of their definitions.
+    /// Keeps the schemas of custom kinds alive while the catalog is, even if their definitions
+    /// change.
     _schemas: Vec<Arc<Value>>,
-    /// Once somebody has asked for it.
+    /// The OpenAPI v2 document, computed on first request.
     older_openapi: OnceLock<openapi::Older>,
 }
 
 impl Catalog {
-    /// The kinds sorted by group version, then by resource.
+    /// Builds a catalog with the kinds sorted by group version, then by resource.
     pub(crate) fn new(
         generation: u64,
         made: Now,
@@ -138,7 +139,7 @@ impl Catalog {
         }
     }
 
-    /// Takes the tags of those group versions over that are what they were. O(kinds).
+    /// Keeps the OpenAPI tags of the group versions that have not changed. O(kinds).
     pub(crate) fn keep_openapi_tags(&mut self, before: &Catalog) {
         for (of, tag) in &mut self.openapi_tags {
             let (Some(now), Some(then)) = (self.kinds.get(of), before.kinds.get(of)) else {
@@ -151,17 +152,18 @@ impl Catalog {
         }
     }
 
-    /// What is kept of the OpenAPI document of a group version that is served.
+    /// Returns the slot for the tag of a group version's OpenAPI document. The group version must
+    /// be served.
     pub(crate) fn openapi_tag(&self, of: &GroupVersion) -> &OnceLock<String> {
         &self.openapi_tags[of]
     }
 
-    /// OpenAPI v2.
+    /// Returns the OpenAPI v2 document.
     pub(crate) fn older_openapi(&self) -> &openapi::Older {
         self.older_openapi.get_or_init(|| openapi::older(self))
     }
 
-    /// Whether definitions describe the kinds of a group.
+    /// Reports whether a group's kinds come from custom resource definitions.
     pub(crate) fn is_custom(&self, group: &str) -> bool {
         let of_group = self.kinds.iter().filter(|(of, _)| of.group == group);
         of_group
@@ -169,7 +171,7 @@ impl Catalog {
             .any(|kind| kind.row().custom.is_some())
     }
 
-    /// The kinds of a group version, sorted by resource.
+    /// Returns the kinds of a group version, sorted by resource.
     pub(crate) fn kinds(&self, of: &GroupVersion) -> Option<&[Kind]> {
         self.kinds.get(of).map(Vec::as_slice)
     }
@@ -182,8 +184,9 @@ impl Catalog {
             .find(|kind| kind.resource() == resource)
     }
 
-    /// The groups but the core one, in the order in which clients look for a resource that they know by its
-    /// name alone, with their versions, the preferred one first.
+    /// Returns the groups except the core group with their versions. Groups come in the order in
+    /// which clients search for a resource by its bare name; each group's preferred version comes
+    /// first.
     pub(crate) fn groups(&self) -> Vec<(&str, Vec<&str>)> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for key in self.kinds.keys().filter(|key| !key.group.is_empty()) {
@@ -196,12 +199,12 @@ impl Catalog {
             versions.sort_by_key(|version| priority(version));
         }
         let rank = |group: &str| GROUPS.iter().position(|known| *known == group);
-        // Those of definitions come last, by name.
+        // Groups of custom resources come last, by name.
         groups.sort_by_key(|(group, _)| rank(group).unwrap_or(GROUPS.len()));
         groups
     }
 
-    /// The versions of a group, the preferred one first; empty where it isn't served.
+    /// Returns the versions of a group, the preferred one first; empty if the group is not served.
     pub(crate) fn versions(&self, group: &str) -> Vec<&str> {
         let of_group = self.kinds.keys().filter(|of| of.group == group);
         let mut versions: Vec<&str> = of_group.map(|of| of.version.as_str()).collect();
@@ -209,12 +212,12 @@ impl Catalog {
         versions
     }
 
-    /// Whether there is a group of that name.
+    /// Reports whether a group is served.
     pub(crate) fn has_group(&self, group: &str) -> bool {
         self.kinds.keys().any(|of| of.group == group)
     }
 
-    /// All group versions, the core group first.
+    /// Returns all group versions, the core group first.
     pub(crate) fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
         self.kinds.keys()
     }
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_sort_as_clients_prefer_them() {
+    fn versions_sort_by_client_preference() {
         let versions = "v1beta1 foo1 v2 v1alpha2 v1 v10 v2beta1 v1alpha10";
         let mut versions: Vec<&str> = versions.split(' ').collect();
         versions.sort_by_key(|version| priority(version));

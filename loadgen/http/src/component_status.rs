@@ -1,4 +1,5 @@
-//! `v1` `ComponentStatus`: whether the store is well, which it is as long as this server answers.
+//! `v1` `ComponentStatus`: the health of the store, which is healthy as long as this server
+//! answers.
 //!
 //! Source: `pkg/registry/core/componentstatus` of Kubernetes, deprecated since 1.19.
 
@@ -15,9 +16,9 @@ use crate::list::{ListMetadata, answer_list};
 use crate::route::Target;
 use crate::{Call, objects};
 
-/// The methods, as discovery lists them.
+/// The verbs in discovery.
 pub(crate) const VERBS: &[&str] = &["get", "list"];
-/// The name that upstream gives the first server of its store.
+/// Upstream's name for the first server of its store.
 const STORE: &str = "etcd-0";
 
 static ROW: ResourceType = ResourceType {
@@ -58,15 +59,15 @@ pub(crate) fn kind() -> Kind {
     Kind::of(&ROW)
 }
 
-/// Whether a kind is this one.
+/// Reports whether a kind is `ComponentStatus`.
 pub(crate) fn is(kind: Kind) -> bool {
     std::ptr::eq(kind.row(), &ROW)
 }
 
-/// Answers a request for one component, or for all.
+/// Serves a request for one component or for all.
 ///
 /// # Errors
-/// 404 for another name; 405 for what isn't a read.
+/// 404 for an unknown name; 405 for any request other than a read.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if *call.method != Method::GET || target.is_watch(&call.query) {
         return Err(answer::method_not_allowed());

@@ -1,4 +1,5 @@
-//! What a connection's bytes, requests and answers tell its [`Activity`], and the task that ends it in time.
+//! I/O of a connection: wrappers of bytes, requests and answers that update its [`Activity`], and
+//! the task that closes it at its deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,11 +19,11 @@ use crate::answer::Body;
 use crate::connections::{Activity, Connection, Stage};
 use crate::faults::ConnectionLost;
 
-/// How long a client of HTTP/2 may take to hear that an idle connection ends.
+/// How long an idle HTTP/2 connection stays open after the client was notified of the shutdown.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Serves a connection until it ends by itself, a deadline passes, or it has to make room for another one. When the
-/// server stops, it ends with what is being answered.
+/// Serves a connection until it ends, a deadline passes, or another connection needs its place.
+/// When the server stops, the connection ends after the answers in progress.
 pub(crate) async fn drive<C: GracefulConnection>(
     http: C,
     connection: &Connection,
@@ -31,7 +32,8 @@ pub(crate) async fn drive<C: GracefulConnection>(
     let (activity, limits) = (connection.activity(), connection.limits());
     let deadline = || {
         let latest = Instant::now() + limits.idle;
-        // Looked at again after that time at the latest: HTTP/2 ends answers in tasks of their own.
+        // The deadline is checked again after this time at the latest: HTTP/2 finishes answers in
+        // their own tasks.
         let ends_at = activity.ends_at(limits);
         ends_at.map_or(latest, |ends_at| ends_at.min(latest))
     };
@@ -45,7 +47,7 @@ pub(crate) async fn drive<C: GracefulConnection>(
             is_leaving = true;
             http.as_mut().graceful_shutdown();
         }
-        // A client that goes away harms no other.
+        // An I/O error ends only this connection.
         if http.as_mut().poll(context).is_ready() || out.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
@@ -63,7 +65,8 @@ pub(crate) async fn drive<C: GracefulConnection>(
             if is_leaving || !activity.is_http2() {
                 return Poll::Ready(());
             }
-            // The next request may be on its way: its client hears that it is not served here.
+            // The client's next request may be in transit: tell the client first that it will not
+            // be served here.
             is_leaving = true;
             http.as_mut().graceful_shutdown();
             context.waker().wake_by_ref();
@@ -74,12 +77,13 @@ pub(crate) async fn drive<C: GracefulConnection>(
     .await;
 }
 
-/// The bytes of a connection. A client that has sent all it will is answered before HTTP hears of it.
+/// The byte stream of a connection. If a client closes its sending side, its requests are answered
+/// before the HTTP layer learns of it.
 #[derive(Debug)]
 pub(crate) struct Observed<S> {
     stream: S,
     activity: Arc<Activity>,
-    /// Whether the last bytes could not be sent at once.
+    /// Whether the last write was blocked.
     is_full: bool,
 }
 
@@ -92,11 +96,11 @@ impl<S> Observed<S> {
         }
     }
 
-    /// Bytes were sent, or could not be.
+    /// Records the result of a write.
     fn sent<T>(&mut self, context: &Context<'_>, sent: &Poll<io::Result<T>>) {
         self.is_full = sent.is_pending();
         if self.activity.has_ended() && !self.is_full {
-            // Nothing else lets HTTP look for the end.
+            // Nothing else makes the HTTP layer poll for the end.
             context.waker().wake_by_ref();
         }
     }
@@ -112,14 +116,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let ended = match &read {
             Poll::Ready(Ok(())) => buffer.filled().len() == before,
-            // TLS, of which the client left out the end.
+            // A TLS client may close without `close_notify`.
             Poll::Ready(Err(error)) => error.kind() == io::ErrorKind::UnexpectedEof,
             Poll::Pending => return Poll::Pending,
         };
         if !ended {
             self.activity.has_read();
         } else if self.activity.end(context) || self.is_full {
-            // The end of the answer, or of its sending, lets HTTP read again.
+            // The end of the answer, or of its transmission, makes the HTTP layer read again.
             return Poll::Pending;
         }
         read
@@ -168,7 +172,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
     }
 }
 
-/// The body of a request, until it has come.
+/// A request's body that counts as arriving until it is complete.
 #[derive(Debug)]
 pub(crate) struct Arriving<B> {
     pub(crate) body: B,
@@ -201,7 +205,7 @@ impl<B: HttpBody + Unpin> HttpBody for Arriving<B> {
     }
 }
 
-/// The body of an answer, until it is sent.
+/// An answer's body that counts as being sent until it is complete.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) body: Body,

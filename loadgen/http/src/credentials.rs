@@ -1,4 +1,4 @@
-//! Who sends a request: bearer tokens, client certificates, and the users that they stand for.
+//! Authentication: bearer tokens, client certificates, and their users.
 //!
 //! Source: `authentication/request` and `endpoints/filters/{authentication,impersonation}` of
 //! Kubernetes' apiserver.
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::route::Route;
 
-/// The group of everybody who has shown a credential.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
 static ANONYMOUS: LazyLock<Arc<User>> = LazyLock::new(|| {
@@ -27,20 +27,21 @@ static ANONYMOUS: LazyLock<Arc<User>> = LazyLock::new(|| {
     })
 });
 
-/// A user of the API. What a listener puts into a request's extensions as `Arc<User>` sends it.
+/// A user of the API. A listener passes the user of a request as `Arc<User>` in the request's
+/// extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// The name.
     pub name: String,
-    /// Its UID; may be empty.
+    /// The UID; may be empty.
     pub uid: String,
-    /// The groups that it is in.
+    /// The user's groups.
     pub groups: Vec<String>,
-    /// What else is known of it, by keys.
+    /// Extra attributes by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A random token: 32 bytes, in hexadecimal.
+/// Returns a random token: 32 bytes in hexadecimal.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -50,8 +51,9 @@ pub fn random_token() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Gives the maps of this process a seed that clients can't know, so that no names collide on purpose. A process that
-/// serves others calls it before it makes its cluster; servers that listen call it anyway, for maps made from then on.
+/// Seeds this process's hash maps at random, so that clients cannot provoke hash collisions. A
+/// process that serves untrusted clients calls it before it creates its cluster. Servers that
+/// listen call it too, for maps created from then on.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -63,7 +65,7 @@ pub fn draw_hash_seed() -> io::Result<()> {
 }
 
 impl User {
-    /// The user as reviews show it: without what is empty.
+    /// Returns the user as JSON for reviews, without empty members.
     pub(crate) fn to_json(&self) -> Value {
         let mut user = Map::new();
         user.insert("username".to_owned(), self.name.as_str().into());
@@ -79,7 +81,7 @@ impl User {
         Value::Object(user)
     }
 
-    /// As a member of the group of all who are known.
+    /// Adds the user to the group of authenticated users.
     pub(crate) fn authenticated(mut self) -> User {
         if !self.groups.iter().any(|group| group == AUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -88,16 +90,18 @@ impl User {
     }
 }
 
-/// Why a token stands for no user.
+/// The reason why a token does not authenticate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAuthenticated {
-    /// The server does not know the token.
+    /// The token is unknown to the server.
     Unknown,
-    /// It was one of the server's, and is no good any more or not here: why, in upstream's words.
+    /// The server issued the token, but it has expired or is invalid here. Holds the reason in
+    /// upstream's words.
     Invalid(String),
 }
 
-/// The credentials that a server takes. With none at all everybody is served, as `system:anonymous`.
+/// The credentials that a server accepts. Without any, all clients are served as
+/// `system:anonymous`.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     tokens: BTreeMap<String, Arc<User>>,
@@ -105,30 +109,31 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Takes a bearer token for a user; false where the token is another user's already. Everybody
-    /// needs a credential from now on.
+    /// Adds a bearer token of a user; returns false if another user has it already. From then on
+    /// every client needs a credential.
     pub fn add_token(&mut self, token: impl Into<String>, user: User) -> bool {
         self.required = true;
         let user = Arc::new(user.authenticated());
         self.tokens.insert(token.into(), user).is_none()
     }
 
-    /// Whether everybody needs one.
+    /// Reports whether clients need a credential.
     pub(crate) fn are_required(&self) -> bool {
         self.required
     }
 
-    /// The user of a token that was [added](Credentials::add_token).
+    /// Returns the user of a token that was [added](Credentials::add_token).
     pub(crate) fn of_token(&self, token: &str) -> Option<Arc<User>> {
         self.tokens.get(token).cloned()
     }
 
-    /// The user of a request.
+    /// Returns the user of a request.
     ///
     /// # Errors
-    /// 401 where credentials are needed, and there is none or a wrong one: what is public is asked without one; 401 for
-    /// a token of the server's that is no good any more, whether credentials are needed or not; 400 for groups without
-    /// a user to act as.
+    /// * 401 if a credential is required and is missing (except for public routes) or wrong.
+    /// * 401 for a token that the server issued and that is no longer valid, whether a credential
+    ///   is required or not.
+    /// * 400 for `Impersonate-Group` without `Impersonate-User`.
     pub(crate) fn user_of(
         &self,
         head: &http::request::Parts,
@@ -156,7 +161,7 @@ impl Credentials {
     }
 }
 
-/// The token of a request, if it has one.
+/// Returns the bearer token of a request, if it has one.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, rest) = value.trim().split_once(' ')?;
@@ -164,7 +169,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// The user that a request wants to be sent by: everybody may act as anybody.
+/// Returns the user that a request impersonates. Every user may impersonate any other.
 fn impersonated(headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
     let text = |name: &str| -> String {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
@@ -180,14 +185,14 @@ fn impersonated(headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
     };
     match user.name.is_empty() {
         true => {
-            let why = "Impersonate-Group needs Impersonate-User: the user to act as";
+            let why = "Impersonate-Group requires Impersonate-User";
             Err(errors::bad_request(why))
         }
         false => Ok(Arc::new(user.authenticated())),
     }
 }
 
-/// 401: no credential, or a wrong one.
+/// Returns a 401: the credential is missing or wrong.
 fn unauthorized() -> ApiError {
     ApiError::status(401, Reason::Other("Unauthorized".into()), "Unauthorized")
 }

@@ -127,7 +127,7 @@ pub(crate) fn of_document(document: &Map<String, Value>) -> Result<Wanted, ApiEr
         Value::as_bool,
     )?;
     let preconditions = member(document, "preconditions", "an object", Value::as_object)?;
-    let dry_run = member(document, "dryRun", "a list of texts", |values| {
+    let dry_run = member(document, "dryRun", "a list of strings", |values| {
         let values = values.as_array()?.iter();
         values.map(Value::as_str).collect::<Option<Vec<_>>>()
     })?;

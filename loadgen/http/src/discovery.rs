@@ -1,4 +1,4 @@
-//! What the server says about itself: versions, groups, resources, OpenAPI.
+//! Discovery: versions, groups, resources and OpenAPI.
 //!
 //! Source: `endpoints/discovery` of Kubernetes' apiserver; recorded answers of 1.36.
 
@@ -22,10 +22,10 @@ use crate::route::Route;
 use crate::token_keys::PublicKey;
 use crate::{Call, component_status, view};
 
-/// The release of Kubernetes whose behaviour is served.
+/// The minor version of the Kubernetes release that is served.
 const MINOR: &str = "36";
 
-/// The methods of a kind.
+/// Returns the verbs of a kind.
 fn verbs(kind: Kind) -> &'static [&'static str] {
     if reviews::is_review(kind) {
         return reviews::VERBS;
@@ -86,8 +86,8 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
     Ok(answer::document(200, call.accepted.form, &document))
 }
 
-/// OpenAPI: the index, or a document of it. What is under an address with a `hash` never changes: clients
-/// keep it, and are sent to another address when it does.
+/// Serves OpenAPI v3: the index, or one document. A document at a URL with a `hash` never changes,
+/// so clients cache it; if the document has changed, they are redirected to its new URL.
 fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
     let catalog = call.catalog();
     if path.is_empty() {
@@ -108,7 +108,7 @@ fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
     }))
 }
 
-/// OpenAPI v2, as protobuf where a client asks for that.
+/// Serves OpenAPI v2, as protobuf if the client asks for it.
 fn older_open_api(call: &Call<'_>) -> Response<Body> {
     const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -131,14 +131,14 @@ fn older_open_api(call: &Call<'_>) -> Response<Body> {
     response
 }
 
-/// An answer without a body.
+/// Returns an answer without a body.
 fn of_status(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::whole(""));
     *response.status_mut() = status;
     response
 }
 
-/// An answer, or none to a client that has the one with this tag already.
+/// Returns the answer, or a 304 if the client already has the answer with this tag.
 fn unless_known(
     call: &Call<'_>,
     tag: &str,
@@ -153,7 +153,7 @@ fn unless_known(
     tagged(response, tag)
 }
 
-/// Names what clients keep an answer by.
+/// Sets the caching headers of an answer with this tag.
 fn tagged(mut response: Response<Body>, tag: &str) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
@@ -163,7 +163,7 @@ fn tagged(mut response: Response<Body>, tag: &str) -> Response<Body> {
     response
 }
 
-/// Says since when a catalog's documents are as they are.
+/// Sets `Last-Modified` to the time when the catalog was built.
 fn dated(mut response: Response<Body>, catalog: &Catalog) -> Response<Body> {
     let made = HeaderValue::try_from(httpdate::fmt_http_date(catalog.made)).ok();
     let headers = response.headers_mut();
@@ -171,7 +171,7 @@ fn dated(mut response: Response<Body>, catalog: &Catalog) -> Response<Body> {
     response
 }
 
-/// The keys that verify the tokens of service accounts.
+/// Returns the keys that verify service account tokens.
 fn token_keys<'c>(call: &Call<'c>) -> &'c [PublicKey] {
     call.server.token_key().map_or(&[], TokenKey::public)
 }
@@ -184,8 +184,8 @@ fn issuer(keys: &[PublicKey]) -> Value {
 }
 
 fn version() -> Value {
-    // The release alone: clients compare it, and take what follows it for an older one. Who answers is in
-    // the commit.
+    // Only the release: clients compare it, and they treat a version with a suffix as an older one.
+    // The commit names the server instead.
     let commit = concat!("podstorm-", env!("CARGO_PKG_VERSION"));
     json!({"major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.2"),
         "gitCommit": commit, "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
@@ -234,13 +234,13 @@ fn singular(kind: Kind) -> String {
     custom.unwrap_or_else(|| kind.name().to_lowercase())
 }
 
-/// What tells clients whether objects are still stored in the same version.
+/// Returns the hash by which clients detect that a kind is now stored in another version.
 ///
 /// Source: `discovery.StorageVersionHash` of Kubernetes' apiserver.
 fn storage_version_hash(stored: Kind) -> String {
     let of = GroupVersion::of(stored.api_version());
     let version = match of.group.as_str() {
-        // Upstream still stores definitions in their older version.
+        // Upstream still stores custom resource definitions in the older version.
         "apiextensions.k8s.io" => "v1beta1",
         _ => of.version.as_str(),
     };
@@ -248,7 +248,7 @@ fn storage_version_hash(stored: Kind) -> String {
     BASE64_STANDARD.encode(&Sha256::digest(text)[..8])
 }
 
-/// `APIResourceList` of a group version: each resource, then its subresources.
+/// Returns the `APIResourceList` of a group version: each resource followed by its subresources.
 fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
     let kinds = call.catalog().kinds(of).unwrap_or_default();
     let mut resources = Vec::new();
@@ -282,7 +282,7 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
     list
 }
 
-/// The subresources of a kind, sorted by name.
+/// Returns the subresources of a kind, sorted by name.
 pub(crate) fn subresources(kind: Kind) -> Vec<Subresource> {
     let row = kind.row();
     let mut all = row.subresources.to_vec();
@@ -306,8 +306,8 @@ pub(crate) fn subresources(kind: Kind) -> Vec<Subresource> {
     all
 }
 
-/// Aggregated discovery: all group versions with their resources in one document, of the core group
-/// or of all others. Clients keep it and ask by its tag whether it has changed.
+/// Serves aggregated discovery: one document with the resources of all group versions, either of
+/// the core group or of all others. Clients cache it and revalidate it by its tag.
 fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
     let groups = match core {
         true => vec![("", call.catalog().versions(""))],
@@ -339,7 +339,7 @@ fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
 fn aggregated(kind: Kind) -> Value {
     let row = kind.row();
     let response_kind = |api_version: &str, kind: &str| {
-        // Only the server of custom resources reports errors about the group version itself.
+        // Only the server of custom resources states the group and version here.
         if row.custom.is_none() && api_version == row.api_version {
             return json!({"group": "", "version": "", "kind": kind});
         }
@@ -368,7 +368,7 @@ fn aggregated(kind: Kind) -> Value {
     resource
 }
 
-/// Adds what a kind is also called.
+/// Adds the short names and the categories of a kind.
 fn put_other_names(resource: &mut Value, kind: Kind) {
     let row = kind.row();
     for (member, names) in [
@@ -381,7 +381,8 @@ fn put_other_names(resource: &mut Value, kind: Kind) {
     }
 }
 
-/// FNV-1a, 64 bits: the same on every machine, which the hashers of maps are not.
+/// Hashes bytes with 64-bit FNV-1a, which gives the same result on every machine, unlike the
+/// hashers of maps.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,5 +1,5 @@
-//! Documents that come from files: brought into the version and the form in which objects are stored, as the body of
-//! a create is.
+//! Documents from files: conversion to the stored version and form, the same as for the body of a
+//! create.
 
 use podstorm_objects::Kind;
 use serde_json::{Map, Value};
@@ -10,28 +10,28 @@ use crate::view;
 pub use crate::yaml::{Cause, Doubled, Problem, Yaml, read as yaml};
 pub use view::at_version;
 
-/// The document of an object in the version that its kind is stored in.
+/// A document in the version in which its kind is stored.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The kind that is stored.
+    /// The stored kind.
     pub kind: Kind,
-    /// All members.
+    /// All members of the object.
     pub members: Value,
-    /// Paths of members that the kind doesn't have, which were taken out: `spec.ports[0].prot`.
+    /// Paths of unknown members, which were removed, e.g. `spec.ports[0].prot`.
     pub unknown: Vec<String>,
 }
 
-/// Whether objects of a kind are stored as they are, and not in another version of it.
+/// Reports whether objects of a kind are stored as they are rather than in another version.
 pub fn is_stored(kind: Kind) -> bool {
     !view::is_version(kind)
 }
 
-/// Brings the document of an object of that kind, which may be of any version that is served, into the form in which
-/// a server stores it. Of a new object the types of all members are checked, unknown members taken out, and
-/// quantities spelled as servers do; one that exists has that form. O(members).
+/// Converts the document of an object of any served version to the form in which a server stores
+/// it. For a new object, all types are checked, unknown members removed and quantities normalized;
+/// an existing object has that form already. O(members).
 ///
 /// # Errors
-/// What Kubernetes' decoder says of the first member of a wrong type.
+/// Kubernetes' message about the first member of a wrong type.
 pub fn stored(kind: Kind, is_new: bool, members: Map<String, Value>) -> Result<Document, String> {
     let mut members = members;
     let mut unknown = Vec::new();
@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     fn members(value: Value) -> Map<String, Value> {
-        value.as_object().expect("it is an object").clone()
+        value.as_object().expect("an object").clone()
     }
 
     #[test]
-    fn a_document_of_another_version_becomes_one_of_the_stored_version() {
-        let stored_kind = kind_named("HorizontalPodAutoscaler").expect("it is served");
-        let kind = at_version(stored_kind, "autoscaling/v1").expect("it is served");
+    fn a_document_is_converted_to_the_stored_version() {
+        let stored_kind = kind_named("HorizontalPodAutoscaler").expect("a served kind");
+        let kind = at_version(stored_kind, "autoscaling/v1").expect("a served kind");
         let of = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
         let document = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
             "metadata": {"name": "grow"}, "spec": {"maxReplicas": 3, "scaleTargetRef": of,
@@ -82,7 +82,7 @@ mod tests {
 
         let mut wrong = document;
         wrong["spec"]["maxReplicas"] = json!("three");
-        let problem = stored(kind, true, members(wrong)).expect_err("it is not a number");
+        let problem = stored(kind, true, members(wrong)).expect_err("the value is not a number");
         assert!(problem.contains("spec.maxReplicas"), "{problem}");
     }
 }

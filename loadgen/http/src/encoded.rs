@@ -1,7 +1,7 @@
-//! Lines of watches, each encoded once for all watches that send it.
+//! Encoded watch lines, shared: each line is encoded once for all watches that send it.
 //!
-//! A line is found by the version of its object for as long as a watch has it on its way, and a
-//! little longer. So watches that no client reads share one line instead of holding one each.
+//! A line is cached by the version of its object while a watch is sending it, and for a short time
+//! after. Watches that no client reads therefore share one line instead of holding one each.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,14 +12,16 @@ use hashbrown::HashMap;
 
 use crate::media::Form;
 
-/// Locks: watches of many kinds ask at once, and versions spread them.
+/// Number of locks. Watches of many kinds look up lines concurrently, and versions spread them over
+/// the shards.
 const SHARDS: usize = 16;
-/// Bytes of lines that each shard keeps though no watch sends them; the last line stays in any case.
+/// Maximum bytes of lines that a shard keeps after their last use, except that it always keeps the
+/// last line.
 const RECENT_BYTES: usize = 512 << 10;
-/// From this number of lines on a shard looks for those that are gone.
+/// Minimum number of lines at which a shard removes entries of dropped lines.
 const SWEEP_MIN: usize = 256;
 
-/// What a line shows: an object as it was stored by a version, which no other object has.
+/// The key of a line. A version identifies one state of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shows {
     pub(crate) version: u64,
@@ -28,7 +30,7 @@ pub(crate) struct Shows {
     pub(crate) form: Form,
 }
 
-/// The lines that were encoded lately or are on their way.
+/// The lines that were encoded recently or are being sent.
 #[derive(Debug)]
 pub(crate) struct Encoded([Mutex<Shard>; SHARDS]);
 
@@ -36,12 +38,12 @@ pub(crate) struct Encoded([Mutex<Shard>; SHARDS]);
 struct Shard {
     lines: HashMap<Shows, Weak<Vec<u8>>, RandomState>,
     recent: VecDeque<Arc<Vec<u8>>>,
-    /// Of `recent`.
+    /// Total bytes of the lines in `recent`.
     bytes: usize,
     sweep_at: usize,
 }
 
-/// A share of a line.
+/// A reference to a shared line.
 struct Line(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Line {
@@ -54,7 +56,8 @@ impl Default for Encoded {
     fn default() -> Encoded {
         let shard = || {
             Mutex::new(Shard {
-                // Fixed seeds: nothing depends on the order, and counts of instructions repeat.
+                // Fixed seeds, so that instruction counts are reproducible. Nothing depends on the
+                // order.
                 lines: HashMap::with_hasher(RandomState::with_seeds(0x6c, 0x69, 0x6e, 0x65)),
                 recent: VecDeque::new(),
                 bytes: 0,
@@ -66,10 +69,10 @@ impl Default for Encoded {
 }
 
 impl Encoded {
-    /// The line, which `encode` makes where no watch has it. No lock is held meanwhile: of two that
-    /// encode it at once one keeps the other's.
+    /// Returns a line, encoding it with `encode` if it is not cached. No lock is held while it is
+    /// encoded; if two threads encode a line concurrently, both get the same result.
     pub(crate) fn line(&self, shows: Shows, encode: impl FnOnce() -> Vec<u8>) -> Bytes {
-        let shard = usize::try_from(shows.version % SHARDS as u64).expect("less than the shards");
+        let shard = usize::try_from(shows.version % SHARDS as u64).expect("the remainder is less than SHARDS");
         let lock = || self.0[shard].lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().lines.get(&shows).and_then(Weak::upgrade);
         let line = known.unwrap_or_else(|| {
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_encoded_once_while_a_watch_has_it_and_forgotten_later() {
+    fn a_line_is_encoded_once_while_a_watch_holds_it() {
         let encoded = Encoded::default();
         let shows = |version| Shows {
             version: version * SHARDS as u64,
@@ -115,7 +118,7 @@ mod tests {
             form: Form::Json,
         };
         let encode = || vec![b'x'; 100_000];
-        let never = || unreachable!("it is there");
+        let never = || unreachable!("the line is cached");
         let held = encoded.line(shows(0), encode);
         for version in 1..2_000 {
             assert_eq!(encoded.line(shows(version), encode).len(), 100_000);
@@ -131,6 +134,6 @@ mod tests {
             made += 1;
             vec![]
         });
-        assert_eq!(made, 1, "no watch holds it any more");
+        assert_eq!(made, 1, "the line is dropped with its last watch");
     }
 }

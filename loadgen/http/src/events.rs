@@ -1,6 +1,7 @@
-//! The rules of Events that come as `events.k8s.io/v1`: stricter than those of the core group.
+//! Validation of Events in `events.k8s.io/v1`, which is stricter than in the core group.
 //!
-//! Source: `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes' `pkg/apis/core/validation`.
+//! Source: `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes'
+//! `pkg/apis/core/validation`.
 
 use podstorm_apiserver::errors::{invalid_value, required};
 use podstorm_apiserver::validation;
@@ -10,7 +11,7 @@ use serde_json::Value;
 const INSTANCE_BYTES_MAX: usize = 128;
 const NOTE_BYTES_MAX: usize = 1024;
 
-/// What may not change, by the names of the core group.
+/// The immutable members, by their names in the core group.
 const FIXED: [&str; 13] = [
     "involvedObject",
     "reason",
@@ -27,7 +28,7 @@ const FIXED: [&str; 13] = [
     "eventTime",
 ];
 
-/// The rules that an event breaks, in the form of the core group.
+/// Validates an event, which has the form of the core group. Returns the violations.
 pub(crate) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let Some(old) = old else {
@@ -54,7 +55,7 @@ pub(crate) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
-/// What messages call a member.
+/// Returns the name of a member in messages.
 fn told(member: &str) -> &str {
     match member {
         "reportingComponent" => "reportingController",
@@ -142,7 +143,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn new_events_are_of_the_new_form_and_stay_what_they_are() {
+    fn new_events_have_the_new_form_and_are_immutable() {
         let event = json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "a.b/c",
             "reportingInstance": "c-1", "action": "Binding", "reason": "Bound", "type": "Normal"});
         let fields = |new, old| {

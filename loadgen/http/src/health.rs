@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/healthz`: all checks, or one by name; `?verbose` lists them.
+//! `/livez`, `/readyz` and `/healthz`: all checks or one by name; `?verbose` lists them.
 //!
 //! Source: `server/healthz/healthz.go` of Kubernetes' apiserver.
 
@@ -7,17 +7,17 @@ use http::Response;
 use crate::Call;
 use crate::answer::{self, Body};
 
-/// The checks of every endpoint. `etcd` is the store, which is in this process.
+/// The checks of every endpoint. `etcd` checks the store, which is in this process.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-/// Fails once the server is about to go away.
+/// The check of `readyz` that fails while the server shuts down.
 const SHUTDOWN: &str = "shutdown";
 
-/// Whether an endpoint has a check of that name.
+/// Reports whether an endpoint has a check.
 pub(crate) fn has_check(endpoint: &str, check: &str) -> bool {
     CHECKS.contains(&check) || endpoint == "readyz" && check == SHUTDOWN
 }
 
-/// Answers a request for the checks of an endpoint, or for one of them.
+/// Serves a request for all checks of an endpoint, or for one.
 pub(crate) fn serve(call: &Call<'_>, endpoint: &str, check: Option<&str>) -> Response<Body> {
     let is_well = |name: &str| name != SHUTDOWN || !call.server.is_draining();
     if let Some(check) = check {

@@ -1,6 +1,6 @@
-//! Requests that may take long. They are answered off the threads that serve connections, as many at once as the machine
-//! has cores, so that a probe or a small request never waits for them; and each has a [time](Settings::request_timeout),
-//! after which it is answered 504 and commits nothing.
+//! Requests that may take long. They run on threads that serve no connection, at most one per core,
+//! so probes and small requests never wait for them. Each has a [time
+//! limit](Settings::request_timeout), after which it gets a 504 and commits nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,33 +19,36 @@ use crate::answer::Body;
 use crate::route::Route;
 use crate::view;
 
-/// Most bytes of a body that is read and checked where it came in: some milliseconds of work.
+/// Maximum size in bytes of a body that is handled on the connection's thread: some milliseconds of
+/// work.
 const BODY_MAX: usize = 64 << 10;
-/// Most bytes in memory of an object that is changed there: several times as many as it has as JSON.
+/// Maximum size in memory, in bytes, of an object that is changed there: several times its size as
+/// JSON.
 const OBJECT_MAX: usize = 256 << 10;
-/// Most bytes of a body times those of its kind's schema: each entry may be held against each alternative.
+/// Maximum product of a body's bytes and its schema's bytes, since each entry may be checked
+/// against each alternative.
 const LOOKS_MAX: usize = 64 << 20;
-/// Most objects of a kind whose collection is listed, watched or deleted where the request came in.
+/// Maximum number of objects of a kind whose collection is listed, watched or deleted there.
 const OBJECTS_MAX: u64 = 2_000;
-/// How long work whose time is over may take to notice.
+/// How long work may take to notice that its time is over.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The places of requests that take long.
+/// The concurrency limit of heavy requests.
 #[derive(Debug)]
 pub(crate) struct Heavy(Arc<Semaphore>);
 
 impl Heavy {
-    /// One place for each core: more work at once would end no sooner.
+    /// Returns a limit of one request per core: more would not finish earlier.
     pub(crate) fn new() -> Heavy {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Heavy(Arc::new(Semaphore::new(cores)))
     }
 
-    /// Answers a request on a thread that serves no connection.
+    /// Runs a request on a thread that serves no connection.
     ///
     /// # Errors
-    /// 504 where there is no answer by `deadline`, waiting for a place included: the request commits nothing then, unless
-    /// it already has. 500 where `answer` panics.
+    /// 504 if there is no answer by `deadline`, which includes waiting for a place; then the
+    /// request commits nothing, unless it already has. 500 if `answer` panics.
     pub(crate) async fn answer(
         &self,
         deadline: Instant,
@@ -54,7 +57,7 @@ impl Heavy {
         let place = timeout_at(deadline, Arc::clone(&self.0).acquire_owned()).await;
         let place = place.map_err(|_| Exceeded::Time)?;
         let over = Arc::new(AtomicBool::new(false));
-        // A client that goes away needs no answer: its work ends, too.
+        // If the client disconnects, dropping this future stops the work too.
         let raises = Raises(Arc::clone(&over));
         let mut working = tokio::task::spawn_blocking(move || {
             let answered = time_limit::within(over, answer);
@@ -69,7 +72,7 @@ impl Heavy {
         let answered = finished
             .map_err(|_| Exceeded::Time)?
             .map_err(|_| panicked())?;
-        // An error may be one of work that was broken off.
+        // The error may stem from aborting the work.
         match raises.is_raised() && answered.status().as_u16() >= 400 {
             true => Err(Exceeded::Time.into()),
             false => Ok(answered),
@@ -77,12 +80,12 @@ impl Heavy {
     }
 }
 
-/// Raises the flag of work whose caller has stopped waiting.
+/// A flag that aborts the work, raised when its caller stops waiting.
 struct Raises(Arc<AtomicBool>);
 
 impl Raises {
     fn raise(&self) {
-        // Relaxed, as below: the flag orders nothing.
+        // Relaxed: the flag orders nothing.
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -97,7 +100,7 @@ impl Drop for Raises {
     }
 }
 
-/// Whether a request may take long.
+/// Reports whether a request may take long.
 pub(crate) fn is_heavy(server: &ApiServer, route: &Route, method: &Method, body: usize) -> bool {
     let Route::Objects(target) = route else {
         return body > BODY_MAX;
@@ -116,8 +119,8 @@ pub(crate) fn is_heavy(server: &ApiServer, route: &Route, method: &Method, body:
     is_changed && stored().is_some_and(|bytes| bytes > OBJECT_MAX)
 }
 
-/// 500: a bug.
+/// Returns a 500 for a panic, which is a bug.
 fn panicked() -> ApiError {
-    let why = "the request could not be answered: a part of the server panicked";
+    let why = "the request failed: its handler panicked";
     ApiError::status(500, Reason::InternalError, why)
 }

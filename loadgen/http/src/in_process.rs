@@ -1,6 +1,6 @@
-//! Requests of programs in the process of the server that only this crate can answer: server-side apply, and reads of
-//! paths. They are answered at once, on the thread of the caller. What is between a connection and a request doesn't
-//! hold for them: credentials, limits, armed faults, counts, the log.
+//! Requests by programs in the server's process that only this crate can answer: server-side apply,
+//! and reads of paths. They run synchronously on the caller's thread. They bypass the layers
+//! between a connection and a request: credentials, limits, armed faults, metrics and the log.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -21,7 +21,7 @@ use crate::query::Query;
 use crate::route::Route;
 use crate::{ApiServer, Call, view};
 
-/// A configuration that a program applies.
+/// A configuration to apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Application<'a> {
     /// The kind of the object.
@@ -30,13 +30,13 @@ pub struct Application<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Whether the configuration is of `/status`.
+    /// Whether the configuration is for `/status`.
     pub of_status: bool,
-    /// The fields that the manager wants, with `apiVersion` and `kind`.
+    /// The fields to apply, with `apiVersion` and `kind`.
     pub config: &'a Map,
-    /// `fieldManager`.
+    /// The field manager, as in the parameter `fieldManager`.
     pub manager: &'a str,
-    /// Whether it takes over fields of other managers.
+    /// Whether to take over conflicting fields from other managers.
     pub force: bool,
 }
 
@@ -56,10 +56,11 @@ impl Application<'_> {
 }
 
 impl ApiServer {
-    /// Server-side apply by a program in this process.
+    /// Applies a configuration server-side.
     ///
     /// # Errors
-    /// As a client over HTTP gets them: 409 for fields of other managers, 404 for a status that isn't there, and so on.
+    /// The same as over HTTP: 409 for fields of other managers, 404 for the status of an object
+    /// that does not exist, and so on.
     pub fn apply(&self, what: &Application<'_>, now: Now) -> Result<AnyObject, ApiError> {
         let mut query = Serializer::new(String::new());
         query.append_pair("fieldManager", what.manager);
@@ -78,10 +79,11 @@ impl ApiServer {
         })
     }
 
-    /// The document at a path, which may have a query: `GET` by a program in this process.
+    /// Returns the document at a path, which may include a query: a `GET` in process.
     ///
     /// # Errors
-    /// As a client over HTTP gets them. A transport error for an answer that is not JSON, or that never ends: watches, logs, streams.
+    /// The same as over HTTP. A transport error if the answer is not JSON or never ends (watches,
+    /// logs, streams).
     pub fn read(&self, path: &str, now: Now) -> Result<Value, ApiError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         self.call_in_process(
@@ -110,7 +112,7 @@ impl ApiServer {
                     (..400, Err(_)) => Err(ApiError::transport(format!(
                         "{path}: the answer is not JSON"
                     ))),
-                    // Of a path that is no resource's.
+                    // The path belongs to no resource.
                     (404, Err(_)) => Err(errors::unknown_resource()),
                     (_, Ok(status)) => Err(ApiError::from_json(status)
                         .unwrap_or_else(|problem| ApiError::transport(problem.to_string()))),
@@ -169,13 +171,13 @@ mod tests {
 
     fn members(value: Value) -> Map {
         let Value::Object(members) = value else {
-            panic!("no object: {value}");
+            panic!("expected an object: {value}");
         };
         members
     }
 
     #[test]
-    fn what_is_applied_belongs_to_its_manager() {
+    fn applied_fields_belong_to_their_manager() {
         let (server, now) = (server(), Now::default());
         let kind = kind_named("ConfigMap").unwrap();
         let namespace = members(json!({"apiVersion": "v1", "kind": "Namespace"}));
@@ -195,7 +197,7 @@ mod tests {
             members(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": value}}))
         };
         let missing = apply(&of_data("1"), "first", false).unwrap_err();
-        assert_eq!(missing.code, 404, "there is no namespace");
+        assert_eq!(missing.code, 404, "the namespace does not exist");
         let what = Application {
             kind: Kind::NAMESPACE,
             namespace: "",
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_read_and_a_wrong_one_is_refused() {
+    fn a_path_is_read_and_an_invalid_one_is_refused() {
         let (server, now) = (server(), Now::default());
         assert_eq!(server.read("/version", now).unwrap()["major"], "1");
         let list = server.read("/api/v1/nodes?limit=1", now).unwrap();

@@ -1,6 +1,8 @@
-//! JSON in lines, for people who read it: as clients ask for it with `pretty`, and as browsers and curl get it.
+//! Pretty-printed JSON for human readers: on request (`pretty`), and by default for browsers and
+//! curl.
 //!
-//! Source: `isPrettyPrint` in `endpoints/handlers/negotiation` of Kubernetes' apiserver; Go's `json.Indent`.
+//! Source: `isPrettyPrint` in `endpoints/handlers/negotiation` of Kubernetes' apiserver; Go's
+//! `json.Indent`.
 
 use http::Method;
 use http::header::{ACCEPT, USER_AGENT};
@@ -9,14 +11,14 @@ use http::request::Parts;
 use crate::query::Query;
 use crate::route::Route;
 
-/// How the programs of people begin their names.
+/// The prefixes of `User-Agent` of interactive programs.
 const OF_PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// Whether the JSON of an answer is sent in lines.
+/// Reports whether the JSON of an answer is pretty-printed.
 pub(crate) fn is_wanted(head: &Parts, route: &Route, query: &Query<'_>) -> bool {
     let headers = &head.headers;
     match route {
-        // Upstream never writes these otherwise.
+        // Upstream always pretty-prints these.
         Route::Root | Route::Version => return head.method == Method::GET,
         Route::CoreVersions
         | Route::Groups
@@ -41,18 +43,18 @@ pub(crate) fn is_wanted(head: &Parts, route: &Route, query: &Query<'_>) -> bool 
     }
 }
 
-/// Breaks JSON into lines bit by bit. What isn't JSON comes out as something else that isn't.
+/// Pretty-prints JSON piece by piece. Anything else comes out mangled.
 #[derive(Debug, Default)]
 pub(crate) struct Indenter {
     depth: usize,
     is_in_text: bool,
     is_escaped: bool,
-    /// Whether an object or a list has just begun.
+    /// Whether the previous token opened an object or a list.
     is_new: bool,
 }
 
 impl Indenter {
-    /// The next bit in lines. O(bytes and depths).
+    /// Returns the next piece pretty-printed. O(bytes + indentation).
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len() * 2);
         for byte in bytes {
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_broken_into_lines_wherever_it_is_cut() {
+    fn json_is_pretty_printed_from_any_pieces() {
         let document = json!({"a": {}, "b": [], "c": [1, {"d": "x{[,:]}\\\" \u{e9}\n", "": null}],
             "e": true, "f": [[[]]], "g": -1.5e7});
         let lines = serde_json::to_string_pretty(&document).expect("JSON");
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_harms_nothing() {
+    fn invalid_json_does_not_panic() {
         for text in ["", "]]]}", "{{{", "\"", "\\", "a b"] {
             let _something = Indenter::default().push(text.as_bytes());
         }

@@ -1,14 +1,14 @@
-//! What is wrong with a text that is not JSON, in the words of Go's decoder; and what a text says besides the values
-//! in it: how a number is spelled, blanks.
+//! Syntax of JSON texts: errors in the words of Go's decoder, and details that parsed values lose
+//! (the spelling of numbers, whitespace).
 //!
 //! Source: `scanner.go` of Go's `encoding/json`.
 
 use serde_json::Value;
 
-/// Lists and objects within each other that Go reads.
+/// Maximum nesting depth of lists and objects that Go decodes.
 const DEPTH_MAX: usize = 10_000;
 
-/// What Go's decoder calls a value.
+/// Returns Go's name for the type of a value.
 pub(crate) fn name_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -20,7 +20,7 @@ pub(crate) fn name_of(value: &Value) -> &'static str {
     }
 }
 
-/// As [`name_of`], of the value that a text is, which is JSON.
+/// As [`name_of`], for the value of a valid JSON text.
 pub(crate) fn name_of_text(text: &[u8]) -> &'static str {
     match text.trim_ascii_start().first() {
         Some(b'{') => "object",
@@ -32,13 +32,13 @@ pub(crate) fn name_of_text(text: &[u8]) -> &'static str {
     }
 }
 
-/// The first problem of a text; `None` for JSON. O(bytes).
+/// Returns the first syntax error of a text, or `None` if it is valid. O(bytes).
 pub(crate) fn problem(text: &[u8]) -> Option<String> {
     let mut reader = Reader { text, at: 0 };
     reader.document().err()
 }
 
-/// How the first number of that value is spelled in a text, which is JSON. O(bytes).
+/// Returns the spelling of the first number with this value in a valid JSON text. O(bytes).
 pub(crate) fn spelling(text: &[u8], number: f64) -> Option<&str> {
     let mut reader = Reader { text, at: 0 };
     while let Some(byte) = reader.peek() {
@@ -58,7 +58,7 @@ pub(crate) fn spelling(text: &[u8], number: f64) -> Option<&str> {
     None
 }
 
-/// Whether there are blanks in a member of the object that a text is, which is JSON. O(bytes).
+/// Reports whether a member of a valid JSON object contains whitespace outside strings. O(bytes).
 pub(crate) fn has_blanks(text: &[u8], member: &str) -> bool {
     let mut reader = Reader { text, at: 0 };
     let Some(value) = reader.member(member) else {
@@ -82,7 +82,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Goes to the next name of the object that is being read, and past it and its colon.
+    /// Reads the next member name of the current object and moves past its colon.
     fn next_name(&mut self) -> Option<String> {
         if let Some(b'{' | b',') = self.peek() {
             self.at += 1;
@@ -96,7 +96,8 @@ impl<'t> Reader<'t> {
         Some(name)
     }
 
-    /// The text of a member of the object that begins here: the last one, which counts.
+    /// Returns the text of a member of the object at the current position. If the member is
+    /// repeated, the last one counts.
     fn member(&mut self, wanted: &str) -> Option<&'t [u8]> {
         let mut found = None;
         while let Some(name) = self.next_name() {
@@ -120,7 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The next byte that is no space.
+    /// Skips whitespace and returns the next byte.
     fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.text.get(self.at) {
             self.at += 1;
@@ -146,7 +147,8 @@ impl Reader<'_> {
         format!("invalid character '{shown}' {place}")
     }
 
-    /// Past the value that begins here. What lies deep costs heap, no stack: Go reads 10,000 levels.
+    /// Moves past the value at the current position. Nesting uses the heap rather than the stack,
+    /// since Go decodes 10,000 levels.
     fn value(&mut self) -> Result<(), String> {
         let mut closing = Vec::new();
         loop {
@@ -193,7 +195,8 @@ impl Reader<'_> {
         }
     }
 
-    /// To the value of the next element of what is closed so: of an object, past the name and the colon.
+    /// Moves to the value of the next element of the container that `close` ends. In an object,
+    /// that is past the name and the colon.
     fn begin_element(&mut self, close: u8) -> Result<(), String> {
         if close == b']' {
             return Ok(());
@@ -289,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_problem_is_told_as_go_tells_it() {
+    fn the_first_error_has_the_words_of_go() {
         for (text, told) in [
             ("", "unexpected end of JSON input"),
             (
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_levels_are_read_as_go_reads() {
+    fn the_maximum_depth_is_that_of_go() {
         let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert_eq!(problem(nested(10_000).as_bytes()), None);
         let told = problem(nested(10_001).as_bytes());
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_their_spelling_and_members_their_blanks() {
+    fn spelling_and_whitespace_are_found() {
         let text = br#"{"100": "100", "a": [1e2, 100], "b": {"c":"d e"}, "c": {"d": 1}}"#;
         assert_eq!(spelling(text, 100.0), Some("1e2"));
         assert_eq!(spelling(text, 3.0), None);

@@ -344,7 +344,7 @@ async fn in_background<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| {
-        let why = "the simulated cluster has stopped: a part of it panicked";
+        let why = "the simulated cluster has stopped: a component panicked";
         ApiError::status(500, Reason::InternalError, why)
     })
 }

@@ -1,5 +1,5 @@
-//! One path of decoding: from the text of a body, of a patch or of a file, or from the tree that a patch has made, to
-//! a document whose members are of their types, with what upstream's strict decoder notes.
+//! Decoding of bodies, patches, files and patched trees: one path from a text or a tree to a
+//! document of typed members, with the findings of upstream's strict decoder.
 //!
 //! Source: `runtime/serializer/json` of apimachinery.
 
@@ -20,35 +20,35 @@ use crate::yaml::{self, Yaml};
 
 pub(crate) use self::pass::{By, NOTES_MAX};
 
-/// What a document should be.
+/// The expected form of a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
-    /// An object of that kind.
+    /// An object of a kind.
     Kind(Kind),
-    /// What a schema of that name describes.
+    /// A document with the schema of that name.
     Named(&'static str),
-    /// Anything: members that are there twice are noted, no more.
+    /// Any document. Only repeated members are noted.
     Any,
 }
 
-/// A `Scale` of `autoscaling/v1`.
+/// The form of a `Scale` of `autoscaling/v1`.
 pub(crate) const SCALE: Form = Form::Named(SCALE_SCHEMA);
 pub(crate) const SCALE_SCHEMA: &str = "io.k8s.api.autoscaling.v1.Scale";
 
-/// A document that has been read.
+/// A decoded document.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Its value, as far as it is of its type.
+    /// The well-typed part of the value.
     pub(crate) value: Value,
-    /// What Go calls the value that was there.
+    /// Go's name for the type of the value that was found.
     pub(crate) found: &'static str,
-    /// The first member of a wrong type, in the words of the decoder.
+    /// The decoder's message about the first member of a wrong type.
     pub(crate) wrong: Option<String>,
-    /// Members that are unknown or there twice, in the words of the decoder and as it comes upon them.
+    /// The decoder's messages about unknown and repeated members, in its order.
     pub(crate) strict: Vec<String>,
 }
 
-/// Reads JSON. O(bytes).
+/// Decodes JSON. O(bytes).
 ///
 /// # Errors
 /// Go's message for invalid JSON.
@@ -62,7 +62,7 @@ pub(crate) fn json(text: &[u8], form: Form) -> Result<Document, String> {
     Ok(read)
 }
 
-/// A problem with a number, which upstream quotes as it was spelled.
+/// Replaces the number in a message by its original spelling, which upstream quotes.
 #[cold]
 fn as_spelled(text: &[u8], problem: String) -> String {
     let respelled = || {
@@ -74,7 +74,7 @@ fn as_spelled(text: &[u8], problem: String) -> String {
     respelled().unwrap_or(problem)
 }
 
-/// Reads YAML. Members that are there twice are noted first. O(bytes), and what aliases stand for.
+/// Decodes YAML. Messages about repeated members come first. O(bytes), aliases expanded.
 ///
 /// # Errors
 /// Upstream's message for invalid YAML.
@@ -89,7 +89,7 @@ pub(crate) fn yaml(text: &[u8], form: Form) -> Result<Document, String> {
     Ok(read)
 }
 
-/// Takes a tree. O(members).
+/// Decodes a tree. O(members).
 pub(crate) fn tree(value: Value, form: Form, by: By) -> Document {
     let found = json_syntax::name_of(&value);
     let read = guided(value.into_deserializer(), form, by);
@@ -134,8 +134,8 @@ fn guided<'de, D: Deserializer<'de>>(from: D, form: Form, by: By) -> Result<Docu
 }
 
 impl Document {
-    /// Checks and prunes an object that a definition describes: upstream knows no Go type for it but that of the
-    /// metadata, which has no path then.
+    /// Checks and prunes a custom object. Upstream has a Go type only for its metadata, and
+    /// messages about the metadata start at its root.
     fn as_custom(&mut self, kind: Kind, by: By) {
         let Value::Object(members) = &mut self.value else {
             return;
@@ -166,7 +166,7 @@ impl Document {
         self.strict.extend(of_metadata);
     }
 
-    /// The members of the document; none unless the document is an object.
+    /// Takes the members of the document; empty if the document is not an object.
     pub(crate) fn members(&mut self) -> Map<String, Value> {
         match self.value.take() {
             Value::Object(members) => members,

@@ -1,8 +1,9 @@
-//! One pass over a document, guided by the schema of what it should be: types are checked, members that are unknown
-//! or there twice are noted, unknown and empty ones left out, nothing becomes what it stands for, and quantities and
-//! times get their one spelling.
+//! One pass over a document, guided by its schema. It checks types, notes unknown and repeated
+//! members, drops unknown and empty ones, replaces nulls in lists and maps by zero values, and
+//! normalizes quantities and times.
 //!
-//! Source: `decode.go` of `sigs.k8s.io/json`, `FromUnstructured` of apimachinery's `runtime` package.
+//! Source: `decode.go` of `sigs.k8s.io/json`, `FromUnstructured` of apimachinery's `runtime`
+//! package.
 
 use std::fmt;
 
@@ -16,27 +17,28 @@ use super::types::{self, Wrong};
 use crate::openapi::{Type, referred, written};
 use crate::ownership::go_quoted;
 
-/// Which of upstream's decoders takes the document.
+/// The upstream decoder to imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// The one of JSON, in which members come as they are written.
+    /// The JSON decoder, which sees members in the order of the text.
     Json,
-    /// The conversion of what strategic patches and applies make: a number without a fraction is an integer.
+    /// The conversion of the results of strategic patches and applies, which accepts a number
+    /// without a fraction as an integer.
     Conversion,
 }
 
-/// Most unknown and doubled members that upstream's decoder tells.
+/// Maximum number of unknown and repeated members that upstream's decoder reports.
 pub(crate) const NOTES_MAX: usize = 100;
 
-/// What was found in a document.
+/// The findings in a document.
 #[derive(Debug)]
 pub(super) struct Notes {
     pub(super) by: By,
-    /// The first member of a wrong type.
+    /// The message about the first member of a wrong type.
     pub(super) wrong: Option<String>,
-    /// Whether nothing more is looked for: a value that reads itself has refused what it was given.
+    /// Whether decoding has ended: a type with its own decoder has rejected its value.
     is_ended: bool,
-    /// Members that are unknown or there twice, in the words of the decoder.
+    /// Messages about unknown and repeated members, in the decoder's words.
     pub(super) strict: Vec<String>,
     strict_bytes: usize,
 }
@@ -71,7 +73,7 @@ impl Notes {
             return;
         }
         let note = format!("{what} field {}", go_quoted(&at.to_string()));
-        // One that is known already has cost as much.
+        // A duplicate note costs as much to format, so it counts too.
         self.strict_bytes += note.len();
         if !self.strict.contains(&note) {
             self.strict.push(note);
@@ -79,7 +81,7 @@ impl Notes {
     }
 }
 
-/// A place in a document, as a chain from the root.
+/// A position in a document, linked to its parents.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     up: Option<&'a At<'a>>,
@@ -89,9 +91,9 @@ pub(super) struct At<'a> {
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Root,
-    /// A member of a struct, with the name of the struct.
+    /// A member of a struct: the name of the struct, then of the member.
     Member(&'a str, &'a str),
-    /// A member of a map, or of what messages about types don't name.
+    /// A member of a map, or one that messages about types do not name.
     Key(&'a str),
     Item(usize),
 }
@@ -102,7 +104,7 @@ impl<'a> At<'a> {
         step: Step::Root,
     };
 
-    /// The metadata of a custom object, the only part that has a Go type.
+    /// Returns the position of a custom object's metadata, its only part with a Go type.
     pub(super) fn metadata() -> At<'a> {
         At {
             up: Some(&At::ROOT),
@@ -117,12 +119,12 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Whether it is a member of a map.
+    /// Reports whether the position is a member of a map.
     pub(super) fn is_key(&self) -> bool {
         matches!(self.step, Step::Key(_))
     }
 
-    /// `PodSpec.spec.hostNetwork`: the last struct on the way, and its members on the way.
+    /// Formats the innermost struct and the members on the path: `PodSpec.spec.hostNetwork`.
     pub(super) fn go_field(&self) -> String {
         let chain = std::iter::successors(Some(self), |at| at.up);
         let members = chain.filter_map(|at| match at.step {
@@ -137,7 +139,7 @@ impl<'a> At<'a> {
 }
 
 impl fmt::Display for At<'_> {
-    /// `spec.containers[0].imaeg`.
+    /// Formats the path: `spec.containers[0].imaeg`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(up) = self.up else {
             return Ok(());
@@ -152,10 +154,10 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// What a value should be.
+/// The expected type of a value.
 #[derive(Clone, Copy)]
 pub(super) struct Of<'s> {
-    /// The property that has it: what Go calls its type comes from there.
+    /// The property that refers to the schema. Go's name of the type is derived from it.
     pub(super) property: &'s Value,
     pub(super) schema: &'s Value,
     /// The name of the schema.
@@ -183,7 +185,7 @@ impl<'s> Of<'s> {
         }
     }
 
-    /// The name of the type.
+    /// Returns the name of the type.
     pub(super) fn last(&self) -> &'s str {
         self.name.rsplit('.').next().unwrap_or("")
     }
@@ -192,7 +194,7 @@ impl<'s> Of<'s> {
         self.is.name()
     }
 
-    /// What nothing is in a list or a map.
+    /// Returns the zero value, which replaces a null in a list or a map.
     fn zero(&self) -> Value {
         match (self.json_type(), self.last()) {
             (_, "Quantity") => "0".into(),
@@ -207,8 +209,8 @@ impl<'s> Of<'s> {
     }
 }
 
-/// A value that is being read; what it should be is `None` where anything will do and only members that are there
-/// twice are noted.
+/// A value to decode. If `of` is `None`, any value is accepted, and only repeated members are
+/// noted.
 pub(super) struct Node<'n, 's> {
     pub(super) notes: &'n mut Notes,
     pub(super) of: Option<Of<'s>>,
@@ -220,7 +222,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         match self.of {
-            // Upstream keeps it as a text.
+            // Upstream keeps the raw text.
             Some(of) if of.is.is_any() => Value::deserialize(from),
             _ => from.deserialize_any(self),
         }
@@ -313,7 +315,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
 }
 
 impl Node<'_, '_> {
-    /// Checks a value of one piece, and gives it its spelling.
+    /// Checks and normalizes a scalar.
     fn scalar(self, value: Value) -> Value {
         let Some(of) = self.of else {
             return value;
@@ -327,7 +329,7 @@ impl Node<'_, '_> {
         }
     }
 
-    /// Reads a map from names to values of one type, or one of anything.
+    /// Decodes a map whose values have the type `each`, or any type.
     fn entries<'de, A: MapAccess<'de>>(
         self,
         mut map: A,
@@ -349,7 +351,7 @@ impl Node<'_, '_> {
         Ok(entries.into())
     }
 
-    /// Reads the members of a struct.
+    /// Decodes the members of a struct.
     fn members<'de, A: MapAccess<'de>>(
         self,
         mut map: A,
@@ -358,7 +360,7 @@ impl Node<'_, '_> {
     ) -> Result<Value, A::Error> {
         let struct_name = of.last();
         let mut members = Map::new();
-        // Those that were there and are left out.
+        // Members that were present but are dropped because they are empty.
         let mut empty: Vec<String> = Vec::new();
         let mut unknown: Vec<String> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
@@ -367,7 +369,7 @@ impl Node<'_, '_> {
                 map.next_value::<IgnoredAny>()?;
                 match self.notes.by {
                     By::Json => self.notes.strict("unknown", &at),
-                    // What is within comes first.
+                    // Findings inside the members come first.
                     By::Conversion => unknown.push(name),
                 }
                 continue;
@@ -395,7 +397,7 @@ impl Node<'_, '_> {
             let at = self.at.below(Step::Member(struct_name, &name));
             self.notes.strict("unknown", &at);
         }
-        // Sic: a condition without a status has an empty one.
+        // Sic: a condition without a status gets an empty one.
         if struct_name.ends_with("Condition") && struct_name != "PodCondition" {
             members.entry("status").or_insert_with(|| "".into());
         }
@@ -403,7 +405,8 @@ impl Node<'_, '_> {
     }
 }
 
-/// Puts a value where there may be one already: Go reads into the struct or map that is there.
+/// Inserts a value. If an object is already present, the two are merged, as Go decodes into the
+/// existing struct or map.
 fn put(members: &mut Map<String, Value>, name: String, value: Value, of: Option<Of<'_>>) {
     let is_merged = of.is_some_and(|of| !of.is.is_any());
     match (members.get_mut(&name), value) {
@@ -421,7 +424,7 @@ fn merge(there: &mut Map<String, Value>, more: Map<String, Value>) {
     }
 }
 
-/// Whether a member is nothing, a list without entries or a map without keys, which Go leaves out.
+/// Reports whether Go omits a member: null, an empty list, or an empty map.
 fn is_left_out(property: &Value, member: &Value) -> bool {
     match member {
         Value::Null => true,
@@ -433,10 +436,10 @@ fn is_left_out(property: &Value, member: &Value) -> bool {
     }
 }
 
-/// Whether a member is written though it is empty.
+/// Reports whether a member is written even if it is empty.
 fn is_kept(of: Of<'_>, name: &str) -> bool {
     let required = of.schema.get("required").and_then(Value::as_array);
-    // Of rules of scaling an empty list is not the default one.
+    // In scaling rules an empty list differs from an absent one.
     of.last() == "HPAScalingRules"
         || required.is_some_and(|required| required.iter().any(|it| it == name))
         || written(of.schema).is_some_and(|mut written| written.any(|it| it == name))

@@ -1,4 +1,4 @@
-//! What becomes of documents, by tables.
+//! Table tests of decoding.
 
 use podstorm_apiserver::kind_named;
 use podstorm_apiserver::limits::BYTES_MAX;
@@ -10,7 +10,7 @@ fn form(kind: &str) -> Form {
     Form::Kind(kind_named(kind).expect(kind))
 }
 
-/// The rows of a table: a kind, a text, and what comes of it.
+/// Returns the rows of a table: a form, a text, and the expected result.
 fn rows(table: &str) -> impl Iterator<Item = (Form, &str, &str)> {
     table.trim().lines().map(|line| {
         let (given, wanted) = line.split_once(" =>").expect(line);
@@ -20,7 +20,7 @@ fn rows(table: &str) -> impl Iterator<Item = (Form, &str, &str)> {
 }
 
 #[test]
-fn the_first_member_of_a_wrong_type_is_told_wherever_it_is() {
+fn the_first_member_of_a_wrong_type_is_reported() {
     let table = r#"
 Pod {"metadata": {"labels": {"a": null}}, "spec": null} =>
 Deployment {"spec": {"replicas": 4000000000}} => number 4000000000 into Go struct field DeploymentSpec.spec.replicas of type int32
@@ -52,9 +52,9 @@ Pod {"spec": {"terminationGracePeriodSeconds": 99999999999999999999}} => number 
 }
 
 #[test]
-fn the_syntax_of_a_text_comes_before_the_types_in_it() {
+fn syntax_errors_take_precedence_over_type_errors() {
     let text = br#"{"spec": {"replicas": "x"}} x"#;
-    let told = json(text, form("Deployment")).expect_err("it goes on");
+    let told = json(text, form("Deployment")).expect_err("the text has trailing characters");
     assert_eq!(told, "invalid character 'x' after top-level value");
     let told = json(br#"{"spec": {"replicas": "x", }}"#, form("Deployment"));
     let words = "invalid character '}' looking for beginning of object key string";
@@ -62,7 +62,7 @@ fn the_syntax_of_a_text_comes_before_the_types_in_it() {
 }
 
 #[test]
-fn what_is_unknown_or_there_twice_is_noted_as_it_is_written() {
+fn unknown_and_repeated_members_are_noted_in_text_order() {
     let table = r#"
 Pod {"bogus": 1, "metadata": {"name": "a", "colour": "red"}, "spec": {"containers": [{"name": "c", "imaeg": "x"}, {"imaeg": {"deep": 1}}]}} => unknown "bogus", unknown "metadata.colour", unknown "spec.containers[0].imaeg", unknown "spec.containers[1].imaeg"
 Deployment {"spec": {"replicas": 1, "bogus": 1, "replicas": 2, "replicas": 3, "bogus": 2}} => unknown "spec.bogus", duplicate "spec.replicas"
@@ -98,7 +98,7 @@ fn notes_have_no_more_bytes_than_a_body() {
 }
 
 #[test]
-fn what_is_left_is_what_go_would_write() {
+fn the_decoded_value_is_what_go_writes() {
     let table = r#"
 Deployment {"spec": {"replicas": 1, "replicas": 2}} => {"spec":{"replicas":2}}
 Deployment {"spec": {"replicas": 1}, "spec": {"paused": true}} => {"spec":{"paused":true,"replicas":1}}
@@ -117,7 +117,7 @@ ControllerRevision {"data": {"a": null, "b": []}} => {"data":{"a":null,"b":[]}}
         let found = json(text.as_bytes(), form).expect(text);
         assert_eq!(found.wrong, None, "{text}");
         assert_eq!(found.value.to_string(), wanted, "{text}");
-        // A tree becomes the same.
+        // Decoding from a tree gives the same value.
         let again = serde_json::from_str(text).expect(text);
         let again = tree(again, form, By::Json).value.to_string();
         let is_merged = text.matches("\"spec\"").count() > 1;
@@ -126,7 +126,7 @@ ControllerRevision {"data": {"a": null, "b": []}} => {"data":{"a":null,"b":[]}}
 }
 
 #[test]
-fn a_conversion_takes_numbers_without_a_fraction_and_has_words_of_its_own() {
+fn a_conversion_accepts_integral_floats_with_its_own_messages() {
     let table = r#"
 Deployment {"spec": {"replicas": 400.0}} => {"spec":{"replicas":400}}
 Deployment {"spec": {"replicas": 1.5}} => cannot convert float64 to int32
@@ -147,9 +147,9 @@ ConfigMap {"data": {"a": 1}} => cannot convert int64 to string
 }
 
 #[test]
-fn members_that_are_there_twice_in_yaml_are_noted_first() {
+fn repeated_members_in_yaml_are_noted_first() {
     let text = b"spec:\n  bogus: 1\n  replicas: 0o10\n  replicas: 0400\n  paused: yes\n";
-    let found = yaml(text, form("Deployment")).expect("it is YAML");
+    let found = yaml(text, form("Deployment")).expect("valid YAML");
     let told = "yaml: unmarshal errors:\n  line 4: key \"replicas\" already set in map";
     assert_eq!(found.strict, [told, "unknown field \"spec.bogus\""]);
     assert_eq!(

@@ -1,7 +1,7 @@
-//! What values of one piece may be, and what upstream's decoders say of others.
+//! Scalar types: their valid values, and upstream's messages about invalid ones.
 //!
-//! Source: `UnmarshalTypeError` of Go's `encoding/json`; `FromUnstructured` and the types that read themselves of
-//! apimachinery.
+//! Source: `UnmarshalTypeError` of Go's `encoding/json`; `FromUnstructured` and the types of
+//! apimachinery that decode themselves.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use base64::{DecodeError, DecodeSliceError};
@@ -14,20 +14,20 @@ use super::pass::{At, By, Of};
 use crate::json_syntax;
 use crate::openapi::referred;
 
-/// What is wrong with a value.
+/// A type error.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// It can't be what it should be; the decoder goes on, and tells the first.
+    /// The value has the wrong type. Decoding continues, and the first such error is reported.
     GoesOn(String),
-    /// A type that reads itself refuses it, which ends the decoder.
+    /// A type with its own decoder rejects the value, which ends decoding.
     Ends(String),
 }
 
-/// What is wrong with a value of that JSON type, which can't be what it should be.
+/// Returns the error about a value of the JSON type `found`, which is invalid for its type.
 pub(super) fn wrong(of: Of<'_>, found: &str, by: By, at: &At<'_>) -> Wrong {
     match of.last() {
         "Quantity" => Wrong::Ends(NO_QUANTITY.to_owned()),
-        // They read a text, a number of 32 bits.
+        // Their decoders expect a string or an int32.
         "Time" | "MicroTime" => Wrong::Ends(unmarshal(found, "string", at)),
         "IntOrString" => Wrong::Ends(unmarshal(found, "int32", at)),
         _ if by == By::Json => Wrong::GoesOn(unmarshal(found, &go_type(of.property), at)),
@@ -40,7 +40,7 @@ fn unmarshal(found: &str, wanted: &str, at: &At<'_>) -> String {
     format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
 }
 
-/// What the conversion says of a value of that JSON type.
+/// Returns the conversion's message about a value of the JSON type `found`.
 fn unconvertible(of: Of<'_>, found: &str) -> String {
     let source = match found {
         "array" => "slice",
@@ -58,17 +58,17 @@ fn unconvertible(of: Of<'_>, found: &str) -> String {
     }
 }
 
-/// A value of one piece as what it should be.
+/// Checks and normalizes a scalar.
 ///
 /// # Errors
-/// It can't be that.
+/// The value is invalid for its type.
 pub(super) fn scalar(of: Of<'_>, value: Value, by: By, at: &At<'_>) -> Result<Value, Wrong> {
     let found = |value: &Value| match value {
         Value::Number(number) if by == By::Conversion => match number.is_i64() {
             true => "int64".to_owned(),
             false => "float64".to_owned(),
         },
-        // A number outside the range of its type is an error.
+        // A number out of the range of its type is an error.
         Value::Number(number) if is_number(of) => format!("number {}", go_number(number)),
         other => json_syntax::name_of(other).to_owned(),
     };
@@ -104,7 +104,7 @@ pub(super) fn scalar(of: Of<'_>, value: Value, by: By, at: &At<'_>) -> Result<Va
         ("string", value @ Value::String(_))
         | ("boolean", value @ Value::Bool(_))
         | ("number", value @ Value::Number(_))
-        // A schema that says nothing takes anything.
+        // A schema without a type accepts any value.
         | ("", value) => Ok(value),
         ("integer", Value::Number(number)) => integer(of, number, by).or_else(|value| refuse(&value)),
         (_, value) => refuse(&value),
@@ -142,7 +142,7 @@ fn integer(of: Of<'_>, number: Number, by: By) -> Result<Value, Value> {
     }
 }
 
-/// A number as Go writes it: what has no fraction has no point.
+/// Formats a number as Go does: without a decimal point if it has no fraction.
 fn go_number(number: &Number) -> String {
     const WITH_EXPONENT: f64 = 1e21;
     match number.as_f64() {
@@ -151,7 +151,7 @@ fn go_number(number: &Number) -> String {
     }
 }
 
-/// What Go calls the type of a property.
+/// Returns Go's name for the type of a property.
 fn go_type(property: &Value) -> String {
     if let Some((name, _)) = referred(property) {
         let mut parts = name.rsplit('.');
@@ -176,8 +176,8 @@ fn go_type(property: &Value) -> String {
 const NO_QUANTITY: &str = "quantities must match the regular expression \
                            '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// A quantity in its one spelling. Most have it already. Amounts of resources, which are in maps by their names, are
-/// rounded up to thousandths.
+/// Normalizes a quantity. Most are canonical already. Resource amounts, which are values of maps,
+/// are rounded up to thousandths.
 ///
 /// Source: `resource.ParseQuantity` of apimachinery.
 fn quantity(value: Value, at: &At<'_>) -> Result<Value, Wrong> {
@@ -196,7 +196,8 @@ fn quantity(value: Value, at: &At<'_>) -> Result<Value, Wrong> {
     Ok(spelled.map_or(value, Value::from))
 }
 
-/// A time as Go writes it: in UTC, in whole seconds or with six digits. The zero time is nothing.
+/// Normalizes a time to Go's format: in UTC, in whole seconds or with six fractional digits. The
+/// zero time becomes null.
 ///
 /// Source: `metav1.Time` and `MicroTime` of apimachinery.
 fn time(text: String, is_micro: bool) -> Result<Value, Wrong> {
@@ -222,7 +223,7 @@ fn time(text: String, is_micro: bool) -> Result<Value, Wrong> {
 }
 
 fn wrong_base64(text: &str) -> Option<String> {
-    // Go's decoder passes over line ends.
+    // Go's decoder ignores line ends.
     let text: String = text
         .chars()
         .filter(|it| !matches!(it, '\r' | '\n'))
@@ -232,7 +233,7 @@ fn wrong_base64(text: &str) -> Option<String> {
         DecodeSliceError::DecodeError(
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _),
         ) => at,
-        // What is left of a group of four; of one that is not filled up, its end.
+        // The error is at an incomplete group of four, or at the end if the padding is incomplete.
         _ if text.ends_with('=') => text.len(),
         _ => text.len() / 4 * 4,
     };

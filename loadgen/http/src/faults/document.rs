@@ -1,4 +1,4 @@
-//! `/podstorm/faults`: faults are armed, listed and disarmed, as JSON.
+//! `/podstorm/faults`: arming, listing and disarming faults as JSON.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::Call;
 use crate::answer::{self, Body};
 use crate::time::ADVANCE_MAX_SECONDS;
 
-/// The members of a fault.
+/// The members of a fault, as messages list them.
 const MEMBERS: &str = "verbs, resource, namespace, name, userAgent, after, times, effect, code, \
                        retryAfterSeconds, seconds";
 
-/// Answers a request for all faults, or for the one of a number.
+/// Serves a request for all faults, or for the fault with the number `id`.
 pub(crate) fn serve(call: &Call<'_>, id: Option<&str>) -> Result<Response<Body>, ApiError> {
     let faults = call.server.faults();
     let Some(id) = id else {
@@ -29,7 +29,7 @@ pub(crate) fn serve(call: &Call<'_>, id: Option<&str>) -> Result<Response<Body>,
         };
     };
     let unknown = || {
-        let why = format!("no fault {id:?} is armed; GET /podstorm/faults lists those that are");
+        let why = format!("no fault {id:?} is armed; GET /podstorm/faults lists the armed faults");
         ApiError::status(404, Reason::NotFound, why)
     };
     let id = FaultId(id.parse().map_err(|_| unknown())?);
@@ -55,7 +55,7 @@ fn arm(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let resource = fault.resource.clone();
     let faults = call.server.faults();
     let id = faults.arm(fault).map_err(refused)?;
-    // Unless another request has disarmed it since.
+    // `None` if another request has disarmed it meanwhile.
     let armed = faults.all().into_iter().find(|armed| armed.id == id);
     let document = armed.map_or(json!({"id": id.0}), |armed| write(&armed));
     let mut response = answer::json(201, document.to_string());
@@ -69,7 +69,7 @@ fn arm(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(response)
 }
 
-/// 400 that names the member.
+/// Returns a 400 that names the invalid member.
 fn refused(problem: InvalidFault) -> ApiError {
     errors::bad_request(problem.to_string()).with_cause(Cause {
         reason: "FieldValueInvalid".to_owned(),
@@ -78,7 +78,7 @@ fn refused(problem: InvalidFault) -> ApiError {
     })
 }
 
-/// A fault in JSON. What is empty is left out.
+/// Formats a fault as JSON. Empty members are omitted.
 fn write(armed: &ArmedFault) -> Value {
     let ArmedFault {
         id,
@@ -119,10 +119,10 @@ fn write(armed: &ArmedFault) -> Value {
     out
 }
 
-/// A fault from JSON.
+/// Reads a fault from JSON.
 ///
 /// # Errors
-/// The member that is wrong, unknown, or has no meaning for the effect.
+/// The first member that is invalid, unknown, or meaningless for the effect.
 pub(super) fn read(text: &[u8]) -> Result<Fault, InvalidFault> {
     let document: Value =
         serde_json::from_slice(text).map_err(|error| invalid("body", error.to_string()))?;
@@ -144,7 +144,7 @@ pub(super) fn read(text: &[u8]) -> Result<Fault, InvalidFault> {
     };
     if let Some(member) = members.0.keys().next() {
         let why = match MEMBERS.split(", ").any(|known| known == member) {
-            true => format!("has no meaning for the effect {}", effect.name()),
+            true => format!("does not apply to the effect {}", effect.name()),
             false => format!("is unknown; the members are {MEMBERS}"),
         };
         return Err(invalid(member, why));
@@ -173,7 +173,7 @@ impl Members {
             Some(number) => Ok(Some(number)),
             None => Err(invalid(
                 member,
-                format!("{value} is not a whole number from 0 on"),
+                format!("{value} is not a non-negative integer"),
             )),
         }
     }
@@ -192,13 +192,13 @@ impl Members {
             None => return Ok(Vec::new()),
             Some(Value::Array(verbs)) => verbs,
             Some(other) => {
-                let why = format!("{other} is not a list; it may have {}", names());
+                let why = format!("{other} is not a list; its values can be {}", names());
                 return Err(invalid("verbs", why));
             }
         };
         let verb = |text: &Value| {
             let known = Verb::ALL.into_iter().find(|verb| verb.name() == text);
-            known.ok_or_else(|| invalid("verbs", format!("{text} is none of {}", names())))
+            known.ok_or_else(|| invalid("verbs", format!("{text} is not one of {}", names())))
         };
         verbs.iter().map(verb).collect()
     }
@@ -210,7 +210,7 @@ impl Members {
         let seconds = self.number("retryAfterSeconds")?;
         let seconds = seconds.map(u32::try_from).transpose();
         Ok(Some(Refusal {
-            // None that there is: `Fault::check` says so.
+            // Any invalid code will do: `Fault::check` rejects it.
             code: u16::try_from(code).unwrap_or(u16::MAX),
             retry_after_seconds: seconds
                 .map_err(|_| invalid("retryAfterSeconds", "must be below 4294967296"))?,
@@ -247,7 +247,7 @@ impl Members {
             "lose-answer" => Effect::LoseAnswer(self.code()?),
             "delay-answer" => {
                 let time = self.seconds()?;
-                let why = "how long the answer is held back, by the cluster's clock";
+                let why = "the delay of the answer, by the cluster's clock";
                 Effect::DelayAnswer(time.ok_or_else(|| needed("seconds", why))?)
             }
             "hold-events" => Effect::HoldEvents(self.seconds()?),
@@ -255,7 +255,7 @@ impl Members {
             "cut-watch" => Effect::CutWatch,
             "expire-watch" => Effect::ExpireWatch,
             _ => {
-                let why = format!("{effect} is none of {}", names());
+                let why = format!("{effect} is not one of {}", names());
                 return Err(invalid("effect", why));
             }
         })

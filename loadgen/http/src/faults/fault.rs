@@ -1,4 +1,4 @@
-//! A fault as data: which requests it strikes, and what it does to them.
+//! A fault as data: the requests that it strikes, and its effect.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::query::Query;
 use crate::route::{Route, Target};
 use crate::time::ADVANCE_MAX_SECONDS;
 
-/// Declares an enum whose values have names in JSON.
+/// Declares an enum whose variants have names in JSON.
 macro_rules! named {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident $text:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -19,10 +19,10 @@ macro_rules! named {
         pub enum $name { $($(#[$variant_meta])* $variant),+ }
 
         impl $name {
-            /// Every value, in order.
+            /// All values, in declaration order.
             pub const ALL: [$name; [$($text),+].len()] = [$($name::$variant),+];
 
-            /// The name in JSON.
+            /// Returns the name in JSON.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),+ }
             }
@@ -31,7 +31,7 @@ macro_rules! named {
 }
 
 named! {
-    /// A verb of requests, as Kubernetes' authorization names them. Server-side apply is a `patch`.
+    /// A request verb, as in Kubernetes' authorization. Server-side apply is a `patch`.
     pub enum Verb {
         /// `GET` of one object.
         Get "get",
@@ -39,7 +39,7 @@ named! {
         List "list",
         /// `GET` with `watch`.
         Watch "watch",
-        /// `POST`, of a subresource too.
+        /// `POST`, also to a subresource.
         Create "create",
         /// `PUT`.
         Update "update",
@@ -52,28 +52,29 @@ named! {
     }
 }
 
-/// What a fault does to the requests and watches that it strikes.
+/// The effect of a fault on the requests and watches that it strikes.
 ///
-/// Times are those of the cluster's clock: where it is virtual they pass when it is moved.
+/// Durations are measured on the cluster's clock. If that is virtual, they elapse only as it is
+/// advanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The request is not carried out, and gets this answer.
+    /// The request is not executed and gets this answer.
     Refuse(Refusal),
-    /// The request is not carried out, and gets no answer: the connection closes.
+    /// The request is not executed and gets no answer: the connection closes.
     LoseRequest,
-    /// The request is carried out, and gets this answer or, where there is none, no answer: the
-    /// connection closes. The client can't know whether it was carried out.
+    /// The request is executed, but gets this answer instead or, if `None`, no answer: the
+    /// connection closes. The client cannot know whether the request was executed.
     LoseAnswer(Option<Refusal>),
-    /// The request is carried out, and its answer comes later.
+    /// The request is executed, and its answer is delayed.
     DelayAnswer(Duration),
-    /// The watch gets no events and no bookmarks for a time, or until the fault is disarmed; then all of
-    /// them. What a client has learnt by it is stale meanwhile.
+    /// The watch gets no events and no bookmarks for this time or, if `None`, until the fault is
+    /// disarmed. Then it gets all of them. Until then the client's view is stale.
     HoldEvents(Option<Duration>),
-    /// The watch ends as one whose time is over.
+    /// The watch ends as if it had timed out.
     EndWatch,
     /// The connection closes in the middle of the watch.
     CutWatch,
-    /// The watch ends with an event `ERROR` of 410 `Expired`, so its client has to list again.
+    /// The watch ends with an `ERROR` event of 410 `Expired`, so its client must list again.
     ExpireWatch,
 }
 
@@ -103,12 +104,12 @@ impl Effect {
         }
     }
 
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         Effect::NAMES[self.number()]
     }
 
-    /// Whether it strikes watches, open ones and those that are opened later, and no other request.
+    /// Reports whether the effect strikes only watches, both open ones and those opened later.
     pub fn is_of_watches(self) -> bool {
         matches!(
             self,
@@ -131,22 +132,22 @@ impl Effect {
     }
 }
 
-/// An answer in place of the real one: a `Status` as Kubernetes words it.
+/// An answer in place of the real one: a `Status` in Kubernetes' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// One of [`CODES`](Refusal::CODES).
     pub code: u16,
-    /// The header `Retry-After`, s.
+    /// The header `Retry-After`, in seconds.
     pub retry_after_seconds: Option<u32>,
 }
 
 impl Refusal {
-    /// The codes that there are: those of wrong answers in the fault simulator.
+    /// The valid codes: those of wrong answers in the fault simulator.
     pub const CODES: [u16; 13] = [
         400, 401, 403, 404, 409, 410, 413, 415, 422, 429, 500, 503, 504,
     ];
 
-    /// A refusal with this code and without `Retry-After`.
+    /// Returns a refusal with a code and without `Retry-After`.
     pub fn code(code: u16) -> Refusal {
         Refusal {
             code,
@@ -154,7 +155,8 @@ impl Refusal {
         }
     }
 
-    /// The answer to a request. 409 is `AlreadyExists` for a create of an object, else `Conflict`.
+    /// Returns the answer to a request. 409 is `AlreadyExists` if the request creates an object,
+    /// otherwise `Conflict`.
     pub(crate) fn error(self, asked: &Asked) -> ApiError {
         let (kind, name) = (asked.kind, asked.name.as_str());
         let other = |reason: &str, message: &str| {
@@ -189,7 +191,7 @@ impl Refusal {
                 "the server is currently unable to handle the request",
             ),
             504 => status(Reason::Timeout, "the request timed out"),
-            // An armed fault has one of the codes.
+            // The only other valid code is 400.
             _ => status(Reason::BadRequest, "the request is malformed"),
         };
         match self.retry_after_seconds {
@@ -199,15 +201,16 @@ impl Refusal {
     }
 }
 
-/// A fault to be armed: the requests and watches that it strikes, and what it does to them.
+/// A fault to arm: the requests and watches that it strikes, and its effect on them.
 ///
-/// It strikes requests for resources, of any client of this server; not discovery, OpenAPI, health, metrics and
-/// `/podstorm`. The simulated controllers and nodes are no clients of it: they call the cluster in process.
+/// It strikes requests for resources by any client of the server, but not discovery, OpenAPI,
+/// health checks, metrics or `/podstorm`. The simulated controllers and nodes are not such clients:
+/// they call the cluster in process.
 ///
 /// ```
 /// use podstorm_http::faults::{Effect, Fault, Refusal, Verb};
 ///
-/// // The second and third update of the status of a Site meet a conflict.
+/// // The second and third update of a Site's status fail with a conflict.
 /// let conflicts = Fault {
 ///     verbs: vec![Verb::Update, Verb::Patch],
 ///     resource: "sites.example.com/status".to_owned(),
@@ -219,34 +222,37 @@ impl Refusal {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The verbs of these requests; empty: all.
+    /// The verbs of the requests; empty for all.
     pub verbs: Vec<Verb>,
-    /// The resource of these requests as kubectl writes it, with its group where there is one, and with its
-    /// subresource: `pods`, `pods/status`, `replicasets.apps`. Without a group it is of any group. Without a
-    /// subresource it is the resource itself; `pods/*` is both. Empty: all resources and subresources.
+    /// The resource of the requests in kubectl's form, optionally with its group and its
+    /// subresource: `pods`, `pods/status`, `replicasets.apps`. Without a group, any group matches.
+    /// Without a subresource, only the resource itself matches; `pods/*` matches the resource and
+    /// all its subresources. Empty for all resources and subresources.
     pub resource: String,
-    /// Their namespace; empty: all.
+    /// The namespace of the requests; empty for all.
     pub namespace: String,
-    /// Their object, as the path names it, or the field selector `metadata.name=NAME` of a list or a watch. A
-    /// create has no name, unless it is of a subresource. Empty: all.
+    /// The object's name in the path, or in the field selector `metadata.name=NAME` of a list or a
+    /// watch. The creation of an object has no name; a `POST` to a subresource has one. Empty for
+    /// all.
     pub name: String,
-    /// What the header `User-Agent` of the client begins with; empty: any client.
+    /// A prefix of the client's `User-Agent`; empty for any client.
     pub user_agent: String,
-    /// The first of these requests that the fault lets pass.
+    /// The number of matching requests that pass before the first is struck.
     pub after: u64,
-    /// The number of requests that it then strikes, 1 or more; [`ALWAYS`](Fault::ALWAYS): all, until it is disarmed.
+    /// The number of requests to strike, at least 1, or [`ALWAYS`](Fault::ALWAYS) for all until the
+    /// fault is disarmed.
     pub times: u64,
-    /// What it does to them.
+    /// The effect on the requests.
     pub effect: Effect,
 }
 
-/// Why a fault can't be armed.
+/// The reason why a fault cannot be armed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{member}: {why}")]
 pub struct InvalidFault {
-    /// The member that is wrong, as JSON names it.
+    /// The invalid member, by its name in JSON.
     pub member: String,
-    /// What is wrong with it, and what it may be.
+    /// The problem, and the valid values.
     pub why: String,
 }
 
@@ -258,10 +264,10 @@ pub(crate) fn invalid(member: &str, why: impl Into<String>) -> InvalidFault {
 }
 
 impl Fault {
-    /// [`times`](Fault::times) without an end.
+    /// The value of [`times`](Fault::times) for no limit.
     pub const ALWAYS: u64 = u64::MAX;
 
-    /// A fault that strikes the next request of whatever kind, once.
+    /// Returns a fault that strikes the next request of any kind, once.
     pub fn new(effect: Effect) -> Fault {
         Fault {
             verbs: Vec::new(),
@@ -275,11 +281,11 @@ impl Fault {
         }
     }
 
-    /// Whether it can be armed.
+    /// Checks that the fault can be armed.
     ///
     /// # Errors
-    /// A code outside [`Refusal::CODES`]; no `times`; a time of more than a year; a verb other than
-    /// [`Verb::Watch`] for an effect of watches.
+    /// A code that is not in [`Refusal::CODES`]; zero `times`; a time of more than one year; a verb
+    /// other than [`Verb::Watch`] for an effect on watches.
     pub fn check(&self) -> Result<(), InvalidFault> {
         if self.times == 0 {
             return Err(invalid("times", "must be 1 or more, or \"always\""));
@@ -288,7 +294,7 @@ impl Fault {
             && !Refusal::CODES.contains(&refusal.code)
         {
             let codes = Refusal::CODES.map(|code| code.to_string()).join(", ");
-            let why = format!("{} is none of {codes}", refusal.code);
+            let why = format!("{} is not one of {codes}", refusal.code);
             return Err(invalid("code", why));
         }
         if let Some(time) = self.effect.duration()
@@ -299,7 +305,7 @@ impl Fault {
         }
         if self.effect.is_of_watches() && self.verbs.iter().any(|verb| *verb != Verb::Watch) {
             let why = format!(
-                "{} strikes watches alone: leave the verbs out, or name watch",
+                "{} strikes only watches: omit verbs, or name only watch",
                 self.effect.name()
             );
             return Err(invalid("verbs", why));
@@ -307,7 +313,7 @@ impl Fault {
         Ok(())
     }
 
-    /// Whether it is about a request.
+    /// Reports whether the fault matches a request.
     pub(crate) fn is_about(&self, asked: &Asked) -> bool {
         let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         (self.verbs.is_empty() || self.verbs.contains(&asked.verb))
@@ -325,7 +331,8 @@ impl Fault {
         (part == "*" || part == asked.subresource) && names(resource, asked.kind)
     }
 
-    /// Whether it names a resource that is among these; true where it names none.
+    /// Reports whether the fault names the resource of one of these kinds. True if it names no
+    /// resource.
     pub(crate) fn names_one_of(&self, mut kinds: impl Iterator<Item = Kind>) -> bool {
         let (resource, _) = self
             .resource
@@ -335,7 +342,7 @@ impl Fault {
     }
 }
 
-/// Whether this is the resource of a kind, with its group or without one.
+/// Reports whether `resource` is a kind's resource, with or without its group.
 fn names(resource: &str, kind: Kind) -> bool {
     match resource.split_once('.') {
         Some((resource, group)) => resource == kind.resource() && group == kind.group(),
@@ -343,7 +350,7 @@ fn names(resource: &str, kind: Kind) -> bool {
     }
 }
 
-/// What faults look at of a request.
+/// The properties of a request that faults match.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) verb: Verb,
@@ -356,7 +363,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// `None` for a request that is for no resource.
+    /// Returns the properties of a request, or `None` if it is not for a resource.
     pub(crate) fn of(
         head: &http::request::Parts,
         route: &Route,
@@ -376,7 +383,7 @@ impl Asked {
         }
     }
 
-    /// That of a request for a watch.
+    /// Returns the properties of a watch request.
     pub(crate) fn of_watch(call: &Call<'_>, target: &Target) -> Option<Asked> {
         Asked::of_target(call.method, call.headers, target, &call.query)
     }
@@ -400,7 +407,8 @@ impl Asked {
             Method::DELETE => Verb::DeleteCollection,
             _ => return None,
         };
-        // As upstream: `RequestInfo` has the name that the field selector of a list or a watch asks for.
+        // As in upstream's `RequestInfo`, the name of a list or a watch is that in its field
+        // selector.
         let selected = || {
             let name = query.text("fieldSelector").strip_prefix("metadata.name=");
             name.filter(|name| !name.contains(',')).unwrap_or("")

@@ -1,12 +1,14 @@
-//! Faults of requests and watches, armed by a test: what a client meets when a server or a network fails,
-//! on demand. In process by [`ApiServer::faults`], for any client by `/podstorm/faults`.
+//! Faults of requests and watches, armed by a test: what a client sees when a server or a network
+//! fails, on demand. In process through [`ApiServer::faults`], for any client through
+//! `/podstorm/faults`.
 //!
-//! The table of armed faults is behind one lock. A request takes it only while something is armed that may
-//! still strike; without that it costs one relaxed load. Lock order: the list of open watches, the table, then
-//! one watch's slot. No lock is held while a request is carried out or held back.
+//! One lock guards the table of armed faults. A request takes it only while a fault is armed that
+//! may still strike; otherwise faults cost one relaxed load. Lock order: the list of open watches,
+//! the table, then one watch's slot. No lock is held while a request is executed or delayed.
 //!
-//! `fault` is a fault as data, `waiting` what is held back, `document` the JSON and the paths. A new fault is an `Effect` in
-//! `fault`, its JSON in `document`, what it does in `requests` or `watch`, and a row in `docs/apiserver.md`.
+//! Modules: `fault` defines a fault as data, `waiting` the held watches and delayed answers,
+//! `document` the JSON and the paths. To add a fault, add an `Effect` to `fault`, its JSON to
+//! `document`, its behavior to `requests` or `watch`, and a row to `docs/apiserver.md`.
 
 mod document;
 mod fault;
@@ -32,17 +34,17 @@ use crate::ApiServer;
 use fault::invalid;
 use waiting::{Held, Hold};
 
-/// Most faults that are armed at once, those that are spent among them.
+/// Maximum number of faults armed at the same time, including spent ones.
 pub const FAULTS_MAX: usize = 1000;
 
-/// A connection that closes before the answer has come, or in the middle of one: an armed fault has struck.
-/// In process it is the error of the service and of its bodies; over a listener the connection closes (HTTP/1.1), or
-/// the stream is reset (HTTP/2).
+/// The error of a connection that an armed fault closes before or during an answer. In process, it
+/// is the error of the service and of its bodies. On a listener, the connection closes (HTTP/1.1)
+/// or the stream is reset (HTTP/2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the connection was closed before the answer was complete: an armed fault")]
+#[error("an armed fault closed the connection before the answer was complete")]
 pub struct ConnectionLost;
 
-/// The number of an armed fault: 1 for the first of a server, never given out again.
+/// The number of an armed fault, counted from 1 for each server and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(u64);
 
@@ -52,21 +54,21 @@ impl fmt::Display for FaultId {
     }
 }
 
-/// A fault that was armed, and what has become of it.
+/// An armed fault with its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmedFault {
-    /// Its number.
+    /// The fault's number.
     pub id: FaultId,
     /// The fault.
     pub fault: Fault,
-    /// The number of requests and watches that it has let pass, at most [`Fault::after`].
+    /// The number of matching requests and watches that have passed, at most [`Fault::after`].
     pub passed: u64,
-    /// The number that it has struck, at most [`Fault::times`]; then it is spent.
+    /// The number of requests and watches struck. At [`Fault::times`] the fault is spent.
     pub struck: u64,
 }
 
 impl ArmedFault {
-    /// Whether it may strike again.
+    /// Reports whether the fault may still strike.
     pub fn is_live(&self) -> bool {
         self.struck < self.fault.times
     }
@@ -74,25 +76,25 @@ impl ArmedFault {
 
 /// The armed faults of a server.
 ///
-/// A request meets one fault at most: of those that are about it the first armed one that has let enough pass and
-/// is not spent.
+/// At most one fault strikes a request: the first armed one that matches it, is not spent, and has
+/// let enough requests pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults<'a>(pub(crate) &'a ApiServer);
 
 impl Faults<'_> {
-    /// Arms a fault. One of watches strikes those that are open at once, in the order in which they were opened. It
-    /// stays listed when it is spent, until it is disarmed.
+    /// Arms a fault. A fault of watches immediately strikes the open ones, in the order in which
+    /// they were opened. A spent fault stays listed until it is disarmed.
     ///
     /// # Errors
-    /// What [`Fault::check`] says, or [`FAULTS_MAX`] faults are armed.
+    /// As [`Fault::check`], or if [`FAULTS_MAX`] faults are armed.
     pub fn arm(&self, fault: Fault) -> Result<FaultId, InvalidFault> {
         fault.check()?;
         let now_ns = self.0.now().mono_ns;
-        // Held while the table changes, so that a watch that is opened meanwhile is struck once: here or there.
+        // Held while the table changes, so that a concurrently opened watch is struck exactly once.
         let watches = self.0.lock_watches();
         let mut table = self.0.0.faults.lock();
         if table.entries.len() == FAULTS_MAX {
-            let why = format!("{FAULTS_MAX} are armed: disarm those that are spent");
+            let why = format!("{FAULTS_MAX} faults are armed: disarm spent ones first");
             return Err(invalid("faults", why));
         }
         table.last_id += 1;
@@ -115,12 +117,13 @@ impl Faults<'_> {
         Ok(id)
     }
 
-    /// Disarms a fault, and lets go what it holds back. `None` where there is none of that number.
+    /// Disarms a fault and releases the watches and answers that it holds. `None` if there is no
+    /// fault with this number.
     pub fn disarm(&self, id: FaultId) -> Option<ArmedFault> {
         self.take(|armed| armed.id == id).pop()
     }
 
-    /// Disarms all faults, and lets go what they hold back; returns them.
+    /// Disarms all faults, releases the watches and answers that they hold, and returns the faults.
     pub fn disarm_all(&self) -> Vec<ArmedFault> {
         self.take(|_| true)
     }
@@ -140,14 +143,14 @@ impl Faults<'_> {
         taken.into_iter().map(|entry| entry.armed).collect()
     }
 
-    /// The faults that are armed, spent ones among them, in the order of their numbers.
+    /// Returns the armed faults, including spent ones, in the order of their numbers.
     pub fn all(&self) -> Vec<ArmedFault> {
         let table = self.0.0.faults.lock();
         let all = table.entries.iter().map(|entry| entry.armed.clone());
         all.collect()
     }
 
-    /// How often a fault has struck; `None` where there is none of that number.
+    /// Returns how often a fault has struck, or `None` if there is no fault with this number.
     pub fn struck(&self, id: FaultId) -> Option<u64> {
         let table = self.0.0.faults.lock();
         let found = table.entries.iter().find(|entry| entry.armed.id == id);
@@ -155,36 +158,36 @@ impl Faults<'_> {
     }
 }
 
-/// The faults of a server.
+/// The armed faults of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Armed {
     table: Mutex<Table>,
-    /// The faults that may still strike. Written with the lock of the table held.
+    /// The number of faults that may still strike. Written under the table's lock.
     live: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     last_id: u64,
-    /// In the order of their numbers.
+    /// The faults in the order of their numbers.
     entries: Vec<Entry>,
-    /// By [`Effect::number`]: how often faults have struck, disarmed ones among them.
+    /// The number of strikes by [`Effect::number`], including those of disarmed faults.
     struck: [u64; Effect::NAMES.len()],
 }
 
 #[derive(Debug)]
 struct Entry {
     armed: ArmedFault,
-    /// What it holds back, and some that was let go.
+    /// The watches and answers that the fault holds. May contain released ones.
     held: Vec<Held>,
 }
 
-/// What a fault makes of a request.
+/// The effect of a fault on a request.
 #[derive(Debug)]
 pub(crate) enum Struck {
     Refused(ApiError),
     RequestLost,
-    /// With another answer in place of the real one, or none.
+    /// The answer is replaced, or lost if `None`.
     AnswerLost(Option<ApiError>),
     Delayed(Arc<Hold>, Arc<Waiting>),
 }
@@ -201,15 +204,17 @@ impl Armed {
         self.live.store(live, Ordering::Relaxed);
     }
 
-    /// Whether some fault may strike.
+    /// Reports whether any fault may strike.
     ///
-    /// Relaxed: the table's lock orders everything else. A request that is sent after `arm` has returned, or after
-    /// its answer has come, happens after the store, so it reads that number or a later one.
+    /// Relaxed: the table's lock orders everything else. A request that a client sends after `arm`
+    /// has returned, or after the answer to arming has arrived, happens after the store, so it
+    /// reads that value or a later one.
     pub(crate) fn is_armed(&self) -> bool {
         self.live.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether some fault may strike this request, and what it then does.
+    /// Returns the effect of the first fault that strikes the request, if any, and counts the
+    /// strike.
     #[cold]
     pub(crate) fn strike(&self, server: &ApiServer, asked: &Asked) -> Option<Struck> {
         let now_ns = server.now().mono_ns;
@@ -237,14 +242,14 @@ impl Armed {
             }
             Effect::Refuse(refusal) => Struck::Refused(refusal.error(asked)),
             Effect::HoldEvents(_) | Effect::EndWatch | Effect::CutWatch | Effect::ExpireWatch => {
-                unreachable!("these are of watches")
+                unreachable!("watch effects never strike other requests")
             }
         };
         self.count_live(&table);
         Some(outcome)
     }
 
-    /// Lets the faults of watches strike one that opens. The caller holds the list of open watches.
+    /// Lets the armed faults strike a watch that opens. The caller holds the list of open watches.
     pub(crate) fn watch_opens(&self, server: &ApiServer, watch: &Arc<Waiting>) {
         if !self.is_armed() {
             return;
@@ -259,7 +264,8 @@ impl Armed {
         self.count_live(&table);
     }
 
-    /// Wakes what was held back until this time. O(armed faults and what they hold).
+    /// Wakes the watches and answers held until this time or before. O(armed faults and what they
+    /// hold).
     pub(crate) fn time_has_moved(&self, now_ns: i64) {
         let mut due = Vec::new();
         for entry in &mut self.lock().entries {
@@ -271,7 +277,7 @@ impl Armed {
 }
 
 impl Table {
-    /// Lets a fault strike a watch, if it is about it; returns whether it did.
+    /// Strikes a watch if the fault matches it and is due. Returns whether it did.
     fn strike_watch(&mut self, at: usize, watch: &Arc<Waiting>, now_ns: i64) -> bool {
         let entry = &mut self.entries[at];
         let effect = entry.armed.fault.effect;
@@ -304,7 +310,8 @@ impl Table {
 }
 
 impl ArmedFault {
-    /// Whether it strikes what it is about now; lets it pass where that is not its turn.
+    /// Returns whether the fault strikes a matching request now. Otherwise counts the request as
+    /// passed.
     fn is_due(&mut self) -> bool {
         let is_due = self.passed == self.fault.after;
         if !is_due {
@@ -325,23 +332,24 @@ impl Entry {
 }
 
 impl ApiServer {
-    /// The faults that its clients meet.
+    /// Returns the faults of the server.
     pub fn faults(&self) -> Faults<'_> {
         Faults(self)
     }
 
-    /// Lets come what faults have held back until now. To be called after the clock of a server with [virtual
-    /// time](crate::Builder::virtual_time) was moved otherwise than by a request.
+    /// Releases what faults have held until the current time. Call it after advancing the clock of
+    /// a server with [virtual time](crate::Builder::virtual_time) by any means other than a
+    /// request.
     pub fn time_has_moved(&self) {
         self.0.faults.time_has_moved(self.now().mono_ns);
     }
 
-    /// For each effect its name, and how often it has struck.
+    /// Returns the name of each effect and how often it has struck.
     pub(crate) fn struck_by_effect(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Effect::NAMES.into_iter().zip(self.0.faults.lock().struck)
     }
 
-    /// What a fault makes of a request; nothing is armed for most.
+    /// Returns the effect of an armed fault on the request, if any.
     pub(crate) fn strike(&self, asked: impl FnOnce() -> Option<Asked>) -> Option<Struck> {
         match self.0.faults.is_armed() {
             false => None,
@@ -349,7 +357,7 @@ impl ApiServer {
         }
     }
 
-    /// Comes back when a hold is over, or the server goes away.
+    /// Waits until the hold is over or the server drains.
     pub(crate) async fn held_back(&self, hold: Arc<Hold>, waiting: Arc<Waiting>) {
         self.add_watch(&waiting);
         let mut look = None;

@@ -1,4 +1,4 @@
-//! Faults as data: what they are about, and their JSON.
+//! Tests of faults as data: which requests they match, and their JSON.
 
 use http::Request;
 
@@ -13,18 +13,18 @@ fn server() -> ApiServer {
     ApiServer::builder(Arc::new(cluster)).build()
 }
 
-/// What faults see of a request.
+/// Returns the properties of a request that faults match.
 fn asked(method: &str, path: &str) -> Option<Asked> {
     let request = Request::builder().method(method).uri(path);
     let request = request.header("user-agent", "site-operator/1.0").body(());
-    let (head, ()) = request.expect("it is well formed").into_parts();
+    let (head, ()) = request.expect("a well-formed request").into_parts();
     let route = Route::of(head.uri.path(), &server().catalog());
     Asked::of(&head, &route, &Query::of(head.uri.query()))
 }
 
 #[test]
-fn a_fault_is_about_the_requests_that_it_names() {
-    // Whether a request meets a fault.
+fn a_fault_matches_the_requests_that_it_names() {
+    // Whether a fault matches a request.
     let table = r#"
 + GET /api/v1/namespaces/n/pods/p {}
 - GET /version {}
@@ -60,38 +60,38 @@ fn a_fault_is_about_the_requests_that_it_names() {
         };
         let effect = r#"{"effect": "lose-request", "#;
         let text = fault.replacen('{', effect, 1).replace(", }", "}");
-        let fault = read(text.as_bytes()).expect("it is a fault");
+        let fault = read(text.as_bytes()).expect("a valid fault");
         let found = asked(method, path).is_some_and(|asked| fault.is_about(&asked));
         assert_eq!(found, is == "+", "{line}");
     }
 }
 
 #[test]
-fn a_wrong_fault_is_refused_by_its_member() {
+fn an_invalid_fault_is_refused_with_its_member() {
     let table = r#"
  => body:
 [] => body: must be an object
 {} => effect: is missing
-{"effect": "explode"} => effect: "explode" is none of refuse, lose-request
-{"effect": 5} => effect: 5 is none of refuse, lose-request
+{"effect": "explode"} => effect: "explode" is not one of refuse, lose-request
+{"effect": 5} => effect: 5 is not one of refuse, lose-request
 {"effect": "refuse"} => code: is missing: one of 400, 401
-{"effect": "refuse", "code": 418} => code: 418 is none of 400, 401
-{"effect": "refuse", "code": 70000} => code: 65535 is none of 400, 401
-{"effect": "refuse", "code": "409"} => code: "409" is not a whole number
-{"effect": "refuse", "code": 429, "retryAfterSeconds": -1} => retryAfterSeconds: -1 is not a whole number
+{"effect": "refuse", "code": 418} => code: 418 is not one of 400, 401
+{"effect": "refuse", "code": 70000} => code: 65535 is not one of 400, 401
+{"effect": "refuse", "code": "409"} => code: "409" is not a non-negative integer
+{"effect": "refuse", "code": 429, "retryAfterSeconds": -1} => retryAfterSeconds: -1 is not a non-negative integer
 {"effect": "refuse", "code": 429, "retryAfterSeconds": 4294967296} => retryAfterSeconds: must be below
-{"effect": "lose-request", "code": 500} => code: has no meaning for the effect lose-request
-{"effect": "lose-answer", "retryAfterSeconds": 1} => retryAfterSeconds: has no meaning
-{"effect": "lose-request", "seconds": 5} => seconds: has no meaning for the effect lose-request
+{"effect": "lose-request", "code": 500} => code: does not apply to the effect lose-request
+{"effect": "lose-answer", "retryAfterSeconds": 1} => retryAfterSeconds: does not apply
+{"effect": "lose-request", "seconds": 5} => seconds: does not apply to the effect lose-request
 {"effect": "delay-answer"} => seconds: is missing
 {"effect": "delay-answer", "seconds": -1} => seconds: -1 is not a number from 0 to 31536000
 {"effect": "hold-events", "seconds": 1e9} => seconds: 1000000000.0 is not a number from 0 to 31536000
-{"effect": "end-watch", "verbs": ["watch", "get"]} => verbs: end-watch strikes watches alone
-{"effect": "lose-request", "verbs": ["GET"]} => verbs: "GET" is none of get, list
+{"effect": "end-watch", "verbs": ["watch", "get"]} => verbs: end-watch strikes only watches
+{"effect": "lose-request", "verbs": ["GET"]} => verbs: "GET" is not one of get, list
 {"effect": "lose-request", "verbs": "get"} => verbs: "get" is not a list
 {"effect": "lose-request", "times": 0} => times: must be 1 or more
-{"effect": "lose-request", "times": "often"} => times: "often" is not a whole number
-{"effect": "lose-request", "after": 1.5} => after: 1.5 is not a whole number
+{"effect": "lose-request", "times": "often"} => times: "often" is not a non-negative integer
+{"effect": "lose-request", "after": 1.5} => after: 1.5 is not a non-negative integer
 {"effect": "lose-request", "resource": null} => resource: null is not a string
 {"effect": "lose-request", "resources": "pods"} => resources: is unknown; the members are verbs, resource
 "#;
@@ -103,9 +103,9 @@ fn a_wrong_fault_is_refused_by_its_member() {
 }
 
 #[test]
-fn the_answers_of_a_refusal_are_those_of_kubernetes() {
-    let pod = asked("PATCH", "/api/v1/namespaces/n/pods/p").expect("it is for a resource");
-    let create = asked("POST", "/api/v1/namespaces/n/pods").expect("it is for a resource");
+fn refusals_have_the_words_of_kubernetes() {
+    let pod = asked("PATCH", "/api/v1/namespaces/n/pods/p").expect("a request for a resource");
+    let create = asked("POST", "/api/v1/namespaces/n/pods").expect("a request for a resource");
     for (code, asked, reason) in [
         (400, &pod, "BadRequest"),
         (401, &pod, "Unauthorized"),
@@ -139,7 +139,7 @@ fn the_answers_of_a_refusal_are_those_of_kubernetes() {
 }
 
 #[test]
-fn the_first_fault_that_is_due_strikes_and_the_others_wait() {
+fn only_the_first_due_fault_strikes() {
     let server = server();
     let faults = server.faults();
     let pod = || asked("GET", "/api/v1/namespaces/n/pods/p");
@@ -168,14 +168,14 @@ fn the_first_fault_that_is_due_strikes_and_the_others_wait() {
     assert!(!faults.all()[0].is_live());
     assert_eq!(faults.disarm(second).map(|it| it.struck), Some(3));
     assert!(server.strike(pod).is_none());
-    assert!(!server.0.faults.is_armed(), "what is left is spent");
+    assert!(!server.0.faults.is_armed(), "the remaining fault is spent");
     assert_eq!(faults.disarm(second), None);
     assert_eq!(faults.disarm_all().len(), 1);
     assert_eq!(faults.all(), []);
 }
 
 #[test]
-fn faults_are_bounded() {
+fn the_number_of_faults_is_bounded() {
     let server = server();
     let fault = || Fault::new(Effect::LoseRequest);
     for _ in 0..FAULTS_MAX {
@@ -185,5 +185,5 @@ fn faults_are_bounded() {
     assert!(problem.contains("1000 are armed"), "{problem}");
     server.faults().disarm_all();
     let id = server.faults().arm(fault()).unwrap();
-    assert_eq!(id.to_string(), "1001", "no number is given out twice");
+    assert_eq!(id.to_string(), "1001", "numbers are never reused");
 }

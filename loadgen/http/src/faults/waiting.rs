@@ -1,4 +1,4 @@
-//! What waits: open watches, which wait for events, and answers that a fault delays.
+//! Open watches and delayed answers, and the faults that hold them.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,26 +11,27 @@ use tokio::time::Sleep;
 use super::fault::Asked;
 use crate::ApiServer;
 
-/// How often what is held back looks at a clock that passes by itself, and maybe faster than the computer's.
+/// Interval at which a hold checks a clock that advances by itself, possibly faster than the
+/// computer's.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What a fault has done to an open watch.
+/// The effect of a fault on an open watch.
 #[derive(Clone, Debug)]
 pub(crate) enum WatchFault {
-    /// It gets nothing until the hold is over.
+    /// Nothing is sent until the hold is over.
     Held(Arc<Hold>),
-    /// It ends.
+    /// The watch ends.
     End,
-    /// Its connection closes.
+    /// The connection closes.
     Cut,
-    /// It ends with 410.
+    /// The watch ends with a 410.
     Expire,
 }
 
-/// Wakes the task that sends a watch, or a delayed answer.
+/// The waker of a task that sends a watch or a delayed answer.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// What the watch asks for; absent for an answer.
+    /// The properties of the watch request; `None` for an answer.
     pub(super) asked: Option<Asked>,
     slot: Mutex<Slot>,
 }
@@ -38,12 +39,12 @@ pub(crate) struct Waiting {
 #[derive(Debug, Default)]
 struct Slot {
     waker: Option<Waker>,
-    /// The fault that the watch has met.
+    /// The fault that has struck the watch.
     met: Option<WatchFault>,
 }
 
 impl Waiting {
-    /// An open watch.
+    /// Returns the state of a new watch.
     pub(crate) fn watch(asked: Option<Asked>) -> Waiting {
         Waiting {
             asked,
@@ -51,7 +52,8 @@ impl Waiting {
         }
     }
 
-    /// Is woken by this waker from now on; returns the fault that it has met. Takes one short lock.
+    /// Stores the waker for later wake-ups and returns the fault that has struck the watch. Takes
+    /// one short lock.
     pub(crate) fn wait(&self, waker: &Waker) -> Option<WatchFault> {
         let mut slot = self.lock();
         let known = slot.waker.as_ref();
@@ -67,7 +69,8 @@ impl Waiting {
         }
     }
 
-    /// Meets a fault. False where that changes nothing: it is about to end, or is held already.
+    /// Strikes the watch with a fault. Returns false if that has no effect, because the watch is
+    /// about to end or already held.
     pub(super) fn meet(&self, fault: WatchFault, now_ns: i64) -> bool {
         let mut slot = self.lock();
         let is_free = match &slot.met {
@@ -91,16 +94,16 @@ impl Waiting {
     }
 }
 
-/// The time for which a fault holds something back.
+/// A period during which a fault holds a watch or an answer.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// Monotonic time of the cluster; `i64::MAX`: until it is released.
+    /// The end on the cluster's monotonic clock; `i64::MAX` for no end but a release.
     pub(super) due_ns: i64,
     is_released: AtomicBool,
 }
 
 impl Hold {
-    /// From now on for a time, or until it is released.
+    /// Starts a hold for a time or, if `None`, until it is released.
     pub(super) fn new(now_ns: i64, time: Option<Duration>) -> Arc<Hold> {
         let time_ns = time.map_or(i64::MAX, |time| {
             i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
@@ -112,16 +115,17 @@ impl Hold {
     }
 
     pub(super) fn release(&self) {
-        // Relaxed: the lock of the `Waiting` that is woken next orders it.
+        // Relaxed: ordered by the lock of the `Waiting` that is woken next.
         self.is_released.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_over(&self, now_ns: i64) -> bool {
-        // Relaxed: as above.
+        // Relaxed: see `release`.
         self.is_released.load(Ordering::Relaxed) || self.due_ns <= now_ns
     }
 
-    /// Ready when it is over. The caller waits already; `look` is for clocks that no task moves.
+    /// Returns ready when the hold is over. The caller has stored its waker already; `look` is a
+    /// timer for clocks that advance by themselves.
     pub(crate) fn poll_over(
         &self,
         server: &ApiServer,
@@ -132,7 +136,7 @@ impl Hold {
             *look = None;
             return Poll::Ready(());
         }
-        // Virtual time is moved, and until it is released there is nothing to look at.
+        // Advancing virtual time and releasing the hold both wake the task, so no timer is needed.
         if server.0.virtual_time.is_some() || self.due_ns == i64::MAX {
             return Poll::Pending;
         }
@@ -145,7 +149,7 @@ impl Hold {
     }
 }
 
-/// What a fault holds back.
+/// A watch or an answer that a fault holds.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) hold: Arc<Hold>,
