@@ -1,7 +1,7 @@
-//! How many requests are answered at once.
+//! Limits on concurrent requests.
 //!
-//! A request is in flight from its head to its answer, the sending of a list included, for a minute at
-//! most; watches do not count.
+//! A request is in flight from its head to its answer, including the transmission of a list, for at
+//! most one minute. Watches do not count.
 //!
 //! Source: `server/filters/maxinflight.go` of Kubernetes' apiserver.
 
@@ -15,20 +15,20 @@ use tokio::task::AbortHandle;
 
 use crate::ApiServer;
 
-/// Most requests that read at once, as upstream.
+/// Default maximum number of concurrent reading requests, the same as upstream.
 pub const REQUESTS_INFLIGHT: u64 = 400;
-/// Most requests that write at once, as upstream.
+/// Default maximum number of concurrent mutating requests, the same as upstream.
 pub const MUTATING_REQUESTS_INFLIGHT: u64 = 200;
 
-/// How long the sending of a list keeps a place: as long as upstream lets a request take. A client
-/// that does not read then keeps none from others.
+/// How long the transmission of a list holds a place: upstream's limit for a whole request. After
+/// that a client that does not read no longer takes a place from others.
 const KEPT_AT_MOST: Duration = Duration::from_secs(60);
 
-/// Requests in flight of one sort, those that read or those that write.
+/// The requests in flight of one class: reading or mutating.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     now: AtomicU64,
-    /// 0: there is no limit.
+    /// 0 means no limit.
     max: u64,
 }
 
@@ -41,14 +41,14 @@ impl InFlight {
     }
 
     pub(crate) fn now(&self) -> u64 {
-        // Relaxed, here and below: a count that orders nothing.
+        // Relaxed, here and below: the counter orders nothing.
         self.now.load(Ordering::Relaxed)
     }
 
-    /// A place for a request.
+    /// Takes a place for a request.
     ///
     /// # Errors
-    /// 429 where there is none.
+    /// 429 if there is none.
     pub(crate) fn enter(&self) -> Result<Place<'_>, ApiError> {
         let before = self.now.fetch_add(1, Ordering::Relaxed);
         let place = Place(self);
@@ -68,12 +68,12 @@ fn too_many() -> ApiError {
     ApiError::status(429, Reason::TooManyRequests, message).with_retry_after(1)
 }
 
-/// The place of a request that is being answered; free again when it is dropped.
+/// The place of a request that is being answered, freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a>(&'a InFlight);
 
 impl Place<'_> {
-    /// Keeps the place for as long as the answer is sent.
+    /// Holds the place until the answer has been sent.
     pub(crate) fn keep(self, server: &ApiServer, is_mutating: bool) -> KeptPlace {
         std::mem::forget(self);
         let taken = Arc::new(Taken {
@@ -115,7 +115,7 @@ struct Taken {
 
 impl Taken {
     fn free(&self) {
-        // Relaxed: the first one lowers the count, once.
+        // Relaxed: only the first swap lowers the count.
         if !self.is_free.swap(true, Ordering::Relaxed) {
             self.server.in_flight(self.is_mutating).leave();
         }

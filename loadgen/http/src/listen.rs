@@ -1,4 +1,4 @@
-//! The server on a socket: HTTP/1.1; with TLS the client may choose HTTP/2.
+//! The server on a socket: HTTP/1.1, and HTTP/2 with TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,14 +21,14 @@ use crate::credentials::{User, draw_hash_seed};
 use crate::tls::Tls;
 use crate::{ApiServer, ConnectionLost, tls};
 
-/// How long requests that are being answered may still take when the server stops.
+/// How long requests in progress may take after the server was told to stop.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Serves connections until `stop` is done; then accepts none, ends watches, and waits for what is
-/// being answered, 10 s at most.
+/// Serves connections until `stop` completes. Then it accepts no more connections, ends watches,
+/// and waits at most 10 s for requests in progress.
 ///
 /// # Errors
-/// The listener's address can't be read; the system has no random numbers.
+/// The listener's address cannot be read, or the system has no random numbers.
 pub async fn serve(
     server: ApiServer,
     listener: TcpListener,
@@ -37,10 +37,10 @@ pub async fn serve(
     serve_with(server, listener, None, stop).await
 }
 
-/// As [`serve`]; with `tls` nothing else is spoken.
+/// As [`serve`]; with `tls`, only over TLS.
 ///
 /// # Errors
-/// As there.
+/// As [`serve`].
 pub async fn serve_with(
     server: ApiServer,
     listener: TcpListener,
@@ -50,10 +50,10 @@ pub async fn serve_with(
     serve_within(server, listener, tls, ConnectionLimits::default(), stop).await
 }
 
-/// As [`serve_with`], with limits of its own.
+/// As [`serve_with`], with connection limits.
 ///
 /// # Errors
-/// As there.
+/// As [`serve`].
 #[doc(hidden)]
 pub async fn serve_within(
     server: ApiServer,
@@ -64,7 +64,7 @@ pub async fn serve_within(
 ) -> io::Result<SocketAddr> {
     draw_hash_seed()?;
     let address = listener.local_addr()?;
-    // Dropped by connections when they end, and told when the server stops.
+    // Connections hold `stops`: it signals the stop to them, and `open` sees when all have ended.
     let (open, stops) = watch::channel(());
     let mut stop = std::pin::pin!(stop);
     let connections = Arc::new(Connections::new(limits));
@@ -78,12 +78,13 @@ pub async fn serve_within(
             accepted = accept => accepted,
         };
         let Ok((stream, connection)) = accepted else {
-            // Out of descriptors, or the client has gone: the next may do better.
+            // The process is out of file descriptors, or the client has disconnected. Retry with
+            // the next.
             connections.close_oldest();
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        // A watch's event should not wait for the next.
+        // Send each watch event without waiting for the next one.
         let _best_effort = stream.set_nodelay(true);
         let (server, tls, stops) = (server.clone(), tls.clone(), stops.clone());
         tokio::spawn(async move {
@@ -100,7 +101,7 @@ pub async fn serve_within(
     Ok(address)
 }
 
-/// Serves a connection without TLS to its end.
+/// Serves a connection without TLS until it ends.
 async fn serve_plain(
     server: &ApiServer,
     stream: TcpStream,
@@ -109,14 +110,14 @@ async fn serve_plain(
 ) {
     let connection = Arc::new(connection);
     let stream = TokioIo::new(Observed::new(stream, connection.activity()));
-    // The connection has deadlines for all its states.
+    // The connection has deadlines of its own for all states.
     let http = http1::Builder::new()
         .header_read_timeout(None)
         .serve_connection(stream, service(server, None, &connection));
     drive(http, &connection, stops).await;
 }
 
-/// Shakes hands, and serves a connection to its end.
+/// Completes the TLS handshake and serves the connection until it ends.
 async fn serve_tls(
     server: &ApiServer,
     tls: &Tls,
@@ -134,7 +135,7 @@ async fn serve_tls(
     }
 }
 
-/// What answers the requests of one connection. They are sent by `user`, where it is known.
+/// Returns the service for the requests of one connection. `user` is the sender, if known.
 pub(crate) fn service(
     server: &ApiServer,
     user: Option<Arc<User>>,
@@ -165,7 +166,7 @@ pub(crate) fn service(
         let request = request.map(|body| Arriving { body, stage });
         let (server, activity) = (server.clone(), Arc::clone(activity));
         async move {
-            // An answer that a fault loses closes the connection, or resets the stream.
+            // A lost answer closes the connection or resets the stream.
             let response = server.answer_unless(refused, request).await?;
             let stage = activity.send(response.body().is_endless());
             drop(answering);

@@ -1,4 +1,4 @@
-//! Media types: what a client accepts, and what its body is.
+//! Media types: negotiation of answers, and the types of bodies.
 //!
 //! Source: `endpoints/handlers/negotiation` and `runtime/serializer` of Kubernetes' apiserver and
 //! apimachinery; recorded answers of 1.36.
@@ -12,14 +12,14 @@ use crate::protobuf;
 /// Kubernetes' protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The form of an answer.
+/// The negotiated representation of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) form: Form,
     pub(crate) shape: Shape,
 }
 
-/// How the documents of an answer are written.
+/// The encoding of an answer's documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     Json,
@@ -28,19 +28,19 @@ pub(crate) enum Form {
 }
 
 impl Accepted {
-    /// The document itself, as JSON.
+    /// The whole document as JSON.
     pub(crate) const JSON: Accepted = Accepted {
         form: Form::Json,
         shape: Shape::Object,
     };
 }
 
-/// What becomes of the objects of an answer.
+/// The representation of an answer's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// They are sent as they are.
+    /// The whole objects.
     Object,
-    /// `as=Table`, of that version of `meta.k8s.io`.
+    /// `as=Table`, with the version of `meta.k8s.io`.
     Table(&'static str),
     /// `as=PartialObjectMetadata`.
     Metadata(&'static str),
@@ -50,10 +50,11 @@ pub(crate) enum Shape {
     Discovery,
 }
 
-/// Which shapes a request can be answered in.
+/// The shapes in which a request can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// Objects of the API: as they are, as metadata, as tables if there are any of them. Collections are watched too.
+    /// Objects of the API: whole, as metadata, or as tables if `has_tables`. Collections can also
+    /// be watched.
     Objects {
         kind: Kind,
         has_tables: bool,
@@ -65,14 +66,14 @@ pub(crate) enum Offer {
     Groups,
     /// `/apis/GROUP`.
     Group,
-    /// Nothing but the document itself.
+    /// Only the document itself.
     Plain,
-    /// Nothing but JSON: `/version`.
+    /// Only the document as JSON: `/version`.
     JsonAlone,
 }
 
 impl Offer {
-    /// The forms that the server writes, as messages list them.
+    /// Returns the available encodings, as messages list them.
     fn written(self) -> &'static str {
         match self {
             Offer::Objects { kind, .. } if !protobuf::is_known(kind) => {
@@ -83,7 +84,7 @@ impl Offer {
         }
     }
 
-    /// What the messages of upstream's router add.
+    /// Returns what messages of upstream's router append to the list.
     fn also_routed(self) -> String {
         match self {
             Offer::Objects {
@@ -94,14 +95,15 @@ impl Offer {
     }
 }
 
-/// The forms of watches, as messages list them.
+/// The encodings of watches, as messages list them.
 pub(crate) const WATCHED: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// The first clause of `Accept` that the server can satisfy, in the order of their weights.
+/// Returns the representation for the first clause of `Accept`, by descending weight, that the
+/// server can satisfy.
 ///
 /// # Errors
-/// 406 when there is none.
+/// 406 if there is none.
 pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, ApiError> {
     let text = accept_of(headers);
     if text.trim().is_empty() {
@@ -112,8 +114,8 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
     if let Some(found) = found {
         return Ok(found);
     }
-    // Upstream's router looks at the types alone, and not at all for groups; what comes through it is
-    // looked at again.
+    // Upstream's router checks only media types, and nothing for groups. What passes the router is
+    // checked again, with another message.
     let is_routed = matches!(offer, Offer::Groups | Offer::Group)
         || clauses.iter().any(|clause| !clause.wanted.is_empty());
     let written = offer.written();
@@ -129,7 +131,7 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
     })
 }
 
-/// Whether a client would rather have a page of HTML than anything that the API writes: a browser.
+/// Reports whether a client prefers HTML to every type that the API serves: a browser.
 pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
     let text = accept_of(headers);
     let clauses = by_weight(&text);
@@ -137,17 +139,17 @@ pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
     first.is_some_and(|first| first.kind == "text/html" && first.weight > 0.0)
 }
 
-/// The text of `Accept`; empty where it is absent.
+/// Returns the header `Accept`; empty if it is absent.
 fn accept_of(headers: &HeaderMap) -> String {
     let text = headers.get_all(ACCEPT).iter();
     let text: Vec<&str> = text.filter_map(|value| value.to_str().ok()).collect();
     text.join(",")
 }
 
-/// The clauses of `Accept`, those with the greatest weights first.
+/// Returns the clauses of `Accept` by descending weight.
 fn by_weight(text: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = text.split(',').map(Clause::of).collect();
-    // Stable: clauses of one weight stay in the client's order.
+    // Stable: clauses with the same weight stay in the client's order.
     clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     clauses
 }
@@ -156,7 +158,7 @@ fn by_weight(text: &str) -> Vec<Clause<'_>> {
 struct Clause<'a> {
     kind: &'a str,
     weight: f64,
-    /// `as`, with the group and version it is of.
+    /// The parameter `as`, with its group and version.
     wanted: &'a str,
     group: &'a str,
     version: &'a str,
@@ -223,7 +225,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The form of a request's body.
+/// The type of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyType {
     Json,
@@ -236,7 +238,7 @@ pub(crate) enum BodyType {
 }
 
 impl BodyType {
-    /// The form that `Content-Type` names; JSON when there is none.
+    /// Returns the type that `Content-Type` names; JSON if the header is absent.
     pub(crate) fn of(headers: &HeaderMap) -> Option<BodyType> {
         let Some(value) = headers.get(CONTENT_TYPE) else {
             return Some(BodyType::Json);
@@ -249,7 +251,7 @@ impl BodyType {
             "application/merge-patch+json" => Some(BodyType::MergePatch),
             "application/strategic-merge-patch+json" => Some(BodyType::StrategicPatch),
             "application/apply-patch+yaml" => Some(BodyType::ApplyPatch),
-            // Sic: of patches the case matters, of documents it doesn't.
+            // Sic: case matters for patches but not for documents.
             _ if text.eq_ignore_ascii_case("application/json") => Some(BodyType::Json),
             _ if text.eq_ignore_ascii_case("application/yaml") => Some(BodyType::Yaml),
             _ if text.eq_ignore_ascii_case(PROTOBUF) => Some(BodyType::Protobuf),

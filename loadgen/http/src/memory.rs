@@ -1,4 +1,4 @@
-//! What a server takes on while its process has little memory left.
+//! Load shedding: which requests are refused while the process is short of memory.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,27 +12,30 @@ use crate::body;
 use crate::metrics::Attributes;
 use crate::route::Route;
 
-/// The memory of the process and its limit, bytes. Whoever looks at the process sets both; each request reads them.
-/// Without a limit until they are set.
+/// The memory of the process and its limit in bytes. A monitor of the process sets both; each
+/// request reads them. No limit applies until they are set.
 #[derive(Debug, Default)]
 pub struct Memory {
     used: AtomicU64,
-    /// 0: there is none.
+    /// 0 means no limit.
     limit: AtomicU64,
 }
 
 impl Memory {
-    /// What the process uses now, and above which it takes on nothing more; 0 is no limit.
+    /// Sets the memory in use, and the limit above which requests are refused; 0 is no limit.
     pub fn set(&self, used: u64, limit: u64) {
-        // Relaxed, here and below: each is looked at by itself, and a request between the two meets one too early.
+        // Relaxed, here and below: each value is read on its own. A request between the two stores
+        // may be refused one store early.
         self.used.store(used, Ordering::Relaxed);
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Whether a request may be carried out: above the limit those may that free memory or take next to none.
+    /// Decides whether a request is accepted. Above the limit, only requests that free memory or
+    /// need almost none are.
     ///
     /// # Errors
-    /// 503 with `Retry-After` for lists, watches, and what writes, but for deletions, evictions and the clock.
+    /// 503 with `Retry-After` for lists, watches and writes, except deletions, evictions and the
+    /// clock.
     pub(crate) fn admit(
         &self,
         method: &Method,
@@ -62,7 +65,7 @@ impl Memory {
     }
 }
 
-/// Lets a body come, and keeps nothing of it.
+/// Reads a body and discards it.
 pub(crate) async fn discard<B: http_body::Body<Data = Bytes>>(body: B) {
     let mut body = pin!(body);
     let all = async {

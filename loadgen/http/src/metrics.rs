@@ -1,7 +1,7 @@
 //! `/metrics`: requests, watches and objects, under the names of Kubernetes' API server.
 //!
-//! A request costs three relaxed additions, and no lock. What is counted for a resource is allocated
-//! with its first request.
+//! A request costs three relaxed additions and no lock. The counters of a resource are allocated at
+//! its first request.
 //!
 //! Source: `endpoints/metrics/metrics.go` of Kubernetes' apiserver.
 
@@ -21,7 +21,7 @@ use crate::media::BodyType;
 use crate::query::Query;
 use crate::route::Route;
 
-/// The verbs of requests, each with the scope that it has.
+/// The verbs of requests, each with its scope.
 const VERBS: [[&str; 2]; 15] = [
     ["GET", "resource"],
     ["LIST", "namespace"],
@@ -37,26 +37,27 @@ const VERBS: [[&str; 2]; 15] = [
     ["DELETECOLLECTION", "namespace"],
     ["DELETECOLLECTION", "cluster"],
     ["OTHER", ""],
-    // Of paths that are no resource's.
+    // Paths outside the resources.
     ["GET", ""],
 ];
 const OTHER: usize = 13;
 const GET_PATH: usize = 14;
 
-/// The codes that answers have; another one counts as the last.
+/// The status codes with counters of their own. Any other counts as the last.
 const CODES: [u16; 22] = [
     200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 501, 503,
     504, 301, 500,
 ];
 
-/// Upper bounds of durations, µs: upstream's, and three below them, where this server answers.
+/// Upper bounds of the duration buckets in µs: upstream's, and three smaller ones for the durations
+/// of this server.
 const BOUNDS_US: [u64; 26] = [
     50, 200, 1_000, 5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000,
     1_250_000, 1_500_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000, 6_000_000, 8_000_000,
     10_000_000, 15_000_000, 20_000_000, 30_000_000, 45_000_000, 60_000_000,
 ];
 
-/// The subresources with a label of their own; any other counts as the last.
+/// The subresources with a label of their own. Any other counts as the last.
 const SUBRESOURCES: [&str; 15] = [
     "",
     "status",
@@ -75,15 +76,15 @@ const SUBRESOURCES: [&str; 15] = [
     "token",
 ];
 
-/// What a request asks for, as limits and counts see it.
+/// The attributes of a request for limits and metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     kind: Option<Kind>,
     subresource: usize,
     verb: usize,
-    /// Whether it writes.
+    /// Whether the request writes.
     pub(crate) is_mutating: bool,
-    /// Whether it goes on for as long as the client likes.
+    /// Whether the request lasts as long as the client stays connected.
     pub(crate) is_long_running: bool,
 }
 
@@ -137,41 +138,41 @@ impl Attributes {
     }
 }
 
-/// The counts of the requests of one verb.
+/// The counters of one verb.
 #[derive(Debug, Default)]
 struct VerbCounts {
     codes: [AtomicU64; CODES.len()],
-    /// By bound; the last is of those beyond all.
+    /// Counts by bucket; the last bucket has no bound.
     durations: [AtomicU64; BOUNDS_US.len() + 1],
     duration_ns: AtomicU64,
 }
 
-/// The counts of one resource.
+/// The counters of one resource.
 #[derive(Debug)]
 struct Resource {
-    /// Absent for paths that are no resource's.
+    /// `None` for paths outside the resources.
     kind: Option<Kind>,
     verbs: [OnceLock<Box<[VerbCounts; VERBS.len()]>>; SUBRESOURCES.len()],
     watches: AtomicU64,
     watch_events: AtomicU64,
 }
 
-/// The counts of a server.
+/// The metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Sorted by the address of the kind's row; paths that are no resource's are the last.
+    /// Sorted by the address of the kind's row; the entry for paths outside the resources is last.
     resources: Vec<Resource>,
-    /// Those of custom kinds, by `apiVersion` and resource: definitions come and change.
+    /// The counters of custom kinds, by `apiVersion` and resource, since definitions come and go.
     custom: RwLock<BTreeMap<(&'static str, &'static str), Arc<Resource>>>,
 }
 
-/// Where a kind's row is: one resource in two versions has two rows.
+/// Returns the address of a kind's row, which differs between versions of a resource.
 fn address(kind: Kind) -> usize {
     std::ptr::from_ref(kind.row()).addr()
 }
 
 fn read(counter: &AtomicU64) -> u64 {
-    // Relaxed, as all counters here: nothing is ordered by them.
+    // Relaxed, as for all counters here: they order nothing.
     counter.load(Ordering::Relaxed)
 }
 
@@ -199,7 +200,7 @@ impl Metrics {
         }
     }
 
-    /// Answered requests by verb, over all resources and paths.
+    /// Returns the number of answered requests by verb, over all resources and paths.
     pub(crate) fn requests_by_verb(&self) -> BTreeMap<&'static str, u64> {
         let mut by_verb = BTreeMap::new();
         let custom = self.custom_resources();
@@ -215,7 +216,8 @@ impl Metrics {
         by_verb
     }
 
-    /// The kinds that are watched or were, each with its open watches and the events that were sent.
+    /// Returns the kinds that are or were watched, each with the number of open watches and of
+    /// events sent.
     pub(crate) fn watches(&self) -> Vec<(Kind, u64, u64)> {
         let custom = self.custom_resources();
         let resources = self.resources.iter().chain(custom.values().map(|of| &**of));
@@ -231,9 +233,9 @@ impl Metrics {
         custom.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Calls `count` with the counts of a kind, or with those of paths that are no resource's.
+    /// Calls `count` with the counters of a kind or, if `None`, of paths outside the resources.
     fn with(&self, kind: Option<Kind>, count: impl FnOnce(&Resource)) {
-        let (last, resources) = self.resources.split_last().expect("paths are always there");
+        let (last, resources) = self.resources.split_last().expect("the entry for paths always exists");
         let Some(kind) = kind else { return count(last) };
         if kind.row().custom.is_some() {
             return count(&self.of_custom(kind));
@@ -282,7 +284,7 @@ fn count_answer(counts: &VerbCounts, code: u16, took: Duration) {
     counts.duration_ns.fetch_add(ns, Ordering::Relaxed);
 }
 
-/// An open watch, as far as it is counted.
+/// An open watch, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenWatch {
     server: ApiServer,
@@ -309,7 +311,7 @@ impl Drop for OpenWatch {
     }
 }
 
-/// A text that is being written for Prometheus.
+/// A text in Prometheus' format.
 struct Text(String);
 
 impl Text {
@@ -322,7 +324,7 @@ impl Text {
     }
 }
 
-/// The labels of group, resource and version.
+/// Returns the labels for group, resource and version.
 fn resource_labels(kind: Option<Kind>) -> String {
     let (of, resource) = match kind {
         Some(kind) => (GroupVersion::of(kind.api_version()), kind.resource()),
@@ -334,7 +336,7 @@ fn resource_labels(kind: Option<Kind>) -> String {
     )
 }
 
-/// The form of the text, as the library of Prometheus names it.
+/// The content type, in the form of Prometheus' library.
 const FORM: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 
@@ -342,7 +344,7 @@ pub(crate) fn serve(server: &ApiServer) -> Response<Body> {
     answer::respond(200, FORM, Body::whole(text(server)))
 }
 
-/// All metrics as Prometheus reads them.
+/// Returns all metrics in Prometheus' text format.
 fn text(server: &ApiServer) -> String {
     let mut out = Text(String::new());
     let metrics = server.metrics();
@@ -380,7 +382,7 @@ fn text(server: &ApiServer) -> String {
         }
     }
     let name = "apiserver_request_duration_seconds";
-    out.begin(name, "histogram", "From a request's head to its answer's.");
+    out.begin(name, "histogram", "Time from a request's head to the head of its answer.");
     for (counts, labels) in counted() {
         let all: u64 = counts.durations.iter().map(read).sum();
         if all == 0 {
@@ -399,7 +401,7 @@ fn text(server: &ApiServer) -> String {
         out.line(&format!("{name}_count"), &labels, below);
     }
     let name = "apiserver_current_inflight_requests";
-    out.begin(name, "gauge", "Requests that are being answered.");
+    out.begin(name, "gauge", "Requests in flight.");
     for (kind, is_mutating) in [("mutating", true), ("readOnly", false)] {
         let now = server.in_flight(is_mutating).now();
         out.line(name, &format!("request_kind=\"{kind}\""), now);
@@ -414,7 +416,7 @@ fn text(server: &ApiServer) -> String {
         }
     }
     let name = "apiserver_watch_events_total";
-    out.begin(name, "counter", "Events that watches have sent.");
+    out.begin(name, "counter", "Events sent by watches.");
     for resource in resources() {
         if let number @ 1.. = read(&resource.watch_events) {
             out.line(name, &resource_labels(resource.kind), number);
@@ -424,17 +426,17 @@ fn text(server: &ApiServer) -> String {
     out.begin(
         name,
         "counter",
-        "Requests and watches that armed faults have struck.",
+        "Requests and watches struck by armed faults.",
     );
     for (effect, number) in server.struck_by_effect().filter(|(_, number)| *number > 0) {
         out.line(name, &format!("effect=\"{effect}\""), number);
     }
     if let Some(log) = &server.settings().log {
         let name = "podstorm_request_log_dropped_total";
-        out.begin(name, "counter", "Lines that the log of requests lacks.");
+        out.begin(name, "counter", "Requests dropped by the request log.");
         out.line(name, "", log.dropped());
     }
-    // The older name has the resource with its group alone.
+    // The deprecated name labels the resource only with its group.
     let name = "apiserver_resource_objects";
     let older = "apiserver_storage_objects";
     let objects = server.cluster().kinds().into_iter();
@@ -465,7 +467,7 @@ mod tests {
     use super::SUBRESOURCES;
 
     #[test]
-    fn every_subresource_is_counted_by_its_name() {
+    fn every_subresource_has_a_counter() {
         for kind in Cluster::new(ClusterOptions::default()).kinds() {
             for part in kind.row().subresources {
                 assert!(SUBRESOURCES.contains(&part.name), "{kind:?}: {}", part.name);

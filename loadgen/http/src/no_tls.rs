@@ -1,5 +1,5 @@
-//! The counterpart of `tls` in a build without that feature: no HTTP/2, and a request for TLS is an error. It has the
-//! same shape, so that no caller asks which of them it has.
+//! Replacement of `tls` in a build without that feature: no HTTP/2, and using TLS is an error. It
+//! has the same API, so that callers need no conditional compilation.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use tokio::sync::watch;
 use crate::ApiServer;
 use crate::connections::Connection;
 
-/// A connection after the handshake: there is none.
+/// A connection after the handshake; never constructed.
 pub(crate) enum Greeted {}
 
-#[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
+#[cfg_attr(test, expect(dead_code, reason = "tests use the real module"))]
 pub(crate) async fn serve(_: &ApiServer, greeted: Greeted, _: Connection, _: watch::Receiver<()>) {
     match greeted {}
 }
 
-/// There is none.
+/// The error of every use of TLS.
 #[derive(Debug, thiserror::Error)]
 #[error("this build has no TLS: build it with `--features tls`")]
 pub struct TlsError;
 
-/// How a server speaks TLS: not here.
+/// A server's TLS settings; never constructed.
 #[derive(Clone, Debug)]
 pub enum Tls {}
 
 impl Tls {
-    #[cfg_attr(test, expect(dead_code, reason = "tests listen with the other"))]
+    #[cfg_attr(test, expect(dead_code, reason = "tests use the real module"))]
     pub(crate) async fn greet(&self, _: TcpStream, _: Duration) -> Option<Greeted> {
         match *self {}
     }
 }
 
-/// A certificate authority: none can be made.
+/// A certificate authority; never constructed.
 #[derive(Debug)]
 pub enum Authority {}
 
 impl Authority {
-    /// None.
+    /// Fails, as this build has no TLS.
     ///
     /// # Errors
     /// Always.
@@ -46,23 +46,23 @@ impl Authority {
         Err(TlsError)
     }
 
-    /// Its certificate.
+    /// Returns the authority's certificate.
     pub fn certificate(&self) -> String {
         match *self {}
     }
 
-    /// A certificate for a client.
+    /// Returns a certificate for a client.
     ///
     /// # Errors
-    /// None: there is no authority.
+    /// None, as there is no authority.
     pub fn client(&self, _user: &str, _group: &str) -> Result<Identity, TlsError> {
         match *self {}
     }
 
-    /// What a server shows.
+    /// Returns a server's settings.
     ///
     /// # Errors
-    /// None: there is no authority.
+    /// None, as there is no authority.
     pub fn server(&self, _names: Vec<String>) -> Result<Tls, TlsError> {
         match *self {}
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::Authority;
 
     #[test]
-    fn who_asks_for_it_is_told_what_to_build() {
+    fn the_error_names_the_feature_to_build() {
         let told = Authority::new().unwrap_err().to_string();
         assert!(told.ends_with("build it with `--features tls`"), "{told}");
     }

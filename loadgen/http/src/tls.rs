@@ -32,7 +32,7 @@ use crate::listen::service;
 const STREAMS_MAX: u32 = 1000;
 /// The answer to a client that does not speak TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
-    This is a server of HTTPS: begin the address with https://\n";
+    This server speaks HTTPS: the address must begin with https://\n";
 
 /// A certificate or a key that could not be generated, for example for an invalid name.
 #[derive(Debug, thiserror::Error)]

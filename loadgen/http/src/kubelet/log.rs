@@ -1,7 +1,8 @@
-//! The logs of simulated containers: the text of an annotation, or the server's line, with the options of `kubectl logs`.
+//! Logs of simulated containers: the text of an annotation, or the server's log line, cut by the
+//! options of `kubectl logs`.
 //!
-//! Source: `ValidatePodLogOptions` and `validateContainerLogStatus` of Kubernetes 1.36. A simulated container has written its
-//! whole log when it starts.
+//! Source: `ValidatePodLogOptions` and `validateContainerLogStatus` of Kubernetes 1.36. A simulated
+//! container writes its whole log when it starts.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,10 +19,10 @@ use crate::{ApiServer, Call};
 
 /// The annotation of a pod with the log of its containers.
 pub(crate) const LOG: &str = "podstorm/log";
-/// How often a log that is followed looks whether the container still runs.
+/// Interval at which a followed log checks whether the container still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The options of a request for a log.
+/// The options of a log request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) follow: bool,
@@ -32,7 +33,7 @@ pub(super) struct Options {
     limit_bytes: Option<i64>,
 }
 
-/// From when on lines are asked for.
+/// The time from which lines are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
     SecondsAgo(i64),
@@ -41,7 +42,8 @@ enum Since {
 
 impl Options {
     /// # Errors
-    /// 400 for texts that are no numbers or times; 422 for numbers out of range and for two times.
+    /// 400 for an option that is not a number or a time; 422 for a number out of range, or if both
+    /// `sinceTime` and `sinceSeconds` are given.
     pub(super) fn of(query: &Query<'_>) -> Result<Options, ApiError> {
         let seconds = query.number("sinceSeconds")?;
         let time = match query.text("sinceTime") {
@@ -89,7 +91,8 @@ impl Options {
         })
     }
 
-    /// The part of a log that is asked for. `written` is when all its lines were written, as the status has it.
+    /// Returns the requested part of a log. `written` is the time at which all lines were written,
+    /// according to the status.
     fn cut(&self, log: &str, written: Option<&str>, now: Now) -> String {
         let time = written.and_then(|text| Time::read(text).ok());
         let since = self.since.map(|since| match since {
@@ -122,18 +125,19 @@ impl Options {
     }
 }
 
-/// The log of an instance of a container.
+/// The log of one instance of a container.
 pub(super) struct Log {
-    /// The part that is asked for.
+    /// The requested part.
     pub(super) text: String,
-    /// When the instance started; `None` where the status doesn't say.
+    /// When the instance started; `None` if the status does not have it.
     started: Option<String>,
 }
 
-/// What a container of a pod has written.
+/// Returns the log of a pod's container.
 ///
 /// # Errors
-/// 400 where the container has not started, or has no previous instance.
+/// 400 if the container has not started, or if the previous instance is requested and there is
+/// none.
 pub(super) fn read(
     call: &Call<'_>,
     pod: &Pod,
@@ -154,7 +158,7 @@ pub(super) fn read(
     Ok(Log { text, started })
 }
 
-/// The status of a container; null where the pod has none for it.
+/// Returns the status of a container, or null if the pod has none.
 fn status_of(pod: &Pod, container: &str) -> Value {
     let mut json = pod.to_json();
     let lists = [
@@ -172,7 +176,8 @@ fn status_of(pod: &Pod, container: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// When the instance of a container started whose log is asked for; `None` where the status doesn't say.
+/// Returns the start time of the instance whose log is requested; `None` if the status does not
+/// have it.
 fn instance(
     status: &Value,
     pod: &Pod,
@@ -204,7 +209,7 @@ fn instance(
         return Ok(started(state));
     }
     if let Some(started) = started(last) {
-        // It waits for its next instance.
+        // The container waits for its next instance; the log is that of the last one.
         return Ok(Some(started));
     }
     let begins = format!("container \"{container}\" in pod \"{name}\" is waiting to start");
@@ -216,7 +221,7 @@ fn instance(
     }
 }
 
-/// A log that is followed: its text, then nothing until that instance of the container has ended.
+/// A followed log: its text, then nothing until the instance of the container ends.
 #[derive(Debug)]
 pub(crate) struct LogBody {
     server: ApiServer,
@@ -241,7 +246,7 @@ impl LogBody {
         }
     }
 
-    /// The text of the log, once; `None` when the container has ended.
+    /// Returns the text of the log once, then `None` when the container has ended.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(text) = self.text.take().filter(|text| !text.is_empty()) {
             return Poll::Ready(Some(text));
@@ -277,7 +282,7 @@ mod tests {
     fn cut(query: &str, log: &str) -> String {
         let options = Options::of(&Query::of(Some(query))).expect("options");
         let now = Time::read("2026-01-01T00:01:00Z").expect("a time");
-        let wall_ns = now.unix_nanos().expect("a time that is set");
+        let wall_ns = now.unix_nanos().expect("the time is set");
         options.cut(
             log,
             STARTED,
@@ -289,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_log_is_the_part_that_was_asked_for() {
+    fn options_select_a_part_of_the_log() {
         let log = "one\ntwo\nthree\n";
         for (query, wanted) in [
             ("", log),
@@ -314,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_no_log_can_have_are_refused() {
+    fn invalid_log_options_are_refused() {
         for (query, code, why) in [
             (
                 "tailLines=-1",

@@ -1,4 +1,4 @@
-//! What upstream's server asks of kubelets and of what runs on nodes: logs, streams, requests to pass on.
+//! Requests that upstream's server forwards to kubelets: logs, streams and proxied requests.
 //!
 //! Source: `pkg/registry/core/pod/strategy.go` of Kubernetes; recorded answers of 1.36.
 
@@ -16,7 +16,7 @@ use crate::Call;
 use crate::answer::{self, Body};
 use crate::route::Target;
 
-/// Parameters of a log that are passed on.
+/// The parameters of a log request that are forwarded.
 const OF_LOG: [&str; 7] = [
     "follow",
     "limitBytes",
@@ -26,7 +26,7 @@ const OF_LOG: [&str; 7] = [
     "tailLines",
     "timestamps",
 ];
-/// Parameters of a stream, and what kubelets call them.
+/// The parameters of a stream, with their names at the kubelet.
 const OF_STREAM: [(&str, &str); 4] = [
     ("stderr", "error"),
     ("stdin", "input"),
@@ -34,15 +34,15 @@ const OF_STREAM: [(&str, &str); 4] = [
     ("tty", "tty"),
 ];
 
-/// The parts of objects that kubelets are asked for.
+/// The subresources that kubelets serve.
 pub(crate) const PARTS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// Answers what is asked of a kubelet.
+/// Serves a request for a kubelet.
 ///
 /// # Errors
-/// 404 for a pod, a node or a service that isn't there; 400 for a container that can't be meant; 405; 500
-/// where kubelets are not reached; 501 for what a simulated container can't do; 503 for a service, as
-/// no simulated pod answers behind one.
+/// 404 for a missing pod, node or service; 400 for an invalid container; 405; 500 if kubelets are
+/// unreachable; 501 for what a simulated container cannot do; 503 for a service, because no
+/// simulated pod serves requests.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     match (target.subresource.as_str(), call.method.clone()) {
         ("log", Method::GET) => log(call, target),
@@ -57,7 +57,7 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
     let container = container(call, &pod)?;
     let Some(node) = pod.node_name.as_deref() else {
-        // There is no kubelet yet that could be asked for one.
+        // An unscheduled pod has no kubelet that could return a log.
         return Ok(answer::nothing());
     };
     check_node(call, node)?;
@@ -75,7 +75,7 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     Ok(answer::log(LogBody::new(call, &pod, container, log)))
 }
 
-/// A stream to a container. None can be opened: a simulated one has no processes.
+/// Serves a stream to a container, which always fails: simulated containers have no processes.
 fn stream(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
     let (path, container) = match target.subresource.as_str() {
@@ -102,7 +102,7 @@ fn stream(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
 }
 
 fn proxy(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    // A name may say which port, and by which protocol: `https:NAME:PORT`.
+    // A name may include a scheme and a port: `https:NAME:PORT`.
     let mut parts = target.name.split(':');
     let name = match (parts.next(), parts.next(), parts.next()) {
         (Some("http" | "https"), Some(name), _) => name,
@@ -126,7 +126,7 @@ fn proxy(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     Err(not_simulated(target))
 }
 
-/// Whether a text is an address of one place on a network, as Go's `IsGlobalUnicast` says.
+/// Reports whether a text is a unicast address, as Go's `IsGlobalUnicast` does.
 fn is_global(address: &Value) -> bool {
     match address.as_str().and_then(|text| text.parse().ok()) {
         Some(IpAddr::V4(it)) => {
@@ -143,14 +143,14 @@ fn is_global(address: &Value) -> bool {
 
 fn not_simulated(target: &Target) -> ApiError {
     let why = format!(
-        "simulated nodes and containers run no processes: there is nothing behind {}/{}",
+        "simulated nodes and containers run no processes: nothing serves {}/{}",
         target.kind.resource(),
         target.subresource
     );
     ApiError::status(501, Reason::Other("NotImplemented".to_owned()), why)
 }
 
-/// The path at a kubelet, with a query.
+/// Returns the URL path at a kubelet, with a query.
 fn url<'a>(
     target: &Target,
     (path, container): (&str, &str),
@@ -171,15 +171,16 @@ fn url<'a>(
     text
 }
 
-/// Why a node without an address does not answer.
+/// Returns the message for a node that has no address.
 fn unreachable(method: &str, node: &str, url: &str) -> String {
     format!("{method} \"https://{node}:10250/{url}\": dial tcp: lookup {node}: no such host")
 }
 
-/// The name of the container that is meant.
+/// Returns the name of the requested container.
 ///
 /// # Errors
-/// 400 for one that the pod doesn't have, and for none where it has several.
+/// 400 if the pod does not have the container, or if no name is given and the pod has several
+/// containers.
 fn container(call: &Call<'_>, pod: &Pod) -> Result<String, ApiError> {
     let name = &pod.metadata.name;
     let wanted = call.query.text("container");
@@ -208,10 +209,10 @@ fn container(call: &Call<'_>, pod: &Pod) -> Result<String, ApiError> {
 }
 
 /// # Errors
-/// 404 for a node that isn't there.
+/// 404 if the node does not exist.
 fn check_node(call: &Call<'_>, node: &str) -> Result<(), ApiError> {
     let found = call.cluster().get::<Node>("", node);
-    // Sic: told as a pod.
+    // Sic: the error names a pod.
     found
         .map(drop)
         .map_err(|_| errors::not_found(Kind::POD, node))

@@ -1,9 +1,9 @@
-//! `/podstorm/live`: what the cluster is like, a sample each second for as long as a client listens; and the
-//! page at `/`, which draws the samples in a browser.
+//! `/podstorm/live`: a stream with one sample of the cluster's state per second; and the page at
+//! `/`, which draws the samples in a browser.
 //!
-//! Nothing runs in the background. The stream that is the first to come to a second takes its sample, the
-//! others send the same bytes, and while no client listens it costs nothing. The lock of the samples is
-//! held while the stores are read, never the other way round.
+//! Nothing runs in the background: the first stream that needs the sample of a second takes it, and
+//! the others send the same bytes. Without clients there is no cost. The stores are read while the
+//! samples are locked, never the other way round.
 
 mod sample;
 
@@ -27,18 +27,18 @@ use crate::{ApiServer, Call, media};
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// Whether a request for `/` is answered with the page: it is a browser's, and there is one.
+/// Reports whether `/` is answered with the page: the client is a browser, and there is a page.
 pub(crate) fn wants_page(server: &ApiServer, head: &Parts) -> bool {
     server.0.page.is_some()
         && [Method::GET, Method::HEAD].contains(&head.method)
         && media::prefers_html(&head.headers)
 }
 
-/// The page.
+/// Returns the page.
 pub(crate) fn page(server: &ApiServer) -> Response<Body> {
     let page = server.0.page.clone().unwrap_or_default();
     let mut response = answer::respond(200, HTML, Body::whole(page));
-    // Other clients get the list of paths.
+    // Other clients get the list of paths at the same URL.
     let varies = HeaderValue::from_static("Accept");
     response.headers_mut().insert(VARY, varies);
     response
@@ -47,7 +47,7 @@ pub(crate) fn page(server: &ApiServer) -> Response<Body> {
 /// Opens a stream of samples.
 ///
 /// # Errors
-/// 405 for another method than GET.
+/// 405 for any method except `GET`.
 pub(crate) fn stream(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     if *call.method != Method::GET {
         return Err(answer::method_not_allowed());
@@ -65,15 +65,15 @@ pub(crate) fn stream(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 /// The samples of a server.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// Seconds are counted from here, in the time of the computer.
+    /// The origin of the seconds, on the computer's clock.
     began: Instant,
     latest: Mutex<Latest>,
 }
 
-/// The last sample that was taken.
+/// The latest sample.
 #[derive(Debug, Default)]
 struct Latest {
-    /// Its second; `None` before the first.
+    /// The second of the sample; `None` before the first sample.
     second: Option<u64>,
     event: Bytes,
     sampler: Sampler,
@@ -87,18 +87,18 @@ impl Live {
         }
     }
 
-    /// The event with the sample of this second, and when the next second begins. O(objects that own pods +
-    /// nodes) for the first caller of a second.
+    /// Returns the event with this second's sample, and the beginning of the next second. O(objects
+    /// that own pods + nodes) for the first caller in a second.
     fn event(&self, server: &ApiServer) -> (Bytes, Instant) {
         let elapsed = self.began.elapsed();
         let second = elapsed.as_secs();
         let next = self.began + Duration::from_secs(second + 1);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        // A stream that has waited for the lock is content with what is newer.
+        // The sample may already be newer than `second` if the stream waited for the lock.
         if latest.second.is_none_or(|known| known < second) {
             let idle_seconds = second - latest.second.unwrap_or(second);
             let sample = latest.sampler.sample(server, elapsed, idle_seconds);
-            // `retry`: how soon a browser comes back, ms.
+            // `retry` is the browser's reconnection delay in ms.
             latest.event = format!("retry: 1000\ndata: {sample}\n\n").into();
             latest.second = Some(second);
         }
@@ -106,7 +106,7 @@ impl Live {
     }
 }
 
-/// A stream that is being sent. A client that reads slowly gets fewer samples, not older ones.
+/// The body of a stream. A client that reads slowly gets fewer samples, not older ones.
 #[derive(Debug)]
 pub(crate) struct LiveBody {
     server: ApiServer,
@@ -115,9 +115,9 @@ pub(crate) struct LiveBody {
 }
 
 impl LiveBody {
-    /// The next event; `None` when the server goes away.
+    /// Returns the next event, or `None` when the server drains.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        // Before the end is looked for, so that it can't come unnoticed in between.
+        // Register the waker before checking for the end, so that the end is not missed.
         self.waiting.wait(context.waker());
         if self.server.is_draining() {
             return Poll::Ready(None);

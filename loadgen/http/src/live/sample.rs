@@ -1,4 +1,4 @@
-//! One sample: what the cluster and its server are like at one moment, as JSON.
+//! One sample: the state of the cluster and its server at one moment, as JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use crate::ApiServer;
 
-/// Most workloads that a sample names.
+/// Maximum number of lagging workloads in a sample.
 const BEHIND_MAX: usize = 10;
-/// After so many seconds without a sample it is unknown since when a workload is behind.
+/// After this many seconds without a sample, it is unknown since when a workload lags.
 const FORGOTTEN_AFTER: u64 = 5;
 
-/// The kinds without a Rust type whose controllers make pods, with the members that say how many are
-/// desired, and how many exist and are ready as far as the controller has reported. Deployments make ReplicaSets, CronJobs make Jobs.
+/// The kinds without a Rust type whose controllers create pods, with the JSON pointers to the
+/// numbers of desired pods and of existing and ready pods in the status. Deployments create
+/// ReplicaSets and CronJobs create Jobs, so both are absent.
 const OTHER_OWNERS: [(&str, [&str; 3]); 3] = [
     (
         "StatefulSet",
@@ -33,20 +34,21 @@ const OTHER_OWNERS: [(&str, [&str; 3]); 3] = [
             "/status/numberReady",
         ],
     ),
-    // How many are desired depends on what has ended; the controller reports how many it keeps running.
+    // The desired number depends on finished pods, so use the number that the controller keeps
+    // running.
     ("Job", ["/status/active", "/status/active", "/status/ready"]),
 ];
 
-/// Takes samples, and remembers what one alone does not tell.
+/// Takes samples, and keeps the state that spans several.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
-    /// The workloads that are behind, each with the time of the first sample in which it was, ns of the
-    /// cluster's monotonic clock.
+    /// The lagging workloads, each with the time of the first sample in which it lagged, in ns on
+    /// the cluster's monotonic clock.
     behind_since: BTreeMap<Uid, i64>,
 }
 
 impl Sampler {
-    /// Takes a sample. `elapsed` is the age of the server in the time of the computer, and `idle_seconds` the
+    /// Takes a sample. `elapsed` is the server's age on the computer's clock, `idle_seconds` the
     /// time since the last sample. O(objects that own pods + nodes + kinds).
     pub(crate) fn sample(
         &mut self,
@@ -94,7 +96,8 @@ impl Sampler {
         sample.to_string()
     }
 
-    /// Those that have been behind for the longest, then those that lack the most.
+    /// Returns the workloads that have lagged longest; equally old ones are sorted by gap, the
+    /// largest first.
     fn longest_behind(&mut self, behind: Vec<Workload>, now_ns: i64) -> Vec<Value> {
         let known = std::mem::take(&mut self.behind_since);
         let mut behind: Vec<(i64, Workload)> = behind
@@ -132,15 +135,16 @@ impl Sampler {
     }
 }
 
-/// An object whose controller makes pods.
+/// An object whose controller creates pods.
 struct Workload {
     object: AnyObject,
-    /// Pods desired, and existing and ready by the status, which lags where its controller is limited.
+    /// The desired pods, and the existing and ready ones in the status, which lags if the
+    /// controller is rate-limited.
     pods: [i64; 3],
 }
 
 impl Workload {
-    /// How far the pods in the status are from the desired ones.
+    /// Returns the largest difference between the desired pods and those in the status.
     fn gap(&self) -> i64 {
         gap(self.pods)
     }
@@ -150,8 +154,8 @@ fn gap([desired, replicas, ready]: [i64; 3]) -> i64 {
     (desired - replicas).abs().max((desired - ready).abs())
 }
 
-/// All of them together, by their specs and statuses. The pods of each are not counted: that would take a walk
-/// over all pods, with every shard of the store locked.
+/// All workloads together, from their specs and statuses. Counting the pods of each would take a
+/// scan of all pods with every shard of the store locked.
 #[derive(Default)]
 struct Workloads {
     desired: i64,
@@ -191,7 +195,7 @@ impl Workloads {
     }
 }
 
-/// All objects of a kind without a Rust type; none where it is not served.
+/// Returns all objects of a kind without a Rust type; empty if the kind is not served.
 fn list(cluster: &Cluster, name: &str) -> Vec<AnyObject> {
     let Some(kind) = kind_named(name) else {
         return Vec::new();
@@ -205,7 +209,8 @@ fn list(cluster: &Cluster, name: &str) -> Vec<AnyObject> {
     }
 }
 
-/// The nodes that don't say that they are not ready: those of a run say nothing.
+/// Returns the number of nodes whose status does not report them as not ready. The nodes of a run
+/// report nothing.
 fn ready_nodes(cluster: &Cluster) -> u64 {
     let mut ready = 0;
     cluster.for_each::<Node>(|node| {

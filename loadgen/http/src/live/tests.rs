@@ -1,4 +1,4 @@
-//! The stream of samples: what it says, when, and when it ends; and who gets the page.
+//! Tests of the sample stream and of the page.
 
 use http::Request;
 use http_body_util::{BodyExt, Empty};
@@ -21,7 +21,7 @@ fn cluster() -> Arc<Cluster> {
     Arc::new(cluster)
 }
 
-/// A server whose clock is the paused one of the test.
+/// Returns a server whose clock is the test's paused clock.
 fn server(cluster: &Arc<Cluster>, set_up: impl FnOnce(Builder) -> Builder) -> ApiServer {
     let began = Instant::now();
     let clock = move || NOW.plus_ns(i64::try_from(began.elapsed().as_nanos()).unwrap());
@@ -29,7 +29,7 @@ fn server(cluster: &Arc<Cluster>, set_up: impl FnOnce(Builder) -> Builder) -> Ap
     set_up(builder).build()
 }
 
-/// A ReplicaSet with pods desired, existing and ready, as its controller would have written it.
+/// Returns a ReplicaSet with desired, existing and ready pods, as its controller would write it.
 fn replica_set(name: &str, [desired, existing, ready]: [i32; 3]) -> ReplicaSet {
     let labels = json!({"app": name});
     let container = json!({"name": "c", "image": "i"});
@@ -47,7 +47,7 @@ async fn get(server: &ApiServer, path: &str) -> Response<Body> {
 }
 
 async fn next(stream: &mut Body) -> Bytes {
-    let frame = stream.frame().await.expect("the stream goes on");
+    let frame = stream.frame().await.expect("the stream continues");
     let frame = frame.unwrap();
     frame.into_data().expect("a stream has no trailers")
 }
@@ -56,12 +56,12 @@ fn sample(event: &Bytes) -> Value {
     let text = std::str::from_utf8(event).unwrap();
     let data = text.strip_prefix("retry: 1000\ndata: ").unwrap();
     let data = data.strip_suffix("\n\n").unwrap();
-    assert!(!data.contains('\n'), "an event is cut at a line's end");
+    assert!(!data.contains('\n'), "the data of an event is one line");
     serde_json::from_str(data).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_tells_the_state_at_once_and_every_second() {
+async fn a_stream_sends_a_sample_immediately_and_every_second() {
     let cluster = cluster();
     let server = server(&cluster, |builder| builder);
     let began = Instant::now();
@@ -99,13 +99,13 @@ async fn a_stream_tells_the_state_at_once_and_every_second() {
     let second = sample(&next(&mut stream).await);
     assert_eq!(began.elapsed(), Duration::from_secs(1));
     let pods = json!({"desired": 5, "existing": 2, "ready": 1});
-    assert_eq!(second["pods"], pods, "pods are counted, statuses are not");
+    assert_eq!(second["pods"], pods, "pods are counted from pods, not from statuses");
     let web = &second["behind"][0];
     assert_eq!(web["statusReplicas"], 4);
     assert_eq!(web["statusReadyReplicas"], 3);
     assert_eq!(second["nodes"], json!({"existing": 3, "ready": 2}));
     assert_eq!(second["objects"]["replicasets.apps"], 1);
-    // The watch counts when it has been answered, the stream too.
+    // The answered watch counts, and so does the stream.
     assert_eq!(second["requests"], json!({"GET": 1, "WATCH": 1}));
     assert_eq!(second["writes"]["import replicasets"], 1);
     let watches = json!([{"resource": "replicasets.apps", "open": 1, "events": 0}]);
@@ -128,7 +128,7 @@ async fn one_sample_serves_all_streams() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_behind_is_told_with_the_longest_first() {
+async fn lagging_workloads_are_listed_longest_first() {
     let cluster = cluster();
     let server = server(&cluster, |builder| builder);
     let mut stream = get(&server, "/podstorm/live").await.into_body();
@@ -162,7 +162,7 @@ async fn who_is_behind_is_told_with_the_longest_first() {
     assert_eq!(second["behindTotal"], 23);
     assert_eq!(shown[2], ("unready".to_owned(), 1.0));
     assert_eq!(shown[3], ("more-00".to_owned(), 0.0));
-    // After a time without a sample it is unknown since when.
+    // After a pause without samples the start of the lag is unknown.
     drop(stream);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let mut stream = get(&server, "/podstorm/live").await.into_body();
@@ -171,7 +171,7 @@ async fn who_is_behind_is_told_with_the_longest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_the_server_and_takes_no_place_from_requests() {
+async fn a_stream_ends_with_the_server_and_holds_no_place() {
     let server = server(&cluster(), |builder| builder.requests_inflight(1, 1));
     let mut stream = get(&server, "/podstorm/live").await.into_body();
     drop(next(&mut stream).await);
@@ -188,7 +188,7 @@ async fn a_stream_ends_with_the_server_and_takes_no_place_from_requests() {
 }
 
 #[tokio::test]
-async fn browsers_alone_get_the_page() {
+async fn only_browsers_get_the_page() {
     let with_page = server(&cluster(), |builder| builder.page("<p>"));
     let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     for (method, accept, is_page) in [
@@ -222,7 +222,7 @@ async fn browsers_alone_get_the_page() {
 }
 
 #[tokio::test]
-async fn a_stream_is_for_reading() {
+async fn a_stream_allows_only_get() {
     let server = server(&cluster(), |builder| builder);
     let request = Request::post("/podstorm/live").body(Empty::<Bytes>::new());
     assert_eq!(server.answer(request.unwrap()).await.unwrap().status(), 405);

@@ -1,4 +1,4 @@
-//! The documents: one for each group version, one for each group, and the index of them.
+//! The OpenAPI documents: one for each group version and each group, and the index of them.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use crate::catalog::{Catalog, GroupVersion};
 use crate::discovery::fingerprint;
 use crate::reviews;
 
-/// What a path of the index is about.
+/// The subject of a path in the index.
 enum Subject<'a> {
     GroupVersion(&'a GroupVersion),
-    /// A path of its own, with the schema of its answer.
+    /// A single path, with the schema of its answer.
     Path(String, &'static str),
 }
 
-/// `/openapi/v3`: where the documents are.
+/// Returns the index at `/openapi/v3`.
 pub(crate) fn index(catalog: &Catalog) -> String {
     let paths = subjects(catalog).map(|(path, subject)| {
         let tag = tag_of(catalog, &path, &subject);
@@ -63,8 +63,8 @@ fn path_of(of: &GroupVersion) -> String {
     }
 }
 
-/// A text that is another one for another document, by which clients keep it. That of a group version is made of the
-/// whole document, once as long as its kinds are the same.
+/// Returns the tag by which clients cache a document. It changes with the document. For a group
+/// version it is a hash of the whole document, computed once until the kinds change.
 fn tag_of(catalog: &Catalog, path: &str, subject: &Subject<'_>) -> String {
     match subject {
         Subject::GroupVersion(of) => {
@@ -72,7 +72,7 @@ fn tag_of(catalog: &Catalog, path: &str, subject: &Subject<'_>) -> String {
             let made = tag.get_or_init(|| hashed(&json_of(catalog, subject).to_string()));
             made.clone()
         }
-        // It follows from the path and the release.
+        // The content depends only on the path and the release.
         Subject::Path(..) => hashed(&format!("{} {path}", env!("CARGO_PKG_VERSION"))),
     }
 }
@@ -81,7 +81,7 @@ fn hashed(text: &str) -> String {
     format!("{:016X}", fingerprint(text.as_bytes()))
 }
 
-/// A path of the index: its document and the tag that its address has.
+/// A document of the index, with the tag in its URL.
 pub(crate) struct Document<'a> {
     catalog: &'a Catalog,
     subject: Subject<'a>,
@@ -90,7 +90,7 @@ pub(crate) struct Document<'a> {
 
 impl<'a> Document<'a> {
     /// # Errors
-    /// 404 for a path that isn't there.
+    /// 404 if the index does not have the path.
     pub(crate) fn at(catalog: &'a Catalog, path: &str) -> Result<Document<'a>, ApiError> {
         let found = subjects(catalog).find(|(known, _)| known == path);
         let (_, subject) = found.ok_or_else(errors::unknown_resource)?;
@@ -120,7 +120,7 @@ fn json_of(catalog: &Catalog, subject: &Subject<'_>) -> Value {
     }
 }
 
-/// OpenAPI v2 of a catalog.
+/// The OpenAPI v2 document of a catalog.
 #[derive(Debug)]
 pub(crate) struct Older {
     pub(crate) json: Bytes,
@@ -128,7 +128,7 @@ pub(crate) struct Older {
     pub(crate) tag: String,
 }
 
-/// The document of v2, made of all those of v3. Some 100 ms: a catalog keeps it.
+/// Builds the v2 document from all v3 documents. Takes some 100 ms, so a catalog caches it.
 pub(crate) fn older(catalog: &Catalog) -> Older {
     let documents = subjects(catalog).map(|(_, subject)| json_of(catalog, &subject));
     let document = swagger::document(documents);
@@ -211,7 +211,7 @@ fn schemas_named(names: BTreeSet<String>) -> Map<String, Value> {
     found.collect()
 }
 
-/// Adds a schema with all that it refers to.
+/// Adds a schema and, transitively, the schemas that it refers to.
 fn add_schema(used: &mut BTreeSet<String>, name: &str) {
     let Some(schema) = SCHEMAS.get(name) else {
         return;

@@ -1,6 +1,7 @@
-//! OpenAPI: what clients validate and explain objects by.
+//! OpenAPI documents, with which clients validate and explain objects.
 //!
-//! Schemas come from the server's [`schemas`](podstorm_apiserver::schemas), kinds and group versions from its tables.
+//! Schemas come from the server's [`schemas`](podstorm_apiserver::schemas), kinds and group
+//! versions from its catalog.
 
 mod document;
 mod operations;
@@ -20,7 +21,7 @@ mod tests {
     use crate::reviews;
 
     #[test]
-    fn every_kind_of_requests_has_a_schema() {
+    fn every_kind_of_request_has_a_schema() {
         for kind in reviews::kinds() {
             assert!(SCHEMAS.contains_key(&schema_name(kind)), "{kind:?}");
         }

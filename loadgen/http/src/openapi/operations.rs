@@ -1,4 +1,4 @@
-//! What can be done at each path, as the documents tell it.
+//! The operations of each path in the OpenAPI documents.
 //!
 //! Source: `endpoints/installer.go` of Kubernetes' apiserver and `handler3` of its `kube-openapi`.
 
@@ -11,7 +11,7 @@ use super::{REFERENCE, schema_name, schema_name_of};
 use crate::catalog::GroupVersion;
 use crate::{component_status, reviews};
 
-/// The parameters of queries: the operations that have it, its name, the type of its value, what it is for.
+/// The query parameters: the operations that have one, its name, its type, and its description.
 static PARAMETERS: LazyLock<Vec<[&str; 4]>> = LazyLock::new(|| {
     let lines = include_str!("parameters.txt").lines();
     let lines = lines.filter(|line| !line.starts_with('#'));
@@ -22,7 +22,7 @@ static PARAMETERS: LazyLock<Vec<[&str; 4]>> = LazyLock::new(|| {
     lines.map(parameter).collect()
 });
 
-/// The name of a schema of what all kinds share; empty for an answer without a schema.
+/// Returns the full name of a schema that all kinds share; empty for an answer without a schema.
 pub(super) fn meta(name: &str) -> String {
     match name {
         "" => String::new(),
@@ -43,7 +43,7 @@ pub(super) fn kind_json(kind: Kind) -> Value {
     json!({"group": of.group, "version": of.version, "kind": kind.name()})
 }
 
-/// The item of a path that is no kind's.
+/// Returns the path item of a path outside the kinds.
 pub(super) fn alone(path: &str, schema: &str) -> Value {
     let words = path.split(['/', '.', '-']).filter(|word| !word.is_empty());
     let words: String = words.map(capital).collect();
@@ -83,7 +83,7 @@ fn responses(schema: &str, codes: &[&str]) -> Value {
     Value::Object(all)
 }
 
-/// The parameters of an operation.
+/// Returns the parameters of an operation.
 fn parameters(of: &str) -> Vec<Value> {
     let all = PARAMETERS.iter();
     let all = all.filter(|[operations, ..]| operations.split(',').any(|it| it == of));
@@ -94,7 +94,7 @@ fn parameters(of: &str) -> Vec<Value> {
     all.collect()
 }
 
-/// The names of a group version in identifiers: `AppsV1`, and in tags: `apps_v1`.
+/// Returns the name of a group version in identifiers (`AppsV1`) and in tags (`apps_v1`).
 fn names(of: &GroupVersion) -> (String, String) {
     let group = of.group.strip_suffix(".k8s.io").unwrap_or(&of.group);
     let group = if group.is_empty() { "core" } else { group };
@@ -108,20 +108,20 @@ fn names(of: &GroupVersion) -> (String, String) {
     )
 }
 
-/// What the operations of a kind have in common.
+/// The properties that the operations of a kind share.
 struct Of<'a> {
     kind: Kind,
-    /// `AppsV1`.
+    /// The version in identifiers: `AppsV1`.
     version: String,
     tag: String,
-    /// `Namespaced`, or nothing.
+    /// `Namespaced`, or empty.
     scope: &'a str,
-    /// `Deployment`.
+    /// The kind's name: `Deployment`.
     name: String,
 }
 
 impl Of<'_> {
-    /// An operation; `what` stands for the kind in its identifier.
+    /// Returns an operation. `what` names the target in its identifier.
     fn operation(&self, (verb, action): (&str, &str), what: &str, gives: (&str, &[&str])) -> Value {
         json!({"tags": [self.tag], "operationId": format!("{verb}{}{what}", self.version),
             "x-kubernetes-action": action, "x-kubernetes-group-version-kind": kind_json(self.kind),
@@ -132,7 +132,8 @@ impl Of<'_> {
         format!("{}{}", self.scope, self.name)
     }
 
-    /// What all operations of a path share: what is in it, and these parameters.
+    /// Returns the parameters that all operations of a path share: those in the path and those of
+    /// the query.
     fn shared(&self, at: &str, more: &str) -> Value {
         let name = format!("name of the {}", self.name);
         let in_path = [
@@ -152,7 +153,7 @@ impl Of<'_> {
         in_path.chain(parameters(more)).collect()
     }
 
-    /// A write of a whole document.
+    /// Returns an operation that writes a whole document.
     fn write(&self, verb: (&str, &str), what: &str, schema: &str, codes: &[&str]) -> Value {
         let mut operation = self.operation(verb, what, (schema, codes));
         operation["parameters"] = parameters("write").into();
@@ -187,7 +188,7 @@ impl Of<'_> {
         operation
     }
 
-    /// The watches of older clients.
+    /// Returns the deprecated operation for a watch.
     fn watch(&self, action: &str, what: &str, at: &str) -> Value {
         let event = meta("WatchEvent");
         json!({"get": self.operation(("watch", action), what, (&event, &["200"])),

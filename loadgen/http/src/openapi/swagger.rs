@@ -1,5 +1,5 @@
-//! OpenAPI v2, one document for all groups: as older clients want it, and kubectl for a kind that it doesn't
-//! find in the newer one. In JSON, and in the protobuf that kubectl asks for.
+//! OpenAPI v2: one document for all groups, for older clients, and for kubectl if it does not find
+//! a kind in v3. In JSON, and in the protobuf that kubectl requests.
 //!
 //! Source: `kube-openapi`'s conversion of v3; `OpenAPIv2.proto` of gnostic.
 
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::REFERENCE;
 use crate::protobuf::wire::Writer;
 
-/// How a reference to a definition begins.
+/// The prefix of references to definitions.
 const DEFINITION: &str = "#/definitions/";
 const METHODS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
 
-/// The document that the documents of v3 make together. O(their bytes).
+/// Merges the v3 documents into a v2 document. O(their bytes).
 pub(super) fn document(documents: impl Iterator<Item = Value>) -> Value {
     let (mut paths, mut definitions) = (Map::new(), Map::new());
     for mut document in documents {
@@ -33,7 +33,7 @@ pub(super) fn document(documents: impl Iterator<Item = Value>) -> Value {
         "definitions": definitions})
 }
 
-/// A schema with the references of v2, which stand alone beside a description.
+/// Converts a schema to v2, where a reference with a description beside it needs no `allOf`.
 fn of_schema(schema: Value) -> Value {
     match schema {
         Value::Object(members) => {
@@ -134,7 +134,7 @@ fn of_operation(mut operation: Value) -> Value {
     operation
 }
 
-/// The document as protobuf. O(its bytes).
+/// Encodes the document as protobuf. O(its bytes).
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Writer::default();
     put_text(&mut out, 1, &document["swagger"]);
@@ -161,7 +161,7 @@ fn put_texts(out: &mut Writer, number: u32, texts: &Value) {
     }
 }
 
-/// The members of an object, each as a message of name and value.
+/// Encodes the members of an object as messages of a name and a value.
 fn put_named(out: &mut Writer, number: u32, members: &Value, put: fn(&mut Writer, &Value)) {
     for (name, value) in members.as_object().into_iter().flatten() {
         out.message(number, |out| {
@@ -171,12 +171,12 @@ fn put_named(out: &mut Writer, number: u32, members: &Value, put: fn(&mut Writer
     }
 }
 
-/// Any value, as YAML, which JSON is.
+/// Encodes any value as YAML, of which JSON is a subset.
 fn put_any(out: &mut Writer, value: &Value) {
     out.bytes(2, value.to_string().as_bytes());
 }
 
-/// The members whose names begin with `x-`.
+/// Encodes the members whose names begin with `x-`.
 fn put_extensions(out: &mut Writer, number: u32, of: &Value) {
     let members = of.as_object().into_iter().flatten();
     for (name, value) in members.filter(|(name, _)| name.starts_with("x-")) {
@@ -270,7 +270,8 @@ fn put_parameter(out: &mut Writer, parameter: &Value) {
         });
     }
     let is_query = parameter["in"] == "query";
-    // In a query a value may be empty, of which nothing is said, but which shifts the numbers.
+    // The message of a query parameter has an additional field, `allowEmptyValue`, which shifts the
+    // numbers.
     let (place, kind, unique) = if is_query { (3, 6, 20) } else { (4, 5, 19) };
     out.message(1, |out| {
         out.message(2, |out| {
