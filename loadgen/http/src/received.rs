@@ -1,4 +1,4 @@
-//! The body of a request, as it comes in.
+//! Reading of request bodies.
 
 use std::pin::pin;
 
@@ -9,14 +9,14 @@ use podstorm_objects::ApiError;
 
 use crate::{BoxError, body};
 
-/// Most bytes that are kept free for a body before they come, whatever its client announces.
+/// Maximum number of bytes to allocate for a body in advance, whatever length the client announces.
 const AHEAD: u64 = 64 << 10;
 
-/// The whole body. One that comes in a single piece is not copied; another grows in one buffer, so that it
-/// costs its bytes, in whatever pieces they come.
+/// Reads the whole body. A body in a single piece is not copied; several pieces are collected in
+/// one buffer.
 ///
 /// # Errors
-/// 413 for one that is too large, 504 for one that does not come, 400 for one that breaks off.
+/// 413 if it is too large, 504 if it does not arrive in time, 400 if it ends early.
 pub(crate) async fn whole<B>(body: B) -> Result<Bytes, ApiError>
 where
     B: http_body::Body<Data = Bytes>,
@@ -38,9 +38,9 @@ where
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             let why = error.into();
-            errors::bad_request(format!("the body of the request broke off: {why}"))
+            errors::bad_request(format!("the request body ended early: {why}"))
         })?;
-        // Trailers say nothing that is needed.
+        // Trailers are ignored.
         let Ok(data) = frame.into_data() else {
             continue;
         };
@@ -52,7 +52,7 @@ where
             continue;
         }
         if all.is_empty() {
-            all.reserve(usize::try_from(announced).expect("it is capped"));
+            all.reserve(usize::try_from(announced).expect("the hint is capped"));
             all.extend_from_slice(&std::mem::take(&mut first));
         }
         all.extend_from_slice(&data);
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// A body in pieces.
+    /// A body that arrives in pieces.
     struct Pieces(VecDeque<Bytes>);
 
     impl http_body::Body for Pieces {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_the_same_in_whatever_pieces_it_comes() {
+    async fn a_body_is_the_same_however_it_is_split() {
         let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
         for size in [1, 7, 999, 1000] {
             let pieces = text.chunks(size).map(Bytes::copy_from_slice);
@@ -97,7 +97,7 @@ mod tests {
         }
         let one = Bytes::from(text);
         let alone = whole(Pieces([one.clone()].into())).await.unwrap();
-        assert_eq!(alone.as_ptr(), one.as_ptr(), "it is not copied");
+        assert_eq!(alone.as_ptr(), one.as_ptr(), "the body is not copied");
         assert!(whole(Pieces(VecDeque::new())).await.unwrap().is_empty());
         let half = Bytes::from(vec![b' '; body::BODY_MAX / 2 + 1]);
         let refused = whole(Pieces([half.clone(), half].into()))

@@ -1,7 +1,7 @@
-//! Reviews: who a request is sent by, and what it may do. Everything is allowed.
+//! Reviews: who the sender of a request is, and what it may do. Everything is allowed.
 //!
-//! Source: `registry/authentication` and `registry/authorization` of Kubernetes; recorded answers of
-//! 1.36.
+//! Source: `registry/authentication` and `registry/authorization` of Kubernetes; recorded answers
+//! of 1.36.
 
 use http::{Method, Response};
 use podstorm_apiserver::errors;
@@ -16,9 +16,9 @@ use crate::decode::Form;
 use crate::media::Shape;
 use crate::{Call, body, objects, table};
 
-/// The methods of reviews, as discovery lists them.
+/// The verbs of reviews in discovery.
 pub(crate) const VERBS: &[&str] = &["create"];
-/// Groups, and their versions as `apiVersion` spells them.
+/// A group, and its version as in `apiVersion`.
 pub(crate) const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
 const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/v1"];
 static ROWS: [ResourceType; 7] = [
@@ -64,25 +64,25 @@ const fn row(
     }
 }
 
-/// The kinds of reviews, and Bindings: they are answered and not stored.
+/// Returns the kinds of reviews, and Binding. They are answered but not stored.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     ROWS.iter().map(Kind::of)
 }
 
-/// `v1` `Binding`.
+/// Returns `v1` `Binding`.
 pub(crate) fn binding() -> Kind {
     Kind::of(&ROWS[0])
 }
 
-/// Whether a kind is one that is not stored.
+/// Reports whether a kind is one of those that are not stored.
 pub(crate) fn is_review(kind: Kind) -> bool {
     ROWS.iter().any(|row| std::ptr::eq(row, kind.row()))
 }
 
-/// Answers a review; `namespace` is empty but for a local one.
+/// Serves a review. `namespace` is empty except for a local review.
 ///
 /// # Errors
-/// 405 for any other method than POST; 400 and 422 for a review that asks nothing.
+/// 405 for any method except `POST`; 400 and 422 for an invalid review.
 pub(crate) fn serve(
     call: &Call<'_>,
     kind: Kind,
@@ -137,7 +137,7 @@ pub(crate) fn serve(
     Ok(response)
 }
 
-/// Whose a token is.
+/// Returns the status of a token review: the user of the token.
 fn token(call: &Call<'_>, spec: &Value) -> Result<Value, ApiError> {
     let token = spec["token"].as_str().unwrap_or("");
     if token.is_empty() {
@@ -161,7 +161,7 @@ fn token(call: &Call<'_>, spec: &Value) -> Result<Value, ApiError> {
     })
 }
 
-/// Whether a review of access asks what it can be asked.
+/// Checks that an access review asks a valid question.
 fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), ApiError> {
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let mut causes = Vec::new();
@@ -187,7 +187,7 @@ fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), Api
         causes.push(errors::invalid_value("spec.user", &"".into(), why));
     }
     if !causes.is_empty() {
-        // Upstream names the group and no kind.
+        // Upstream names the group and leaves the kind empty.
         return Err(errors::invalid_of(("", AUTHORIZATION[0]), "", causes));
     }
     if kind.is_namespaced() && resource["namespace"] != namespace {

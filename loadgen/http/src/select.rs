@@ -1,4 +1,4 @@
-//! Which objects of a kind a request is about: those of a namespace, with labels, with fields.
+//! Selection of a kind's objects by namespace, labels and fields.
 
 use podstorm_apiserver::Selectors;
 use podstorm_objects::{ApiError, Object};
@@ -6,7 +6,7 @@ use podstorm_objects::{ApiError, Object};
 use crate::query::Query;
 use crate::route::Target;
 
-/// The objects that a list, a watch or a deletion of a collection is about.
+/// The objects of a list, a watch or a deletion of a collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     /// Empty for all namespaces.
@@ -15,10 +15,10 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// The objects that a request names in its path and its `labelSelector` and `fieldSelector`.
+    /// Returns the selection by a request's path, `labelSelector` and `fieldSelector`.
     ///
     /// # Errors
-    /// 400 for a selector that can't be read or a field that the kind can't be selected by.
+    /// 400 if a selector is invalid, or names a field that the kind does not support.
     pub(crate) fn of(target: &Target, query: &Query<'_>) -> Result<Selection, ApiError> {
         let texts = ["labelSelector", "fieldSelector"].map(|member| query.text(member));
         let mut selectors = Selectors::parse(target.kind, texts[0], texts[1])?;
@@ -31,7 +31,7 @@ impl Selection {
         })
     }
 
-    /// Whether it takes every object of its namespace.
+    /// Reports whether every object of the namespace is selected.
     pub(crate) fn is_all(&self) -> bool {
         self.selectors.is_all()
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_selected_by_is_told() {
+    fn unsupported_selectors_are_refused() {
         let unknown = selected("", "spec.image=x").unwrap_err();
         assert_eq!(unknown, "field label not supported: spec.image");
         let word = selected("", "metadata.name").unwrap_err();

@@ -1,4 +1,4 @@
-//! Objects as rows of a Table, as `kubectl get` prints them, and as metadata alone.
+//! Objects as rows of a Table, which `kubectl get` prints, and objects reduced to their metadata.
 //!
 //! Source: `apis/meta/v1` `Table` and `PartialObjectMetadata`, and the printers of Kubernetes.
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::query::Query;
 use crate::view;
 
-/// What the rows of a table carry of their objects: `includeObject`.
+/// How much of its object each row contains: `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     Metadata,
@@ -19,7 +19,7 @@ pub(crate) enum Include {
 
 impl Include {
     /// # Errors
-    /// 400 for another word.
+    /// 400 for an invalid value.
     pub(crate) fn of(query: &Query<'_>) -> Result<Include, ApiError> {
         match query.text("includeObject") {
             "" | "Metadata" => Ok(Include::Metadata),
@@ -33,7 +33,8 @@ impl Include {
     }
 }
 
-/// A Table of objects of one kind; `metadata` is that of the list, or the version of one object.
+/// Returns a Table of objects of one kind. `metadata` is that of the list, or the version of a
+/// single object.
 pub(crate) fn table(
     kind: Kind,
     items: &[AnyObject],
@@ -47,7 +48,7 @@ pub(crate) fn table(
         .iter()
         .map(|item| row(kind, &**item, version, include, now))
         .collect();
-    // Upstream's kinds without columns of their own append rows to nothing, sic.
+    // Upstream's default printer appends rows to a nil slice, which is null when empty, sic.
     let columns_of = view::stored_kind(kind).row().columns;
     let is_plain = columns_of.iter().any(|column| column.name == "Created At");
     let rows = Some(rows).filter(|rows| !(is_plain && rows.is_empty()));
@@ -55,7 +56,7 @@ pub(crate) fn table(
         "columnDefinitions": columns, "rows": rows})
 }
 
-/// A Table without columns, of an event of a watch that is not the first.
+/// Returns a Table without columns, for every event of a watch except the first.
 pub(crate) fn row_alone(
     kind: Kind,
     item: &dyn Object,
@@ -68,7 +69,7 @@ pub(crate) fn row_alone(
         "columnDefinitions": null, "rows": [row(kind, item, version, include, now)]})
 }
 
-/// The columns of scales, which are no objects that are stored.
+/// The columns of Scales, which are not stored objects.
 const SCALE: [Column; 4] = [
     Column {
         cell: Cell::Text("/metadata/name"),
@@ -88,7 +89,7 @@ const SCALE: [Column; 4] = [
     Column::AGE,
 ];
 
-/// A Table of one scale.
+/// Returns a Table of one Scale.
 pub(crate) fn of_scale(
     kind: Kind,
     scale: Value,
@@ -107,7 +108,7 @@ pub(crate) fn of_scale(
         "columnDefinitions": columns, "rows": rows})
 }
 
-/// The columns of a kind's tables.
+/// Returns the columns of a kind's tables.
 pub(crate) fn columns(kind: Kind) -> Value {
     let stored = view::stored_kind(kind);
     let columns = stored.row().columns.iter();
@@ -136,7 +137,8 @@ fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now)
     row
 }
 
-/// How a pod has ended and what is said of it, which clients may leave out of what they print.
+/// Returns how a finished pod has ended, as reason and message. Clients may hide rows with this
+/// condition.
 ///
 /// Source: `printPod` of Kubernetes' `printers/internalversion`.
 fn completed(kind: Kind, object: &Value) -> Option<(&'static str, &'static str)> {
@@ -148,7 +150,7 @@ fn completed(kind: Kind, object: &Value) -> Option<(&'static str, &'static str)>
     }
 }
 
-/// What a row carries of its object.
+/// Returns the part of its object that a row contains.
 fn carried(kind: Kind, whole: Value, version: &str, include: Include) -> Value {
     match include {
         Include::Object => whole,
@@ -157,24 +159,24 @@ fn carried(kind: Kind, whole: Value, version: &str, include: Include) -> Value {
     }
 }
 
-/// `PartialObjectMetadata` of an object's JSON.
+/// Returns `PartialObjectMetadata` for an object's JSON.
 pub(crate) fn metadata_alone(kind: Kind, whole: &Value, version: &str) -> Value {
     let metadata = alone(kind, whole["metadata"].clone());
     json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
 }
 
-/// `PartialObjectMetadata` of an object, of the newest version.
+/// Returns `PartialObjectMetadata` for an object, in the newest version.
 pub(crate) fn metadata_of(item: &dyn Object) -> Value {
     partial(item, "meta.k8s.io/v1")
 }
 
-/// `PartialObjectMetadata` of an object.
+/// Returns `PartialObjectMetadata` for an object.
 pub(crate) fn partial(item: &dyn Object, version: &str) -> Value {
     metadata_alone(item.kind(), &item.to_json(), version)
 }
 
-/// Metadata without its object: upstream keeps the number of a DaemonSet's template elsewhere, and makes
-/// an annotation of it only where the whole object is sent.
+/// Returns the metadata for use without its object. Upstream keeps the template generation of a
+/// DaemonSet elsewhere, and adds it as an annotation only to the whole object.
 fn alone(kind: Kind, mut metadata: Value) -> Value {
     if kind.name() == "DaemonSet"
         && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")
@@ -198,14 +200,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_described_by_words_of_their_own_kind() {
+    fn column_descriptions_match_their_kind() {
         let columns = columns(Kind::REPLICATION_CONTROLLER).to_string();
         assert!(columns.contains("ready replicas for this replication controller"));
         assert!(!columns.to_lowercase().contains("replicaset"), "{columns}");
     }
 
     #[test]
-    fn a_row_tells_how_its_pod_has_ended() {
+    fn the_row_of_a_finished_pod_has_a_condition() {
         let now = Now {
             mono_ns: 0,
             wall_ns: 0,

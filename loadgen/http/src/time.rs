@@ -1,4 +1,4 @@
-//! `/podstorm/clock`: the time of the cluster, and moving it where it stands still otherwise.
+//! `/podstorm/clock`: the cluster's time, and advancing it if it is virtual.
 
 use http::{Method, Response};
 use podstorm_apiserver::errors;
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 use crate::Call;
 use crate::answer::{self, Body};
 
-/// The longest that time is moved at once, s: a year.
+/// Maximum advance per request in seconds: one year.
 pub(crate) const ADVANCE_MAX_SECONDS: f64 = 31_536_000.0;
 
-/// The time of a cluster that passes only when somebody moves it. Both methods may take long: they
-/// are called where that delays no request.
+/// The virtual time of a cluster, which passes only when it is advanced. Both methods may block for
+/// long and are called where that delays no request.
 pub trait VirtualTime: Send + Sync {
-    /// Moves the time by that many ns; everything that is due until then has happened when it
-    /// returns the new time.
+    /// Advances the time by a number of ns. Returns the new time after everything due until then
+    /// has happened.
     fn advance(&self, by_ns: i64) -> Now;
 
-    /// Lets everything happen that is due now. Called after every request that writes.
+    /// Completes everything that is due now. Called after every mutating request.
     fn rest(&self);
 }
 
-/// `/podstorm/clock`.
+/// Serves `/podstorm/clock`.
 pub(crate) fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     match [Method::GET, Method::HEAD].contains(call.method) {
         true => Ok(document(call.server.0.virtual_time.is_some(), call.now)),
@@ -38,11 +38,11 @@ pub(crate) fn document(is_virtual: bool, now: Now) -> Response<Body> {
     answer::json(200, document.to_string())
 }
 
-/// How far the body of a request for `/podstorm/clock/advance` moves the time, ns.
+/// Returns the number of ns by which a request for `/podstorm/clock/advance` advances the time.
 ///
 /// # Errors
-/// 405 for another method, and where the time passes by itself; 400 for a body that names no number
-/// of seconds.
+/// 405 for another method, or if the time is not virtual; 400 if the body does not have a number of
+/// seconds.
 pub(crate) fn advance_ns(method: &Method, is_virtual: bool, body: &[u8]) -> Result<i64, ApiError> {
     if method != Method::POST {
         return Err(answer::method_not_allowed());

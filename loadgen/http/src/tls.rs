@@ -1,5 +1,5 @@
-//! TLS, and with it HTTP/2: an authority that is made at start, certificates that it signs, the handshake, and
-//! the user that a client's certificate names.
+//! TLS and HTTP/2: a certificate authority created at startup, its certificates, the handshake, and
+//! the user in a client's certificate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use crate::connections::Connection;
 use crate::credentials::User;
 use crate::listen::service;
 
-/// Most watches and other requests at once over one connection of HTTP/2.
+/// Maximum number of concurrent streams on an HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;
-/// The answer to a client that does not speak TLS.
+/// The answer to a client that does not use TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
     This server speaks HTTPS: the address must begin with https://\n";
 
@@ -51,10 +51,10 @@ impl From<rustls::Error> for TlsError {
     }
 }
 
-/// A connection after the handshake, and who the client's certificate says it is.
+/// A connection after the handshake, with the user in the client's certificate.
 pub(crate) type Greeted = (TlsStream<TcpStream>, Option<Arc<User>>);
 
-/// Serves a connection to its end, in HTTP/1.1 or HTTP/2 as the client has chosen.
+/// Serves a connection until it ends, by HTTP/1.1 or HTTP/2 as the client chose.
 pub(crate) async fn serve(
     server: &ApiServer,
     (stream, user): Greeted,
@@ -64,7 +64,7 @@ pub(crate) async fn serve(
     let connection = Arc::new(connection);
     let stream = TokioIo::new(Observed::new(stream, connection.activity()));
     let mut http = auto::Builder::new(TokioExecutor::new());
-    // The connection has deadlines for all its states.
+    // The connection has deadlines of its own for all states.
     http.http1().header_read_timeout(None);
     let [ask_every, answer_within] = connection.limits().ping;
     http.http2()
@@ -87,15 +87,15 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Shakes hands, and looks who the client's certificate says it is. `None` where it does not speak
-    /// TLS, has a certificate of somebody else's, or takes too long.
+    /// Completes the handshake, and reads the user from the client's certificate. `None` if the
+    /// client does not use TLS, has a certificate from another authority, or takes too long.
     pub(crate) async fn greet(&self, mut stream: TcpStream, within: Duration) -> Option<Greeted> {
-        /// How a client begins that speaks TLS.
+        /// The first byte of a TLS handshake.
         const HANDSHAKE: u8 = 22;
         let shaken = tokio::time::timeout(within, async {
             let mut first = [0];
             if stream.peek(&mut first).await.ok()? > 0 && first[0].is_ascii_uppercase() {
-                // What is no handshake but looks like a method.
+                // Not a handshake, but possibly the beginning of an HTTP method.
                 let _best_effort = stream.write_all(NOT_TLS).await;
                 return None;
             }
@@ -107,7 +107,7 @@ impl Tls {
         let stream = shaken.await.ok()??;
         let certificates = stream.get_ref().1.peer_certificates();
         let user = match certificates.and_then(<[_]>::first) {
-            // A certificate without a name is as wrong as a wrong one.
+            // A certificate without a name is rejected as well.
             Some(certificate) => Some(Arc::new(user_of(certificate)?)),
             None => None,
         };
@@ -115,7 +115,7 @@ impl Tls {
     }
 }
 
-/// A certificate authority of its own, whose key never leaves the process.
+/// A new certificate authority, whose key never leaves the process.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -127,12 +127,12 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// A certificate with its key, both as PEM.
+/// A certificate and its key, both in PEM.
 #[derive(Clone)]
 pub struct Identity {
     /// The certificate.
     pub certificate: String,
-    /// Its key, in PKCS #8.
+    /// The key, in PKCS #8.
     pub key: String,
 }
 
@@ -143,7 +143,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -162,12 +162,12 @@ impl Authority {
         })
     }
 
-    /// The authority's certificate as PEM, by which clients know its servers.
+    /// Returns the authority's certificate in PEM, with which clients verify its servers.
     pub fn certificate(&self) -> String {
         pem("CERTIFICATE", &self.certificate)
     }
 
-    /// A certificate for a client: the user is its common name, the group its organisation.
+    /// Issues a certificate for a client. The user is its common name, the group its organization.
     ///
     /// # Errors
     /// As [`Authority::new`].
@@ -183,11 +183,11 @@ impl Authority {
         })
     }
 
-    /// What a server of these names and addresses shows and asks for: HTTP/2 or HTTP/1.1, as the
-    /// client has it, and a client's certificate if it has one.
+    /// Returns the settings of a server with these names and addresses. It offers HTTP/2 and
+    /// HTTP/1.1, and requests a client certificate, which is optional.
     ///
     /// # Errors
-    /// A name that can't be one of a host.
+    /// A name is not a valid host name.
     pub fn server(&self, names: Vec<String>) -> Result<Tls, TlsError> {
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named("podstorm-apiserver").distinguished_name;
@@ -221,8 +221,8 @@ impl Authority {
     }
 }
 
-/// A certificate's parameters with that common name. It never expires: neither does the process
-/// wait for that.
+/// Returns the parameters of a certificate with a common name. It effectively never expires, since
+/// it need only outlive the process.
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -240,8 +240,8 @@ fn pem(label: &str, bytes: &[u8]) -> String {
     )
 }
 
-/// The user of a client's certificate that an authority has signed: common name and organisations.
-/// `None` where it has no common name.
+/// Returns the user of a client's certificate: common name and organizations. `None` if it has no
+/// common name.
 fn user_of(certificate: &[u8]) -> Option<User> {
     const COMMON_NAME: &[u8] = &[0x55, 4, 3];
     const ORGANISATION: &[u8] = &[0x55, 4, 10];
@@ -251,7 +251,7 @@ fn user_of(certificate: &[u8]) -> Option<User> {
     if *rest.first()? == VERSION {
         rest = element(rest)?.2;
     }
-    // Serial number, signature algorithm, issuer, validity; the subject follows.
+    // Skip the serial number, signature algorithm, issuer and validity; the subject follows.
     for _ in 0..4 {
         rest = element(rest)?.2;
     }
@@ -276,7 +276,7 @@ fn user_of(certificate: &[u8]) -> Option<User> {
     (!user.name.is_empty()).then(|| user.authenticated())
 }
 
-/// An element of DER: its tag, its content, and what follows it.
+/// Splits a DER element into its tag, its content, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     const LONG: u8 = 0x80;
     let (&tag, rest) = bytes.split_first()?;
@@ -285,7 +285,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         0 => (usize::from(first), rest),
         _ => {
             let (digits, rest) = rest.split_at_checked(usize::from(first & !LONG))?;
-            // Certificates are short: more digits are none of ours.
+            // Certificates are short, so longer lengths are invalid.
             let known = digits.len() <= 4;
             let digits = digits.iter().filter(|_| known);
             (
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(user.name, "jane");
         assert_eq!(user.groups, ["dev", "system:authenticated"]);
         for end in 0..bytes.len() {
-            // Cut off anywhere it is another certificate or none, and never a panic.
+            // A truncated certificate yields another user or none, and never a panic.
             let _none_or_less = user_of(&bytes[..end]);
         }
         assert!(authority.server(vec!["no host".to_owned()]).is_ok());

@@ -1,4 +1,4 @@
-//! `serviceaccounts/NAME/token`: a token by which a service account asks the server.
+//! `serviceaccounts/NAME/token`: tokens for service accounts on request.
 //!
 //! Source: `registry/core/serviceaccount/storage/token.go` of Kubernetes.
 
@@ -14,24 +14,27 @@ use crate::reviews::AUTHENTICATION;
 use crate::route::Target;
 use crate::{Call, body};
 
-/// How long a token is good where the request doesn't say, and the shortest, s.
+/// Default and minimum validity of a token in seconds.
 const USUAL_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
-/// The longest, as upstream: 2^32 s.
+/// Maximum validity in seconds, as upstream: 2^32.
 const MOST_SECONDS: i64 = 1 << 32;
 
-/// For how long kubelets ask for the tokens of pods, s. Such a token is good for a year, as programs may not read it
-/// again; its use is warned of from the end that was asked for.
+/// The validity in seconds that kubelets request for the tokens of pods. Such a token is valid for
+/// a year, because programs may not reload it; using it after the requested expiry causes a
+/// warning.
 ///
-/// Source: `WarnOnlyBoundTokenExpirationPeriod` and `ExpirationExtensionSeconds` of Kubernetes' `pkg/serviceaccount`.
+/// Source: `WarnOnlyBoundTokenExpirationPeriod` and `ExpirationExtensionSeconds` of Kubernetes'
+/// `pkg/serviceaccount`.
 const OF_PODS_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
-/// Answers a request for a token.
+/// Serves a token request.
 ///
 /// # Errors
-/// 400 for a body that can't be read and for what no token can be bound to, 404 where there is no such account or
-/// object, 409 for an object of another UID, 422 for a time that can't be or for another account than the path names.
+/// 400 if the body cannot be decoded, or names an object of a kind that a token cannot be bound to;
+/// 404 if the service account or the object does not exist; 409 if the object has another UID; 422
+/// for an invalid validity, or for a service account that differs from the path's.
 pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let form = Form::Named("io.k8s.api.authentication.v1.TokenRequest");
     let mut document = body::document(call, "TokenRequest", form)?;
@@ -90,7 +93,7 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
 }
 
 /// # Errors
-/// 422 for a request that names another account than its path.
+/// 422 if the request names a service account other than the path's.
 fn check_names(request: &Map<String, Value>, target: &Target) -> Result<(), ApiError> {
     for (member, at) in [("name", &target.name), ("namespace", &target.namespace)] {
         let named = request
@@ -107,11 +110,11 @@ fn check_names(request: &Map<String, Value>, target: &Target) -> Result<(), ApiE
     Ok(())
 }
 
-/// What a token is bound to: claims that say nothing else.
+/// Returns claims with only the object that the token is bound to.
 ///
 /// # Errors
-/// 404 for an object that does not exist; 400 for a pod of another account, and for objects of other kinds than Pod,
-/// Secret and Node; 409 for an object of another UID.
+/// 404 if the object does not exist; 400 for a pod of another service account, and for kinds other
+/// than Pod, Secret and Node; 409 if the object has another UID.
 fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, ApiError> {
     let mut claims = Claims::default();
     if !reference.is_object() {
@@ -167,7 +170,7 @@ fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, 
 }
 
 /// # Errors
-/// 409 where the reference has another UID than the object.
+/// 409 if the reference's UID differs from the object's.
 fn check_uid(object: &ObjectMeta, (kind, uid): (&str, &str)) -> Result<(), ApiError> {
     if uid.is_empty() || object.uid.to_string() == uid {
         return Ok(());
@@ -179,7 +182,7 @@ fn check_uid(object: &ObjectMeta, (kind, uid): (&str, &str)) -> Result<(), ApiEr
     Err(errors::conflict(kind, &object.name, &why))
 }
 
-/// The claims of a token that was asked for so many seconds: that of a pod for the server lasts longer.
+/// Extends the claims of a token requested for `seconds`, if it is a pod's token for the server.
 fn extended(mut claims: Claims, seconds: i64) -> Claims {
     let is_of_pod = claims.pod.is_some() && seconds == OF_PODS_SECONDS;
     if is_of_pod
@@ -192,7 +195,7 @@ fn extended(mut claims: Claims, seconds: i64) -> Claims {
     claims
 }
 
-/// The audiences of the token: the server unless the request says otherwise.
+/// Returns the audiences of the token: those of the request, or the server.
 fn audiences(spec: &Map<String, Value>) -> Vec<String> {
     let asked = spec.get("audiences").and_then(Value::as_array);
     let asked = asked.into_iter().flatten().filter_map(Value::as_str);
@@ -208,6 +211,6 @@ fn invalid(cause: podstorm_objects::Cause) -> ApiError {
 }
 
 fn unsigned() -> ApiError {
-    let why = "can't sign a token: the system has no random numbers";
+    let why = "cannot sign a token: the system has no random numbers";
     ApiError::status(500, Reason::InternalError, why)
 }

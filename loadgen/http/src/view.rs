@@ -1,6 +1,6 @@
-//! Other versions of stored kinds: `events.k8s.io/v1` of Events, `autoscaling/v1` of
-//! HorizontalPodAutoscalers. Each is a kind of its own to clients, whose objects are made of the
-//! stored ones and turned into these as they come and go.
+//! Views: other versions of stored kinds, namely `events.k8s.io/v1` of Events and `autoscaling/v1`
+//! of HorizontalPodAutoscalers. Clients see a view as a kind of its own; its objects are converted
+//! from and to the stored version.
 //!
 //! Source: `pkg/apis/core/v1`, `events/v1` and `autoscaling/v1` conversions of Kubernetes.
 
@@ -18,18 +18,19 @@ use serde_json::{Map, Value, json};
 use crate::body::cannot_be_handled;
 use crate::{autoscaler, events};
 
-/// A version of a kind that is stored in another one.
+/// A version of a kind that is stored in another version.
 struct View {
     row: ResourceType,
-    /// The `kind` that is stored.
+    /// The stored `kind`.
     of: &'static str,
-    /// Turns an object's members into those of the version.
+    /// Converts an object's members from the stored version to the view.
     to: fn(&mut Map<String, Value>),
-    /// And back.
+    /// Converts an object's members from the view to the stored version.
     from: fn(&mut Map<String, Value>),
-    /// Whether its rules ask more of a new object's metadata than those of the stored kind.
+    /// Whether the view validates a new object's metadata more strictly than the stored kind.
     checks_metadata: bool,
-    /// The rules of this version alone that an object breaks, in the stored form.
+    /// Returns the violations of the view's additional rules. The objects are in the stored
+    /// version.
     check: fn(&Value, Option<&Value>) -> Vec<Cause>,
 }
 
@@ -96,7 +97,7 @@ static VIEWS: [View; 2] = [
     },
 ];
 
-/// The members of Events whose names differ: in the core group, and in `events.k8s.io`.
+/// The members of Events that have other names in `events.k8s.io`: the core name, the new name.
 const EVENT_MEMBERS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -113,41 +114,41 @@ fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// The kinds that are views.
+/// Returns the kinds that are views.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     VIEWS.iter().map(|view| Kind::of(&view.row))
 }
 
 fn view_of(kind: Kind) -> Option<&'static View> {
-    // Kinds are equal by group and resource, which a view may share with what it is of.
+    // Kinds are equal by group and resource, which a view may share with its stored kind.
     VIEWS
         .iter()
         .find(|view| std::ptr::eq(&view.row, kind.row()))
 }
 
-/// Whether objects of a kind may be stored as those of another version.
+/// Reports whether objects of a kind may be stored as another version.
 pub(crate) fn is_view(kind: Kind) -> bool {
     is_version(kind) || is_custom(kind)
 }
 
-/// Whether objects of a kind are stored as those of another version.
+/// Reports whether objects of a kind are always stored as another version.
 pub(crate) fn is_version(kind: Kind) -> bool {
     view_of(kind).is_some()
 }
 
-/// Whether a definition describes the kind. Its objects are stored as they were written, and differ by
-/// nothing but their schemas from those of other versions.
+/// Reports whether the kind is a custom resource. Its objects are stored as they were written;
+/// versions differ only in their schemas.
 fn is_custom(kind: Kind) -> bool {
     kind.row().custom.is_some()
 }
 
-/// The kind that is stored for one that a client names.
+/// Returns the stored kind for a kind in a request.
 pub(crate) fn stored_kind(kind: Kind) -> Kind {
     let stored = view_of(kind).and_then(|view| kind_named(view.of));
     stored.unwrap_or(kind)
 }
 
-/// The JSON of a stored object as that of a kind, which may be a view of it.
+/// Returns the JSON of a stored object as a kind, which may be a view.
 pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
     let mut json = object.to_json();
     if let (true, Value::Object(members)) = (is_custom(kind), &mut json) {
@@ -160,7 +161,7 @@ pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
     json
 }
 
-/// The kind of the same objects in another version; `None` where there is no such version.
+/// Returns the kind of the same objects in another version, or `None` if there is no such version.
 pub fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
     if is_custom(kind) {
         return kind.is_of_group(api_version).then_some(kind);
@@ -171,7 +172,7 @@ pub fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
     all.find(|kind| kind.api_version() == api_version)
 }
 
-/// The JSON of an object of one version as that of another.
+/// Converts an object's JSON from one version to another.
 pub(crate) fn converted(from: Kind, to: Kind, mut json: Value) -> Value {
     if from.api_version() == to.api_version() {
         return json;
@@ -188,21 +189,21 @@ pub(crate) fn converted(from: Kind, to: Kind, mut json: Value) -> Value {
     json
 }
 
-/// A stored object as one of the kind that a client asked for.
+/// Converts a stored object to the requested kind.
 ///
 /// # Errors
-/// 500 where it can't be turned into one.
+/// 500 if the conversion fails.
 pub(crate) fn shown(kind: Kind, object: AnyObject) -> Result<AnyObject, ApiError> {
     let fails = |problem: &str| {
         let (name, version) = (&object.metadata().name, kind.api_version());
         errors::internal(format!(
-            "{} \"{name}\" can't be shown as {version}: {problem}",
+            "{} \"{name}\" cannot be converted to {version}: {problem}",
             kind.group_resource()
         ))
     };
     if is_custom(kind) && !std::ptr::eq(kind.row(), object.kind().row()) {
         let custom = object.clone().downcast::<DynamicObject>();
-        let custom = custom.ok_or_else(|| fails("it is not a custom object"))?;
+        let custom = custom.ok_or_else(|| fails("the object is not a custom object"))?;
         return Ok(Arc::new(custom::as_version(&custom, kind)));
     }
     if view_of(kind).is_none() {
@@ -214,7 +215,7 @@ pub(crate) fn shown(kind: Kind, object: AnyObject) -> Result<AnyObject, ApiError
     Ok(Arc::new(shown))
 }
 
-/// An error about a stored object as one about the kind that a client asked for.
+/// Converts an error about a stored object to one about the requested kind.
 pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
     let stored = stored_kind(kind);
     if !is_view(kind) || stored.group() == kind.group() {
@@ -230,7 +231,7 @@ pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
             error.message = format!("{rest}{of_kind} \"{rest_of}");
         }
     }
-    // Errors about rules and preconditions name the stored kind.
+    // Validation and precondition errors keep the stored kind.
     if let Some(details) = &mut error.details
         && details.group == stored.group()
         && details.kind == stored.resource()
@@ -240,7 +241,7 @@ pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
     error
 }
 
-/// The JSON of an object as that of the stored kind, which columns are made of.
+/// Returns the JSON of an object as the stored kind, from which columns are computed.
 pub(crate) fn stored_json(kind: Kind, json: &Value) -> Value {
     let mut json = json.clone();
     if let (Some(view), Value::Object(members)) = (view_of(kind), &mut json) {
@@ -249,15 +250,15 @@ pub(crate) fn stored_json(kind: Kind, json: &Value) -> Value {
     json
 }
 
-/// A client's new object as one of the kind that is stored.
+/// Converts a client's new object to the stored kind.
 ///
 /// # Errors
-/// 400 where it can't be one, 422 where it breaks rules of its version.
+/// 400 if the conversion fails, 422 if the object violates the view's rules.
 pub(crate) fn stored_new(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, ApiError> {
     stored_over(cluster, object, None)
 }
 
-/// A client's object as one of the kind that is stored, over the one that has its name.
+/// Converts a client's object to the stored kind, for an update of the stored object of that name.
 ///
 /// # Errors
 /// As [`stored_new`].
@@ -298,7 +299,7 @@ fn stored_over(
 }
 
 /// # Errors
-/// 422 with the rules of the version that an object breaks.
+/// 422 with the violations, if there are any.
 fn refuse_broken((kind, name): (Kind, &str), causes: Vec<Cause>) -> Result<(), ApiError> {
     match causes {
         causes if causes.is_empty() => Ok(()),
@@ -311,15 +312,15 @@ fn set_type(members: &mut Map<String, Value>, kind: Kind) {
     members.insert("kind".into(), kind.name().into());
 }
 
-/// How often a patch meets a writer that was faster before it is refused.
+/// Maximum number of tries of a patch that conflicts with concurrent writes.
 ///
 /// Source: `MaxRetryWhenPatchConflicts` of Kubernetes' apiserver.
 const PATCH_TRIES: u32 = 5;
 
-/// Patches an object as the client sees it.
+/// Patches an object in the version that the client sees.
 ///
 /// # Errors
-/// As [`Api::patch`]; 409 where another writer was faster each of [`PATCH_TRIES`] times.
+/// As [`Api::patch`]; 409 if a concurrent write came first in each of [`PATCH_TRIES`] tries.
 pub(crate) fn patch(
     api: &Api<'_>,
     (kind, subresource): (Kind, &str),
@@ -355,7 +356,7 @@ pub(crate) fn patch(
         }
         let read = api.read(json)?;
         let mut object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
-        let metadata = Arc::get_mut(&mut object).expect("not shared yet");
+        let metadata = Arc::get_mut(&mut object).expect("the object is not shared yet");
         check_patched(kind, metadata.metadata_mut(), old.metadata())?;
         let patched = match of_status {
             true => api.update_status(object, now),
@@ -366,7 +367,7 @@ pub(crate) fn patch(
             now.is_ok_and(|now| now.metadata().resource_version.to_string() != version)
         };
         match patched {
-            // Somebody else was faster; a patch that names no version holds for the next one.
+            // Another write came first. A patch that names no version is retried on the new one.
             Err(error)
                 if error.code == 409 && tries_left > 0 && is_of_any_version && was_changed() => {}
             patched => return patched.and_then(|patched| shown(kind, patched)),
@@ -389,13 +390,13 @@ mod tests {
         wall_ns: 0,
     };
 
-    /// An object whose document is none of its kind.
+    /// An object whose document is invalid for its kind.
     #[derive(Debug)]
     struct Odd(ObjectMeta);
 
     impl Object for Odd {
         fn kind(&self) -> Kind {
-            kind_named("Event").expect("it is served")
+            kind_named("Event").expect("a served kind")
         }
 
         fn metadata(&self) -> &ObjectMeta {
@@ -414,19 +415,19 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_cannot_be_shown_is_an_error() {
+    fn an_object_that_cannot_be_converted_is_an_error() {
         let odd = Odd(ObjectMeta {
             name: "a".into(),
             ..ObjectMeta::default()
         });
-        let kind = kinds().next().expect("there is one");
-        let error = shown(kind, Arc::new(odd)).expect_err("it can't be");
+        let kind = kinds().next().expect("the kind has a view");
+        let error = shown(kind, Arc::new(odd)).expect_err("the document is invalid");
         assert_eq!(error.code, 500);
-        let begin = "Internal error occurred: events.events.k8s.io \"a\" can't be shown as";
+        let begin = "Internal error occurred: events.events.k8s.io \"a\" cannot be converted to";
         assert!(error.message.starts_with(begin), "{}", error.message);
     }
 
-    /// Writes what is patched before the patch does.
+    /// A field manager that writes the patched object before the patch does.
     #[derive(Debug)]
     struct Faster<'a> {
         cluster: &'a Cluster,
@@ -440,17 +441,17 @@ mod tests {
             _: Option<(&Map<String, Value>, bool)>,
             _: &mut Value,
         ) -> Result<(), ApiError> {
-            // Ordering: one thread.
+            // Relaxed: there is one thread.
             let times = self.times.fetch_add(1, Ordering::Relaxed);
             if times < self.at_most {
                 let annotations =
                     json!({"metadata": {"annotations": {"times": times.to_string()}}});
                 let Value::Object(members) = annotations else {
-                    unreachable!("it is one");
+                    unreachable!("an object");
                 };
                 let api = self
                     .cluster
-                    .api(kinds().nth(1).map(stored_kind).expect("it is one"));
+                    .api(kinds().nth(1).map(stored_kind).expect("an object"));
                 api.patch("default", "a", &Patch::Merge(members), NOW)?;
             }
             Ok(())
@@ -462,15 +463,15 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_others_outrun_is_tried_five_times() {
+    fn a_conflicting_patch_is_tried_five_times() {
         let cluster = Cluster::new(ClusterOptions::default());
         let create = |kind: Kind, json: Value| {
             let api = cluster.api(kind);
-            let object = api.read(json).expect("it is served").expect("it is one");
-            api.create(object, NOW).expect("it is valid")
+            let object = api.read(json).expect("a served kind").expect("an object");
+            api.create(object, NOW).expect("a valid object")
         };
         create(Kind::NAMESPACE, json!({"metadata": {"name": "default"}}));
-        let kind = kinds().nth(1).expect("there are two");
+        let kind = kinds().nth(1).expect("two versions");
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
         let scaler = json!({"metadata": {"name": "a", "namespace": "default"},
             "spec": {"maxReplicas": 3, "scaleTargetRef": target}});
@@ -482,7 +483,7 @@ mod tests {
                 at_most,
             };
             let members = json!({"spec": {"maxReplicas": 4}});
-            let members = members.as_object().expect("it is one").clone();
+            let members = members.as_object().expect("an object").clone();
             let api = cluster.api(stored_kind(kind)).managed_by(&faster);
             let change = Patch::Merge(members);
             let patched = patch(&api, (kind, ""), ("default", "a"), &change, NOW);

@@ -1,14 +1,17 @@
-//! What web pages in a user's browser may ask a server without credentials: nothing, but for the server's own page.
+//! Protection of servers without credentials against web pages in a user's browser. No page may use
+//! them except the server's own.
 //!
-//! A browser sends requests of any page to any address that its machine reaches, and lets the page read the answers
-//! where the names match. Three checks keep pages out:
+//! A browser sends requests from any page to any address that its machine can reach, and lets the
+//! page read the answers if the origins match. Three checks keep pages out:
 //!
-//! * The host that a request names is an address, or a name that no resolver can point elsewhere, or one that the server's
-//!   user allows. A page of `evil.example`, whose name now leads to this server, is refused (DNS rebinding).
-//! * The page of a request, where the browser names one, is of this server.
-//! * What changes something has a type that browsers do not send for pages of others without asking first.
+//! * The host in a request is an address, a name that no resolver can redirect, or a name that the
+//!   server's operator allows. A page from `evil.example` whose name now resolves to this server is
+//!   refused (DNS rebinding).
+//! * The origin of a request, if the browser names it, is this server.
+//! * A mutating request has a media type that browsers do not send across origins without a
+//!   preflight.
 //!
-//! A server with credentials needs none of this: no page knows them.
+//! A server with credentials needs no such checks, because pages don't know the credentials.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,7 +23,8 @@ use podstorm_objects::{ApiError, Reason};
 
 use crate::media::BodyType;
 
-/// Names of every server: those of its own machine, and those that a cluster's pods use.
+/// Host names that every server accepts: those of its own machine, and those that pods of a cluster
+/// use.
 pub const BUILT_IN_HOSTS: [&str; 4] = [
     "localhost",
     "kubernetes",
@@ -28,10 +32,11 @@ pub const BUILT_IN_HOSTS: [&str; 4] = [
     "kubernetes.default.svc",
 ];
 
-/// Whether a request may come from where it comes from.
+/// Checks that a request does not come from a foreign page.
 ///
 /// # Errors
-/// 403 for a host that is not allowed, or a page of another server; 415 for a change without a type that is read here.
+/// 403 for a host that is not allowed or a page of another server; 415 for a mutating request
+/// without a supported media type.
 pub(crate) fn check<B: Body>(request: &Request<B>, allowed: &[String]) -> Result<(), ApiError> {
     let headers = request.headers();
     if let Some(wrong) = hosts(request).find(|host| !is_allowed(host, allowed)) {
@@ -58,14 +63,15 @@ pub(crate) fn check<B: Body>(request: &Request<B>, allowed: &[String]) -> Result
     }
 }
 
-/// What a request calls the server, with the port. None where it leaves that out, as no browser does.
+/// Returns the hosts that a request names, with ports. Empty if it names none, which no browser
+/// does.
 fn hosts<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
     let named = request.headers().get_all(HOST).iter();
     let named = named.map(|value| value.to_str().unwrap_or("?"));
     named.chain(request.uri().authority().map(Authority::as_str))
 }
 
-/// Whether a request may call the server so. Allocates nothing.
+/// Reports whether a request may use this host. Allocates nothing.
 fn is_allowed(host: &str, allowed: &[String]) -> bool {
     let (host, port) = match host.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((address, port))) if address.parse::<Ipv6Addr>().is_ok() => (address, port),
@@ -92,7 +98,7 @@ fn is_allowed(host: &str, allowed: &[String]) -> bool {
         || allowed.iter().any(|known| is(known))
 }
 
-/// The origin of a page that the request comes from, where that is not the server itself.
+/// Returns the origin of the request's page if it is not this server.
 fn foreign_origin<B>(request: &Request<B>) -> Option<&str> {
     request.headers().get_all(ORIGIN).iter().find_map(|origin| {
         let origin = origin.to_str().unwrap_or("?");
@@ -102,14 +108,15 @@ fn foreign_origin<B>(request: &Request<B>) -> Option<&str> {
     })
 }
 
-/// Whether `Sec-Fetch-Site` tells of another site.
+/// Reports whether `Sec-Fetch-Site` names another site.
 fn is_elsewhere(site: &http::HeaderValue) -> bool {
     !["same-origin", "none"]
         .map(str::as_bytes)
         .contains(&site.as_bytes())
 }
 
-/// Whether the user follows a link to the server's page. The page with the link sees nothing of it.
+/// Reports whether the user follows a link to the server's page. The linking page sees nothing of
+/// the answer.
 fn is_navigation<B>(request: &Request<B>) -> bool {
     let is = |name: &str, wanted: &str| {
         let value = request.headers().get(name);
@@ -121,7 +128,8 @@ fn is_navigation<B>(request: &Request<B>) -> bool {
         && is("sec-fetch-dest", "document")
 }
 
-/// Whether a request changes something by what its body says. What is below `/podstorm` may do so without one.
+/// Reports whether a request can change state by its body. Below `/podstorm` that is possible
+/// without a body.
 fn changes<B: Body>(request: &Request<B>) -> bool {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let is_delete = request.method() == Method::DELETE;
@@ -133,8 +141,9 @@ fn changes<B: Body>(request: &Request<B>) -> bool {
     !is_read && (!request.body().is_end_stream() || is_ours && !is_delete)
 }
 
-/// Whether a body has a type, of those that the server reads. A program that gives its name may leave the type out, as
-/// `kubectl create --raw` does; no page can give another name than its browser's without asking first.
+/// Reports whether the body has a supported media type. A program that identifies itself may omit
+/// the type, as `kubectl create --raw` does; a page cannot replace its browser's `User-Agent`
+/// without a preflight.
 fn has_type(headers: &HeaderMap) -> bool {
     let text = |name| {
         let value: Option<&http::HeaderValue> = headers.get(name);
@@ -177,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_lead_here_are_answered() {
+    fn only_trusted_host_names_are_served() {
         for host in [
             "localhost",
             "localhost:8011",
@@ -222,12 +231,12 @@ mod tests {
         assert_eq!(
             code("GET", "/api", &[], ""),
             200,
-            "no browser leaves it out"
+            "every browser sends a host"
         );
     }
 
     #[test]
-    fn pages_of_others_get_nothing() {
+    fn foreign_pages_are_refused() {
         let host = ("host", "localhost:8011");
         for origin in [
             "null",
@@ -260,7 +269,7 @@ mod tests {
         ] {
             let headers = [host, ("sec-fetch-site", site)];
             assert_eq!(code("GET", "/api", &headers, ""), expected, "{site}");
-            // A link to the page, not a frame of it, and not to anything else.
+            // A link to the page, but neither a frame with it nor a link to anything else.
             let link = |dest| {
                 [
                     host,
@@ -281,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_has_a_type_that_pages_do_not_send() {
+    fn mutating_requests_need_a_type_that_pages_cannot_send() {
         let simple = [
             "",
             "text/plain",

@@ -1,4 +1,4 @@
-//! Patches of the type `application/apply-patch+yaml`.
+//! Server-side apply: patches of the type `application/apply-patch+yaml`.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{Call, admission, body, objects, view, warnings};
 
-/// The annotation with what `kubectl apply` applied last without server-side apply.
+/// The annotation with the last configuration of a client-side `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The manager that may take over what it applied without server-side apply.
+/// The manager that may take over fields from its client-side applies.
 const KUBECTL: &str = "kubectl";
 
-/// Answers a patch of the type `application/apply-patch+yaml`.
+/// Serves a patch of the type `application/apply-patch+yaml`.
 pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let writer = Writer::applying(call, target)?;
     let (object, is_new) = applied(call, target, &writer)?;
@@ -39,7 +39,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     objects::answer_with(call, code, &object, (&writer, &all))
 }
 
-/// Applies the configuration in the body. Returns the object, and whether it is new.
+/// Applies the configuration in the body. Returns the object, and whether it was created.
 pub(crate) fn applied(
     call: &Call<'_>,
     target: &Target,
@@ -76,7 +76,8 @@ pub(crate) fn applied(
             &patch,
             call.now,
         ) {
-            // Another writer was faster: the patch names the version that it was made from.
+            // Another write came first, and the patch names the version that it was computed from:
+            // retry.
             Err(error) if error.code == 409 && !names_version => {
                 let now = api.get(&target.namespace, &target.name)?;
                 if now.metadata().resource_version == stored.metadata().resource_version {
@@ -88,7 +89,7 @@ pub(crate) fn applied(
     }
 }
 
-/// Creates what is applied and isn't there.
+/// Creates an object that is applied and does not exist yet.
 fn create(
     call: &Call<'_>,
     target: &Target,
@@ -115,7 +116,7 @@ fn create(
 }
 
 /// # Errors
-/// 422 without a field manager.
+/// 422 if there is no field manager.
 pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
     if call.query.text("fieldManager").is_empty() {
         let cause = errors::required("fieldManager", "is required for apply patch");
@@ -124,10 +125,10 @@ pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The configuration, with what upstream's strict decoder says of its members that are there twice.
+/// Decodes the configuration. Returns it with the strict decoder's messages about repeated members.
 ///
 /// # Errors
-/// 400 for a body that can't be read.
+/// 400 if the body cannot be decoded.
 pub(super) fn read_config(call: &Call<'_>) -> Result<(Map<String, Value>, Vec<String>), ApiError> {
     let read = decode::yaml(&call.body, Form::Any).map_err(|why| {
         let why = format!("error decoding YAML: error converting YAML to JSON: {why}");
@@ -144,7 +145,7 @@ pub(super) fn read_config(call: &Call<'_>) -> Result<(Map<String, Value>, Vec<St
 }
 
 /// # Errors
-/// 400 for members that are there twice where `fieldValidation` is `Strict`.
+/// 400 for repeated members if `fieldValidation` is `Strict`.
 pub(super) fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), ApiError> {
     match (doubled.first(), call.query.text("fieldValidation")) {
         (Some(told), "Strict") => Err(errors::bad_request(format!(
@@ -155,7 +156,7 @@ pub(super) fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), A
 }
 
 /// # Errors
-/// 400 for a configuration of something else than the path names, or with owners.
+/// 400 if the configuration is not for the path's object, or has `managedFields`.
 pub(super) fn check_config(
     (api_version, kind, name): (&str, &str, &str),
     config: &Map<String, Value>,
@@ -184,17 +185,18 @@ pub(super) fn check_config(
     Ok(())
 }
 
-/// A version as Go writes it, with the group even where that has no name.
+/// Formats an `apiVersion` as Go does, with a slash even if the group is empty.
 fn with_group(api_version: &str) -> String {
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}")
 }
 
 impl Writer<'_> {
-    /// The stored object, or none, with a configuration applied.
+    /// Applies a configuration to the stored object, if there is one, and returns the result.
     ///
     /// # Errors
-    /// 500 for a configuration that isn't of the kind or makes no object of it, as upstream; 409 where it changes others' fields.
+    /// 500, as upstream, if the configuration does not fit its kind or its result is not a valid
+    /// object; 409 if it changes fields of other managers.
     fn applied(
         &self,
         config: &Map<String, Value>,
@@ -258,7 +260,7 @@ impl Writer<'_> {
         }
         if let Value::Object(members) = &mut applied
             && !owners.is_empty()
-            // A configuration may have none.
+            // A configuration may have no metadata.
             && let Value::Object(metadata) =
                 members.entry("metadata").or_insert_with(|| Map::new().into())
         {
@@ -270,7 +272,7 @@ impl Writer<'_> {
                 "the applied configuration is not an object",
             ));
         };
-        // Into the form in which everything is stored; what is unknown was refused before.
+        // Normalize to the stored form. Unknown members were rejected before.
         let mut read = decode::tree(members.into(), Form::Kind(self.kind), By::Conversion);
         let members = read.members();
         match read.wrong {
@@ -285,7 +287,7 @@ impl Writer<'_> {
 }
 
 /// # Errors
-/// 500: a member of a wrong type, one that the kind doesn't have, or keys that are there twice.
+/// 500 for a member of a wrong type, an unknown member, or repeated keys.
 fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError> {
     let problems = walk::problems(config, of);
     let problems = match problems.as_slice() {
@@ -304,7 +306,7 @@ fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError>
     Err(not_applied(&why))
 }
 
-/// What messages call the object of a configuration.
+/// Returns the name of a configuration's object in messages.
 fn identity(kind: Kind, config: &Value) -> String {
     let metadata = |member: &str| config["metadata"][member].as_str().unwrap_or("").to_owned();
     let (namespace, name) = (metadata("namespace"), metadata("name"));
@@ -312,12 +314,13 @@ fn identity(kind: Kind, config: &Value) -> String {
     format!("{namespace}/{name}; {version}, Kind={}", kind.name())
 }
 
-/// 500, as upstream answers where a configuration can't be made an object.
+/// Returns a 500: the configuration cannot become an object. Upstream uses the same code.
 pub(super) fn not_applied(why: &str) -> ApiError {
     ApiError::status(500, Reason::Other(String::new()), why)
 }
 
-/// 409: an apply would change what others own. The answer names as many fields as can be [listed](Listed).
+/// Returns a 409: an apply would change fields of other managers. It names as many fields as can be
+/// [listed](Listed).
 pub(super) fn conflict(conflicts: &[Conflict]) -> ApiError {
     let mut listed = Listed::default();
     let mut owners = Vec::new();
@@ -360,7 +363,7 @@ pub(super) fn conflict(conflicts: &[Conflict]) -> ApiError {
     )
 }
 
-/// The fields that `kubectl apply` set without server-side apply and that still are as it set them.
+/// Returns the fields that a client-side `kubectl apply` has set and that have not changed since.
 fn allowed_conflicts(object: &Value, of: Type<'_>) -> FieldSet {
     let annotation = object["metadata"]["annotations"][LAST_APPLIED].as_str();
     let last = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -373,7 +376,7 @@ fn allowed_conflicts(object: &Value, of: Type<'_>) -> FieldSet {
     })
 }
 
-/// Keeps the annotation of applies without server-side apply up to date where there is one.
+/// Updates the annotation of client-side applies, if the object has one.
 fn renew_last_applied(object: &mut Value, config: &Value) {
     let annotation = object
         .pointer_mut("/metadata/annotations")

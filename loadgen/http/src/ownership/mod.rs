@@ -1,6 +1,6 @@
-//! Server-side apply, and who owns which fields: `metadata.managedFields` of every object that is
-//! written over HTTP or applied in process. What controllers in process write otherwise has no owner, and takes
-//! none away.
+//! Server-side apply and field ownership: `metadata.managedFields` of every object that is written
+//! over HTTP or applied in process. Other in-process writes, as by controllers, neither own fields
+//! nor change their owners.
 //!
 //! Source: <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 
@@ -32,22 +32,22 @@ use crate::query::{cause, options_invalid};
 use crate::route::Target;
 use crate::{Call, patched, view};
 
-/// Longest name of a field manager, bytes.
+/// Maximum length of a field manager's name in bytes.
 const MANAGER_MAX: usize = 128;
-/// The member with the owners.
+/// The metadata's member with the owners.
 const MANAGED: &str = "managedFields";
 
-/// The way to the member that `/scale` changes.
+/// Returns the path of the member that `/scale` changes.
 fn replicas_way(kind: Kind) -> Vec<&'static str> {
     let scale = kind.row().custom.and_then(|custom| custom.scale);
     let way = scale.and_then(|scale| scale.spec_replicas.members());
     way.unwrap_or_else(|| vec!["spec", "replicas"])
 }
 
-/// Who writes: `fieldManager`, else the beginning of the user agent.
+/// Returns the field manager of a request: `fieldManager`, or the first part of the user agent.
 ///
 /// # Errors
-/// 422 for a name that is too long or can't be printed.
+/// 422 if the name is too long or has unprintable characters.
 pub(crate) fn manager(call: &Call<'_>, options: &str) -> Result<String, ApiError> {
     let named = call.query.text("fieldManager");
     let refused = |reason: &str, message: String| {
@@ -82,7 +82,7 @@ fn is_printed(character: char) -> bool {
     !character.is_control() && (character == ' ' || !character.is_whitespace())
 }
 
-/// A text as Go's `%q` has it.
+/// Quotes a text as Go's `%q` does.
 pub(crate) fn go_quoted(text: &str) -> String {
     let each = text.chars().map(|it| match it {
         '"' => "\\\"".to_owned(),
@@ -97,34 +97,34 @@ pub(crate) fn go_quoted(text: &str) -> String {
     format!("\"{}\"", each.collect::<String>())
 }
 
-/// The writer of a request, for the cluster to note what it writes.
+/// The field manager of a request, which the cluster calls for each write.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     texts: &'a Texts,
     manager: String,
-    /// The kind that the request names: another version of the stored one, where it is a view.
+    /// The kind in the request. For a view, that is another version of the stored kind.
     kind: Kind,
     subresource: &'a str,
-    /// Of an apply the owners are in the object already.
+    /// For an apply, the object contains its new owners already.
     operation: Operation,
     now: String,
-    /// The fields that admission added.
+    /// The paths of the fields that admission added.
     pub(crate) admitted: Vec<Vec<String>>,
-    /// What the strict decoder says of the text of a patch.
+    /// The strict decoder's messages about the text of a patch.
     pub(crate) doubled: Vec<String>,
     /// Whether unknown members are an error: `fieldValidation=Strict`.
     is_strict: bool,
-    /// What the strict decoder says of a patch and what it has made.
+    /// The strict decoder's messages about a patch and its result.
     unknown: Mutex<Vec<String>>,
-    /// The generation of the object that was changed, once it is known.
+    /// The generation of the object before the write, once it is known.
     generation: AtomicI64,
 }
 
-/// Of an object that was not there.
+/// The generation for an object that did not exist.
 const NO_GENERATION: i64 = -1;
 
 impl<'a> Writer<'a> {
-    /// A client that creates, updates or patches.
+    /// Returns the manager of a create, update or patch.
     ///
     /// # Errors
     /// As [`manager`].
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// A client that applies.
+    /// Returns the manager of an apply.
     ///
     /// # Errors
     /// As [`manager`].
@@ -159,15 +159,15 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Whether the write changed the spec of the object that came of it, or made it; of kinds without
-    /// generation it is taken for granted.
+    /// Reports whether the write created the object or changed its spec. Always true for kinds
+    /// without a generation.
     pub(crate) fn has_changed_spec(&self, written: &dyn Object) -> bool {
-        // Relaxed: this thread stored it.
+        // Relaxed: stored by the same thread.
         !written.kind().row().has_generation
             || self.generation.load(Relaxed) != written.metadata().generation
     }
 
-    /// What was unknown in what a patch has made, as warnings.
+    /// Returns the messages about unknown members in a patch's result, as warnings.
     pub(crate) fn unknown_fields(&self) -> Vec<String> {
         let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         unknown.clone()
@@ -178,7 +178,8 @@ impl<'a> Writer<'a> {
         Owner::new(self.operation, &self.manager, version, self.subresource)
     }
 
-    /// Records a scale: only the client that applied the number still owns it.
+    /// Records a scale: a changed number of replicas loses its owners, and an applier becomes its
+    /// owner.
     fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
         let way = replicas_way(self.kind);
         let replicas = |object: &dyn Object| {
@@ -244,7 +245,7 @@ impl FieldManager for Writer<'_> {
         let Value::Object(members) = document else {
             return Ok(());
         };
-        // What is applied has been checked.
+        // Applied configurations are checked already.
         if self.operation == Operation::Apply {
             return Ok(());
         }
@@ -256,7 +257,7 @@ impl FieldManager for Writer<'_> {
 }
 
 impl Writer<'_> {
-    /// Leaves the times of an apply that changes nothing once it has its defaults.
+    /// Keeps the times if an apply changes nothing, compared after defaulting.
     ///
     /// Source: `IgnoreManagedFieldsTimestampsTransformer` of Kubernetes' apiserver.
     fn keep_times(&self, old: &dyn Object, new: &mut dyn Object) {
@@ -276,12 +277,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Notes an update: its writer owns what differs from the stored object.
+    /// Records an update: the writer owns what differs from the stored object.
     fn updated(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
         let given = new.metadata().rest.get(MANAGED);
         let stored = old.and_then(owners_of);
         let given = match given {
-            // What is asked for by one entry that says nothing.
+            // One empty entry asks to reset the owners.
             Some(Value::Array(entries)) if is_reset(&entries) && self.subresource.is_empty() => {
                 Some(Owners::default())
             }
@@ -294,7 +295,7 @@ impl Writer<'_> {
         set_owners(new, &Owners::default());
         let is_new = old.is_none();
         if owners.is_empty() && !is_new {
-            // Unowned so far: tracked from the first apply on.
+            // Without owners so far, tracking starts at the first apply.
             return;
         }
         let mut ignored = ignored(self.kind, self.subresource);
@@ -312,14 +313,14 @@ impl Writer<'_> {
         owners.update(self.owner(), version, &at, &self.now);
         let unchanged = at.at(version).is_some_and(|own| own.difference.is_none());
         match stored {
-            // A write that changes nothing leaves the times.
+            // A write that changes nothing keeps the times.
             Some(stored) if unchanged && stored.same_but_times(&owners) => set_owners(new, &stored),
             _ => set_owners(new, &owners),
         }
     }
 }
 
-/// Adds the members that Go writes although they are empty.
+/// Adds the members that Go writes even if they are empty.
 pub(crate) fn fill(kind: Kind, object: &mut Value) {
     if let Value::Object(members) = object {
         schemas::fill(kind, members);
@@ -329,7 +330,8 @@ pub(crate) fn fill(kind: Kind, object: &mut Value) {
     }
 }
 
-/// The object as it is compared: without owners, with what is written although it is empty.
+/// Returns the object in the form for comparisons: without owners, with the members that Go writes
+/// even if they are empty.
 fn plain(object: Value, kind: Kind) -> Value {
     let mut object = without_owners(object);
     fill(kind, &mut object);
@@ -347,7 +349,7 @@ fn is_reset(entries: &[Value]) -> bool {
     matches!(entries, [Value::Object(entry)] if entry.is_empty())
 }
 
-/// The owners in an object's metadata; `None` where there are none, or none that can be read.
+/// Returns the owners of an object, or `None` if it has none or they are invalid.
 fn owners_of(object: &dyn Object) -> Option<Owners> {
     Owners::read(&object.metadata().rest.get(MANAGED)?)
 }
@@ -360,7 +362,7 @@ fn set_owners(object: &mut dyn Object, owners: &Owners) {
     };
 }
 
-/// The fields that a request doesn't write, whatever it sends.
+/// Returns the fields that a request never writes, whatever its body contains.
 ///
 /// Source: `GetResetFields` of the strategies in Kubernetes' `pkg/registry`.
 fn ignored(kind: Kind, subresource: &str) -> FieldSet {

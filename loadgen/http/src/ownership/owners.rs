@@ -1,6 +1,7 @@
-//! Who owns which fields of an object: `metadata.managedFields`, and what writes make of it.
+//! Owners of an object's fields: `metadata.managedFields`, and how writes change them.
 //!
-//! Source: `managedfields` of `k8s.io/apimachinery`, `merge` of `sigs.k8s.io/structured-merge-diff`.
+//! Source: `managedfields` of `k8s.io/apimachinery`, `merge` of
+//! `sigs.k8s.io/structured-merge-diff`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,14 +13,14 @@ use super::schema::Type;
 use super::set::{self, FieldSet};
 use super::walk::{self, Difference};
 
-/// Most owners by other writes than apply; the oldest are merged into one.
+/// Maximum number of owners by operations other than apply. The oldest are merged into one.
 const UPDATERS_MAX: usize = 10;
-/// The owner that the oldest are merged into.
+/// The owner into which the oldest are merged.
 const ANCIENT: &str = "ancient-changes";
-/// The owner of what was there before the first apply.
+/// The owner of the fields that existed before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// What made somebody the owner of fields.
+/// The operation by which an owner acquired its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
@@ -35,12 +36,12 @@ impl Operation {
     }
 }
 
-/// What tells owners apart.
+/// The identity of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) operation: Operation,
     pub(super) manager: String,
-    /// The applier is the same in all versions, and this is empty.
+    /// Empty for an applier, which is the same owner in all versions.
     version: String,
     pub(super) subresource: String,
 }
@@ -64,7 +65,7 @@ impl Owner {
         }
     }
 
-    /// The conflict about a field of this owner's.
+    /// Returns the conflict about a field of this owner.
     pub(super) fn conflict(&self, path: &[&str]) -> Conflict {
         Conflict {
             owner: self.shown(),
@@ -72,7 +73,7 @@ impl Owner {
         }
     }
 
-    /// As conflicts name it.
+    /// Formats the owner as in messages about conflicts.
     fn shown(&self) -> String {
         let mut text = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
@@ -85,17 +86,17 @@ impl Owner {
     }
 }
 
-/// What an owner has.
+/// The fields of an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owned {
-    /// The version that the fields are of.
+    /// The version of the fields.
     api_version: String,
-    /// When it got the last of them, in RFC 3339.
+    /// When the owner last acquired a field, in RFC 3339.
     time: Option<String>,
     pub(super) fields: FieldSet,
 }
 
-/// Fields that somebody else owns and an apply would change.
+/// Fields of another owner that an apply would change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Conflict {
     /// The owner, as messages name it.
@@ -103,15 +104,15 @@ pub(super) struct Conflict {
     pub(super) fields: FieldSet,
 }
 
-/// How the object of a write differs from the stored one, in the form of each version. Each version is compared once,
-/// however many owners have fields of it.
+/// The differences between a written object and the stored one, by version. Each version is
+/// compared once, regardless of how many owners have fields in it.
 pub(super) struct Differences<'a> {
-    /// `None` for a version that is not served.
+    /// Returns `None` for a version that is not served.
     compare: &'a dyn Fn(&str) -> Option<Difference>,
     known: RefCell<BTreeMap<String, Option<Rc<Compared>>>>,
 }
 
-/// A difference, with the fields that it wrote.
+/// A difference, with the set of added and changed fields.
 pub(super) struct Compared {
     pub(super) difference: Difference,
     written: FieldSet,
@@ -152,7 +153,7 @@ impl Owners {
         self.0.is_empty()
     }
 
-    /// Reads `managedFields`; `None` where an entry is none.
+    /// Reads `managedFields`. `None` if an entry is invalid.
     pub(super) fn read(list: &Value) -> Option<Owners> {
         let mut owners = Owners::default();
         for entry in list.as_array().into_iter().flatten() {
@@ -183,7 +184,7 @@ impl Owners {
         Some(owners)
     }
 
-    /// As `managedFields` has them: those who apply first, then by time. Members are sorted by name.
+    /// Formats the owners as `managedFields`: appliers first, then by time, with sorted members.
     pub(super) fn to_text(&self) -> String {
         let mut sorted: Vec<(&Owner, &Owned)> = self.0.iter().collect();
         sorted.sort_by_key(|(owner, owned)| (owner.operation, &owned.time, *owner));
@@ -212,7 +213,7 @@ impl Owners {
         out
     }
 
-    /// Whether both are the same but for times.
+    /// Reports whether both are equal except for times.
     pub(super) fn same_but_times(&self, other: &Owners) -> bool {
         let untimed = |owners: &Owners| {
             let each = owners.0.iter();
@@ -228,13 +229,13 @@ impl Owners {
         untimed(self) == untimed(other)
     }
 
-    /// Those who own this path, or something below it.
+    /// Returns the owners of this path or of a field below it.
     pub(super) fn of_path(&self, path: &[&str]) -> impl Iterator<Item = &Owner> {
         let reaches = |(_, owned): &(&Owner, &Owned)| owned.fields.reaches(path);
         self.0.iter().filter(reaches).map(|(owner, _)| owner)
     }
 
-    /// Takes a field from all who own it; who has none left is no owner.
+    /// Removes a field from all its owners. An owner without fields is removed.
     pub(super) fn release(&mut self, path: &[&str]) {
         let field = FieldSet::of(path);
         self.0.retain(|_, owned| {
@@ -243,7 +244,7 @@ impl Owners {
         });
     }
 
-    /// Makes somebody an owner of a field, besides those who are.
+    /// Adds an owner of a field.
     pub(super) fn add_path(&mut self, path: &[&str], owner: Owner, api_version: &str) {
         self.add(owner, api_version, &FieldSet::of(path));
     }
@@ -258,13 +259,13 @@ impl Owners {
         owned
     }
 
-    /// Records an update: the writer becomes the only owner of what it changed.
+    /// Records an update: the writer becomes the only owner of the fields that it changed.
     pub(super) fn update(&mut self, writer: Owner, version: &str, at: &Differences<'_>, now: &str) {
         let Some(own) = at.at(version) else {
             return;
         };
         let all_taken = self.take_over(None, at, true);
-        debug_assert!(all_taken.is_ok(), "what is forced has no conflicts");
+        debug_assert!(all_taken.is_ok(), "a forced write has no conflicts");
         let fields = without_identity(&own.written);
         if !fields.is_empty() {
             self.add(writer, version, &fields).time = Some(now.to_owned());
@@ -272,8 +273,8 @@ impl Owners {
         self.merge_oldest();
     }
 
-    /// Takes from all but `writer` what the write changed or removed; where it is not forced, changes of
-    /// others' fields are conflicts.
+    /// Takes the fields that the write changed or removed from all owners except `writer`. Changed
+    /// fields of other owners are conflicts unless `force` is set.
     fn take_over(
         &mut self,
         writer: Option<&Owner>,
@@ -287,7 +288,7 @@ impl Owners {
                 left.insert(owner.clone(), owned.clone());
                 continue;
             }
-            // Fields of a version that is gone have no owner.
+            // If the version is no longer served, its fields lose their owner.
             let Some(found) = at.at(&owned.api_version) else {
                 continue;
             };
@@ -317,7 +318,7 @@ impl Owners {
         Ok(())
     }
 
-    /// Keeps the number of updaters within bounds.
+    /// Merges the oldest updaters until there are at most [`UPDATERS_MAX`].
     fn merge_oldest(&mut self) {
         let updaters = self
             .0
@@ -353,21 +354,22 @@ impl Owners {
     }
 }
 
-/// An apply: the manager, the object as applied, and the object before.
+/// An apply: the manager, its configuration, and the options.
 pub(super) struct Application<'a> {
     pub(super) applier: Owner,
     pub(super) api_version: &'a str,
     pub(super) of: Type<'a>,
     pub(super) config: &'a Value,
-    /// Fields that this request doesn't write.
+    /// The fields that this request never writes.
     pub(super) ignored: &'a FieldSet,
     pub(super) force: bool,
     pub(super) now: &'a str,
 }
 
 impl Application<'_> {
-    /// The stored object with the configuration applied, and its owners afterwards. `difference` tells
-    /// how the stored object differs from one, in the form of a version.
+    /// Applies the configuration to the stored object. Returns the result and its owners.
+    /// `difference` returns the difference between the stored object and another one in the form of
+    /// a version.
     pub(super) fn apply(
         &self,
         stored: &Value,
@@ -403,7 +405,7 @@ impl Application<'_> {
         Ok((object, owners))
     }
 
-    /// Without what the applier owned last time and no manager owns now.
+    /// Returns the object without the fields that the applier owned before and no manager owns now.
     fn pruned(&self, object: &Value, owners: &Owners, last: &FieldSet) -> Value {
         let of = self.of;
         let left = walk::removed(object, &last.with_structs(of), of);
@@ -413,7 +415,7 @@ impl Application<'_> {
             .0
             .values()
             .fold(FieldSet::default(), |all, owned| all.union(&owned.fields));
-        // What others own, or is below what they own, comes back.
+        // Fields that other managers own, and fields below them, are kept.
         let gone = all.without(&left.union(&owned.with_structs(of)));
         let kept = walk::removed(object, &gone, of);
         let kept = walk::fields_of(&kept, of).with_structs(of);
@@ -423,7 +425,7 @@ impl Application<'_> {
 }
 
 impl Owners {
-    /// The owners of an object that was never applied: all its fields were there before.
+    /// Returns the owners of an object that was never applied: all its fields existed before.
     pub(super) fn before_first_apply(fields: &FieldSet, api_version: &str, now: &str) -> Owners {
         let owner = Owner::new(Operation::Update, BEFORE_FIRST_APPLY, api_version, "");
         let owned = Owned {
@@ -435,7 +437,8 @@ impl Owners {
     }
 }
 
-/// Without the fields that have no owner: those that identify an object, and those that the server sets.
+/// Removes the fields that never have an owner: those that identify an object, and those that the
+/// server sets.
 fn without_identity(fields: &FieldSet) -> FieldSet {
     const OF_METADATA: [&str; 11] = [
         "name",

@@ -1,4 +1,4 @@
-//! Server-side apply of `/scale`: the one that applies owns the number of replicas.
+//! Server-side apply of `/scale`: the applier owns the number of replicas.
 
 use podstorm_apiserver::{Scale, ScaleUpdate, errors};
 use podstorm_objects::ApiError;
@@ -13,7 +13,7 @@ use crate::decode::{self, By, SCALE};
 use crate::route::Target;
 use crate::{Call, view};
 
-/// Answers a patch of that type to `/scale`.
+/// Applies the Scale in the body, and returns the result.
 pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, ApiError> {
     let writer = Writer::applying(call, target)?;
     require_manager(call)?;
@@ -32,7 +32,7 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
         .and_then(Value::as_i64)
         .and_then(|number| i32::try_from(number).ok());
     let replicas = replicas.ok_or_else(|| {
-        errors::bad_request("spec.replicas of an applied Scale must be a whole number")
+        errors::bad_request("spec.replicas of an applied Scale must be an integer")
     })?;
     let api = call
         .cluster()
@@ -61,7 +61,7 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
             resource_version: Some(stored.metadata().resource_version.clone()),
         };
         match api.update_scale(namespace, name, &update, call.now) {
-            // Another writer was faster.
+            // Another write came first: retry.
             Err(error) if error.code == 409 => {}
             scaled => return scaled,
         }

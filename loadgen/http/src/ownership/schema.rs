@@ -1,4 +1,4 @@
-//! What the schemas say of fields: how lists and maps are merged, and who owns their parts.
+//! Types of fields from the schemas: how lists and maps are merged, and how their parts are owned.
 
 use podstorm_objects::Kind;
 use serde_json::Value;
@@ -7,31 +7,31 @@ use super::set;
 pub(super) use crate::openapi::Schema;
 use crate::openapi::{referred, schema_of_kind};
 
-/// The type of a value: a property or a schema, as OpenAPI has it.
+/// The type of a value: an OpenAPI property or schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Type<'a> {
     property: &'a Value,
-    /// What the property refers to, or itself.
+    /// The schema that the property refers to, or the property itself.
     schema: &'a Value,
 }
 
-/// How the parts of a value are owned.
+/// The granularity of ownership of a value's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// A whole, whatever it is.
+    /// The value as a whole.
     Atom,
-    /// Members one by one.
+    /// Each member.
     Map,
-    /// Entries one by one, told apart by their keys.
+    /// Each entry, identified by its keys.
     Keyed,
-    /// Values one by one.
+    /// Each value.
     Set,
 }
 
-/// What holds a value whose schema says nothing.
+/// The schema of values without one.
 static ANY: Value = Value::Null;
 
-/// The schema of a kind's objects; anything where it has none.
+/// Returns the schema of a kind's objects, or one that accepts anything.
 pub(super) fn schema_of(kind: Kind) -> Schema {
     schema_of_kind(kind).unwrap_or(Schema::Known(&ANY))
 }
@@ -42,7 +42,7 @@ impl<'a> Type<'a> {
         Type { property, schema }
     }
 
-    /// The type of the objects that a schema is of.
+    /// Returns the type of the objects that a schema describes.
     pub(super) fn of(schema: &'a Value) -> Type<'a> {
         Type {
             property: schema,
@@ -55,7 +55,7 @@ impl<'a> Type<'a> {
         own.or_else(|| self.schema.get(name))
     }
 
-    /// What JSON calls it: `object`, `array`, `string` and so on; empty where it may be anything.
+    /// Returns the JSON type: `object`, `array`, `string` and so on; empty if any type is valid.
     pub(super) fn json_type(&self) -> &'a str {
         self.schema["type"].as_str().unwrap_or("")
     }
@@ -64,12 +64,13 @@ impl<'a> Type<'a> {
         self.schema["x-kubernetes-int-or-string"] == true
     }
 
-    /// Whether it is an amount, which may be written as a number.
+    /// Reports whether the value is a quantity, which may be written as a number.
     pub(super) fn is_quantity(&self) -> bool {
         referred(self.property).is_some_and(|(name, _)| name.ends_with(".Quantity"))
     }
 
-    /// How this value is owned; what no schema describes member by member.
+    /// Returns the granularity of ownership of a value. Objects without described members are
+    /// atomic.
     pub(super) fn form(&self, value: &Value) -> Form {
         let extension = |name| self.extension(name).and_then(Value::as_str);
         match self.json_type() {
@@ -93,24 +94,24 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Whether members are taken that the schema doesn't name.
+    /// Reports whether members are accepted that the schema does not name.
     fn keeps_unknown(&self) -> bool {
         self.extension("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true))
             || std::ptr::eq(self.schema, &ANY)
     }
 
-    /// Whether it is a struct with that member.
+    /// Reports whether the type is a struct with this member.
     pub(super) fn declares(&self, name: &str) -> bool {
         let properties = self.schema.get("properties");
         properties.is_some_and(|properties| properties.get(name).is_some())
     }
 
-    /// Whether its members are declared.
+    /// Reports whether the type declares its members.
     pub(super) fn is_struct(&self) -> bool {
         self.schema.get("properties").is_some()
     }
 
-    /// The type of a member; `None` for one that is not declared.
+    /// Returns the type of a member, or `None` if it is not declared.
     pub(super) fn member(&self, name: &str) -> Option<Type<'a>> {
         let declared = self.schema.get("properties").and_then(|all| all.get(name));
         let declared = declared.or_else(|| {
@@ -121,12 +122,12 @@ impl<'a> Type<'a> {
         declared.map(Type::new)
     }
 
-    /// The type of a list's entries.
+    /// Returns the type of a list's entries.
     pub(super) fn item(&self) -> Type<'a> {
         Type::new(self.schema.get("items").unwrap_or(&ANY))
     }
 
-    /// The type of what a step leads to.
+    /// Returns the type of the value at a step.
     pub(super) fn at(&self, step: &str) -> Option<Type<'a>> {
         match step.strip_prefix("f:") {
             Some(name) => self.member(name),
@@ -134,7 +135,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// The step to an entry of a list that is no atom.
+    /// Returns the step to an entry of a list that is not atomic.
     pub(super) fn step_to(&self, form: Form, item: &Value) -> set::Step {
         if form != Form::Keyed {
             return set::value(item);

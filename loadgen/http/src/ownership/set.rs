@@ -1,4 +1,4 @@
-//! Sets of fields of an object, and their form in `metadata.managedFields`, FieldsV1.
+//! Sets of an object's fields, and their form in `metadata.managedFields`, FieldsV1.
 //!
 //! Source: `fieldpath` of `sigs.k8s.io/structured-merge-diff`.
 
@@ -10,29 +10,29 @@ use serde_json::{Map, Value};
 
 use super::schema::Type;
 
-/// The member of a FieldsV1 node that says that the node itself belongs to the set.
+/// The member of a FieldsV1 node that marks the node itself as a member of the set.
 const SELF: &str = ".";
 
-/// A step of a path in the form of FieldsV1: `f:` and a member's name, `k:` and the keys of a list's
-/// entry, `v:` and an entry of a list of values, `i:` and a number.
+/// A step of a path as in FieldsV1: `f:` and a member's name, `k:` and the keys of a list's entry,
+/// `v:` and an entry of a list of values, or `i:` and an index.
 pub(super) type Step = String;
 
-/// The step to a member.
+/// Returns the step to a member.
 pub(super) fn member(name: &str) -> Step {
     format!("f:{name}")
 }
 
-/// The step to the entry with these keys, which are sorted by name.
+/// Returns the step to the entry with these keys, which must be sorted by name.
 pub(super) fn entry(keys: Map<String, Value>) -> Step {
     format!("k:{}", Value::Object(keys))
 }
 
-/// The step to an entry of a list of values.
+/// Returns the step to an entry of a list of values.
 pub(super) fn value(value: &Value) -> Step {
     format!("v:{value}")
 }
 
-/// A step as messages write it: `.replicas`, `[name="a"]`, `[="a"]`, `[0]`.
+/// Formats a step as in messages: `.replicas`, `[name="a"]`, `[="a"]`, `[0]`.
 pub(super) fn shown(step: &str) -> String {
     let rest = step.get(2..).unwrap_or("");
     match step.get(..2) {
@@ -47,13 +47,13 @@ pub(super) fn shown(step: &str) -> String {
     }
 }
 
-/// A set of fields: a tree of steps. Every operation is O(size of the sets).
+/// A set of fields: a tree of steps. Every operation takes O(size of the sets).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet(BTreeMap<Step, Node>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
-    /// Whether the field at this step is in the set, with or without what is below it.
+    /// Whether the field at this step is in the set, regardless of the fields below it.
     is_member: bool,
     below: FieldSet,
 }
@@ -69,14 +69,14 @@ impl FieldSet {
         self.0.is_empty()
     }
 
-    /// The set of this path alone.
+    /// Returns the set of one path.
     pub(super) fn of(path: &[&str]) -> FieldSet {
         let mut set = FieldSet::default();
         set.insert(&path.iter().map(|name| member(name)).collect::<Vec<_>>());
         set
     }
 
-    /// Adds a field. The root is no field.
+    /// Adds a field. Ignores the empty path, since the root is not a field.
     pub(super) fn insert(&mut self, path: &[Step]) {
         if let Some((last, before)) = path.split_last() {
             let mut at = self;
@@ -87,25 +87,25 @@ impl FieldSet {
         }
     }
 
-    /// Adds a step with what is below it, where there is anything to add.
+    /// Adds a step with the fields below it, unless that adds no field.
     pub(super) fn put(&mut self, step: &str, is_member: bool, below: FieldSet) {
         if is_member || !below.is_empty() {
             self.0.insert(step.to_owned(), Node { is_member, below });
         }
     }
 
-    /// Whether the field at this step is in the set.
+    /// Reports whether the field at this step is in the set.
     pub(super) fn has(&self, step: &str) -> bool {
         self.0.get(step).is_some_and(|node| node.is_member)
     }
 
-    /// What of the set is below this step.
+    /// Returns the part of the set below this step, or `None` if it is empty.
     pub(super) fn below(&self, step: &str) -> Option<&FieldSet> {
         let below = &self.0.get(step)?.below;
         (!below.is_empty()).then_some(below)
     }
 
-    /// Whether the field at this path, or one below it, is in the set.
+    /// Reports whether the set contains the field at this path or one below it.
     pub(super) fn reaches(&self, path: &[&str]) -> bool {
         match path.split_first() {
             None => true,
@@ -119,7 +119,7 @@ impl FieldSet {
         }
     }
 
-    /// The fields of both.
+    /// Returns the fields in either set.
     pub(super) fn union(mut self, other: &FieldSet) -> FieldSet {
         for (step, node) in &other.0 {
             let own = self.0.entry(step.clone()).or_default();
@@ -129,7 +129,7 @@ impl FieldSet {
         self
     }
 
-    /// The fields that are in both.
+    /// Returns the fields in both sets.
     pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
         self.combine(other, |own, other| match other {
             None => Node::default(),
@@ -140,7 +140,8 @@ impl FieldSet {
         })
     }
 
-    /// The fields that are not in the other. What is below a field of the other stays.
+    /// Returns the fields that are not in the other set. Fields below a field of the other set
+    /// stay.
     pub(super) fn without(&self, other: &FieldSet) -> FieldSet {
         self.combine(other, |own, other| match other {
             None => own.clone(),
@@ -151,7 +152,7 @@ impl FieldSet {
         })
     }
 
-    /// The fields that are neither in the other nor below a field of it.
+    /// Returns the fields that are neither in the other set nor below one of its fields.
     pub(super) fn without_all(&self, other: &FieldSet) -> FieldSet {
         self.combine(other, |own, other| match other {
             None => own.clone(),
@@ -171,8 +172,8 @@ impl FieldSet {
         FieldSet(self.0.iter().filter_map(changed).collect())
     }
 
-    /// With every member of a struct above a field of the set, but no list's entry and no key of a
-    /// map: so what is removed leaves no empty structs behind.
+    /// Adds every struct member above a field of the set, but no list entries and no keys of maps.
+    /// So removing the set leaves no empty structs behind.
     pub(super) fn with_structs(&self, of: Type<'_>) -> FieldSet {
         let extended = self.0.iter().map(|(step, node)| {
             let name = step.strip_prefix("f:");
@@ -187,8 +188,8 @@ impl FieldSet {
         FieldSet(extended.collect())
     }
 
-    /// Lists the path of each field, as messages write it, until the list is full; those of a level come before those
-    /// below them.
+    /// Lists the path of each field as in messages, until the list is full. The fields of a level
+    /// come before those below them.
     pub(super) fn list_paths(&self, listed: &mut Listed) {
         self.paths_from(&mut String::new(), listed);
     }
@@ -208,7 +209,7 @@ impl FieldSet {
         }
     }
 
-    /// The FieldsV1 text, sorted.
+    /// Writes the set as FieldsV1, sorted.
     pub(super) fn write_fields_v1(&self, out: &mut String) {
         self.write(false, out);
     }
@@ -230,7 +231,7 @@ impl FieldSet {
         out.push('}');
     }
 
-    /// Reads FieldsV1; `None` for what is none.
+    /// Reads FieldsV1. `None` if it is invalid.
     pub(super) fn from_fields_v1(fields: &Value) -> Option<FieldSet> {
         let mut set = FieldSet::default();
         for (step, below) in fields.as_object()?.iter().filter(|(step, _)| *step != SELF) {
@@ -246,7 +247,7 @@ impl FieldSet {
     }
 }
 
-/// A text as JSON.
+/// Writes a text as a JSON string.
 pub(super) fn write_text(text: &str, out: &mut String) {
     let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     match text.bytes().all(is_plain) {
@@ -261,7 +262,7 @@ pub(super) fn write_text(text: &str, out: &mut String) {
     }
 }
 
-/// A step that somebody else wrote, with its JSON as ours is.
+/// Normalizes the JSON in a step that a client wrote. `None` if it is invalid.
 fn canonical(step: &str) -> Option<Step> {
     let rest = step.get(2..)?;
     match step.get(..2)? {
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_as_they_are_read() {
+    fn fields_v1_round_trips() {
         let fields = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:finalizers":
             {"v:\"x/y\"": {}}}, "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}":
             {".": {}, "f:port": {}}}, "f:replicas": {}}});
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_read_as_upstream_writes_them() {
+    fn paths_are_formatted_as_upstream() {
         let fields = json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {"f:image": {}}},
             "f:replicas": {}}, "f:metadata": {"f:finalizers": {"v:\"x/y\"": {}}}});
         let mut paths = Listed::default();

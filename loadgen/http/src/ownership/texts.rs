@@ -1,5 +1,5 @@
-//! Equal texts of `managedFields` held once: times are whole seconds, so what one manager writes in a
-//! second differs little.
+//! Interning of `managedFields` texts. Their times are whole seconds, so the texts that one manager
+//! writes within a second are often equal.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,10 +7,10 @@ use ahash::RandomState;
 use hashbrown::HashSet;
 use podstorm_objects::{Rest, hash_state};
 
-/// The number of texts above which texts without a holder are dropped.
+/// Minimum number of texts at which those no longer in use are dropped.
 const FIRST_BOUND: usize = 1_024;
 
-/// The texts that objects hold. Sharing one is O(its length), amortised.
+/// The texts in use. Sharing one takes amortized O(its length).
 #[derive(Debug)]
 pub(crate) struct Texts(Mutex<Known>);
 
@@ -30,7 +30,7 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Replaces a text by an equal one that is held already.
+    /// Replaces a text by an equal one that is already in use, if there is one.
     pub(super) fn share(&self, text: &mut Rest) {
         if text.is_empty() {
             return;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_are_one_and_forgotten_ones_make_room() {
+    fn equal_texts_are_shared_and_unused_ones_dropped() {
         let texts = Texts::default();
         let (mut first, mut second) = (text(1), text(1));
         assert!(!first.is_same(&second));

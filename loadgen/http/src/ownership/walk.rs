@@ -1,5 +1,5 @@
-//! Objects as JSON, walked field by field by their schema: which fields there are, how two objects
-//! differ, one merged into another, fields taken out.
+//! Walks over JSON objects by their schema: the fields of an object, the difference between two
+//! objects, merging one into another, and removing fields.
 //!
 //! Source: `typed` of `sigs.k8s.io/structured-merge-diff`.
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::schema::{Form, Type};
 use super::set::{self, FieldSet, Step};
 
-/// The fields that an object has: what an applier owns.
+/// Returns the fields of an object, which its applier owns.
 pub(super) fn fields_of(object: &Value, of: Type<'_>) -> FieldSet {
     let mut fields = FieldSet::default();
     collect(object, of, &mut Vec::new(), &mut fields);
@@ -47,7 +47,7 @@ fn collect(value: &Value, of: Type<'_>, path: &mut Vec<Step>, fields: &mut Field
     }
 }
 
-/// How an object became another.
+/// The difference between two objects.
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     pub(super) added: FieldSet,
@@ -60,7 +60,7 @@ impl Difference {
         Difference::compare(Some(old), Some(new), of).0
     }
 
-    /// What was added or changed.
+    /// Returns the added and changed fields.
     pub(super) fn written(&self) -> FieldSet {
         self.changed.clone().union(&self.added)
     }
@@ -69,7 +69,7 @@ impl Difference {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 
-    /// Leaves these fields out, and all below them.
+    /// Removes these fields and all below them from the difference.
     pub(super) fn ignoring(self, ignored: &FieldSet) -> Difference {
         Difference {
             added: self.added.without_all(ignored),
@@ -78,7 +78,7 @@ impl Difference {
         }
     }
 
-    /// What differs below a value, and what became of the value itself.
+    /// Returns the difference below a value, and the change of the value itself.
     fn compare(old: Option<&Value>, new: Option<&Value>, of: Type<'_>) -> (Difference, Own) {
         let mut below = Difference::default();
         let own = match (old, new) {
@@ -98,7 +98,7 @@ impl Difference {
             Form::Map => below.compare_members(old, new, of),
             _ => below.compare_entries(old, new, of, form),
         }
-        // What has parts changes by them.
+        // A value with parts changes only in its parts.
         match own {
             Own::Changed => (below, Own::Same),
             own => (below, own),
@@ -152,7 +152,7 @@ impl Difference {
                     let new = new.and_then(|items| items.first().copied());
                     Difference::compare(old, new, of.item())
                 }
-                // Where keys occur more than once, entries can't be told apart.
+                // Entries with equal keys cannot be told apart, so they are compared as a whole.
                 false => {
                     let own = match (old, new) {
                         (None, _) => Own::Added,
@@ -174,7 +174,7 @@ impl Difference {
     }
 }
 
-/// What became of one value.
+/// The change of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     Same,
@@ -191,7 +191,7 @@ fn has_parts(value: &Value) -> bool {
     }
 }
 
-/// The entries of a list by the steps to them.
+/// Groups the entries of a list by their steps.
 fn entries<'v>(
     list: Option<&'v Value>,
     of: Type<'_>,
@@ -207,7 +207,7 @@ fn entries<'v>(
     by_step
 }
 
-/// The stored value with a configuration merged in: what it has is set, nothing is removed.
+/// Merges a configuration into the stored value: sets its fields and removes none.
 pub(super) fn merged(stored: &Value, config: &Value, of: Type<'_>) -> Value {
     match (of.form(config), stored, config) {
         (Form::Map, Value::Object(stored), Value::Object(config)) => {
@@ -225,7 +225,7 @@ pub(super) fn merged(stored: &Value, config: &Value, of: Type<'_>) -> Value {
         (form @ (Form::Keyed | Form::Set), Value::Array(stored), Value::Array(config)) => {
             Value::Array(merged_lists(stored, config, of, form))
         }
-        // A null says that somebody owns the field, not what is below it.
+        // A null claims the field, but not what is below it.
         (Form::Map | Form::Keyed | Form::Set, stored, Value::Null) if has_parts(stored) => {
             stored.clone()
         }
@@ -233,7 +233,8 @@ pub(super) fn merged(stored: &Value, config: &Value, of: Type<'_>) -> Value {
     }
 }
 
-/// Entries of both lists are in the configuration's order, others where they are in the stored list.
+/// Merges two lists. Entries of both lists come in the order of the configuration; the others keep
+/// their position in the stored list.
 fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) -> Vec<Value> {
     let step = |item: &Value| of.step_to(form, item);
     let stored: Vec<(Step, &Value)> = stored.iter().map(|item| (step(item), item)).collect();
@@ -257,7 +258,7 @@ fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) ->
                 out.push((*item).clone());
                 left.next();
             }
-            // Of both, but not its turn: it comes where the configuration has it.
+            // An entry of both lists out of turn: it comes at its position in the configuration.
             (Some((step, _)), _) if shared.peek() != Some(&step) => {
                 left.next();
             }
@@ -280,7 +281,7 @@ fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) ->
     }
 }
 
-/// The value without these fields and all below them; null where nothing is left.
+/// Returns the value without these fields and all below them; null if nothing is left.
 pub(super) fn removed(value: &Value, fields: &FieldSet, of: Type<'_>) -> Value {
     match (of.form(value), value) {
         (Form::Map, Value::Object(members)) => {
@@ -321,7 +322,7 @@ fn keep(value: &Value, step: &str, fields: &FieldSet, of: Option<Type<'_>>) -> O
     })
 }
 
-/// What keeps a configuration from being one of that type, as upstream words it and as far as it can be
+/// Returns the type errors of a configuration in upstream's words, as many as can be
 /// [listed](Listed).
 pub(super) fn problems(config: &Value, of: Type<'_>) -> Vec<String> {
     let mut found = Listed::default();
@@ -329,7 +330,7 @@ pub(super) fn problems(config: &Value, of: Type<'_>) -> Vec<String> {
     found.into_vec()
 }
 
-/// A place as messages of this module write it: `.spec.containers[name="a"]`, nothing for the whole.
+/// Formats a path as in messages: `.spec.containers[name="a"]`, empty for the root.
 fn place(path: &Path<'_>) -> String {
     match path.is_root() {
         true => String::new(),
@@ -352,7 +353,7 @@ fn check(value: &Value, of: Type<'_>, path: &Path<'_>, found: &mut Listed) {
         ("string", Value::String(_)) => {}
         ("string", Value::Number(_)) if of.is_quantity() => {}
         ("integer" | "number", _) => wrong("numeric (int or float)"),
-        // Upstream shows the value of this type alone.
+        // Upstream shows the value only for this type.
         ("string", _) => {
             let (path, value) = (place(path), go_syntax(value));
             found.push(format_args!(
@@ -391,7 +392,7 @@ fn check_items(items: &[Value], list: &Value, of: Type<'_>, path: &Path<'_>, fou
             _ => format!("i:{number}"),
         };
         let shown = set::shown(&step);
-        // A path puts brackets around a key itself.
+        // The path adds the brackets around a key.
         let key = shown
             .strip_prefix('[')
             .and_then(|key| key.strip_suffix(']'));
@@ -404,7 +405,7 @@ fn check_items(items: &[Value], list: &Value, of: Type<'_>, path: &Path<'_>, fou
     }
 }
 
-/// The type of a value as Go names it.
+/// Returns Go's name for the type of a value.
 fn go(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -417,7 +418,7 @@ fn go(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's syntax has it (`%#v`).
+/// Formats a value in Go's syntax (`%#v`).
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -448,7 +449,7 @@ mod tests {
     fn pod() -> Type<'static> {
         let schema = schema_of(kind_named("Pod").unwrap());
         let Schema::Known(schema) = schema else {
-            unreachable!("it is built in")
+            unreachable!("a built-in kind")
         };
         Type::of(schema)
     }
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_in_the_order_of_the_configuration_and_others_where_they_were() {
+    fn applied_entries_are_reordered_and_others_stay() {
         for (stored, config, wanted) in [
             (&["a", "b", "c"][..], &["c", "a"][..], &["b", "c", "a"][..]),
             (&["a", "b"], &["x", "b"], &["a", "x", "b"]),
@@ -482,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn wholes_are_replaced_and_parts_are_merged() {
+    fn atomic_values_are_replaced_and_others_merged() {
         let stored = json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["x/a"]},
             "spec": {"nodeSelector": {"a": "1"}, "tolerations": [{"key": "a"}]}});
         let config = json!({"metadata": {"labels": {"b": "2"}, "finalizers": ["x/b"]},
@@ -501,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_leaves_no_empty_list_or_map() {
+    fn removing_fields_leaves_no_empty_list_or_map() {
         let object = json!({"metadata": {"labels": {"a": "1"}, "name": "p"},
             "spec": {"containers": [{"name": "a", "image": "i",
                 "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}]}});
@@ -515,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_field_by_field() {
+    fn differences_are_computed_field_by_field() {
         let old = json!({"metadata": {"labels": {"a": "1", "b": "1"}},
             "spec": {"nodeName": "n"}});
         let new = json!({"metadata": {"labels": {"a": "2", "c": "1"}, "annotations": {"k": "v"}}});
@@ -536,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn configurations_of_another_type_are_told() {
+    fn type_errors_of_configurations_are_reported() {
         let table = r#"
 {"spec": {"containers": {}}} => .spec.containers: expected list, got map[string]interface {}
 {"spec": {"hostNetwork": "yes"}} => .spec.hostNetwork: expected boolean, got string

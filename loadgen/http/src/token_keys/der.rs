@@ -1,4 +1,4 @@
-//! As much of DER as keys need.
+//! The subset of DER that keys need.
 //!
 //! Source: ITU-T X.690.
 
@@ -9,23 +9,23 @@ pub(super) const NULL: u8 = 0x05;
 pub(super) const OBJECT: u8 = 0x06;
 pub(super) const SEQUENCE: u8 = 0x30;
 
-/// The tag of an explicit member with this number.
+/// Returns the tag of an explicitly tagged member.
 pub(super) const fn context(number: u8) -> u8 {
     0xa0 | number
 }
 
-/// Values, one behind the other.
+/// Reads consecutive values.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The content of the next value, if it has this tag. Nothing is read where it has another one.
+    /// Returns the content of the next value if it has this tag. Otherwise reads nothing.
     pub(super) fn read(&mut self, tag: u8) -> Option<&'a [u8]> {
         let [found, first, rest @ ..] = self.0 else {
             return None;
         };
         let (length, rest) = match first {
             0..=0x7f => (usize::from(*first), rest),
-            // A length of up to three bytes: files of keys are short.
+            // At most three length bytes, as key files are short.
             0x81..=0x83 => {
                 let (length, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 let length = length
@@ -43,18 +43,18 @@ impl<'a> Reader<'a> {
         Some(content)
     }
 
-    /// The values of the next value, if it is a sequence.
+    /// Returns the values in the next value, if that is a sequence.
     pub(super) fn sequence(&mut self) -> Option<Reader<'a>> {
         self.read(SEQUENCE).map(Reader)
     }
 
-    /// The bytes of the next value, if it is a string of whole bytes of bits.
+    /// Returns the bytes of the next value, if that is a bit string of whole bytes.
     pub(super) fn bits(&mut self) -> Option<&'a [u8]> {
         self.read(BIT_STRING)?.strip_prefix(&[0])
     }
 }
 
-/// A value with its tag and its length.
+/// Encodes a value with its tag and length.
 pub(super) fn value(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut value = vec![tag];

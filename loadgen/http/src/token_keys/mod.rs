@@ -1,10 +1,10 @@
-//! The keys of tokens: EC keys of the curve P-256, which sign by ES256, and RSA keys, which sign by RS256. They are made
-//! here or read from PEM files.
+//! Keys of tokens: EC keys with the curve P-256, which sign with ES256, and RSA keys, which sign
+//! with RS256. Keys are generated or read from PEM files.
 //!
-//! `pem` splits a file into its blocks, `der` reads and writes what they hold.
+//! `pem` splits a file into blocks; `der` reads and writes their content.
 //!
-//! Source: `PrivateKeyFromFile` and `PublicKeysFromFile` in Kubernetes' `client-go/util/keyutil`; RFC 5280, 5915, 5958,
-//! 7518 and 8017.
+//! Source: `PrivateKeyFromFile` and `PublicKeysFromFile` in Kubernetes' `client-go/util/keyutil`;
+//! RFC 5280, 5915, 5958, 7518 and 8017.
 
 mod der;
 mod pem;
@@ -24,45 +24,45 @@ use sha2::{Digest as _, Sha256};
 
 use der::{BIT_STRING, INTEGER, OBJECT, OCTET_STRING, Reader, SEQUENCE};
 
-/// The object identifiers of the algorithms and of the curve, encoded.
+/// The encoded object identifiers of the algorithms and of the curve.
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
-/// The bytes of a point of P-256: one of its form, and two coordinates.
+/// Length of a P-256 point: one byte for its form, and two coordinates.
 const POINT_BYTES: usize = 65;
 
-/// Why a file has no usable key.
+/// The reason why a file has no usable key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is no block in PEM.
-    #[error("it holds no key in PEM, which begins with `-----BEGIN PRIVATE KEY-----`")]
+    /// The file has no PEM block.
+    #[error("expected a key in PEM, which begins with `-----BEGIN PRIVATE KEY-----`")]
     NoKey,
-    /// A block has no end, or is not base64.
+    /// A block has no end, or is not valid base64.
     #[error("the block that begins with `-----BEGIN {0}-----` is damaged")]
     BadBlock(String),
-    /// A block of another type.
+    /// A block has another type.
     #[error(
         "the block `{0}` is not a key that can be used here; expected PRIVATE KEY, EC PRIVATE KEY, \
          RSA PRIVATE KEY{also_public}",
         also_public = if *.1 { ", PUBLIC KEY or RSA PUBLIC KEY" } else { "" }
     )]
     OtherBlock(String, bool),
-    /// A block whose content is not a key.
-    #[error("the block `{0}` holds no key that can be read")]
+    /// A block does not hold a valid key.
+    #[error("the block `{0}` does not hold a valid key")]
     BadKey(String),
-    /// A key of another algorithm or curve.
+    /// A key has another algorithm or curve.
     #[error("the key is neither RSA nor EC of the curve P-256 (prime256v1)")]
     OtherAlgorithm,
-    /// An EC private key alone does not tell its public key.
-    #[error("the EC key holds no public key; `openssl ec -in FILE` writes one that does")]
+    /// An EC private key lacks its public key.
+    #[error("the EC key lacks its public key, which `openssl ec -in FILE` adds")]
     NoPublicKey,
-    /// An RSA key of another size, or with numbers that do not fit each other.
-    #[error("the RSA key can't sign ({0}); expected one of 2048 to 4096 bits")]
+    /// An RSA key has an unsupported size or inconsistent numbers.
+    #[error("the RSA key cannot sign ({0}); expected a key of 2048 to 4096 bits")]
     BadRsa(String),
 }
 
-/// A key that signs.
+/// A key that signs tokens.
 pub(crate) enum PrivateKey {
     Ec(EcdsaKeyPair),
     Rsa(RsaKeyPair),
@@ -73,7 +73,7 @@ pub(crate) enum PrivateKey {
 pub struct PublicKey {
     pub(crate) id: String,
     form: Form,
-    /// The point, or an `RSAPublicKey`.
+    /// The point of an EC key, or an `RSAPublicKey`.
     bytes: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ enum Form {
 }
 
 impl PrivateKey {
-    /// A new EC key. `None` if the system has no random numbers.
+    /// Generates an EC key. `None` if the system has no random numbers.
     pub(crate) fn generate(random: &SystemRandom) -> Option<PrivateKey> {
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         let key = EcdsaKeyPair::generate_pkcs8(algorithm, random).ok()?;
@@ -92,7 +92,7 @@ impl PrivateKey {
         Some(PrivateKey::Ec(pair))
     }
 
-    /// The first key of a file in PEM: PKCS #8, SEC 1 or PKCS #1.
+    /// Returns the first private key of a PEM file, in PKCS #8, SEC 1 or PKCS #1.
     pub(crate) fn read(text: &str, random: &SystemRandom) -> Result<PrivateKey, KeyError> {
         let blocks = pem::blocks(text)?;
         let block = blocks.first().ok_or(KeyError::NoKey)?;
@@ -100,7 +100,7 @@ impl PrivateKey {
             .ok_or_else(|| KeyError::OtherBlock(block.label.clone(), false))
     }
 
-    /// `None` for a block of another type.
+    /// Reads the key of a block. `None` for a block of another type.
     fn of_block(block: &pem::Block, random: &SystemRandom) -> Result<Option<PrivateKey>, KeyError> {
         let bad = || KeyError::BadKey(block.label.clone());
         let key = match &*block.label {
@@ -112,7 +112,7 @@ impl PrivateKey {
         key.map(Some)
     }
 
-    /// `None` for other content.
+    /// Reads a PKCS #8 key. `None` if the content is invalid.
     fn pkcs8(bytes: &[u8], random: &SystemRandom) -> Option<Result<PrivateKey, KeyError>> {
         let mut key = Reader(bytes).sequence()?;
         key.read(INTEGER)?;
@@ -125,7 +125,7 @@ impl PrivateKey {
         }
     }
 
-    /// `None` for other content. The curve may be named outside of the key.
+    /// Reads a SEC 1 key. `None` if the content is invalid. The curve may be named outside the key.
     fn sec1(
         bytes: &[u8],
         curve: Option<&[u8]>,
@@ -154,7 +154,7 @@ impl PrivateKey {
         Ok(PrivateKey::Rsa(pair))
     }
 
-    /// The key that verifies what this one signs.
+    /// Returns the key that verifies this key's signatures.
     pub(crate) fn public(&self) -> PublicKey {
         match self {
             PrivateKey::Ec(pair) => PublicKey::new(Form::Ec, pair.public_key().as_ref()),
@@ -162,7 +162,7 @@ impl PrivateKey {
         }
     }
 
-    /// The signature of a text. `None` if the system has no random numbers.
+    /// Signs a text. `None` if the system has no random numbers.
     pub(crate) fn sign(&self, text: &[u8], random: &SystemRandom) -> Option<Vec<u8>> {
         match self {
             PrivateKey::Ec(pair) => Some(pair.sign(random, text).ok()?.as_ref().to_vec()),
@@ -176,10 +176,10 @@ impl PrivateKey {
 }
 
 impl PublicKey {
-    /// The keys of a file in PEM, private ones and public ones.
+    /// Returns the public keys of a PEM file, which may have private and public keys.
     ///
     /// # Errors
-    /// The file has no key, or a block that is not an RSA key or an EC key of P-256.
+    /// The file has no key, or has a block that is neither an RSA key nor an EC key with P-256.
     pub fn read_all(text: &str) -> Result<Vec<PublicKey>, KeyError> {
         let blocks = pem::blocks(text)?;
         if blocks.is_empty() {
@@ -200,7 +200,7 @@ impl PublicKey {
         }
     }
 
-    /// `None` for other content.
+    /// Reads a `SubjectPublicKeyInfo`. `None` if the content is invalid.
     fn info(bytes: &[u8]) -> Option<Result<PublicKey, KeyError>> {
         let mut info = Reader(bytes).sequence()?;
         let mut algorithm = info.sequence()?;
@@ -213,7 +213,7 @@ impl PublicKey {
         }
     }
 
-    /// `None` for other content.
+    /// Reads an `RSAPublicKey`. `None` if the content is invalid.
     fn rsa(bytes: &[u8]) -> Option<PublicKey> {
         let [_, _] = numbers(bytes)?;
         Some(PublicKey::new(Form::Rsa, bytes))
@@ -228,7 +228,7 @@ impl PublicKey {
         }
     }
 
-    /// The name of the signatures' algorithm, as tokens have it.
+    /// Returns the name of the signature algorithm in tokens.
     pub(crate) fn algorithm(&self) -> &'static str {
         match self.form {
             Form::Ec => "ES256",
@@ -236,7 +236,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether the private key has signed this text.
+    /// Reports whether a signature of the private key matches the text.
     pub(crate) fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
         let algorithm: &dyn VerificationAlgorithm = match self.form {
             Form::Ec => &ECDSA_P256_SHA256_FIXED,
@@ -246,7 +246,7 @@ impl PublicKey {
         key.verify(text, signature).is_ok()
     }
 
-    /// As a JSON web key.
+    /// Returns the key as a JSON web key.
     pub(crate) fn to_json(&self) -> Value {
         let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let mut key = json!({"use": "sig", "kid": self.id, "alg": self.algorithm()});
@@ -267,7 +267,8 @@ impl PublicKey {
     }
 }
 
-/// Modulus and exponent of an `RSAPublicKey`, without the zero before a first bit that is set.
+/// Returns the modulus and the exponent of an `RSAPublicKey`, without the zero byte before a high
+/// bit.
 fn numbers(bytes: &[u8]) -> Option<[&[u8]; 2]> {
     let mut key = Reader(bytes).sequence()?;
     let mut number = || {
@@ -277,7 +278,7 @@ fn numbers(bytes: &[u8]) -> Option<[&[u8]; 2]> {
     Some([number()?, number()?])
 }
 
-/// The `SubjectPublicKeyInfo` of a key, whose hash is the key's id, as upstream makes it.
+/// Returns the `SubjectPublicKeyInfo` of a key. Its hash is the key's id, as upstream.
 fn info(form: Form, bytes: &[u8]) -> Vec<u8> {
     let algorithm = match form {
         Form::Ec => [der::value(OBJECT, EC), der::value(OBJECT, P256)],

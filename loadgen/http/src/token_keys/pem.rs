@@ -1,4 +1,4 @@
-//! The blocks of a file in PEM.
+//! The blocks of a PEM file.
 //!
 //! Source: RFC 7468.
 
@@ -7,22 +7,22 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::KeyError;
 
-/// The type of a block that says which curve the next key has, which the key says too.
+/// The type of a block that names the curve of the next key, which the key repeats.
 const PARAMETERS: &str = "EC PARAMETERS";
 
 /// A block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Its type: `PRIVATE KEY`.
+    /// The type, e.g. `PRIVATE KEY`.
     pub(super) label: String,
-    /// What it holds.
+    /// The content.
     pub(super) bytes: Vec<u8>,
 }
 
-/// The blocks of a file, without those of parameters. Text around blocks is left out.
+/// Returns the blocks of a file, except parameters. Text around blocks is ignored.
 ///
 /// # Errors
-/// A block without an end, or one that is not base64.
+/// A block has no end, or is not valid base64.
 pub(super) fn blocks(text: &str) -> Result<Vec<Block>, KeyError> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().map(str::trim);

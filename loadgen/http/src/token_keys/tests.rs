@@ -1,4 +1,4 @@
-//! Keys that `openssl` has written, in all forms.
+//! Tests of keys in all forms that `openssl` writes.
 
 use super::*;
 
@@ -135,7 +135,7 @@ fn private(text: &str) -> Result<PrivateKey, KeyError> {
 }
 
 #[test]
-fn every_form_of_a_key_is_that_key() {
+fn every_form_of_a_key_is_the_same_key() {
     for (id, algorithm, keys, public) in [
         (EC_ID, "ES256", [EC_SEC1, EC_PKCS8], [EC_PUBLIC, EC_SEC1]),
         (
@@ -161,7 +161,7 @@ fn every_form_of_a_key_is_that_key() {
 }
 
 #[test]
-fn a_json_web_key_has_the_numbers_of_the_key() {
+fn a_json_web_key_has_the_keys_numbers() {
     let of = |text: &str| PublicKey::read_all(text).unwrap().remove(0).to_json();
     let bytes = |value: &Value| {
         BASE64_URL_SAFE_NO_PAD
@@ -173,7 +173,7 @@ fn a_json_web_key_has_the_numbers_of_the_key() {
         (&ec["kty"], &ec["crv"], &ec["alg"]),
         (&json!("EC"), &json!("P-256"), &json!("ES256"))
     );
-    // The end of the public key is its point.
+    // The file of the public key ends with its point.
     let file = &pem::blocks(EC_PUBLIC).unwrap()[0].bytes;
     let point = [bytes(&ec["x"]), bytes(&ec["y"])].concat();
     assert!(file.ends_with(&point) && point.len() == 64);
@@ -197,18 +197,18 @@ fn a_file_may_hold_several_keys_and_other_text() {
 }
 
 #[test]
-fn what_is_no_key_is_said() {
+fn invalid_keys_are_refused_with_a_reason() {
     let problem = |text: &str| private(text).err().unwrap().to_string();
-    assert!(problem("").contains("holds no key in PEM"));
+    assert!(problem("").contains("expected a key in PEM"));
     assert!(problem("token,user,1\n").contains("BEGIN PRIVATE KEY"));
     let cut = &EC_SEC1[..60];
     assert!(problem(cut).contains("`-----BEGIN EC PRIVATE KEY-----` is damaged"));
     let not_base64 = EC_SEC1.replace("MHcC", "M*cC");
     assert!(problem(&not_base64).contains("is damaged"));
-    assert!(problem(&EC_SEC1.replace("MHcC", "MHcD")).contains("holds no key that can be read"));
+    assert!(problem(&EC_SEC1.replace("MHcC", "MHcD")).contains("does not hold a valid key"));
     assert!(problem(EC_PUBLIC).contains("block `PUBLIC KEY` is not a key"));
     assert!(problem(EC_384).contains("neither RSA nor EC of the curve P-256"));
-    assert!(problem(&RSA_PKCS1.replace("MII", "MIH")).contains("the RSA key can't sign"));
+    assert!(problem(&RSA_PKCS1.replace("MII", "MIH")).contains("the RSA key cannot sign"));
     let certificate = EC_PUBLIC.replace("PUBLIC KEY", "CERTIFICATE");
     let error = PublicKey::read_all(&certificate).unwrap_err().to_string();
     assert!(
@@ -219,7 +219,7 @@ fn what_is_no_key_is_said() {
 }
 
 #[test]
-fn a_key_cut_anywhere_is_an_error() {
+fn a_truncated_key_is_an_error() {
     for (label, whole) in [
         ("EC PRIVATE KEY", EC_SEC1),
         ("PRIVATE KEY", EC_PKCS8),
@@ -237,7 +237,7 @@ fn a_key_cut_anywhere_is_an_error() {
 }
 
 #[test]
-fn long_values_are_written_as_they_are_read() {
+fn long_values_round_trip() {
     for length in [0, 1, 127, 128, 255, 256, 65_535, 65_536] {
         let content = vec![7; length];
         let value = der::value(OCTET_STRING, &content);
