@@ -1,8 +1,8 @@
-//! JSON documents as protobuf: what [`decode`](super::decode) reads, written.
+//! Encoding of JSON documents as protobuf, the counterpart of [`decode`](super::decode).
 //!
-//! Every member that a document has is written, in the order of the numbers: so numbers and texts that say
-//! nothing are there exactly where the document has them, which clients can't tell from absent ones where
-//! their types can't.
+//! Members are written in the order of their numbers, and exactly those that the document has. So
+//! zero numbers and empty strings are present only if the document has them; clients whose types
+//! cannot represent their absence see no difference.
 //!
 //! Source: `runtime/serializer/protobuf` of Kubernetes' apimachinery.
 
@@ -19,7 +19,7 @@ const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const OBJECT_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Whether objects of a kind can be written.
+/// Reports whether objects of a kind can be encoded.
 pub(crate) fn is_known(kind: Kind) -> bool {
     message_of(kind.api_version(), kind.name()).is_some()
 }
@@ -29,7 +29,8 @@ fn message_of(api_version: &str, kind: &str) -> Option<String> {
     MESSAGES.contains_key(schema.as_str()).then_some(schema)
 }
 
-/// A whole answer: an object, a list of them, a `Status`. `None` for what has no message. O(bytes).
+/// Encodes an answer: an object, a list of objects, or a `Status`. `None` if there is no message
+/// for it. O(bytes).
 pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
     let text = |member: &str| document.get(member).and_then(Value::as_str);
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
@@ -55,13 +56,13 @@ pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
     let mut envelope = Writer::default();
     envelope.bytes(1, &of_type.into_bytes());
     envelope.bytes(2, &raw.into_bytes());
-    // How the object is encoded and what it is: not said, which means as the header says.
+    // Empty content encoding and type mean those of the HTTP headers.
     envelope.bytes(3, b"");
     envelope.bytes(4, b"");
     Some([MAGIC, &envelope.into_bytes()].concat())
 }
 
-/// Adds an event of a watch, with its length before it.
+/// Appends a watch event, prefixed with its length.
 pub(crate) fn put_event(out: &mut Vec<u8>, what: &str, object: &Value) {
     let mut extension = Writer::default();
     extension.bytes(1, &encode(object).unwrap_or_default());
@@ -98,7 +99,8 @@ fn list(
     }
 }
 
-/// Writes the members of an object; `schema` is that of the object, `name` the message's.
+/// Encodes the members of an object. `schema` is the name of the object's schema, `name` that of
+/// the message.
 fn message(name: &str, schema: &str, object: &Map<String, Value>, out: &mut Writer) {
     let properties = schema_named(schema).and_then(|schema| schema.get("properties"));
     for (number, member) in MESSAGES.get(name).into_iter().flatten() {
@@ -113,7 +115,7 @@ fn message(name: &str, schema: &str, object: &Map<String, Value>, out: &mut Writ
     }
 }
 
-/// Writes a member: each entry of a list or a map, or the whole value.
+/// Encodes a member: each entry of a list or a map, or the whole value.
 fn put(number: u32, property: &Value, member: &Value, out: &mut Writer) {
     match (
         member,
@@ -167,13 +169,13 @@ fn value(number: u32, property: &Value, value: &Value, out: &mut Writer) {
     }
 }
 
-/// A schema, or what stands in its place: the first form and the second.
+/// Encodes a schema or its alternative. The first form is the schema, the second the alternative.
 fn either(name: &str, forms: &[Value], value: &Value, out: &mut Writer) {
     for (number, member) in MESSAGES.get(name).into_iter().flatten() {
         match (member.name, forms, value) {
             ("schema", [form, _], Value::Object(_)) => put(*number, form, value, out),
             ("schema", ..) => {}
-            // Go says of a schema that it allows something.
+            // Go sets `allows` beside a schema.
             ("allows", _, Value::Object(_)) => out.number(*number, 1),
             (_, [_, form], Value::Array(_) | Value::Bool(_)) => put(*number, form, value, out),
             _ => {}
@@ -207,7 +209,7 @@ fn plain(
                 out.message(number, |out| message(name, name, object, out));
             }
         }
-        // A list that is a value by itself, as in a map: a message of entries.
+        // A list as a value of its own, e.g. in a map, is a message of its entries.
         Value::Array(_) => out.message(number, |out| put(1, property, value, out)),
     }
 }

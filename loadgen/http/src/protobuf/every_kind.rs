@@ -1,4 +1,4 @@
-//! Every kind that is served, with every member of its schema.
+//! Tests of every served kind with every member of its schema.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::{component_status, openapi, reviews, view};
 
-/// Kinds of requests below an object.
+/// Kinds that only appear in requests to subresources or as options.
 const BELOW: [(&str, &str); 4] = [
     ("autoscaling/v1", "Scale"),
     ("policy/v1", "Eviction"),
@@ -16,7 +16,7 @@ const BELOW: [(&str, &str); 4] = [
     ("v1", "DeleteOptions"),
 ];
 
-/// Every kind that the server serves: its version, its name and its schema's.
+/// Returns every served kind: its version, its name, and the name of its schema.
 fn kinds() -> Vec<(&'static str, &'static str, String)> {
     let cluster = Cluster::new(ClusterOptions::default());
     let stored = cluster.kinds().into_iter();
@@ -27,12 +27,12 @@ fn kinds() -> Vec<(&'static str, &'static str, String)> {
         .map(|kind| (kind.api_version(), kind.name()));
     let kinds = kinds.chain(BELOW).map(|(version, kind)| {
         let schema = schema_of(version, kind);
-        (version, kind, schema.expect("each kind has a schema"))
+        (version, kind, schema.expect("every kind has a schema"))
     });
     kinds.collect()
 }
 
-/// What a schema's members refer to.
+/// Returns the properties inside a property.
 fn parts(property: &Value) -> Vec<&Value> {
     let inner = ["items", "additionalProperties"].into_iter();
     let inner = inner.filter_map(|name| property.get(name));
@@ -47,7 +47,7 @@ fn refer<'a>(property: &'a Value, names: &mut Vec<&'a str>) {
     }
 }
 
-/// The names of a message's members, those of inlined messages too.
+/// Returns the names of a message's members, including those of inlined messages.
 fn members(message: &str, names: &mut BTreeSet<&'static str>) {
     for member in MESSAGES.get(message).into_iter().flatten() {
         match member.1.name.strip_prefix('+') {
@@ -70,7 +70,7 @@ fn every_member_of_every_kind_has_a_number() {
         if !seen.insert(name) {
             continue;
         }
-        let schema = schema_named(name).expect("what is referred to");
+        let schema = schema_named(name).expect("a referenced schema");
         refer(schema, &mut todo);
         let mut numbered = BTreeSet::new();
         members(name, &mut numbered);
@@ -80,7 +80,8 @@ fn every_member_of_every_kind_has_a_number() {
         let properties = schema["properties"].as_object();
         for (member, property) in properties.into_iter().flatten() {
             refer(property, &mut todo);
-            // The version and the kind of an object are around it, or known by where it is.
+            // An object's version and kind are in the envelope, or implied by the object's
+            // position.
             let is_type = ["apiVersion", "kind"].contains(&member.as_str())
                 && (schema["properties"].get("metadata").is_some()
                     || name.ends_with(".DeleteOptions"));
@@ -104,7 +105,7 @@ fn a_message_has_each_number_once() {
     }
 }
 
-/// Makes objects with every member; another `turn` takes other forms where there are several.
+/// Generates objects with every member. `turn` selects among alternative forms.
 struct Sample {
     turn: usize,
     made: i64,
@@ -112,7 +113,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// `None` where a schema lies in itself too often.
+    /// Returns a value. `None` if the schema is nested in itself too deeply.
     fn of(&mut self, property: &'static Value) -> Option<Value> {
         self.made += 1;
         let made = self.made;
@@ -176,7 +177,7 @@ impl Sample {
     }
 }
 
-/// An object with every member that is sent.
+/// Returns an object with every member that has a number.
 fn sample((version, kind, schema): &(&str, &str, String), turn: usize) -> Value {
     let mut sample = Sample {
         turn,
@@ -191,7 +192,7 @@ fn sample((version, kind, schema): &(&str, &str, String), turn: usize) -> Value 
 }
 
 #[test]
-fn every_member_of_every_kind_comes_back_as_it_went() {
+fn every_member_of_every_kind_round_trips() {
     for kind in &kinds() {
         for turn in 0..2 {
             let object = sample(kind, turn);

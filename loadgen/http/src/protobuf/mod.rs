@@ -1,8 +1,7 @@
-//! Kubernetes' protobuf, which typed clients send and ask for: bodies as JSON, and JSON as bodies.
+//! Kubernetes' protobuf, which typed clients send and accept: conversion from and to JSON.
 //!
-//! The numbers of the members are in `messages.txt`, by the names of the OpenAPI schemas; what a member
-//! is, its schema says. Members that are not listed are left out, as upstream leaves out what it does
-//! not know.
+//! `messages.txt` has the numbers of the members, by the names of the OpenAPI schemas; the schemas
+//! have their types. Members that are not listed are dropped, as upstream drops unknown ones.
 //!
 //! Source: `runtime/serializer/protobuf` of Kubernetes' apimachinery.
 
@@ -24,21 +23,21 @@ use wire::{Field, Reader};
 
 pub use wire::WireError;
 
-/// How every body begins.
+/// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Deepest nesting of messages; a pod is some ten deep.
+/// Maximum nesting depth of messages. A pod has a depth of about ten.
 const DEPTH_MAX: usize = 64;
 
 /// A member of a message.
 struct Member {
     name: &'static str,
-    /// Whether a zero says nothing.
+    /// Whether zero stands for an absent value.
     is_absent_at_zero: bool,
-    /// Whether an empty text says something.
+    /// Whether an empty string differs from an absent one.
     is_there_when_empty: bool,
 }
 
-/// The members of each message by their number.
+/// The members of each message by number.
 static MESSAGES: LazyLock<BTreeMap<&str, BTreeMap<u32, Member>>> = LazyLock::new(|| {
     let lines = include_str!("messages.txt").lines();
     let lines = lines.filter(|line| !line.starts_with('#'));
@@ -60,26 +59,26 @@ static MESSAGES: LazyLock<BTreeMap<&str, BTreeMap<u32, Member>>> = LazyLock::new
     messages.collect()
 });
 
-/// A body that can't be read as protobuf.
+/// A protobuf body that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// It does not begin as such a body does.
+    /// The body lacks the magic prefix.
     #[error(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     )]
     NoMagic,
-    /// It is of a kind that is not read in this form.
-    #[error("{0} is not read as protobuf here; send JSON")]
+    /// The kind cannot be decoded from protobuf.
+    #[error("{0} is not supported as protobuf; send JSON")]
     UnknownKind(String),
-    /// A message, by its path, is broken.
+    /// The message at a path is invalid.
     #[error("protobuf: {0}: {1}")]
     Broken(String, WireError),
 }
 
-/// Reads a whole body: the object in it as JSON, with `apiVersion` and `kind`. O(bytes).
+/// Decodes a body: the object in it as JSON, with `apiVersion` and `kind`. O(bytes).
 ///
 /// # Errors
-/// A body that is no protobuf, of a kind that is not known, or broken.
+/// The body is not protobuf, its kind is unknown, or it is invalid.
 pub fn decode(body: &[u8]) -> Result<Map<String, Value>, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
     let broken = |error| ProtobufError::Broken("envelope".to_owned(), error);
@@ -116,7 +115,8 @@ fn text_of(bytes: &[u8]) -> Result<String, WireError> {
     Ok(text.to_owned())
 }
 
-/// Reads a message into an object; `schema` is that of the object, `name` the message's.
+/// Decodes a message into an object. `schema` is the name of the object's schema, `name` that of
+/// the message.
 fn message(
     name: &str,
     schema: &str,
@@ -161,7 +161,8 @@ fn is_required(schema: &Value, member: &str) -> bool {
     required.is_some_and(|required| required.iter().any(|name| name == member))
 }
 
-/// Puts an entry of a list or a map; the value of any other member comes back.
+/// Decodes a field. Adds it to its list or map and returns `None`, or returns the value of any
+/// other member.
 fn put(
     member: &Member,
     property: &Value,
@@ -181,7 +182,7 @@ fn put(
     let (Some(each), Field::Bytes(entry)) = (property.get("additionalProperties"), field) else {
         return value(property, field, depth);
     };
-    // What an entry doesn't say is empty.
+    // Missing parts of an entry are empty.
     let (mut key, mut of_entry) = (String::new(), Field::Bytes(&[]));
     for field in Reader::new(entry) {
         match field? {
@@ -200,7 +201,7 @@ fn put(
     Ok(None)
 }
 
-/// Adds an entry of a list, or many numbers at once.
+/// Appends an entry to a list, or several if the field packs numbers.
 fn push(
     items: &Value,
     field: Field<'_>,
@@ -220,17 +221,17 @@ fn push(
 }
 
 fn number(property: &Value, number: u64) -> Value {
-    // Negative numbers are sent as those of 64 bits in two's complement.
+    // Negative numbers are sent as 64-bit two's complement.
     let signed = i64::from_ne_bytes(number.to_ne_bytes());
     match property["type"] == "boolean" {
         true => (number != 0).into(),
-        // Go cuts a number of 32 bits off.
+        // Go truncates to 32 bits.
         false if property["format"] == "int32" => (signed as i32).into(),
         false => signed.into(),
     }
 }
 
-/// The value of a field; `None` for a time that is not set.
+/// Decodes the value of a field. `None` for an unset time.
 fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Value>, WireError> {
     let bytes = match field {
         Field::Bytes(bytes) => bytes,
@@ -264,7 +265,7 @@ fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Valu
     }
 }
 
-/// A list that is a value by itself, as in a map: a message of entries.
+/// Decodes a list as a value of its own, e.g. in a map: a message of its entries.
 fn list(items: &Value, bytes: &[u8], depth: usize) -> Result<Value, WireError> {
     let mut list = Vec::new();
     for field in Reader::new(bytes) {
@@ -275,7 +276,7 @@ fn list(items: &Value, bytes: &[u8], depth: usize) -> Result<Value, WireError> {
     Ok(list.into())
 }
 
-/// A schema, or what stands in its place: the first form and the second.
+/// Decodes a schema or its alternative. The first form is the schema, the second the alternative.
 fn either(name: &str, forms: &[Value], bytes: &[u8], depth: usize) -> Result<Value, WireError> {
     let depth = depth.checked_sub(1).ok_or(WireError::TooDeep)?;
     let (mut schema, mut other) = (None, None);
@@ -303,7 +304,7 @@ fn either(name: &str, forms: &[Value], bytes: &[u8], depth: usize) -> Result<Val
 fn double(bytes: &[u8]) -> Result<Value, WireError> {
     let bytes = bytes.try_into().map_err(|_| WireError::Form(2))?;
     let double = f64::from_le_bytes(bytes);
-    // Go writes whole numbers without a fraction.
+    // Go writes integral numbers without a fraction.
     let whole = double as i64;
     if whole as f64 == double && whole != i64::MAX {
         return Ok(whole.into());
@@ -312,7 +313,7 @@ fn double(bytes: &[u8]) -> Result<Value, WireError> {
     Ok(number.into())
 }
 
-/// A document of any form; null where there is none.
+/// Decodes an arbitrary JSON document; null if there is none.
 fn raw(bytes: &[u8]) -> Result<Value, WireError> {
     for field in Reader::new(bytes) {
         if let (1, Field::Bytes(json)) = field? {
@@ -344,12 +345,12 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, WireError> {
     Ok(if is_text { text.into() } else { number.into() })
 }
 
-/// The seconds that have a text: those of the years 0 to 9999.
+/// The seconds that RFC 3339 can represent: the years 0 to 9999.
 const SECONDS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
-/// The first second of the year 1, which says that no time is set.
+/// The first second of the year 1, which stands for an unset time.
 const UNSET_SECONDS: i64 = -62_135_596_800;
 
-/// A time as text; `None` where it is not set.
+/// Formats a time. `None` if it is unset.
 fn time(bytes: &[u8], micro: bool) -> Result<Option<Value>, WireError> {
     let (mut seconds, mut nanos) = (0, 0);
     for field in Reader::new(bytes) {
@@ -359,7 +360,7 @@ fn time(bytes: &[u8], micro: bool) -> Result<Option<Value>, WireError> {
             _ => {}
         }
     }
-    // Go takes more nanoseconds than there are in a second.
+    // Go accepts more nanoseconds than a second has.
     let seconds = i128::from(seconds) + i128::from(nanos.div_euclid(1_000_000_000));
     let seconds = i64::try_from(seconds).map_err(|_| WireError::Time)?;
     let nanos = nanos.rem_euclid(1_000_000_000);

@@ -1,4 +1,4 @@
-//! Bodies that client-go has written, and broken ones.
+//! Tests with bodies that client-go has written, and with invalid ones.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::wire::Writer;
 use super::*;
 
-/// Bodies that client-go has written, with the equal JSON.
+/// Returns bodies that client-go has written, each with the equivalent JSON.
 fn recorded() -> Vec<Value> {
     let file = include_bytes!("../../../../tests/vectors/protobuf.jsonl.gz").as_slice();
     let mut text = String::new();
@@ -23,7 +23,7 @@ fn body(case: &Value) -> Vec<u8> {
     BASE64_STANDARD.decode(text).unwrap()
 }
 
-/// Without what says nothing.
+/// Removes empty members, which protobuf does not distinguish from absent ones.
 fn full(value: &Value) -> Value {
     let says = |value: &Value| {
         !(value.is_null() || *value == "" || *value == json!({}) || *value == json!([]))
@@ -41,7 +41,7 @@ fn full(value: &Value) -> Value {
 }
 
 #[test]
-fn recorded_bodies_are_read_as_the_objects_that_they_are() {
+fn recorded_bodies_decode_to_their_objects() {
     let mut read = 0;
     for case in recorded() {
         let (bytes, id) = (body(&case), &case["id"]);
@@ -50,7 +50,7 @@ fn recorded_bodies_are_read_as_the_objects_that_they_are() {
                 assert_eq!(full(&Value::Object(object)), full(&case["json"]), "{id}");
                 read += 1;
             }
-            // Kinds that the server doesn't serve.
+            // The server does not serve this kind.
             Err(ProtobufError::UnknownKind(_)) => {}
             Err(error) => panic!("{id}: {error}"),
         }
@@ -58,11 +58,11 @@ fn recorded_bodies_are_read_as_the_objects_that_they_are() {
     assert_eq!(read, READ);
 }
 
-/// How many of the recorded bodies are of kinds that are served.
+/// The number of recorded bodies whose kinds are served.
 const READ: usize = 35;
 
 #[test]
-fn what_is_written_is_read_as_the_same() {
+fn encoded_objects_round_trip() {
     for case in recorded() {
         let Ok(object) = decode(&body(&case)) else {
             continue;
@@ -71,13 +71,13 @@ fn what_is_written_is_read_as_the_same() {
         let written = encode(&object).unwrap();
         let again = decode(&written).unwrap();
         assert_eq!(Value::Object(again), object, "{}", case["id"]);
-        // Client-go writes the numbers that say nothing too, so ours are no more.
+        // Client-go also writes zero numbers, so our encoding is never longer.
         assert!(written.len() <= body(&case).len(), "{}", case["id"]);
     }
 }
 
 #[test]
-fn lists_and_statuses_are_written_and_others_are_not() {
+fn only_known_objects_lists_and_statuses_are_encoded() {
     let pods = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"},
         "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]});
     let bytes = encode(&pods).unwrap();
@@ -101,7 +101,7 @@ fn lists_and_statuses_are_written_and_others_are_not() {
 }
 
 #[test]
-fn broken_bodies_are_refused_wherever_they_are_broken() {
+fn corrupted_bodies_never_panic() {
     assert_eq!(decode(b"{}"), Err(ProtobufError::NoMagic));
     for case in recorded() {
         let whole = body(&case);
@@ -124,7 +124,7 @@ fn broken_bodies_are_refused_wherever_they_are_broken() {
 }
 
 #[test]
-fn an_ingress_and_what_goes_with_it_come_back_as_they_went() {
+fn an_ingress_and_related_kinds_round_trip() {
     let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
     let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
     for document in [
@@ -143,12 +143,12 @@ fn an_ingress_and_what_goes_with_it_come_back_as_they_went() {
                 "usages": ["client auth"], "expirationSeconds": 600}}),
     ] {
         let bytes = encode(&document).expect("a known message");
-        let read = decode(&bytes).expect("what was written");
+        let read = decode(&bytes).expect("an encoded document");
         assert_eq!(Value::Object(read), document);
     }
 }
 
-/// A body of that kind whose message is put together field by field.
+/// Returns a body of a kind whose message is built field by field.
 fn sent(api_version: &str, kind: &str, put: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut envelope = Writer::default();
     envelope.message(1, |out| {
@@ -159,7 +159,7 @@ fn sent(api_version: &str, kind: &str, put: impl FnOnce(&mut Writer)) -> Vec<u8>
     [MAGIC, &envelope.into_bytes()].concat()
 }
 
-/// Messages within each other, the outermost first, and what the innermost holds.
+/// Writes nested messages, the outermost first, with `put` in the innermost one.
 fn within(numbers: &[u32], put: &dyn Fn(&mut Writer), out: &mut Writer) {
     match numbers {
         [first, rest @ ..] => out.message(*first, |out| within(rest, put, out)),
@@ -173,9 +173,9 @@ const CLAIM: [&str; 2] = ["v1", "PersistentVolumeClaim"];
 const POD: [&str; 2] = ["v1", "Pod"];
 const SLICE: [&str; 2] = ["resource.k8s.io/v1", "ResourceSlice"];
 
-/// What is at a place of an object that a client sends.
+/// Checks the value at a path of an object that a client sends.
 #[test]
-fn values_of_every_form_are_read() {
+fn values_of_every_form_are_decoded() {
     let extra = |out: &mut Writer| {
         out.bytes(1, b"scopes");
         out.message(2, |out| {
@@ -393,14 +393,14 @@ fn values_of_every_form_are_read() {
         };
         let found = read.pointer(&format!("{of_schema}{at}"));
         assert_eq!(found.unwrap_or(&Value::Null), &expected, "{kind}{at}");
-        // What is written of it is the same again.
+        // The value round-trips.
         let again = decode(&encode(&read).expect("a known message"));
         assert_eq!(again.map(Value::Object), Ok(read), "{kind}{at}");
     }
 }
 
 #[test]
-fn values_without_a_form_in_json_are_refused() {
+fn values_that_json_cannot_represent_are_refused() {
     let definition = |put: &dyn Fn(&mut Writer)| {
         sent(DEFINED[0], DEFINED[1], |out| {
             within(&[2, 7, 4, 1], put, out)
@@ -437,7 +437,7 @@ fn values_without_a_form_in_json_are_refused() {
 }
 
 #[test]
-fn times_of_all_years_come_back_as_they_went() {
+fn times_of_all_years_round_trip() {
     for time in [
         "0000-01-01T00:00:00Z",
         "0001-01-01T00:00:01Z",

@@ -1,41 +1,41 @@
-//! Protobuf's wire format: numbered fields, nothing about what they mean.
+//! Protobuf's wire format: numbered fields, without their meaning.
 //!
 //! Source: protobuf.dev, "Encoding".
 
-/// Why bytes are no message.
+/// The reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// They end within a field.
+    /// The bytes end within a field.
     #[error("ends within a field")]
     CutOff,
-    /// A number has more than ten bytes.
+    /// A varint has more than ten bytes.
     #[error("has a number of more than ten bytes")]
     LongNumber,
-    /// A field has a form that Kubernetes doesn't use: that one of the wire format.
+    /// A field has a wire type that Kubernetes does not use.
     #[error("has a field of wire type {0}")]
     Form(u8),
-    /// A text is not UTF-8.
-    #[error("has a text that is not UTF-8")]
+    /// A string is not UTF-8.
+    #[error("has a string that is not UTF-8")]
     NotUtf8,
-    /// A value has no form in JSON.
+    /// JSON cannot represent a value.
     #[error("has a value that is not JSON")]
     NotJson,
-    /// A time has no text.
+    /// RFC 3339 cannot represent a time.
     #[error("has a time outside the years 0 to 9999")]
     Time,
-    /// Messages lie in each other deeper than any object's.
-    #[error("is nested too deep")]
+    /// Messages are nested deeper than in any object.
+    #[error("is nested too deeply")]
     TooDeep,
 }
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// Reads the fields of a message, each with its number; ends after an error.
+/// Reads the fields of a message with their numbers. Ends after an error.
 #[derive(Clone, Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         Err(WireError::LongNumber)
     }
 
-    /// The numbers of a list that is sent as one field; ends after an error.
+    /// Returns the numbers of a packed list. Ends after an error.
     pub(super) fn numbers(mut self) -> impl Iterator<Item = Result<u64, WireError>> {
         std::iter::from_fn(move || {
             let number = (!self.0.is_empty()).then(|| self.varint())?;
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
 
     fn field(&mut self) -> Result<(u32, Field<'a>), WireError> {
         let key = self.varint()?;
-        // A number that is too large is none that is known.
+        // Field numbers this large are unknown in any case.
         let number = u32::try_from(key >> 3).unwrap_or(u32::MAX);
         let field = match key & 7 {
             0 => Field::Number(self.varint()?),
@@ -125,13 +125,13 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    /// A number; negative ones as those of 64 bits in two's complement.
+    /// Writes an integer. Negative ones are 64-bit two's complement.
     pub(crate) fn number(&mut self, field: u32, number: i64) {
         self.varint(u64::from(field) << 3);
         self.varint(u64::from_ne_bytes(number.to_ne_bytes()));
     }
 
-    /// A number with a fraction.
+    /// Writes a floating-point number.
     pub(crate) fn double(&mut self, field: u32, number: f64) {
         self.varint(u64::from(field) << 3 | 1);
         self.0.extend_from_slice(&number.to_le_bytes());
@@ -143,7 +143,7 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    /// A message within the message.
+    /// Writes a nested message.
     pub(crate) fn message(&mut self, field: u32, put: impl FnOnce(&mut Writer)) {
         let mut inner = Writer::default();
         put(&mut inner);

@@ -1,4 +1,4 @@
-//! What clients are warned of: because of the kind alone, of a name, of what they have written.
+//! Warnings to clients: about deprecated kinds, about names, and about written objects.
 
 mod pods;
 
@@ -13,7 +13,7 @@ use crate::route::Route;
 
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Kinds whose names become those of pods, and with them of hosts.
+/// Kinds whose names become the names of pods, and so of hosts.
 const NAMED_AS_PODS: [&str; 5] = [
     "Deployment",
     "ReplicaSet",
@@ -28,10 +28,10 @@ const JOB: &str = "child pods are preserved by default when jobs are deleted; se
                    propagationPolicy=Background to remove them or set propagationPolicy=Orphan to \
                    suppress this warning";
 
-const NOT_ASKED: &str = "stored, and not asked when objects are written";
+const NOT_ASKED: &str = "stored but not consulted when objects are written";
 
-/// The warnings of a request for objects: of a deprecated kind, and of a Job that is deleted without a word
-/// on its pods.
+/// Returns the warnings about a request: the kind is deprecated, or a Job is deleted without a
+/// propagation policy for its pods.
 pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes) -> Vec<String> {
     let Route::Objects(target) = route else {
         return Vec::new();
@@ -55,10 +55,10 @@ pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes
     vec![warning.to_owned()]
 }
 
-/// The warnings of an object that was written: of what its pods will have, and of its own.
+/// Returns the warnings about a written object: about itself and about its future pods.
 ///
-/// A template causes warnings only where the spec `is_changed`. Pods are not among them: theirs are
-/// [read](of_new_pod) from what the client sent, which costs less.
+/// A template causes warnings only if the spec `is_changed`. Pods are not covered: [`of_new_pod`]
+/// reads what the client sent, which costs less.
 pub(crate) fn of_written(object: &dyn Object, is_new: bool, is_changed: bool) -> Vec<String> {
     let at = match object.kind().name() {
         "Deployment"
@@ -93,7 +93,7 @@ pub(crate) fn of_written(object: &dyn Object, is_new: bool, is_changed: bool) ->
             return vec![format!("podstorm: admission policies are {NOT_ASKED}")];
         }
         "APIService" if !object.to_json()["spec"]["service"].is_null() => {
-            return vec!["podstorm: no request is passed on to another server".to_owned()];
+            return vec!["podstorm: requests are not forwarded to other servers".to_owned()];
         }
         _ => return Vec::new(),
     };
@@ -111,20 +111,20 @@ pub(crate) fn of_written(object: &dyn Object, is_new: bool, is_changed: bool) ->
     warnings
 }
 
-/// The warnings of a pod that a client creates, as it sent it.
+/// Returns the warnings about a pod that a client creates, as it was sent.
 pub(crate) fn of_new_pod(pod: &Map<String, Value>) -> Vec<String> {
     let member = |name: &str| pod.get(name).unwrap_or(&Value::Null);
     pods::of_pod(member("metadata"), member("spec"), "")
 }
 
-/// The warnings of the name of a new pod.
+/// Returns the warnings about the name of a new pod.
 pub(crate) fn of_pod_name(name: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     of_name(name, "the Pod's hostname", &mut warnings);
     warnings
 }
 
-/// Warns of a name that can't be a label of a host's name.
+/// Warns of a name that is not a valid DNS label.
 fn of_name(name: &str, used_in: &str, warnings: &mut Vec<String>) {
     let mut problems = Vec::new();
     if name.len() > LABEL_BYTES_MAX {
@@ -142,7 +142,7 @@ fn of_name(name: &str, used_in: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Whether a deletion says what becomes of the dependents.
+/// Reports whether a deletion specifies what happens to the dependents.
 fn says_of_pods(query: &Query<'_>, body: &Bytes) -> bool {
     let options: Value = serde_json::from_slice(body).unwrap_or_default();
     ["propagationPolicy", "orphanDependents"]
@@ -155,11 +155,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_told_of_when_it_is_written() {
+    fn a_template_causes_warnings_only_when_it_changes() {
         let json = serde_json::json!({"metadata": {"name": "a.b"}, "spec": {"template": {"spec": {
             "containers": [{"name": "c", "env": [{"name": "A"}, {"name": "A"}]}]}}}});
         let set = <podstorm_objects::ReplicaSet as podstorm_objects::Resource>::from_json(json);
-        let set = set.expect("it can be read");
+        let set = set.expect("a valid ReplicaSet");
         let told = |is_new, is_changed| of_written(&set, is_new, is_changed).len();
         assert_eq!(
             (told(true, true), told(false, true), told(false, false)),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_host_can_have_are_told() {
+    fn names_that_are_not_dns_labels_cause_warnings() {
         let told = of_pod_name(&format!("a.{}", "x".repeat(LABEL_BYTES_MAX)));
         let wanted = "metadata.name: this is used in the Pod's hostname, which can result in \
                       surprising behavior; a DNS label is recommended: [must be no more than 63 \

@@ -1,5 +1,5 @@
-//! JSON documents as YAML, in the very form of the library that Kubernetes writes it with: members sorted,
-//! lists as far left as their members, long texts folded.
+//! JSON documents as YAML, in the exact style of the library that Kubernetes writes it with: sorted
+//! members, lists at the indentation of their parent's members, long strings folded.
 //!
 //! Source: `yaml_emitter_emit` of libyaml as go-yaml 2 has it, and that library's `encode.go`.
 
@@ -17,14 +17,14 @@ pub use problem::{Cause, Problem};
 pub use read::{Doubled, Yaml, read};
 use scalar::{Style, style_of};
 
-/// Spaces of a level.
+/// Spaces per level of indentation.
 const STEP: usize = 2;
-/// Texts are folded at the first space behind this column.
+/// Column after which a string is folded at the next space.
 const WIDTH: usize = 80;
-/// Longer keys have a line of their own.
+/// Maximum length of a key on one line with its value.
 const SIMPLE_KEY_MAX: usize = 128;
 
-/// A document as YAML. O(bytes).
+/// Formats a document as YAML. O(bytes).
 pub(crate) fn text(value: &Value) -> String {
     let mut out = Emitter::default();
     match value {
@@ -39,7 +39,7 @@ pub(crate) fn text(value: &Value) -> String {
 #[derive(Debug, Default)]
 struct Emitter {
     text: String,
-    /// Characters in the last line.
+    /// Number of characters in the current line.
     column: usize,
 }
 
@@ -60,7 +60,7 @@ impl Emitter {
         self.column = indent;
     }
 
-    /// `goes_on`: whether the first member stands in the line that was begun.
+    /// Writes a mapping. `goes_on`: whether its first member continues the current line.
     fn mapping(&mut self, members: &Map<String, Value>, indent: usize, goes_on: bool) {
         let mut members: Vec<(&String, &Value)> = members.iter().collect();
         members.sort_by(|(a, _), (b, _)| key_order(a, b));
@@ -107,7 +107,7 @@ impl Emitter {
         }
     }
 
-    /// A value of one piece; `indent` is that of its further lines.
+    /// Writes a scalar. `indent` is that of its continuation lines.
     fn scalar(&mut self, value: &Value, indent: usize, is_key: bool) {
         match value {
             Value::String(text) => self.string(text, indent, is_key),
@@ -137,7 +137,7 @@ impl Emitter {
         }
     }
 
-    /// A text without line ends, with some of its spaces as line ends.
+    /// Writes a string without line breaks, folded at some of its spaces.
     fn folded(
         &mut self,
         text: &str,
@@ -206,7 +206,7 @@ impl Emitter {
     }
 }
 
-/// Letters after everything else, numbers by their amount.
+/// Compares keys: letters after all other characters, numbers by value.
 fn key_order(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = (0..a.len().min(b.len())).find(|at| a[*at] != b[*at]) else {
@@ -218,7 +218,7 @@ fn key_order(a: &str, b: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero within a number counts as much as its other digits.
+    // A zero after other digits of a number is an ordinary digit.
     let within = (a[at] == '0' || b[at] == '0')
         && (a[..at].iter().rev())
             .take_while(|digit| digit.is_ascii_digit())
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_are_written_as_upstream_writes_them() {
+    fn documents_have_upstreams_style() {
         let long = "word ".repeat(30);
         let document = json!({
             "b": [{"y": 1, "x": [[1, 2], []]}, "t", {}], "a10": "1", "a9": "no", "f:a": {".": {}},

@@ -1,4 +1,4 @@
-//! What is wrong with a text that is no YAML, in the words of go-yaml where they are known.
+//! Errors in YAML texts, in the words of go-yaml where they are known.
 //!
 //! Source: `scannerc.go`, `parserc.go` and `decode.go` of go-yaml 2.
 
@@ -7,27 +7,27 @@ use podstorm_apiserver::limits::READ_DEPTH_MAX;
 
 use super::read::Doubled;
 
-/// Why a text can't be read.
+/// The reason why a text cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Line and column, from 1, where they are known.
+    /// Line and column, counted from 1, if known.
     pub place: Option<(u64, u64)>,
-    /// In the words of go-yaml, after `yaml: `, or of Go's encoder of JSON.
+    /// The message of go-yaml without its prefix `yaml: `, or that of Go's JSON encoder.
     pub told: String,
-    /// In words without a place.
+    /// The message without a position.
     pub plain: String,
-    /// What sort of problem it is.
+    /// The class of the error.
     pub cause: Cause,
 }
 
-/// What sort of problem a text has.
+/// The class of an error in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It is no YAML, or can be no JSON.
+    /// The text is not valid YAML, or JSON cannot represent it.
     Text,
-    /// More lies within each other than may.
+    /// The nesting is too deep.
     Depth,
-    /// Aliases stand for more than they may.
+    /// The aliases expand to too much.
     Aliases,
 }
 
@@ -41,15 +41,15 @@ impl Problem {
         }
     }
 
-    /// As messages of Kubernetes have it.
+    /// Formats the error as Kubernetes does.
     pub(crate) fn message(&self) -> String {
-        // Those of the encoder, and of names that can be none, come from elsewhere.
+        // Errors of the JSON encoder, and about invalid map keys, have no prefix.
         let is_yaml = !self.told.starts_with("json: ") && !self.told.starts_with("unsupported map");
         format!("{}{}", if is_yaml { "yaml: " } else { "" }, self.told)
     }
 }
 
-/// A character that may not be in a text.
+/// Returns the error about a character that is not allowed in a text.
 pub(super) fn of_character(character: char) -> Problem {
     let told = match character {
         '\0'..='\u{9f}' => "control characters are not allowed",
@@ -63,7 +63,7 @@ pub(super) fn too_deep(place: (u64, u64)) -> Problem {
         cause: Cause::Depth,
         ..Problem::of(
             Some(place),
-            format!("lies deeper than {READ_DEPTH_MAX} levels"),
+            format!("is nested deeper than {READ_DEPTH_MAX} levels"),
         )
     }
 }
@@ -75,24 +75,24 @@ pub(super) fn aliases(place: (u64, u64)) -> Problem {
     }
 }
 
-/// What no token can start with.
+/// The error about a character at the beginning of a token.
 const NO_TOKEN: &str = "found character that cannot start any token";
 
-/// A tab where a token begins.
+/// Returns the error about a tab at the beginning of a token.
 pub(super) fn tab(place: (u64, u64)) -> Problem {
     let told = match place.0 {
         1 => NO_TOKEN.to_owned(),
         line => format!("line {line}: {NO_TOKEN}"),
     };
     Problem {
-        plain: "a tab can't be used as indentation".to_owned(),
+        plain: "a tab cannot be used as indentation".to_owned(),
         ..Problem::of(Some(place), told)
     }
 }
 
-/// What go-yaml's strict decoder says of members that are there twice.
+/// Returns the message of go-yaml's strict decoder about repeated members.
 pub(crate) fn doubled_message(doubled: &[Doubled]) -> String {
-    // As many as messages of the decoder of JSON list.
+    // The JSON decoder's limit.
     const TOLD_MAX: usize = 100;
     let told = doubled.iter().take(TOLD_MAX).map(|one| {
         let (line, name) = (one.place.0, &one.name);
@@ -101,7 +101,7 @@ pub(crate) fn doubled_message(doubled: &[Doubled]) -> String {
     format!("yaml: unmarshal errors:{}", told.collect::<String>())
 }
 
-/// Which part of go-yaml finds it: the scanner counts lines from 1, the parser from nought.
+/// The part of go-yaml that reports an error. The scanner counts lines from 1, the parser from 0.
 #[derive(Clone, Copy, PartialEq)]
 enum By {
     Scanner,
@@ -116,7 +116,7 @@ pub(super) fn of_scan(error: &ScanError, text: &str) -> Problem {
     }
     let plain = error.info();
     let told = match words(error.kind()) {
-        // What is left open is found where the text ends.
+        // Unclosed collections are found at the end of the text.
         Some((told, _)) if is_open(error.kind()) => told_at_end(text, told),
         Some((told, by)) => {
             let before = at.line().saturating_sub(1);
@@ -146,7 +146,8 @@ fn is_open(kind: &ErrorKind) -> bool {
     )
 }
 
-/// The end of a text is at the begin of a line; lines are counted from nought there.
+/// Returns the message about an error at the end of a text. The end is at the beginning of a line,
+/// counted from 0.
 fn told_at_end(text: &str, told: &str) -> String {
     let breaks = text.bytes().filter(|byte| *byte == b'\n').count();
     let line = breaks + usize::from(!text.ends_with('\n'));
@@ -207,7 +208,7 @@ mod tests {
     use super::super::read::read;
 
     #[test]
-    fn what_is_wrong_is_told_as_go_yaml_tells_it() {
+    fn errors_have_the_words_of_go_yaml() {
         for (text, told) in [
             ("{bad", "line 1: did not find expected ',' or '}'"),
             (

@@ -1,5 +1,5 @@
-//! YAML as Kubernetes reads it: the first document of a text as the JSON that go-yaml 2 and `sigs.k8s.io/yaml` make
-//! of it.
+//! YAML decoding as in Kubernetes: the first document of a text as the JSON that go-yaml 2 and
+//! `sigs.k8s.io/yaml` produce from it.
 //!
 //! Source: `decode.go` of go-yaml 2, `yaml.go` of `sigs.k8s.io/yaml`.
 
@@ -12,33 +12,33 @@ use serde_json::{Map, Value};
 use super::problem::{self, Problem};
 use super::resolve::{Scalar, resolve};
 
-/// What a value counts besides its text against what aliases may stand for.
+/// What each value counts, besides its text, against the limit on expanded aliases.
 const VALUE_BYTES: usize = 16;
 
-/// A document that has been read.
+/// A decoded document.
 #[derive(Clone, Debug, Default)]
 pub struct Yaml {
-    /// Its value.
+    /// The value.
     pub value: Value,
-    /// Members that are there more than once: the last one counts.
+    /// Repeated members. The last value counts.
     pub doubled: Vec<Doubled>,
 }
 
-/// A member that is there more than once.
+/// A repeated member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubled {
     /// The name.
     pub name: String,
-    /// Line and column of the later value, from 1.
+    /// Line and column of the later value, counted from 1.
     pub place: (u64, u64),
-    /// Whether one of the two came by a merge key.
+    /// Whether one of the two values came from a merge key.
     pub is_merged: bool,
 }
 
-/// Reads the first document of a text; null for a text without any. O(bytes), and what aliases stand for.
+/// Decodes the first document of a text, or null if it has none. O(bytes), aliases expanded.
 ///
 /// # Errors
-/// It is no YAML, too deep or too large, or can be no JSON.
+/// The text is not valid YAML, is too deep or too large, or JSON cannot represent it.
 pub fn read(text: &str) -> Result<Yaml, Problem> {
     if let Some(wrong) = text.chars().find(|it| !is_readable(*it)) {
         return Err(problem::of_character(wrong));
@@ -78,13 +78,14 @@ fn next<'t>(
     event.map_err(|error| problem::of_scan(&error, text))
 }
 
-/// What go-yaml's reader lets through.
+/// Reports whether go-yaml's reader accepts a character.
 fn is_readable(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}'
         | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// Whether there is a tab among the blanks before what begins a line: it may stand between brackets alone.
+/// Reports whether the whitespace before the first token of a line contains a tab, which is valid
+/// only within brackets.
 fn is_indented_by_tab(text: &str, span: Span) -> bool {
     let before = &text.as_bytes()[..span.start.byte_offset().unwrap_or(0)];
     let blanks = before.iter().rev();
@@ -99,28 +100,28 @@ fn is_indented_by_tab(text: &str, span: Span) -> bool {
         )
 }
 
-/// Makes a value of the events of a document.
+/// Builds a value from the events of a document.
 #[derive(Default)]
 struct Composer<'t> {
     text: &'t str,
-    /// The lists and maps that are open.
+    /// The open lists and maps.
     open: Vec<Open>,
-    /// How many of them, the innermost ones, stand in brackets.
+    /// The number of innermost open collections that are in brackets.
     flows: usize,
     value: Value,
     doubled: Vec<Doubled>,
-    /// Values with anchors.
+    /// The values with anchors.
     anchors: HashMap<usize, Anchored>,
-    /// The bytes that aliases may still stand for.
+    /// The number of bytes that aliases may still expand to.
     left: usize,
-    /// Why the value can be no JSON.
+    /// The reason why JSON cannot represent the value.
     no_json: Option<String>,
 }
 
 struct Open {
     value: Container,
     anchor: usize,
-    /// The lists and maps within each other below.
+    /// The nesting depth below the collection.
     depth: usize,
     bytes: usize,
     place: (u64, u64),
@@ -130,9 +131,9 @@ enum Container {
     List(Vec<Value>),
     Map {
         members: Map<String, Value>,
-        /// The name whose value is next.
+        /// The name whose value comes next.
         name: Option<Name>,
-        /// Names that came by a merge key.
+        /// The names that came from a merge key.
         merged: BTreeSet<String>,
     },
 }
@@ -140,7 +141,7 @@ enum Container {
 enum Name {
     Text(String),
     Merge,
-    /// What can be none.
+    /// A null, which is not a valid name.
     Null,
 }
 
@@ -150,7 +151,7 @@ struct Anchored {
     bytes: usize,
 }
 
-/// A value with what it counts.
+/// A value with its size and depth.
 struct Node {
     value: Value,
     depth: usize,
@@ -159,7 +160,7 @@ struct Node {
 }
 
 impl Composer<'_> {
-    /// Takes an event; whether it ends the document.
+    /// Processes an event. Returns whether it ends the document.
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<bool, Problem> {
         let place = (span.start.line() as u64, span.start.col() as u64 + 1);
         if self.flows == 0 && event.is_node() && is_indented_by_tab(self.text, span) {
@@ -227,7 +228,7 @@ impl Composer<'_> {
         self.put(node)
     }
 
-    /// Keeps a value that aliases may stand for.
+    /// Stores an anchored value for aliases.
     fn anchor(&mut self, anchor: usize, node: &Node) -> Result<(), Problem> {
         if anchor == 0 {
             return Ok(());
@@ -304,7 +305,7 @@ impl Composer<'_> {
         }
     }
 
-    /// Takes the name of a member.
+    /// Processes the name of a member.
     fn name(&mut self, scalar: Scalar<'_>, place: (u64, u64)) -> Result<(), Problem> {
         let next = match (&scalar, scalar.name()) {
             (Scalar::Merge, _) => Name::Merge,
@@ -326,7 +327,7 @@ impl Composer<'_> {
         Err(Problem::of(Some(place), "did not find expected key".into()))
     }
 
-    /// Puts a value where it belongs.
+    /// Adds a value to the innermost open collection.
     fn put(&mut self, node: Node) -> Result<(), Problem> {
         let Node {
             value,
@@ -347,7 +348,7 @@ impl Composer<'_> {
                 name,
                 merged,
             } => match name.take() {
-                // Only what aliases stand for, lists and maps come here without a name.
+                // Only aliases, lists and maps get here without a name: they are names themselves.
                 None => match Scalar::of(&value) {
                     Some(scalar) => return self.name(scalar, place),
                     None => {
@@ -391,7 +392,7 @@ impl Composer<'_> {
     }
 }
 
-/// The members that a merge key stands for; later ones count.
+/// Returns the members that a merge key adds. Later ones take precedence.
 fn to_merge(value: Value, place: (u64, u64)) -> Result<Vec<(String, Value)>, Problem> {
     let no_map = || {
         let told = "map merge requires map or sequence of maps as the value";
@@ -399,7 +400,7 @@ fn to_merge(value: Value, place: (u64, u64)) -> Result<Vec<(String, Value)>, Pro
     };
     match value {
         Value::Object(members) => Ok(members.into_iter().collect()),
-        // Of a list the first counts.
+        // In a list, the first map takes precedence.
         Value::Array(maps) => {
             let maps = maps.into_iter().rev().map(|map| match map {
                 Value::Object(members) => Ok(members),
@@ -412,7 +413,7 @@ fn to_merge(value: Value, place: (u64, u64)) -> Result<Vec<(String, Value)>, Pro
     }
 }
 
-/// A value as Go's syntax has what go-yaml makes of it (`%#v`).
+/// Formats go-yaml's representation of a value in Go's syntax (`%#v`).
 fn go_syntax(value: &Value) -> String {
     let listed = |parts: Vec<String>| parts.join(", ");
     match value {
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_becomes_what_upstream_makes_of_it() {
+    fn a_document_becomes_upstreams_json() {
         for (text, wanted) in [
             ("", json!(null)),
             ("# nothing\n", json!(null)),
@@ -476,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn merge_keys_bring_members_in_their_turn() {
+    fn merge_keys_add_members_with_upstreams_precedence() {
         let maps = "x: &x {k: 1, l: 1}\ny: &y {k: 2, m: 2}\n";
         for (text, wanted) in [
             ("z: {<<: *x, o: 3}", json!({"k": 1, "l": 1, "o": 3})),
@@ -495,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_there_twice_are_told_with_the_line_of_the_later_value() {
+    fn repeated_members_are_reported_at_the_later_value() {
         let doubled = |text: &str| {
             let doubled = read(text).expect(text).doubled.into_iter();
             doubled
@@ -520,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_json_is_refused() {
+    fn values_that_json_cannot_represent_are_refused() {
         for (text, told) in [
             ("a: .inf", "json: unsupported value: +Inf"),
             ("a: [-.inf]", "json: unsupported value: -Inf"),
@@ -542,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn what_aliases_stand_for_and_what_lies_deep_have_limits() {
+    fn aliases_and_nesting_are_limited() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for at in 1..9 {
             let of = format!("*a{}, ", at - 1).repeat(10);

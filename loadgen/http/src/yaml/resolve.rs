@@ -1,4 +1,4 @@
-//! What a scalar of YAML is: go-yaml 2 reads YAML 1.1, in which `0400` is 256 and `yes` is true.
+//! Types of YAML scalars: go-yaml 2 implements YAML 1.1, in which `0400` is 256 and `yes` is true.
 //!
 //! Source: `resolve.go` of go-yaml 2.
 
@@ -8,10 +8,10 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use granit_parser::Tag;
 use serde_json::{Number, Value};
 
-/// The prefix of the tags that YAML itself has.
+/// The prefix of YAML's own tags.
 const CORE: &str = "tag:yaml.org,2002:";
 
-/// A scalar, as go-yaml has it.
+/// A scalar, as go-yaml resolves it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar<'t> {
     Null,
@@ -25,10 +25,10 @@ pub(super) enum Scalar<'t> {
 }
 
 impl<'t> Scalar<'t> {
-    /// The JSON that Go writes of it.
+    /// Returns the JSON that Go writes for the scalar.
     ///
     /// # Errors
-    /// What Go says of a number that JSON has not.
+    /// Go's message about a number that JSON cannot represent.
     pub(super) fn value(&self) -> Result<Value, String> {
         Ok(match self {
             Scalar::Null => Value::Null,
@@ -41,7 +41,7 @@ impl<'t> Scalar<'t> {
         })
     }
 
-    /// The name of a member that it is; `None` for null, which can be none.
+    /// Returns the scalar as the name of a member. `None` for null, which is not a valid name.
     pub(super) fn name(&self) -> Option<Cow<'t, str>> {
         Some(match self {
             Scalar::Null => return None,
@@ -57,7 +57,7 @@ impl<'t> Scalar<'t> {
         })
     }
 
-    /// The scalar that a value is; `None` for lists and maps.
+    /// Returns the scalar for a value. `None` for lists and maps.
     pub(super) fn of(value: &Value) -> Option<Scalar<'static>> {
         Some(match value {
             Value::Null => Scalar::Null,
@@ -72,7 +72,7 @@ impl<'t> Scalar<'t> {
         })
     }
 
-    /// The tag that go-yaml gives it.
+    /// Returns go-yaml's tag for the scalar.
     fn tag(&self) -> &'static str {
         match self {
             Scalar::Null => "null",
@@ -85,7 +85,7 @@ impl<'t> Scalar<'t> {
     }
 }
 
-/// A number as Go writes it into JSON: what has no fraction has no point.
+/// Converts a number as Go writes it to JSON: without a decimal point if it has no fraction.
 fn json_number(number: f64) -> Result<Number, String> {
     const WITH_EXPONENT: f64 = 1e21;
     if number.fract() == 0.0 && number.abs() < WITH_EXPONENT {
@@ -105,10 +105,10 @@ fn json_number(number: f64) -> Result<Number, String> {
     })
 }
 
-/// What a text is, with its tag if it has one.
+/// Resolves a text with its tag, if it has one.
 ///
 /// # Errors
-/// It is nothing that the tag says.
+/// The text is invalid for the tag.
 pub(super) fn resolve<'t>(
     text: &'t str,
     is_plain: bool,
@@ -143,7 +143,7 @@ pub(super) fn resolve<'t>(
     }
 }
 
-/// What a text without quotes is.
+/// Resolves an unquoted text.
 fn plain(text: &str) -> Scalar<'_> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
@@ -187,7 +187,7 @@ fn number(text: &str) -> Option<Scalar<'static>> {
     let is_of_base = |it: char| it.is_digit(base);
     if !digits.is_empty() && digits.chars().all(is_of_base) {
         let amount = u64::from_str_radix(digits, base).ok();
-        // Of what doesn't fit 63 bits Go reads no sign.
+        // Go parses numbers over 63 bits as unsigned, without a sign.
         let is_unsigned = !text.starts_with(['+', '-']);
         let whole = amount.and_then(|amount| match is_negative {
             true => 0_i64.checked_sub_unsigned(amount).map(Scalar::Integer),
@@ -208,7 +208,7 @@ fn number(text: &str) -> Option<Scalar<'static>> {
     float(text)
 }
 
-/// A number with a point or an exponent, or of too many digits.
+/// Resolves a number with a point or an exponent, or with too many digits for an integer.
 fn float(text: &str) -> Option<Scalar<'static>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_digits = |text: &str| text.bytes().all(|it| it.is_ascii_digit());
@@ -226,7 +226,7 @@ fn float(text: &str) -> Option<Scalar<'static>> {
         && !(whole.is_empty() && fraction.is_empty())
         && exponent.is_none_or(is_exponent);
     let number: f64 = is_float.then(|| text.parse().ok()).flatten()?;
-    // What is too large is a text.
+    // A number out of range is a string.
     number.is_finite().then_some(Scalar::Float(number))
 }
 
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scalars_are_what_go_yaml_takes_them_for() {
+    fn scalars_resolve_as_in_go_yaml() {
         for (text, wanted) in [
             ("0400", json!(256)),
             ("0o400", json!(256)),
@@ -288,13 +288,13 @@ mod tests {
             ("nil", json!("nil")),
         ] {
             assert_eq!(plain(text).value().expect(text), wanted, "{text}");
-            let quoted = resolve(text, false, None).expect("quotes make a text");
+            let quoted = resolve(text, false, None).expect("a quoted text is a string");
             assert_eq!(quoted, Scalar::Text(text.into()));
         }
     }
 
     #[test]
-    fn a_tag_says_what_a_text_is() {
+    fn a_tag_determines_the_type_of_a_text() {
         let tagged = |handle: &str, suffix: &str, text: &str| {
             let tag = Tag::new(handle, suffix);
             resolve(text, false, Some(&tag)).and_then(|found| found.value())
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_members_are_texts() {
+    fn names_of_members_are_strings() {
         for (text, wanted) in [
             ("a", Some("a")),
             ("yes", Some("true")),

@@ -1,6 +1,6 @@
-//! How a text is written: as it is, quoted, or line by line.
+//! Styles of strings: plain, quoted, or literal.
 
-/// The form of a text.
+/// The style of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -29,7 +29,7 @@ pub(super) fn style_of(text: &str, is_key: bool) -> Style {
     }
 }
 
-/// What a text may be written as.
+/// The styles that a string allows.
 struct Found {
     allows_plain: bool,
     allows_single: bool,
@@ -81,7 +81,7 @@ fn is_printable(character: char) -> bool {
         '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// The characters that stand for one in double quotes; `None` where it stands for itself.
+/// Returns the escape sequence of a character in double quotes, or `None` if it needs none.
 pub(super) fn escape(character: char) -> Option<String> {
     let short = match character {
         '"' => '"',
@@ -111,7 +111,7 @@ pub(super) fn escape(character: char) -> Option<String> {
     Some(format!("\\{short}"))
 }
 
-/// Whether a text without quotes would be read as a number, a time, a truth value or nothing.
+/// Reports whether an unquoted text would resolve to a number, a time, a boolean or null.
 fn is_other_than_text(text: &str) -> bool {
     const WORDS: [&str; 31] = [
         "", "~", "null", "Null", "NULL", "y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE",
@@ -137,7 +137,7 @@ fn is_number(text: &str) -> bool {
             return u64::from_str_radix(digits, radix).is_ok();
         }
     }
-    // As a float: digits, a point, digits, and an exponent that has a sign.
+    // A float: digits, a point, digits, and an optional exponent with a sign.
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
         None => (unsigned, None),
@@ -151,7 +151,7 @@ fn is_number(text: &str) -> bool {
     is_digits(whole) && !fraction.is_empty() && is_digits(fraction) && has_exponent
 }
 
-/// Numbers to the base of 60, which older versions of YAML had: `10:30`.
+/// Reports whether a text is a number in base 60, as in older versions of YAML: `10:30`.
 fn is_sexagesimal(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut parts = whole.split(':');
@@ -169,7 +169,7 @@ fn is_sexagesimal(text: &str) -> bool {
         && all_fit
 }
 
-/// A date, with or without a time: `2006-1-2`, `2006-01-02T15:04:05Z`.
+/// Reports whether a text is a date, with or without a time: `2006-1-2`, `2006-01-02T15:04:05Z`.
 fn is_time(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     if digits != 4 || text.as_bytes().get(4) != Some(&b'-') {

@@ -1,4 +1,4 @@
-//! What clients are warned of because of a pod, or of a template of pods.
+//! Warnings about pods and pod templates.
 //!
 //! Source: `GetWarningsForPod` and `GetWarningsForPodTemplate` of Kubernetes.
 
@@ -13,15 +13,15 @@ use serde_json::Value;
 
 use crate::answer::WARNINGS_MAX;
 
-/// Most warnings of pairs that are looked for: more than an answer has room for.
+/// Number of warnings at which the search for conflicting pairs stops: more than fit in an answer.
 const TOLD_MAX: usize = WARNINGS_MAX / 16;
 
-/// Deprecated fields, each with its warning.
+/// Deprecated names, each with its warning.
 struct Deprecated {
-    /// Of nodes.
+    /// Labels of nodes.
     labels: Vec<(&'static str, &'static str)>,
     annotations: Vec<(&'static str, &'static str)>,
-    /// Kinds of volumes.
+    /// Types of volumes.
     volumes: Vec<(&'static str, &'static str)>,
 }
 
@@ -41,7 +41,7 @@ static DEPRECATED: LazyLock<Deprecated> = LazyLock::new(|| {
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
-/// The warnings of a pod (`at` is empty), or of a template at that path, by its metadata and spec.
+/// Returns the warnings about a pod (if `at` is empty) or about a template at the path `at`.
 pub(crate) fn of_pod(metadata: &Value, spec: &Value, at: &str) -> Vec<String> {
     let dot = if at.is_empty() { "" } else { "." };
     let mut warnings = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn of_pod(metadata: &Value, spec: &Value, at: &str) -> Vec<String> {
     warnings
 }
 
-/// `at` is what stands before `spec` and `metadata`.
+/// `at` is the prefix of `spec` and `metadata`.
 fn of_spec(annotations: &Value, spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     of_placement(spec, at, warnings);
     for (key, why) in &DEPRECATED.annotations {
@@ -122,7 +122,7 @@ fn of_spec(annotations: &Value, spec: &Value, at: &dyn Display, warnings: &mut V
     }
 }
 
-/// Labels of nodes that have other names now, and spreading over no pods.
+/// Warns of deprecated node labels, and of spread constraints that match no pods.
 fn of_placement(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     if !spec["nodeSelector"].is_null() {
         for (label, why) in &DEPRECATED.labels {
@@ -223,14 +223,14 @@ fn of_container(container: &Value, at: &dyn Display, warnings: &mut Vec<String>)
     }
 }
 
-/// Whether the value of a variable adds to that of one of the same name before it.
+/// Reports whether a variable's value extends an earlier one of the same name.
 fn builds_on(variable: &Value) -> bool {
     let reference = format!("$({})", variable["name"].as_str().unwrap_or(""));
     let value = variable["value"].as_str().unwrap_or("");
     variable["valueFrom"].is_null() && value != reference && value.contains(&reference)
 }
 
-/// Ports that two containers have, or one twice.
+/// Warns of conflicting ports, in one container or between two.
 fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     let is_on_host = spec["hostNetwork"] == true;
     let mut seen = Ports::default();
@@ -246,7 +246,7 @@ fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
                 ));
             }
             for other in seen.in_the_way_of(&port) {
-                // Each may be wrong with each.
+                // The number of pairs is quadratic.
                 if warnings.len() > TOLD_MAX {
                     return;
                 }
@@ -267,11 +267,12 @@ fn of_ports(spec: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     }
 }
 
-/// Ports in their order, to be found by what makes two of them one too many.
+/// The ports so far, indexed by what conflicts.
 #[derive(Default)]
 struct Ports<'a> {
     all: Vec<Port<'a>>,
-    /// The places of those with a number and a protocol, with a port of the host besides, and with an address besides.
+    /// The positions of the ports by number and protocol, then also by host port, then also by host
+    /// address.
     places: BTreeMap<PortKey<'a>, Vec<usize>>,
 }
 
@@ -291,8 +292,9 @@ impl<'a> Ports<'a> {
         self.all.push(port);
     }
 
-    /// Those that can't be told from a port, or may not be: every port without one of the host, those with the same one
-    /// and address, and those with the same one where either is for all addresses.
+    /// Returns the ports that duplicate a port or overlap with it: those without a host port, those
+    /// with the same host port and address, and those with the same host port if either has no
+    /// address.
     fn in_the_way_of(&self, port: &Port<'a>) -> impl Iterator<Item = &Port<'a>> {
         let of = |host_port, host_ip| {
             let key = (port.number, port.protocol, host_port, host_ip);
@@ -314,7 +316,7 @@ impl<'a> Ports<'a> {
     }
 }
 
-/// A port, which is displayed as its path.
+/// A port, displayed as its path.
 struct Port<'a> {
     path: Path,
     index: usize,
@@ -333,7 +335,7 @@ impl<'a> Port<'a> {
             index,
             number,
             protocol: json["protocol"].as_str().unwrap_or("TCP"),
-            // Pods on the network of their node have their ports there too.
+            // On the host network, container ports are host ports.
             host_port: if is_on_host && host_port == 0 {
                 number
             } else {
@@ -350,7 +352,7 @@ impl Display for Port<'_> {
     }
 }
 
-/// Where a container is.
+/// The path of a container.
 #[derive(Clone, Copy)]
 struct Path(&'static str, usize);
 
@@ -368,7 +370,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = (Path, &Value)> {
     })
 }
 
-/// Files of one volume of which one would hide another.
+/// Warns of files in one volume whose paths overlap.
 fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
     for volume in volumes {
         let name = &volume["name"];
@@ -406,7 +408,8 @@ fn of_paths(volumes: &[Value], warnings: &mut Vec<String>) {
             };
             let what = format!("volume {name} (Projected {told})");
             overlaps(&own, &what, warnings);
-            // Once alone, and once beside those of the sources before: all are gone through again once any overlap.
+            // Each source is checked alone, and with the earlier sources. After the first overlap,
+            // all paths are compared again.
             let own: BTreeSet<&str> = own.into_iter().collect();
             for path in &own {
                 overlap |= seen.in_the_way_of(path).is_some();
@@ -454,7 +457,8 @@ fn overlaps(paths: &[&str], what: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Paths of files, without slashes at their ends, and when each came. What begins with a path stands behind it.
+/// Paths of files without trailing slashes, each with its position. Sorted, so paths with a common
+/// prefix are adjacent.
 #[derive(Default)]
 struct Paths<'a>(BTreeMap<&'a str, usize>);
 
@@ -466,13 +470,13 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The first of those that a path begins with, or that begin with it.
+    /// Returns the first path that is a prefix of `path`, or that has `path` as a prefix.
     fn in_the_way_of(&self, path: &'a str) -> Option<&'a str> {
         let path = path.trim_end_matches('/');
         if path.is_empty() {
             return None;
         }
-        // The beginning of a name is enough, sic.
+        // Upstream compares prefixes of the text rather than whole path elements, sic.
         let longer = self.0.range(path..);
         let longer = longer.take_while(|(other, _)| other.starts_with(path));
         let ends = path.char_indices().map(|(end, _)| end).skip(1);
@@ -482,7 +486,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// The warnings of the spec of a claim on storage.
+/// Adds the warnings about the spec of a volume claim.
 pub(crate) fn of_claim(spec: &Value, at: &str, warnings: &mut Vec<String>) {
     for amounts in ["requests", "limits"] {
         let at = format_args!("{at}.resources.{amounts}[storage]");
@@ -490,7 +494,7 @@ pub(crate) fn of_claim(spec: &Value, at: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns of an amount of bytes that is not whole.
+/// Warns of a fractional number of bytes.
 fn fraction(amount: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     if amount.is_null() || Quantity::from_json(amount).map_or(true, Quantity::is_whole) {
         return;
@@ -502,7 +506,7 @@ fn fraction(amount: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
     ));
 }
 
-/// Warns of entries of a list whose member is as that of one before.
+/// Warns of entries of a list whose member repeats an earlier entry's.
 fn repeated(
     spec: &Value,
     (name, member): (&str, &str),
@@ -522,7 +526,7 @@ fn repeated(
     }
 }
 
-/// Warns of an address that is not written as it should be.
+/// Warns of an IP address that is not in canonical form.
 fn of_address(text: &str, at: &dyn Display, warnings: &mut Vec<String>) {
     let other = |address: &dyn Display| {
         format!(
@@ -537,7 +541,7 @@ fn of_address(text: &str, at: &dyn Display, warnings: &mut Vec<String>) {
             None if address.to_string() == text => return,
             None => of_form(text, address, at),
         },
-        // With leading zeros it was one once.
+        // Older parsers accepted leading zeros.
         Err(_) => match sloppy(text) {
             Some(address) => other(&address),
             None => return,

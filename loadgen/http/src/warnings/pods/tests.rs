@@ -1,4 +1,4 @@
-//! Warnings about pods.
+//! Tests of warnings about pods.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ fn of(spec: Value) -> Vec<String> {
 }
 
 #[test]
-fn ports_that_two_containers_have_are_told() {
+fn ports_of_two_containers_cause_warnings() {
     let port = |more: Value| {
         let mut port = json!({"containerPort": 80, "protocol": "TCP"});
         for (name, value) in more.as_object().unwrap() {
@@ -39,7 +39,7 @@ fn ports_that_two_containers_have_are_told() {
 }
 
 #[test]
-fn a_variable_may_build_on_one_of_its_name() {
+fn a_variable_may_extend_one_of_its_name() {
     let env =
         |second: Value| of(json!({"containers": [{"env": [{"name": "A", "value": "a"}, second]}]}));
     assert!(env(json!({"name": "A", "value": "$(A)b"})).is_empty());
@@ -51,7 +51,7 @@ fn a_variable_may_build_on_one_of_its_name() {
 }
 
 #[test]
-fn placement_by_old_labels_or_over_no_pods_is_told() {
+fn deprecated_labels_and_null_selectors_cause_warnings() {
     let term = json!({"matchExpressions": [{"key": "beta.kubernetes.io/os"}]});
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -88,7 +88,7 @@ fn placement_by_old_labels_or_over_no_pods_is_told() {
 }
 
 #[test]
-fn what_does_nothing_any_more_is_told() {
+fn fields_without_effect_cause_warnings() {
     let pod = json!({
         "metadata": {"annotations": {
             "security.alpha.kubernetes.io/sysctls": "a=b",
@@ -108,7 +108,7 @@ metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-func
 }
 
 #[test]
-fn values_that_are_odd_are_told() {
+fn odd_values_cause_warnings() {
     let warnings = of(json!({
         "terminationGracePeriodSeconds": -1,
         "hostAliases": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.1"}, {"ip": "192.0.2.01"}],
@@ -136,7 +136,7 @@ hostAliases[2].ip: non-standard IP address "192.0.2.01" will be considered inval
 }
 
 #[test]
-fn files_of_a_volume_that_hide_each_other_are_told() {
+fn overlapping_paths_in_a_volume_cause_warnings() {
     let items = |paths: &[&str]| -> Value {
         paths
             .iter()
