@@ -60,7 +60,8 @@ impl TokenKey {
     /// The system has no random numbers.
     pub fn new() -> io::Result<TokenKey> {
         let random = SystemRandom::new();
-        let failed = || io::Error::other("cannot create a token key: the system has no random numbers");
+        let failed =
+            || io::Error::other("cannot create a token key: the system has no random numbers");
         let private = PrivateKey::generate(&random).ok_or_else(failed)?;
         Ok(TokenKey::of(Arc::new(private), Vec::new()))
     }
@@ -357,11 +358,7 @@ mod tests {
                 "serviceaccount": {"name": "builder", "uid": "builder-uid"}, "warnafter": 400}});
         assert_eq!(part(&token, 1), expected);
         assert_eq!(*key.verify(&token).unwrap(), claims());
-        assert_eq!(
-            *key.verify(&token).unwrap(),
-            claims(),
-            "from the cache"
-        );
+        assert_eq!(*key.verify(&token).unwrap(), claims(), "from the cache");
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl Encoded {
     /// Returns a line, encoding it with `encode` if it is not cached. No lock is held while it is
     /// encoded; if two threads encode a line concurrently, both get the same result.
     pub(crate) fn line(&self, shows: Shows, encode: impl FnOnce() -> Vec<u8>) -> Bytes {
-        let shard = usize::try_from(shows.version % SHARDS as u64).expect("the remainder is less than SHARDS");
+        let shard = usize::try_from(shows.version % SHARDS as u64)
+            .expect("the remainder is less than SHARDS");
         let lock = || self.0[shard].lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().lines.get(&shows).and_then(Weak::upgrade);
         let line = known.unwrap_or_else(|| {

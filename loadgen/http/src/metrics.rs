@@ -235,7 +235,10 @@ impl Metrics {
 
     /// Calls `count` with the counters of a kind or, if `None`, of paths outside the resources.
     fn with(&self, kind: Option<Kind>, count: impl FnOnce(&Resource)) {
-        let (last, resources) = self.resources.split_last().expect("the entry for paths always exists");
+        let (last, resources) = self
+            .resources
+            .split_last()
+            .expect("the entry for paths always exists");
         let Some(kind) = kind else { return count(last) };
         if kind.row().custom.is_some() {
             return count(&self.of_custom(kind));
@@ -382,7 +385,11 @@ fn text(server: &ApiServer) -> String {
         }
     }
     let name = "apiserver_request_duration_seconds";
-    out.begin(name, "histogram", "Time from a request's head to the head of its answer.");
+    out.begin(
+        name,
+        "histogram",
+        "Time from a request's head to the head of its answer.",
+    );
     for (counts, labels) in counted() {
         let all: u64 = counts.durations.iter().map(read).sum();
         if all == 0 {

@@ -258,7 +258,9 @@ fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObje
 /// # Errors
 /// 400 if the object names another namespace.
 fn place(object: &mut AnyObject, target: &Target) -> Result<(), ApiError> {
-    let metadata = Arc::get_mut(object).expect("the object is not shared yet").metadata_mut();
+    let metadata = Arc::get_mut(object)
+        .expect("the object is not shared yet")
+        .metadata_mut();
     if metadata.namespace.is_empty() || !target.kind.is_namespaced() {
         metadata.namespace = target.namespace.as_str().into();
     } else if *metadata.namespace != *target.namespace {

@@ -99,7 +99,10 @@ async fn a_stream_sends_a_sample_immediately_and_every_second() {
     let second = sample(&next(&mut stream).await);
     assert_eq!(began.elapsed(), Duration::from_secs(1));
     let pods = json!({"desired": 5, "existing": 2, "ready": 1});
-    assert_eq!(second["pods"], pods, "pods are counted from pods, not from statuses");
+    assert_eq!(
+        second["pods"], pods,
+        "pods are counted from pods, not from statuses"
+    );
     let web = &second["behind"][0];
     assert_eq!(web["statusReplicas"], 4);
     assert_eq!(web["statusReadyReplicas"], 3);
