@@ -42,12 +42,12 @@ mod sync;
 use std::sync::Arc;
 
 use podstorm_objects::{Deployment, Kind, Now, ReplicaSet};
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
-use crate::cache::{Listed, PodChange};
+use crate::cache::PodChange;
 use crate::controller::ControllerType as _;
 use crate::replicaset::Owner;
 use cache::Caches;
@@ -132,9 +132,7 @@ impl Controller {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.caches.deployments.name(key)
     }
@@ -149,19 +147,8 @@ impl Workload for Controller {
         }
     }
 
-    fn pods_listed(&self, listed: &Listed, now: Now) {
-        for change in &listed.changes {
-            self.pod_changed(change, now);
-        }
-    }
-
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| sync::run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        sync::run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use podstorm_objects::disruption::stale_from_ns;
 use podstorm_objects::{Kind, Now, ObjectReference, Pod};
 use podstorm_runtime::client::{EventIntent, EventType};
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
@@ -184,9 +184,7 @@ impl Handler<CachedBudget> for Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
         if queue == BUDGETS {
             return self.0.caches.budgets.name(key);
@@ -227,16 +225,14 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps {
         let shared = Arc::clone(&self.0);
-        match queue {
-            BUDGETS => sync.begin(key, now, |calls| sync::run(shared, key, calls)),
-            _ => sync.begin(key, now, |calls| targets::spare(shared, key, calls)),
+        async move {
+            match queue {
+                BUDGETS => sync::run(shared, key, calls).await,
+                _ => targets::spare(shared, key, calls).await,
+            }
         }
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
     }
 }
 

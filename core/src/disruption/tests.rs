@@ -7,7 +7,7 @@ use podstorm_objects::{
     ResourceVersion, Scale, Time, Uid,
 };
 use podstorm_runtime::client::{Answer, Reason, Request};
-use podstorm_runtime::driver::{Driver, SyncState as _, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, SyncState as _, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 use podstorm_runtime::store::Cached as _;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ struct World {
     pods: Arc<PodCache>,
     budgets: Arc<dyn AnyInformer>,
     controller: Controller,
-    driver: Driver<<Controller as Workload>::Sync>,
+    driver: Driver<AsyncSync>,
     /// The answer to the next write, if not success.
     refusal: Option<ApiError>,
     /// The replicas that every `/scale` has; none has one otherwise.

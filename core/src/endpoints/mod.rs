@@ -31,7 +31,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use podstorm_objects::{Kind, Node, Now, Pod, hash_state};
 use podstorm_runtime::consistency::ConsistencyStore;
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -202,9 +202,7 @@ impl Keyed for Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.services.name(key)
     }
@@ -229,13 +227,8 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| sync::run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        sync::run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Str, Uid};
 use podstorm_runtime::consistency::ConsistencyStore;
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::expectations::{Counts, Expectations};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
@@ -266,9 +266,7 @@ impl Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
         if queue == JOBS {
             return self.0.jobs.name(key);
@@ -298,16 +296,14 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps {
         let shared = Arc::clone(&self.0);
-        match queue {
-            JOBS => sync.begin(key, now, |calls| sync::run(shared, key, calls)),
-            _ => sync.begin(key, now, |calls| orphans::run(shared, key, calls)),
+        async move {
+            match queue {
+                JOBS => sync::run(shared, key, calls).await,
+                _ => orphans::run(shared, key, calls).await,
+            }
         }
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
     }
 
     fn families(&self) -> Vec<Family> {

@@ -21,7 +21,7 @@ mod sync;
 use std::sync::Arc;
 
 use podstorm_objects::{AnyObject, Kind, Now, Time};
-use podstorm_runtime::driver::{AsyncSync, Step, SyncFailure, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{AtomicBool, Ordering};
@@ -131,9 +131,7 @@ fn hastened_end(begun: Time, now: Now) -> End {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.namespaces.name(key)
     }
@@ -142,9 +140,9 @@ impl Workload for Controller {
         std::slice::from_ref(&self.0.queue)
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
         let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| async move {
+        async move {
             let Some(cached) = shared.namespaces.get(key) else {
                 return Ok(End::Forget);
             };
@@ -163,11 +161,7 @@ impl Workload for Controller {
                 None => End::Forget,
                 Some(seconds) => End::After(seconds.saturating_mul(SECOND_NS)),
             })
-        })
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{AnyObject, Kind, Node, Now, Pod, Str};
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, MutexGuard, lock};
@@ -198,9 +198,7 @@ impl Handler<Arc<Node>> for Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
         match (queue, key) {
             (NODES, _) => self.0.nodes.name(key),
@@ -226,17 +224,15 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps {
         let shared = Arc::clone(&self.0);
-        match (queue, key) {
-            (NODES, _) => sync.begin(key, now, |calls| taints::run(shared, key, calls)),
-            (_, MONITOR) => sync.begin(key, now, |calls| monitor::run(shared, calls)),
-            _ => sync.begin(key, now, |calls| taints::execute(shared, calls)),
+        async move {
+            match (queue, key) {
+                (NODES, _) => taints::run(shared, key, calls).await,
+                (_, MONITOR) => monitor::run(shared, calls).await,
+                _ => taints::execute(shared, calls).await,
+            }
         }
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
     }
 }
 

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm_objects::{Kind, Node, Now, Pod, Str};
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::metrics::{self, Family, Series, Value};
@@ -118,9 +118,7 @@ impl Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, _: KeyId) -> ObjectKey {
         ObjectKey {
             namespace: Str::default(),
@@ -158,13 +156,8 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| round::run(shared, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, _: KeyId, calls: Calls) -> impl Steps {
+        round::run(Arc::clone(&self.0), calls)
     }
 
     fn families(&self) -> Vec<Family> {

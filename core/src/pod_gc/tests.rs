@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use podstorm_objects::{AnyObject, ApiError, PodPhase, ResourceVersion, Time};
 use podstorm_runtime::client::{Answer, Reason as ErrorReason, Request};
-use podstorm_runtime::driver::{Driver, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 
 use super::*;
@@ -44,7 +44,7 @@ struct World {
     pods: Arc<PodCache>,
     nodes: Arc<dyn AnyInformer>,
     controller: Controller,
-    driver: Driver<<Controller as Workload>::Sync>,
+    driver: Driver<AsyncSync>,
     /// Requests that fail, by verb and name.
     failing: Vec<&'static str>,
     /// Nodes that only the server has.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{DynamicObject, Kind, LabelSelector, Now, Selector};
 use podstorm_runtime::client::Patch;
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -94,9 +94,7 @@ impl Handler<Role> for Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.roles.name(key)
     }
@@ -105,13 +103,8 @@ impl Workload for Controller {
         std::slice::from_ref(&self.0.queue)
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use podstorm_objects::{AnyObject, ApiError, Reason};
 use podstorm_runtime::client::{Answer, Request};
-use podstorm_runtime::driver::{Driver, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 
 use super::*;

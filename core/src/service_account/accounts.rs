@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{AnyObject, Kind, Map, Namespace, Now};
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::row::{ControllerRow, Write};
@@ -92,9 +92,7 @@ impl Handler<AnyObject> for Accounts {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.namespaces.store.name(key)
     }
@@ -103,13 +101,8 @@ impl Workload for Controller {
         std::slice::from_ref(&self.0.namespaces.queue)
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use podstorm_objects::{AnyObject, DeleteOptions, DynamicObject, Kind, Now, Object, Str};
 use podstorm_runtime::client::ApiError;
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload, unless_gone};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure, unless_gone};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, MutexGuard, lock};
@@ -204,9 +204,7 @@ impl Keyed for Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
         match queue {
             ACCOUNTS => self.0.accounts.name(key),
@@ -218,16 +216,14 @@ impl Workload for Controller {
         &self.0.queues
     }
 
-    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps {
         let shared = Arc::clone(&self.0);
-        match queue {
-            ACCOUNTS => sync.begin(key, now, |calls| sync_account(shared, key, calls)),
-            _ => sync.begin(key, now, |calls| sync_secret(shared, key, calls)),
+        async move {
+            match queue {
+                ACCOUNTS => sync_account(shared, key, calls).await,
+                _ => sync_secret(shared, key, calls).await,
+            }
         }
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
     }
 }
 

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod};
 use podstorm_runtime::consistency::ConsistencyStore;
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::key_states::KeyStates;
@@ -198,9 +198,7 @@ impl Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.sets.name(key)
     }
@@ -222,13 +220,8 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| sync::run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        sync::run(Arc::clone(&self.0), key, calls)
     }
 
     fn families(&self) -> Vec<Family> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{Kind, Node, Now, Object, ObjectReference, Pod, Str, Uid};
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, MutexGuard, lock};
@@ -200,9 +200,7 @@ impl Handler<Arc<Node>> for Shared {
     }
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         let state = self.0.lock();
         let (namespace, name) = match state.evictions.pod(key) {
@@ -241,13 +239,8 @@ impl Workload for Controller {
         }
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| sync::run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        sync::run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use podstorm_objects::{ApiError, Resource, ResourceVersion};
 use podstorm_runtime::client::{Answer, Patch, Reason, Request};
-use podstorm_runtime::driver::{Driver, SyncState, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, SyncState, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 use serde_json::{Value, json};
 

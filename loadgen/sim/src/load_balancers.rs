@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use podstorm::client::EventType;
 use podstorm::controller::{ControllerType, Setup};
-use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::primitives::{Mutex, lock};
@@ -263,9 +263,7 @@ async fn clean_up(
     Ok(())
 }
 
-impl Workload for LoadBalancers {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for LoadBalancers {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.services.name(key)
     }
@@ -274,12 +272,7 @@ impl Workload for LoadBalancers {
         std::slice::from_ref(&self.0.queue)
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        run(Arc::clone(&self.0), key, calls)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use podstorm::client::{EventType, Reason};
 use podstorm::controller::{ControllerType, Setup};
-use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload, unless_gone};
+use podstorm::driver::{AsyncWorkload, Calls, Steps, SyncFailure, unless_gone};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::primitives::{Mutex, lock};
@@ -313,9 +313,7 @@ async fn remove(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sy
     Ok(End::Forget)
 }
 
-impl Workload for Provisioner {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Provisioner {
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
         match queue {
             CLAIMS => self.0.claims.name(key),
@@ -327,15 +325,13 @@ impl Workload for Provisioner {
         &self.0.queues
     }
 
-    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps {
         let shared = Arc::clone(&self.0);
-        match queue {
-            CLAIMS => sync.begin(key, now, |calls| make(shared, key, calls)),
-            _ => sync.begin(key, now, |calls| remove(shared, key, calls)),
+        async move {
+            match queue {
+                CLAIMS => make(shared, key, calls).await,
+                _ => remove(shared, key, calls).await,
+            }
         }
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use podstorm::client::{Answer, Request};
 use podstorm::controller::Setup;
-use podstorm::driver::{AsyncSync, Calls, Step, Workload, join_all};
+use podstorm::driver::{AsyncWorkload, Calls, Steps, join_all};
 use podstorm::informer::{Handler, Informers};
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{AnyObject, Kind, Now};
@@ -103,9 +103,7 @@ impl Handler<AnyObject> for Asks {
     }
 }
 
-impl Workload for Asks {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Asks {
     fn name(&self, _: usize, _: KeyId) -> ObjectKey {
         ObjectKey {
             namespace: "".into(),
@@ -117,18 +115,12 @@ impl Workload for Asks {
         std::slice::from_ref(&self.queue)
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.begin(key, now, |calls| {
-            let steps = (self.steps)(calls);
-            async move {
-                steps.await;
-                Ok(End::Forget)
-            }
-        })
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, _: KeyId, calls: Calls) -> impl Steps {
+        let steps = (self.steps)(calls);
+        async move {
+            steps.await;
+            Ok(End::Forget)
+        }
     }
 }
 

@@ -26,7 +26,9 @@ use crate::intern::{KeyId, ObjectKey};
 use crate::metrics::Family;
 use crate::workqueue::{End, RateLimitingQueue, Take};
 
-pub use async_sync::{AsyncSync, Calls, Started, SyncFailure, join_all, run_steps, unless_gone};
+pub use async_sync::{
+    AsyncSync, AsyncWorkload, Calls, Started, Steps, SyncFailure, join_all, run_steps, unless_gone,
+};
 
 /// The next step of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, Object};
 use podstorm_runtime::client::EventType;
 use podstorm_runtime::consistency::ConsistencyStore;
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload, unless_gone};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure, unless_gone};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -183,9 +183,7 @@ impl Keyed for Shared {
     }
 }
 
-impl Workload for Mirroring {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Mirroring {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.endpoints.name(key)
     }
@@ -194,13 +192,8 @@ impl Workload for Mirroring {
         std::slice::from_ref(&self.0.queue)
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -6,7 +6,7 @@ use podstorm_objects::{
     AnyObject, ApiError, Cause, DynamicObject, Node, Resource as _, ResourceVersion,
 };
 use podstorm_runtime::client::{Answer, Reason, Request};
-use podstorm_runtime::driver::{Driver, SyncState as _, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, SyncState as _, Workload, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 use serde_json::{Value, json};
 

@@ -19,7 +19,7 @@ mod volume;
 use std::sync::Arc;
 
 use podstorm_objects::{DynamicObject, Kind, Now};
-use podstorm_runtime::driver::{AsyncSync, Step, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -228,9 +228,7 @@ fn class_of(object: &DynamicObject) -> &str {
     }
 }
 
-impl Workload for Binder {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Binder {
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
         match queue {
             CLAIMS => self.0.claims.name(key),
@@ -242,16 +240,14 @@ impl Workload for Binder {
         &self.0.queues
     }
 
-    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+    fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps {
         let shared = Arc::clone(&self.0);
-        match queue {
-            CLAIMS => sync.begin(key, now, |calls| claim::run(shared, key, calls)),
-            _ => sync.begin(key, now, |calls| volume::run(shared, key, calls)),
+        async move {
+            match queue {
+                CLAIMS => claim::run(shared, key, calls).await,
+                _ => volume::run(shared, key, calls).await,
+            }
         }
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
     }
 }
 

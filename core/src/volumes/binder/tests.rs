@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use podstorm_objects::{AnyObject, ApiError, ResourceVersion};
 use podstorm_runtime::client::{Answer, Reason, Request};
-use podstorm_runtime::driver::{Driver, SyncState as _, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, SyncState as _, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 use serde_json::{Value, json};
 

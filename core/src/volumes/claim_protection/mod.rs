@@ -6,7 +6,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use podstorm_objects::{Kind, Now, Pod, Str};
 use podstorm_runtime::client::{Answer, Request, Selection};
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -167,9 +167,7 @@ async fn is_used_now(namespace: &Str, claim: &str, calls: &Calls) -> Result<bool
     }
 }
 
-impl Workload for ClaimProtection {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for ClaimProtection {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.claims.name(key)
     }
@@ -198,13 +196,8 @@ impl Workload for ClaimProtection {
         }
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -1,7 +1,7 @@
 //! When a claim is let go.
 
 use podstorm_objects::{AnyObject, DynamicObject, Resource as _, ResourceVersion};
-use podstorm_runtime::driver::{Driver, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use podstorm_objects::{DecodeError, DynamicObject, Kind, Labels, Map, Now, Pod};
 use podstorm_runtime::client::EventType;
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -145,9 +145,7 @@ impl Keyed for Shared {
     }
 }
 
-impl Workload for PodVolumes {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for PodVolumes {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.claims.name(key)
     }
@@ -175,13 +173,8 @@ impl Workload for PodVolumes {
         }
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use podstorm_objects::{AnyObject, ApiError, Object as _, Reason, Resource as _, ResourceVersion};
 use podstorm_runtime::client::{Answer, Request};
-use podstorm_runtime::driver::{Driver, SyncState as _, sync_all};
+use podstorm_runtime::driver::{AsyncSync, Driver, SyncState as _, sync_all};
 use podstorm_runtime::informer::AnyInformer;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{Kind, Now};
-use podstorm_runtime::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm_runtime::informer::{Handler, Informers};
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::row::{ControllerRow, Write};
@@ -86,9 +86,7 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     Ok(End::Forget)
 }
 
-impl Workload for VolumeProtection {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for VolumeProtection {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.0.volumes.name(key)
     }
@@ -97,13 +95,8 @@ impl Workload for VolumeProtection {
         std::slice::from_ref(&self.0.queue)
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let shared = Arc::clone(&self.0);
-        sync.begin(key, now, |calls| run(shared, key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        run(Arc::clone(&self.0), key, calls)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use podstorm::cache::PodChange;
 use podstorm::client::{Answer, Request};
 use podstorm::controller::{ControllerType, Setup};
-use podstorm::driver::{AsyncSync, Calls, Step, SyncFailure, Workload};
+use podstorm::driver::{AsyncWorkload, Calls, Steps, SyncFailure, Workload};
 use podstorm::informer::Informers;
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{
@@ -75,9 +75,7 @@ pub struct Controller {
     rosters: Arc<Store<AnyObject>>,
 }
 
-impl Workload for Controller {
-    type Sync = AsyncSync;
-
+impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.flocks.store().name(key)
     }
@@ -90,13 +88,8 @@ impl Workload for Controller {
         self.flocks.pod_changed(change, now);
     }
 
-    fn begin(&self, _: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
-        let controller = self.clone();
-        sync.begin(key, now, |calls| controller.sync(key, calls))
-    }
-
-    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
-        sync.resume(now)
+    fn steps(&self, _: usize, key: KeyId, calls: Calls) -> impl Steps {
+        self.clone().sync(key, calls)
     }
 }
 

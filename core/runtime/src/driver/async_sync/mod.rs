@@ -12,10 +12,12 @@ use std::task::{Context, Poll, Waker};
 
 use podstorm_objects::Now;
 
-use super::{Step, SyncState, Transport};
+use super::{Step, SyncState, Transport, Workload};
+use crate::cache::{Listed, PodChange};
 use crate::client::{Answer, EventIntent, Request};
-use crate::intern::KeyId;
-use crate::workqueue::End;
+use crate::intern::{KeyId, ObjectKey};
+use crate::metrics::Family;
+use crate::workqueue::{End, RateLimitingQueue};
 
 pub use calls::{Calls, Started, join_all};
 pub use verbs::unless_gone;
@@ -32,8 +34,71 @@ pub struct SyncFailure {
     pub is_final: bool,
 }
 
-/// The remaining steps of a sync.
-type Steps = Pin<Box<dyn Future<Output = Result<End, SyncFailure>> + Send>>;
+/// The steps of a sync as a future. Its output, success or failure, decides what happens to the key.
+pub trait Steps: Future<Output = Result<End, SyncFailure>> + Send + 'static {}
+
+impl<F: Future<Output = Result<End, SyncFailure>> + Send + 'static> Steps for F {}
+
+/// A [`Workload`] whose sync is an `async fn`. The methods other than `steps` are those of [`Workload`].
+pub trait AsyncWorkload: Send + Sync + fmt::Debug + 'static {
+    /// Returns the name of the object behind a key of the queue `queue`.
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
+
+    /// Returns the queues of keys to sync: at least one, and always the same.
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>];
+
+    /// Handles a change of a pod. The cache already has the change.
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        let _ = (change, now);
+    }
+
+    /// Handles a list of pods that has replaced the cache, with its changes.
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        for change in &listed.changes {
+            self.pod_changed(change, now);
+        }
+    }
+
+    /// Returns the workload's own metrics at this moment.
+    fn families(&self) -> Vec<Family> {
+        Vec::new()
+    }
+
+    /// Returns the steps of the sync of a key that was taken from the queue `queue`.
+    fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps;
+}
+
+impl<W: AsyncWorkload> Workload for W {
+    type Sync = AsyncSync;
+
+    fn name(&self, queue: usize, key: KeyId) -> ObjectKey {
+        AsyncWorkload::name(self, queue, key)
+    }
+
+    fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
+        AsyncWorkload::queues(self)
+    }
+
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        AsyncWorkload::pod_changed(self, change, now);
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        AsyncWorkload::pods_listed(self, listed, now);
+    }
+
+    fn families(&self) -> Vec<Family> {
+        AsyncWorkload::families(self)
+    }
+
+    fn begin(&self, queue: usize, key: KeyId, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.begin(key, now, |calls| self.steps(queue, key, calls))
+    }
+
+    fn resume(&self, sync: &mut AsyncSync, now: Now) -> Step {
+        sync.resume(now)
+    }
+}
 
 /// A sync in progress whose steps are an `async fn`. It resumes after each answer. It ends once its
 /// steps have ended and every request has an answer.
@@ -41,7 +106,7 @@ type Steps = Pin<Box<dyn Future<Output = Result<End, SyncFailure>> + Send>>;
 pub struct AsyncSync {
     key: KeyId,
     /// Present while the steps are running.
-    steps: Option<Steps>,
+    steps: Option<Pin<Box<dyn Steps>>>,
     calls: Calls,
     /// All requests of the sync, by ticket.
     requests: Vec<Request>,
@@ -61,16 +126,17 @@ impl fmt::Debug for AsyncSync {
 }
 
 impl AsyncSync {
-    /// Begins the sync of a key: `steps` gets the calls and returns the steps as a future. The
-    /// future's output, success or failure, decides what happens to the key.
+    /// Begins the sync of a key: `steps` gets the calls and returns the steps.
     ///
     /// # Panics
     /// Panics if the steps wait for anything other than an answer, here or in
     /// [`resume`](AsyncSync::resume).
-    pub fn begin<F>(&mut self, key: KeyId, now: Now, steps: impl FnOnce(Calls) -> F) -> Step
-    where
-        F: Future<Output = Result<End, SyncFailure>> + Send + 'static,
-    {
+    pub fn begin<F: Steps>(
+        &mut self,
+        key: KeyId,
+        now: Now,
+        steps: impl FnOnce(Calls) -> F,
+    ) -> Step {
         // The last sync may have been abandoned.
         self.steps = None;
         self.calls.reset();
