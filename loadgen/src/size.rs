@@ -86,7 +86,7 @@ pub(crate) fn beside_input(
     ] {
         if is_given {
             return Err(format!(
-            "--{flag} sizes a generated cluster and can't be used with -f, whose files define the \
+                "--{flag} sizes a generated cluster and can't be used with -f, whose files define the \
              cluster; --nodes and --pods-per-node can"
             ));
         }

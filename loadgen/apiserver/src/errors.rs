@@ -206,7 +206,10 @@ pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
 /// # Panics
 /// If there are no causes.
 pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -> ApiError {
-    assert!(!causes.is_empty(), "an invalid object has at least one cause");
+    assert!(
+        !causes.is_empty(),
+        "an invalid object has at least one cause"
+    );
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
     // A repeated problem is reported once.
     let mut texts: Places<String> = Places::default();

@@ -79,7 +79,9 @@ mod tests {
         let api = cluster.api(Kind::STATEFUL_SET);
         let written = match old {
             Some(old) => {
-                let before = api.import(Arc::new(set(old)), now).expect("the old set is imported");
+                let before = api
+                    .import(Arc::new(set(old)), now)
+                    .expect("the old set is imported");
                 let mut after = set(new);
                 after.metadata.resource_version = before.metadata().resource_version.clone();
                 api.update(Arc::new(after), now)

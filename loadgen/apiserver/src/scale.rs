@@ -445,7 +445,11 @@ mod tests {
         assert_eq!(same.spec, before.spec);
         let version = cluster.resource_version();
         assert_eq!(scale(&to(5)).unwrap().metadata.generation, 2);
-        assert_eq!(cluster.resource_version(), version, "an equal scale is not written");
+        assert_eq!(
+            cluster.resource_version(),
+            version,
+            "an equal scale is not written"
+        );
         assert_eq!(scale(&to(0)).unwrap().metadata.generation, 3);
         assert_eq!(fields(scale(&to(-1))), ["spec.replicas"]);
         let missing = cluster.update_scale::<ReplicaSet>("default", "none", &to(1), at(0));

@@ -201,7 +201,8 @@ pub(super) fn save(output: Output, result: &RunResult, is_well: bool, quiet: boo
         output.write(|out| json::write(out, result))?;
     } else if !quiet {
         let path = output.path().unwrap_or(Path::new("-")).display();
-        let note = format!("the run failed, so it is not saved as a baseline: {path} is unchanged\n");
+        let note =
+            format!("the run failed, so it is not saved as a baseline: {path} is unchanged\n");
         let _ = std::io::Write::write_all(&mut std::io::stderr(), note.as_bytes());
     }
     Ok(())

@@ -21,9 +21,7 @@ pub(super) fn check(flags: &RunFlags) -> Result<()> {
         return Ok(());
     }
     if flags.quiet {
-        anyhow::bail!(
-            "--tui shows the run and --quiet shows nothing: use only one of them"
-        );
+        anyhow::bail!("--tui shows the run and --quiet shows nothing: use only one of them");
     }
     refuse_blind()
 }

@@ -59,7 +59,10 @@ pub(super) struct ReplayFlags {
 /// The text isn't an unsigned 64-bit integer.
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
-        format!("a seed is a whole number from 0 to {}; for a schedule file use --schedule {text}", u64::MAX)
+        format!(
+            "a seed is a whole number from 0 to {}; for a schedule file use --schedule {text}",
+            u64::MAX
+        )
     })
 }
 
@@ -72,7 +75,9 @@ fn text_of(path: &Path) -> io::Result<String> {
     };
     from.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     match text.len() as u64 > MAX_BYTES {
-        true => Err(io::Error::other("it is larger than 16 MiB, the largest size of a schedule")),
+        true => Err(io::Error::other(
+            "it is larger than 16 MiB, the largest size of a schedule",
+        )),
         false => Ok(text),
     }
 }
@@ -159,7 +164,10 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
     }
     paths.sort();
     if paths.is_empty() {
-        bail!("{}: the folder contains no schedule (*.yaml)", folder.display());
+        bail!(
+            "{}: the folder contains no schedule (*.yaml)",
+            folder.display()
+        );
     }
     // Read all of them before playing any.
     let schedules: Vec<Box<dyn AnySchedule>> =

@@ -18,7 +18,7 @@ Examples:
   loadgen scenarios --print churn > my.yaml       a commented file to start from
   loadgen scenarios --check my.yaml               check that the file is valid
   loadgen run --scenario my.yaml --pods 10k       run it; flags override its settings
-  loadgen schema scenario > scenario.schema.json  the JSON Schema, for editors"
+  loadgen schema scenario > scenario.schema.json  the JSON Schema, for editors")]
 pub(super) struct ScenariosFlags {
     /// Print the commented file of a built-in scenario, to edit
     #[arg(long, value_name = "NAME", conflicts_with = "check")]
@@ -74,7 +74,7 @@ fn list() -> String {
     }
     text.push_str(
         "\nRun one with: loadgen run --scenario NAME\n\
-         Write your own from a copy: loadgen scenarios --print NAME > my.yaml\n"
+         Write your own from a copy: loadgen scenarios --print NAME > my.yaml\n",
     );
     text
 }

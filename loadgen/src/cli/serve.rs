@@ -52,7 +52,7 @@ Examples:
   loadgen serve --listen 0.0.0.0:8443 --tls --tls-san $(hostname)   also for other machines
   loadgen serve --engine virtual         time stands still until a test advances it
   loadgen serve --controllers '*,-podgc' all controllers except pod garbage collection
-  kubectl create -f replicaset.yaml      in another terminal, after the printed export line"
+  kubectl create -f replicaset.yaml      in another terminal, after the printed export line")]
 pub(super) struct ServeFlags {
     /// Listen address: localhost:PORT, or :PORT for 127.0.0.1:PORT; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = address::SERVED,

@@ -85,7 +85,10 @@ impl Specs {
     }
 
     fn get(&self, came: &Arc<PodSpec>) -> Option<Arc<PodSpec>> {
-        let known = self.known.read().expect("nothing panics while the lock is held");
+        let known = self
+            .known
+            .read()
+            .expect("nothing panics while the lock is held");
         let found = known.find(self.hasher.hash_one(came), |(known, _)| known == came);
         found.map(|(_, filled)| filled.clone())
     }
@@ -96,7 +99,10 @@ impl Specs {
             return;
         }
         let hash = self.hasher.hash_one(&came);
-        let mut known = self.known.write().expect("nothing panics while the lock is held");
+        let mut known = self
+            .known
+            .write()
+            .expect("nothing panics while the lock is held");
         if known.find(hash, |(known, _)| *known == came).is_none() {
             let rehash = |(known, _): &(Arc<PodSpec>, _)| self.hasher.hash_one(known);
             known.insert_unique(hash, (came, filled.clone()), rehash);
@@ -159,7 +165,7 @@ fn not_a_uuid(path: &str, uid: &Uid) -> DecodeError {
     error(
         path,
         format!(
-                "expected a UID such as 7f420cbd-206a-47ea-a64a-f37288a6840d, found {text:?}; remove \
+            "expected a UID such as 7f420cbd-206a-47ea-a64a-f37288a6840d, found {text:?}; remove \
                  metadata.uid to have one generated"
         ),
     )

@@ -162,7 +162,9 @@ impl Collector {
                 let LeftOut { name, why, .. } = &of_kind.first;
                 let between = if name.is_empty() { "" } else { " " };
                 let why = match why {
-                    Why::IsPast => "Events describe the past, and the simulation writes new ones".to_owned(),
+                    Why::IsPast => {
+                        "Events describe the past, and the simulation writes new ones".to_owned()
+                    }
                     Why::OtherVersion(known) => format!(
                         "Kubernetes 1.36 has {} as {}",
                         known.name(),

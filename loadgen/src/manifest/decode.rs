@@ -200,7 +200,9 @@ fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
         let mut members = pod.spec.to_map(None);
         members.remove(LIST);
         let spec = pod.spec.with_members(members);
-        pod.spec = spec.expect("the object decodes without them as well").into();
+        pod.spec = spec
+            .expect("the object decodes without them as well")
+            .into();
     }
 }
 

@@ -16,8 +16,7 @@ const READ_BYTES: usize = 1 << 18;
 const HELD_BYTES_MAX: usize = 24 << 20;
 
 /// The error about a NUL byte.
-pub(super) const NUL: &str =
-    "a NUL byte is not valid text: the file is damaged, or contains something other than YAML or JSON";
+pub(super) const NUL: &str = "a NUL byte is not valid text: the file is damaged, or contains something other than YAML or JSON";
 
 /// Returns line and column of the first NUL byte, counted from 1.
 pub(super) fn nul_in(text: &[u8]) -> Option<(u64, u64)> {

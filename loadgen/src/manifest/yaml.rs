@@ -345,7 +345,7 @@ pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
         let problem = match found.cause {
             Cause::Text | Cause::Depth => found.plain,
             Cause::Aliases => {
-            "its anchors and aliases (&a, *a) expand to far more text than there is: write \
+                "its anchors and aliases (&a, *a) expand to far more text than there is: write \
              it out"
                     .to_owned()
             }

@@ -70,7 +70,9 @@ impl Scenario {
         if text.len() as u64 > MAX_BYTES {
             return Err(ScenarioError {
                 place: path.display().to_string(),
-                problem: "is larger than 4 MiB, the limit for scenarios; use -f for files with objects".to_owned(),
+                problem:
+                    "is larger than 4 MiB, the limit for scenarios; use -f for files with objects"
+                        .to_owned(),
             });
         }
         let form = match path.extension() {
@@ -174,10 +176,16 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
     let name = &scenario.name;
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || !name.chars().all(plain) {
-        return wrong("name", "a name consists of lower-case letters, digits and hyphens");
+        return wrong(
+            "name",
+            "a name consists of lower-case letters, digits and hyphens",
+        );
     }
     if scenario.question.trim().is_empty() || scenario.question.contains('\n') {
-        return wrong("question", "expected one line with the question that a run answers");
+        return wrong(
+            "question",
+            "expected one line with the question that a run answers",
+        );
     }
     if scenario.phases.is_empty() {
         return wrong("phases", "a scenario needs at least one phase");
@@ -198,7 +206,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         return wrong(
             "phases",
             "every phase has setUp: true, so nothing is measured; remove it from the phase that answers the \
-             question"
+             question",
         );
     }
     let created = scenario.creations();
@@ -219,7 +227,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         return wrong(
             "phases",
             &format!(
-                 "create{name}s numbers {name}s, and other steps number the workloads that own pods: \
+                "create{name}s numbers {name}s, and other steps number the workloads that own pods: \
                   with {name}s remove the steps that create parts of others, and createOwnedPods, \
                  createBarePods, writeStatuses{more}"
             ),
@@ -250,7 +258,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         return wrong(
             "phases",
             "setImage with unpullable can't be combined with steps that let nodes fail: use only one \
-             of them"
+             of them",
         );
     }
     gates::parse(scenario.settings.feature_gates.iter().map(String::as_str))

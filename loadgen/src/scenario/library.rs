@@ -121,7 +121,10 @@ mod tests {
             assert_eq!(scenario.name, name);
             assert!(scenario.question.contains('?'), "{name}");
             assert!(scenario.answer.is_some(), "{name} has no answer");
-            assert!(text.starts_with("# "), "{name} does not begin with a comment");
+            assert!(
+                text.starts_with("# "),
+                "{name} does not begin with a comment"
+            );
         }
     }
 

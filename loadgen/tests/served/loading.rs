@@ -325,7 +325,8 @@ fn an_object_that_is_refused_is_named_and_nothing_is_served() {
         "metadata": {"name": "c", "namespace": "old"}});
     let start = |inside: &Value| {
         let file = format!("{inside}{ending}");
-        let loaded = load_served(&["-".into()], file.as_bytes()).expect("the text is a valid manifest");
+        let loaded =
+            load_served(&["-".into()], file.as_bytes()).expect("the text is a valid manifest");
         let objects = loaded.objects;
         Served::start(ServeOptions {
             objects,

@@ -174,7 +174,10 @@ fn every_service_gets_its_own_address_and_keeps_it() {
 fn a_deployment_keeps_its_rules_when_its_controller_writes_it() {
     let cluster = cluster();
     let api = cluster.api(Kind::DEPLOYMENT);
-    assert!(api.last_version().is_ok(), "the first request creates the store");
+    assert!(
+        api.last_version().is_ok(),
+        "the first request creates the store"
+    );
     let by_client = object(kind("Deployment"), deployment());
     let stored = api.create(by_client, at(0)).unwrap();
     let stored = Deployment::of(&stored).unwrap();

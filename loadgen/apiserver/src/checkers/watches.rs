@@ -162,7 +162,10 @@ impl Committed {
             504 => broken.unless(version > opened_at, "too new", || {
                 format!("{version} was refused although the server was at {opened_at}")
             }),
-            code => broken.add("refusal", format!("unexpected code {code}: {}", error.message)),
+            code => broken.add(
+                "refusal",
+                format!("unexpected code {code}: {}", error.message),
+            ),
         }
         broken.0
     }

@@ -83,7 +83,11 @@ fn the_admission_hook_is_called_and_its_refusal_is_final() {
     let text = "pods \"a\" is forbidden: exceeded quota: pods";
     assert_eq!(error.message, text);
     assert!(!error.has_cause("NamespaceTerminating"));
-    assert_eq!(asked.load(Ordering::Relaxed), 3, "the hook saw two namespaces and a pod");
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        3,
+        "the hook saw two namespaces and a pod"
+    );
 }
 
 #[test]

@@ -75,7 +75,11 @@ fn a_definition_serves_its_kind_with_defaults_and_rules() {
     let widgets = kind(&cluster, "example.com/v1", "Widget");
     let made = create(&cluster, widgets, widget("a", json!({"bogus": 1}))).unwrap();
     let spec = json!({"size": 1});
-    assert_eq!(made.to_json()["spec"], spec, "the object is pruned and has its default");
+    assert_eq!(
+        made.to_json()["spec"],
+        spec,
+        "the object is pruned and has its default"
+    );
     let refused = create(&cluster, widgets, widget("b", json!({"size": -1}))).unwrap_err();
     assert_eq!(refused.code, 422);
     assert_says(

@@ -63,7 +63,11 @@ fn dependents_of_a_deleted_owner_are_deleted_in_order_of_names() {
     let (cluster, set) = owned();
     let mut watch = watch::<Pod>(&cluster);
     delete_set(&cluster, None);
-    assert_eq!(pods(&cluster), ["free", "p0", "p1"], "dependents are not deleted immediately");
+    assert_eq!(
+        pods(&cluster),
+        ["free", "p0", "p1"],
+        "dependents are not deleted immediately"
+    );
     collect(&cluster);
     assert_eq!(pods(&cluster), ["free"]);
     let mut deleted = drain(&mut watch);
@@ -122,7 +126,11 @@ fn orphaning_strips_the_references_and_then_removes_the_owner() {
     let mut sets = watch::<ReplicaSet>(&cluster);
     delete_set(&cluster, Some(Propagation::Orphan));
     let version = cluster.resource_version();
-    assert_eq!(owners_of(&cluster, "p0"), 1, "the owner is not removed immediately");
+    assert_eq!(
+        owners_of(&cluster, "p0"),
+        1,
+        "the owner is not removed immediately"
+    );
     collect(&cluster);
     assert_eq!(pods(&cluster), ["free", "p0", "p1"]);
     let left = ["p0", "p1"].map(|pod| owners_of(&cluster, pod));

@@ -79,7 +79,11 @@ fn removals_from_a_terminating_namespace_are_reported() {
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     cluster.create(pod("a", elsewhere), at(6)).unwrap();
     remove("other", "a");
-    assert_eq!(reports.lock().len(), 1, "the other namespace is not terminating");
+    assert_eq!(
+        reports.lock().len(),
+        1,
+        "the other namespace is not terminating"
+    );
     cluster.set_termination_hook(None);
     remove("default", "slower");
     assert_eq!(reports.lock().len(), 1);

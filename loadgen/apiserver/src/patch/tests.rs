@@ -31,9 +31,17 @@ fn a_patch_changes_the_latest_version_and_shares_the_rest() {
     assert!(new.metadata.labels.is_same(&old.metadata.labels));
     let version = cluster.resource_version();
     cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
-    assert_eq!(cluster.resource_version(), version, "a patch without a change is not written");
+    assert_eq!(
+        cluster.resource_version(),
+        version,
+        "a patch without a change is not written"
+    );
     let missing = cluster.patch::<Pod>("default", "none", &patch, at(0));
-    assert_eq!(refused(missing), "404 NotFound", "a patch creates no object");
+    assert_eq!(
+        refused(missing),
+        "404 NotFound",
+        "a patch creates no object"
+    );
 }
 
 #[test]
@@ -87,7 +95,11 @@ fn every_response_has_the_full_name_of_the_pods_token_volume() {
     assert!(error.message.contains(text), "{error:?}");
     let before = cluster.resource_version();
     cluster.update(Pod::clone(&got), at(3)).unwrap();
-    assert_eq!(cluster.resource_version(), before, "a patch without a change is not written");
+    assert_eq!(
+        cluster.resource_version(),
+        before,
+        "a patch without a change is not written"
+    );
 }
 
 #[test]

@@ -312,7 +312,10 @@ mod tests {
         assert_eq!(refused.message, "namespaces \"nowhere\" not found");
         assert!(!cluster.awaits_account(&refused));
         let ghost = admitted(&cluster, named("ghost")).expect_err("the pod is refused");
-        assert!(!cluster.awaits_account(&ghost), "no controller creates this account");
+        assert!(
+            !cluster.awaits_account(&ghost),
+            "no controller creates this account"
+        );
     }
 
     #[test]

@@ -60,7 +60,10 @@ fn evictions_use_up_the_budget_until_it_is_counted_again() {
     let tried = cluster.evict("default", "p0", &DeleteOptions::default(), true, at(0));
     tried.unwrap();
     let status = budget(&cluster, "b").status;
-    assert_eq!(status.disruptions_allowed, 1, "a dry run uses no disruption");
+    assert_eq!(
+        status.disruptions_allowed, 1,
+        "a dry run uses no disruption"
+    );
     evict(&cluster, "p0").unwrap();
     assert!(cluster.get::<Pod>("default", "p0").is_err());
     let status = budget(&cluster, "b").status;

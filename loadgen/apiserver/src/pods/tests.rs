@@ -243,7 +243,11 @@ fn an_ended_pod_is_removed_with_its_last_finalizer() {
             request(&cluster, "b").unwrap().metadata.finalizers(),
             [""; 0]
         );
-        assert_eq!(request(&cluster, "b").unwrap_err().code, 404, "the pod was removed");
+        assert_eq!(
+            request(&cluster, "b").unwrap_err().code,
+            404,
+            "the pod was removed"
+        );
     }
 }
 

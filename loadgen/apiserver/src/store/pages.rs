@@ -68,7 +68,10 @@ impl<R: Strategy> KindStore<R> {
             let key = self.key(namespace, name);
             let at = self.shard_of(key.hash);
             let stored = shards[at].table.find(key.hash.0, is_at(&key));
-            stored.expect("every name in the list is stored").object.clone()
+            stored
+                .expect("every name in the list is stored")
+                .object
+                .clone()
         });
         let mut objects: Vec<Arc<R>> = found.collect();
         let left = match version {

@@ -115,7 +115,11 @@ fn the_waker_is_called_once_per_drained_watch() {
     let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
     let called = || calls.load(Ordering::Relaxed);
     create(&cluster, 0..1, 0);
-    assert_eq!(called(), 0, "the watch was not polled yet, so it is not drained");
+    assert_eq!(
+        called(),
+        0,
+        "the watch was not polled yet, so it is not drained"
+    );
     drain(&mut watch);
     create(&cluster, 1..3, 0);
     assert_eq!(called(), 1);
@@ -320,7 +324,11 @@ fn a_held_watch_delivers_nothing_and_then_everything() {
     assert_eq!(seen_at(&mut watch, 0), (Vec::new(), Some(50)));
     create(&cluster, 1..4, 20);
     assert_eq!(seen_at(&mut watch, 49), (Vec::new(), Some(50)));
-    assert_eq!(seen_at(&mut watch, 50).0.len(), 6, "two, then three, then one");
+    assert_eq!(
+        seen_at(&mut watch, 50).0.len(),
+        6,
+        "two, then three, then one"
+    );
     watch.delay_until(i64::MAX);
     create(&cluster, 4..5, 60);
     assert_eq!(seen_at(&mut watch, 1_000_000), (Vec::new(), None));
@@ -372,7 +380,11 @@ fn events_beyond_max_bytes_are_dropped_even_if_unread() {
         let updated = cluster.update(pod, at(0)).unwrap();
         firsts.push(Arc::downgrade(&updated));
         drop(updated);
-        assert_eq!(drain(&mut read).len(), 1, "a watch that is read misses nothing");
+        assert_eq!(
+            drain(&mut read).len(),
+            1,
+            "a watch that is read misses nothing"
+        );
     }
     let kept = firsts.iter().filter(|it| it.strong_count() > 0).count();
     // One more segment may stay, and the object before the first event.

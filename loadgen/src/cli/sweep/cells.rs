@@ -155,9 +155,7 @@ pub(super) fn check_settings(
         if settings.engine == EngineKind::Virtual
             && let Some(one) = of_host(flags)
         {
-            bail!(
-                "{one} is a metric of the machine, and runs on the virtual engine have none"
-            );
+            bail!("{one} is a metric of the machine, and runs on the virtual engine have none");
         }
         let key = format!("{settings:?} {:?}", shape.files);
         if let Some(other) = known.insert(key, number) {

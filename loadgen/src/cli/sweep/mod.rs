@@ -227,7 +227,8 @@ fn exit_code(sweep: &Sweep, is_cancelled: bool) -> u8 {
 fn metrics(flags: &SweepFlags, all_end: bool) -> Vec<MetricName> {
     let mut metrics = flags.metrics.clone();
     if metrics.is_empty() {
-        let known = |name: &str| MetricName::parse(name).expect("the catalogue contains the metric");
+        let known =
+            |name: &str| MetricName::parse(name).expect("the catalogue contains the metric");
         let shown = if all_end { OF_FINISHING } else { METRICS_SHOWN };
         metrics = shown.iter().map(|name| known(name)).collect();
     }
@@ -245,7 +246,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
     {
         if flags.seeds.is_some() {
             bail!(
-            "--seeds runs each cell with several seeds, and --vary seed makes a cell for each: \
+                "--seeds runs each cell with several seeds, and --vary seed makes a cell for each: \
              use only one of them"
             );
         }

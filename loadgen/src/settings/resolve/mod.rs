@@ -293,7 +293,7 @@ fn check_generated(
         let flag = flag.name;
         if has_input {
             return refuse(format!(
-            "--{flag} applies to generated {kind}s and can't be used with -f, whose files define the \
+                "--{flag} applies to generated {kind}s and can't be used with -f, whose files define the \
              cluster"
             ));
         }
@@ -577,7 +577,7 @@ fn min_ready_seconds(asked: &ScenarioSettings, has_input: bool) -> Result<i32, S
     if ns > 0 && has_input {
         return refuse(
             "--min-ready-seconds applies to generated workloads; with -f write \
-             spec.minReadySeconds in the files"
+             spec.minReadySeconds in the files",
         );
     }
     i32::try_from(ns / NS_PER_SECOND)

@@ -46,7 +46,9 @@ fn impossible_histories_are_rejected() {
     rejected("a version is missing", &["dense versions"], |all| {
         all.remove(1);
     });
-    rejected("two commits are swapped", &["dense versions"], |all| all.swap(2, 3));
+    rejected("two commits are swapped", &["dense versions"], |all| {
+        all.swap(2, 3)
+    });
     rejected("the object has another version", &["own version"], |all| {
         let version = ResourceVersion::Number(2);
         change(&mut all[6], |meta| meta.resource_version = version);
@@ -111,7 +113,11 @@ fn inconsistent_lists_and_reads_are_rejected() {
     assert!(read(Some(&seen), (5, 5)).is_empty());
     assert!(read(Some(&seen), (4, 6)).is_empty());
     assert!(read(None, (2, 3)).is_empty(), "not created yet");
-    assert_eq!(read(Some(&seen), (3, 4)), ["read"], "a state from the future");
+    assert_eq!(
+        read(Some(&seen), (3, 4)),
+        ["read"],
+        "a state from the future"
+    );
     assert_eq!(read(None, (3, 7)), ["read"], "a write is missed");
 }
 
@@ -137,7 +143,10 @@ fn inconsistent_event_streams_are_rejected() {
     client.drain(&cluster);
     // x, y, the end at 4, x changed, y marked, y removed.
     assert_eq!(client.recorded.events.len(), 6);
-    expect_sound(history.check_watch(&client.recorded, &window), "the original");
+    expect_sound(
+        history.check_watch(&client.recorded, &window),
+        "the original",
+    );
     let expired = WatchEvent::Error(crate::errors::expired(4, 5));
     let rejected = |what: &str, wanted: &str, spoil: Spoil| {
         let mut watch = client.recorded.clone();
@@ -178,7 +187,9 @@ fn inconsistent_event_streams_are_rejected() {
     rejected("the initial state ends twice", one_end, |all| {
         all.push(bookmark(7, true));
     });
-    rejected("the initial state never ends", one_end, |all| all.truncate(2));
+    rejected("the initial state never ends", one_end, |all| {
+        all.truncate(2)
+    });
     let state = "initial state";
     rejected("the initial state lacks an object", state, |all| {
         all.remove(0);

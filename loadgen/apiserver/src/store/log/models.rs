@@ -33,7 +33,9 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
     let given = std::env::var("SCHEDULES").ok();
-    let schedules = given.map_or(400, |given| given.parse().expect("SCHEDULES must be a number"));
+    let schedules = given.map_or(400, |given| {
+        given.parse().expect("SCHEDULES must be a number")
+    });
     let model = Arc::new(model);
     let again = model.clone();
     let config = || {
