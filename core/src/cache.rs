@@ -1,5 +1,6 @@
-//! The pod cache, the ranking fields that it keeps of the pods of ReplicaSets and ReplicationControllers, and the marks by
-//! which other workloads keep what a sync found out about a pod. See [`podstorm_runtime::cache`].
+//! The pod cache with the ranking fields of the pods of ReplicaSets and ReplicationControllers, and
+//! the marks with which other workloads keep the findings of a sync about a pod. See
+//! [`podstorm_runtime::cache`].
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -24,13 +25,14 @@ impl PodFields for RankFields {
     }
 }
 
-/// A number other than 0 that stands for a value: what a sync found out about a pod holds while the mark stays the same.
+/// Returns a nonzero number that identifies a value. A sync's finding about a pod is valid while
+/// the mark is the same.
 pub(crate) fn mark(value: impl Hash) -> u32 {
     let [.., a, b, c, d] = hash_state().hash_one(value).to_be_bytes();
     u32::from_be_bytes([a, b, c, d]) | 1
 }
 
-/// The mark of a selector.
+/// Returns the mark of a selector.
 pub(crate) fn selector_mark(selector: &Result<Arc<Selector>, SelectorError>) -> u32 {
     let text = selector.as_ref().map(|selector| selector.to_string());
     mark(text.unwrap_or_default())

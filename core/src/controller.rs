@@ -1,4 +1,4 @@
-//! What a controller brings for the programs that run it.
+//! The interface between a controller and the programs that run it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,38 +11,39 @@ use podstorm_runtime::row::ControllerRow;
 use crate::identity::Identity;
 use crate::policy::{Behaviour, Policy};
 
-/// A controller that is a workload: its row, and how it is made.
+/// A type of controller: its row and its constructor.
 pub trait ControllerType: 'static {
-    /// The controller.
+    /// The workload that the controller is.
     type Workload: Workload;
 
-    /// What it is.
+    /// The row of the controller.
     const ROW: &'static ControllerRow;
 
-    /// Makes it over the informers of its controller manager.
+    /// Creates the workload over the informers of its controller manager.
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<Self::Workload>;
 }
 
-/// What all controllers of a controller manager are made from.
+/// The settings that all controllers of a controller manager share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// The rows of the controllers' behaviour.
+    /// The policy: the rows of the controllers' behaviour.
     pub policy: Policy,
-    /// The most pods that one sync creates or deletes.
+    /// The maximum number of pods that one sync creates or deletes.
     pub burst_replicas: usize,
-    /// The feature gates that are set, by their names. The others are as their rows say.
+    /// The feature gates that are set, by name. The others have the defaults of the rows.
     pub feature_gates: BTreeMap<String, bool>,
-    /// The numbers that are set, by the names of their flags. The others are as their rows say.
+    /// The numbers that are set, by the names of their flags. The others have the defaults of the
+    /// rows.
     pub numbers: BTreeMap<&'static str, i64>,
-    /// What controllers of service accounts give namespaces and Secrets.
+    /// The root certificate and the token signer for the controllers of service accounts.
     pub identity: Identity,
-    /// Whether the controllers go on from the state of others that have ended a moment ago. They leave out what only says
-    /// that they have started.
+    /// Whether the controllers continue from the state of others that have just ended. They then
+    /// leave out what only reports their start.
     pub goes_on: bool,
 }
 
 impl Default for Setup {
-    /// Upstream's.
+    /// Returns upstream's settings.
     fn default() -> Setup {
         Setup {
             policy: Behaviour::Upstream.policy(),

@@ -1,5 +1,5 @@
-//! The condition `DisruptionTarget` of a pod that a controller deletes for another reason than its owner's, as part of a
-//! strategic merge patch.
+//! The condition `DisruptionTarget` of a pod that a controller deletes for a reason other than its
+//! owner's, as part of a strategic merge patch.
 
 use podstorm_objects::{Map, Time};
 use serde_json::{Value, json};
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 /// The type of the condition.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// Adds the members that set the condition to the patch of a pod's status; none where the `stored` status has it so.
+/// Adds the members that set the condition to the patch of a pod's status; none if the `stored`
+/// status already has it.
 pub(crate) fn add_condition(
     patch: &mut Map,
     stored: &Value,
@@ -22,13 +23,13 @@ pub(crate) fn add_condition(
     let none = Vec::new();
     let conditions = stored["conditions"].as_array().unwrap_or(&none);
     let of_type = |condition: &&Value| condition["type"] == DISRUPTION_TARGET;
-    let members = wanted.as_object_mut().expect("it is written as one");
+    let members = wanted.as_object_mut().expect("the literal is an object");
     let found = conditions.iter().find(of_type);
     if let Some(found) = found {
         if found["status"] == "True" {
             members.remove("lastTransitionTime");
         }
-        // The key stays, and the members that differ.
+        // The merge key stays, and the members that differ.
         members.retain(|member, value| member == "type" || found[member.as_str()] != *value);
         if members.len() == 1 {
             return;

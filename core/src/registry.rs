@@ -1,4 +1,4 @@
-//! The controllers of this crate, one after the other, for programs that run them.
+//! The list of all controllers of this crate, for programs that run them.
 
 use crate::controller::ControllerType;
 use crate::{
@@ -6,9 +6,9 @@ use crate::{
     role_aggregation, service_account, statefulset, taint_eviction, ttl_after_finished, volumes,
 };
 
-/// What takes controllers: the registry of a program that runs them.
+/// A collection of controllers: the registry of a program that runs them.
 pub trait Registrar {
-    /// Adds a controller behind those before it.
+    /// Adds a controller after those added before.
     fn add<C: ControllerType>(&mut self);
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use podstorm_objects::{Namespace, Time};
 use serde_json::{Value, json};
 
-/// Type, reason and message while all is well, in the order in which they are added.
+/// Type, reason and message without problems, in the order in which they are added.
 const TYPES: [(&str, &str, &str); 5] = [
     (
         "NamespaceDeletionDiscoveryFailure",
@@ -36,7 +36,7 @@ const TYPES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// What a sync found.
+/// The findings of a sync.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     discovery: Option<String>,
@@ -47,22 +47,22 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Discovery failed, in whole or in part.
+    /// Notes that discovery failed, in whole or in part.
     pub(super) fn discovery_failed(&mut self, message: String) {
         self.discovery = Some(message);
     }
 
-    /// A group version is malformed.
+    /// Notes a malformed group version.
     pub(super) fn parsing_failed(&mut self, error: &str) {
         self.parsing = Some(error.to_owned());
     }
 
-    /// The objects of a kind could not be deleted.
+    /// Notes that the objects of a kind could not be deleted.
     pub(super) fn deletion_failed(&mut self, error: &str) {
         self.failures.push(error.to_owned());
     }
 
-    /// Objects of a kind are left, and have finalizers.
+    /// Notes that objects of a kind remain, and their finalizers.
     pub(super) fn remain(
         &mut self,
         kind: &str,
@@ -76,7 +76,7 @@ impl Conditions {
         }
     }
 
-    /// Reason and message of each type with a problem.
+    /// Returns the reason and message of each type with a problem.
     fn problems(&self) -> [Option<(&'static str, String)>; 5] {
         let sorted = |texts: &[String]| {
             let mut texts = texts.to_vec();
@@ -120,8 +120,8 @@ impl Conditions {
         ]
     }
 
-    /// Sets the conditions of a namespace; whether any of them has changed. The time of a condition
-    /// changes with its status alone.
+    /// Sets the conditions of a namespace and returns whether any has changed. The time of a
+    /// condition changes only with its status.
     pub(super) fn write_to(&self, namespace: &mut Namespace, now: Time) -> bool {
         let status = namespace
             .fields

@@ -10,29 +10,29 @@ use podstorm_objects::{
 use podstorm_runtime::client::{Answer, DiscoveredKind, Request, Selection};
 use podstorm_runtime::driver::Calls;
 
-/// How long objects with finalizers are given, s.
+/// The time given to objects with finalizers, in s.
 const FINALIZERS_TAKE: i64 = 15;
 
-/// What is deleted.
+/// The objects to delete.
 pub(super) struct Deletion<'a> {
     /// The kind of the objects.
     pub(super) found: &'a DiscoveredKind,
-    /// Their namespace, which is being deleted.
+    /// The namespace of the objects, which is being deleted.
     pub(super) namespace: &'a ObjectMeta,
 }
 
-/// What became of the objects of one kind.
+/// The result of deleting the objects of one kind.
 #[derive(Default)]
 pub(super) struct Deleted {
-    /// How long those that are left may take, s.
+    /// The estimated time in s until the remaining objects are gone.
     pub(super) estimate: i64,
     pub(super) remaining: usize,
-    /// How many of those that are left have a finalizer.
+    /// The number of remaining objects with each finalizer.
     pub(super) by_finalizer: BTreeMap<String, usize>,
     pub(super) error: Option<String>,
 }
 
-/// Deletes the objects of one kind, and looks at what is left.
+/// Deletes the objects of one kind and reads what remains.
 pub(super) async fn delete_all(deletion: &Deletion<'_>, calls: &Calls) -> Deleted {
     let mut deleted = Deleted::default();
     if let Err(error) = deletion.carry_out(calls, &mut deleted).await {
@@ -76,7 +76,7 @@ impl Deletion<'_> {
             deleted.estimate = FINALIZERS_TAKE;
             return Ok(());
         }
-        // The core group has no name, but its slash.
+        // The core group has an empty name but keeps its slash.
         let version = kind.api_version().rsplit('/').next().unwrap_or_default();
         Err(format!(
             "unexpected items still remain in namespace: {} for gvr: {}/{version}, Resource={}",
@@ -86,8 +86,8 @@ impl Deletion<'_> {
         ))
     }
 
-    /// How long pods may go on running, s: the longest of their grace periods, unless that has passed since the
-    /// deletion of the namespace.
+    /// Estimates how long pods may continue to run, in s: the longest of their grace periods, or 0
+    /// if that has passed since the deletion of the namespace.
     fn estimate(&self, pods: &[AnyObject], calls: &Calls) -> i64 {
         let estimate = pods.iter().map(grace_seconds).max().unwrap_or(0);
         let now_ns = calls.now().wall_ns;
@@ -116,7 +116,7 @@ impl Deletion<'_> {
         }
     }
 
-    /// Whether the server takes such a request.
+    /// Deletes the collection. Returns whether the server supports the request.
     async fn delete_collection(&self, calls: &Calls) -> Result<bool, String> {
         if !self.found.has("deletecollection") {
             return Ok(false);
@@ -155,12 +155,12 @@ fn background() -> Option<Box<DeleteOptions>> {
     }))
 }
 
-/// Whether the object is gone, or the server does not know the request.
+/// Reports whether the object is gone or the server does not support the request.
 fn is_unsupported(error: &ApiError) -> bool {
     matches!(error.code, 404 | 405)
 }
 
-/// The grace period of a pod that has not ended, s; 0 without one.
+/// Returns the grace period of a pod that has not ended, in s; 0 without one.
 fn grace_seconds(pod: &AnyObject) -> i64 {
     let pod = pod.downcast_ref::<Pod>();
     let running = pod.filter(|pod| !pod.status.phase.is_terminal());

@@ -1,15 +1,16 @@
-//! The namespace controller: empties a namespace that is being deleted, pods first, and then removes the
-//! finalizer that holds the namespace.
+//! The namespace controller: empties a namespace that is being deleted, pods first, and then
+//! removes the finalizer that holds the namespace.
 //!
-//! `sync`: the steps of one sync; `content`: the deletion of all objects of one kind; `conditions`: the report in the
-//! namespace's status. The controller knows no kinds: it asks the server for them, so objects of custom kinds go too.
+//! `sync`: the steps of one sync; `content`: the deletion of all objects of one kind; `conditions`:
+//! the report in the namespace's status. The controller asks the server for the kinds, so objects
+//! of custom kinds are deleted, too.
 //!
-//! A sync reports what remains by five conditions and estimates how long that takes, from the grace periods of pods or
-//! from finalizers. The namespace is due again after half of the estimate. An object that remains without either is an
-//! error, and the sync is retried.
+//! A sync reports what remains in five conditions and estimates the remaining time, from the grace
+//! periods of pods or from finalizers. The namespace is due again after half of the estimate. An
+//! object that remains without either is an error, and the sync is retried.
 //!
-//! The server refuses new objects in the namespace. Requests that it has admitted before may still be on their way, so
-//! the first sync waits for [`FIRST_AFTER_NS`].
+//! The server refuses new objects in the namespace. Requests that it admitted earlier may still be
+//! in flight, so the first sync waits for [`FIRST_AFTER_NS`].
 //!
 //! Source: Kubernetes' `pkg/controller/namespace`.
 
@@ -33,23 +34,24 @@ use crate::controller::ControllerType as _;
 pub use row::Namespaces;
 pub use sync::{Outcome, Stopped, sync};
 
-/// From the notification that a namespace is being deleted to its first sync, ns.
+/// The time in ns from the notification that a namespace is being deleted to its first sync.
 pub const FIRST_AFTER_NS: i64 = 5_000_000_000;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Where namespaces don't wait: from a removal to the next sync, ns. Removals within this time have one sync.
+/// The time in ns from a removal to the next sync of a hastened controller. All removals within it
+/// share one sync.
 pub const SOON_NS: i64 = 100_000_000;
 
-/// Where namespaces don't wait: how long after the deletion began a sync is repeated without a removal, ns. Requests
-/// that were admitted earlier have come by then.
+/// The time in ns after the start of the deletion until which a hastened controller repeats a sync
+/// without a removal. By then, earlier admitted requests have arrived.
 const SETTLED_AFTER_NS: i64 = 1_000_000_000;
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     namespaces: Arc<Store<AnyObject>>,
@@ -59,7 +61,7 @@ struct Shared {
 }
 
 impl Controller {
-    /// A controller that reads namespaces from these informers.
+    /// Creates a controller that reads namespaces from these informers.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             namespaces: informers.store(Kind::NAMESPACE, || ()),
@@ -70,27 +72,27 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The key of a name; a new name gets a new key.
+    /// Returns the key of a name. A new name gets a new key.
     pub fn key(&self, name: &str) -> KeyId {
         self.0.namespaces.intern("", name)
     }
 
-    /// The work queue.
+    /// Returns the work queue.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queue
     }
 
-    /// From now on a namespace does not wait as upstream's: it is synced at once, and then soon after each
-    /// [removal](Controller::removed). Where nothing goes, nothing is due. For simulated clusters, which report removals
-    /// and whose requests don't fail.
+    /// Drops upstream's delays from now on: a namespace is synced immediately, and then soon after
+    /// each [removal](Controller::removed). Without a removal nothing is due. For simulated
+    /// clusters, which report removals and whose requests don't fail.
     pub fn hasten(&self) {
         // Relaxed: set before the controller runs.
         self.0.hastened.store(true, Ordering::Relaxed);
     }
 
-    /// An object of this namespace, which is being deleted, was removed. For controllers that are
-    /// [hastened](Controller::hasten). Returns whether the queue's timer must be reset, as
-    /// [`RateLimitingQueue::add_after`].
+    /// Reports the removal of an object of this namespace, which is being deleted. For controllers
+    /// that are [hastened](Controller::hasten). Returns whether the queue's timer must be reset, as
+    /// [`RateLimitingQueue::add_after`] does.
     pub fn removed(&self, namespace: &str, now: Now) -> bool {
         let key = self.key(namespace);
         self.0.queue.add_after(key, SOON_NS, now.mono_ns)
@@ -103,7 +105,7 @@ impl Shared {
     }
 }
 
-/// A namespace that is being deleted is synced after a while. The end of a namespace is of no interest.
+/// Adds a namespace that is being deleted, with a delay. Ignores the end of a namespace.
 impl Handler<AnyObject> for Shared {
     fn handle(&self, change: &Change<AnyObject>, now: Now) {
         let namespace = change.new.as_ref();
@@ -122,7 +124,7 @@ impl Handler<AnyObject> for Shared {
     }
 }
 
-/// How a sync ends for a namespace that is not empty yet, where removals are reported.
+/// Returns the end of a sync for a namespace that is not empty yet, with removals reported.
 fn hastened_end(begun: Time, now: Now) -> End {
     let begun_ns = begun.unix_nanos().unwrap_or(now.wall_ns);
     match now.wall_ns - begun_ns < SETTLED_AFTER_NS {

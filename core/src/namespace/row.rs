@@ -11,12 +11,12 @@ use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// Longest delay after a failure, ns.
+/// The maximum delay after a failure, in ns.
 ///
 /// Source: `nsControllerRateLimiter` in Kubernetes' `pkg/controller/namespace`.
 const RETRY_MAX_NS: i64 = 60_000_000_000;
 
-/// The controller that empties namespaces.
+/// The namespace controller, which empties namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespaces;
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::conditions::Conditions;
 use super::content::{Deletion, delete_all};
 
-/// How a sync ended.
+/// The end of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The namespace is gone, or there is nothing to do.
@@ -23,7 +23,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// When the namespace is due again, s from now; `None`: no more.
+    /// Returns the seconds until the namespace is due again; `None` if it is not.
     pub fn again_after_seconds(self) -> Option<i64> {
         match self {
             Outcome::Done => None,
@@ -32,8 +32,7 @@ impl Outcome {
     }
 }
 
-/// A sync that did not come to its end, to be tried again after a growing delay: all errors, in the
-/// order in which they came.
+/// The errors of an incomplete sync, in order. The sync is retried after a growing delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped(pub Vec<String>);
 
@@ -43,7 +42,7 @@ impl Stopped {
     }
 }
 
-/// One error as it is, several as `[a, b]`.
+/// Formats one error as is, several as `[a, b]`.
 impl Display for Stopped {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &*self.0 {
@@ -53,13 +52,13 @@ impl Display for Stopped {
     }
 }
 
-/// One sync of the namespace with that name.
+/// Syncs the namespace with that name.
 ///
 /// # Errors
-/// When a request failed, or objects remain that should be gone.
+/// Fails if a request failed or objects remain that should be gone.
 ///
 /// # Panics
-/// A request gets an answer of another kind.
+/// Panics if a request gets an answer of the wrong kind.
 pub async fn sync(name: &str, calls: &Calls) -> Result<Outcome, Stopped> {
     let namespace = match get(name, calls).await {
         Err(error) if error.is_not_found() => return Ok(Outcome::Done),
@@ -82,7 +81,7 @@ pub async fn sync(name: &str, calls: &Calls) -> Result<Outcome, Stopped> {
     Ok(Outcome::Done)
 }
 
-/// The write that sets the phase; `None` where it is set.
+/// Returns the write that sets the phase; `None` if it is set.
 fn terminating(namespace: &Namespace) -> Option<Request> {
     if !namespace.metadata.is_deleting() || namespace.terminating {
         return None;
@@ -94,8 +93,8 @@ fn terminating(namespace: &Namespace) -> Option<Request> {
     Some(Request::PutStatus { object })
 }
 
-/// The write that removes this controller's finalizer: the namespace with the other finalizers, sorted, and without a
-/// status. `None` where there is no finalizer.
+/// Returns the write that removes this controller's finalizer: the namespace with the other
+/// finalizers, sorted, and without a status. `None` if there is no finalizer.
 fn finalized(namespace: &Namespace) -> Option<Request> {
     let mut rest = namespace.finalizers();
     if rest.is_empty() {
@@ -116,8 +115,8 @@ fn finalized(namespace: &Namespace) -> Option<Request> {
     Some(Request::Finalize { namespace })
 }
 
-/// Repeats a write on the latest namespace until it meets no conflict; returns the namespace as written. `None` when
-/// the namespace is gone.
+/// Repeats a write on the latest namespace until there is no conflict; returns the written
+/// namespace, or `None` if it is gone.
 async fn retry_on_conflict(
     mut namespace: Namespace,
     calls: &Calls,
@@ -163,10 +162,10 @@ fn read(answer: Answer) -> Result<Namespace, ApiError> {
 
 fn of_object(object: &AnyObject) -> Namespace {
     let namespace = object.downcast_ref::<Namespace>();
-    namespace.expect("it is a namespace").clone()
+    namespace.expect("the object is a namespace").clone()
 }
 
-/// The kinds whose objects are deleted, pods first.
+/// Returns the kinds whose objects are deleted, pods first.
 fn deletable(discovery: Discovery) -> impl Iterator<Item = DiscoveredKind> {
     let kinds = discovery.kinds.into_iter();
     let kinds = kinds.filter(|found| found.kind.is_namespaced() && found.has("delete"));
@@ -174,8 +173,8 @@ fn deletable(discovery: Discovery) -> impl Iterator<Item = DiscoveredKind> {
     pods.into_iter().chain(others)
 }
 
-/// Deletes what can be deleted, and writes the conditions. Returns how long what is left may take, s; 0 when nothing
-/// is.
+/// Deletes the content that can be deleted, and writes the conditions. Returns the estimated time
+/// in s until the rest is gone; 0 if nothing is left.
 async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64, Stopped> {
     let mut conditions = Conditions::default();
     let mut errors = Vec::new();
@@ -196,7 +195,7 @@ async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64,
         errors.push(message);
     }
     if let Some(error) = discovery.malformed.take() {
-        // Nothing is deleted then.
+        // Nothing is deleted in this case.
         discovery.kinds.clear();
         conditions.parsing_failed(&error);
         errors.push(error);
@@ -218,7 +217,7 @@ async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64,
             });
         }
         if is_pods && deleted.remaining > 0 {
-            // Nothing else is touched while a pod is left, and upstream reports no totals then.
+            // Nothing else is deleted while a pod is left, and upstream then reports no totals.
             estimate = deleted.estimate;
             break;
         }
@@ -238,7 +237,7 @@ async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64,
 async fn write_conditions(namespace: &mut Namespace, conditions: &Conditions, calls: &Calls) {
     if conditions.write_to(namespace, calls.now().wall()) {
         let object = Arc::new(namespace.clone());
-        // As upstream, a failure is of no consequence: the next sync writes the conditions again.
+        // As upstream, a failure is ignored: the next sync writes the conditions again.
         let _written = calls.request(Request::PutStatus { object }).await;
     }
 }

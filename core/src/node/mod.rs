@@ -1,4 +1,4 @@
-//! What controllers read of nodes and write to them: conditions, taints, and which taints a pod tolerates.
+//! Reading and writing nodes: conditions, taints, and the taints that a pod tolerates.
 //!
 //! Source: Kubernetes' `pkg/util/taints`, `k8s.io/component-helpers/scheduling/corev1` and
 //! `pkg/controller/util/node`.
@@ -11,10 +11,10 @@ use podstorm_runtime::client::{Answer, ApiError, Patch, Request};
 use podstorm_runtime::driver::Calls;
 use serde_json::{Value, json};
 
-/// Attempts to change the taints of a node, as upstream's.
+/// The maximum number of attempts to change the taints of a node, as upstream.
 const ATTEMPTS: usize = 5;
 
-/// The effect that drives out running pods.
+/// The effect that evicts running pods.
 pub(crate) const NO_EXECUTE: &str = "NoExecute";
 
 /// The effect that keeps new pods away.
@@ -23,24 +23,24 @@ pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 /// The taint of a node that reports that it is not ready.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The taint of a node that reports nothing.
+/// The taint of a node that has stopped reporting.
 pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taint {
-    /// Its key.
+    /// The key.
     pub(crate) key: CompactString,
-    /// Its value; empty where absent.
+    /// The value; empty if absent.
     pub(crate) value: CompactString,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub(crate) effect: CompactString,
-    /// `timeAdded` as it is written; empty where absent.
+    /// `timeAdded` as written; empty if absent.
     pub(crate) time_added: CompactString,
 }
 
 impl Taint {
-    /// A taint without a value, which was not added yet.
+    /// Creates a taint without a value, not added yet.
     pub(crate) fn new(key: &str, effect: &str) -> Taint {
         Taint {
             key: key.into(),
@@ -50,7 +50,7 @@ impl Taint {
         }
     }
 
-    /// Whether key and effect are the same: a node has one such taint at most.
+    /// Reports whether key and effect are equal. A node has at most one such taint.
     pub(crate) fn is_same(&self, other: &Taint) -> bool {
         self.key == other.key && self.effect == other.effect
     }
@@ -81,31 +81,31 @@ impl Taint {
     }
 }
 
-/// The taints of a node, in their order.
+/// Returns the taints of a node, in order.
 pub(crate) fn taints(node: &Node) -> Vec<Taint> {
     let taints = node.spec.get("taints").and_then(Value::as_array);
     taints.into_iter().flatten().map(Taint::read).collect()
 }
 
-/// Whether the node has the taint, by key and effect.
+/// Reports whether the node has the taint, by key and effect.
 pub(crate) fn is_tainted(node: &Node, taint: &Taint) -> bool {
     taints(node).iter().any(|found| found.is_same(taint))
 }
 
-/// A condition of a node.
+/// Returns a condition of a node.
 pub(crate) fn condition<'a>(node: &'a Node, of_type: &str) -> Option<&'a Value> {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
     conditions.find(|condition| condition["type"] == of_type)
 }
 
-/// The time in a member of a condition; unset where it is absent or not a time.
+/// Returns the time in a member of a condition; unset if it is absent or not a time.
 pub(crate) fn time_in(condition: &Value, member: &str) -> Time {
     let text = condition[member].as_str();
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// A toleration of a pod, as far as it decides about `NoExecute` taints.
+/// The parts of a toleration that matter for `NoExecute` taints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Toleration {
     key: CompactString,
@@ -116,7 +116,7 @@ pub(crate) struct Toleration {
     pub(crate) seconds: Option<i64>,
 }
 
-/// The tolerations of a pod. Parses them: O(bytes).
+/// Parses the tolerations of a pod. O(bytes).
 pub(crate) fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
     let tolerations = spec.get("tolerations").unwrap_or_default();
     let tolerations = tolerations.as_array().into_iter().flatten();
@@ -134,7 +134,7 @@ pub(crate) fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
 }
 
 impl Toleration {
-    /// Whether it matches a taint.
+    /// Reports whether the toleration matches a taint.
     pub(crate) fn matches(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || self.effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)
@@ -142,14 +142,14 @@ impl Toleration {
     }
 }
 
-/// Sets these taints of a node with the current time, then takes those away. Each is a read and a patch that
-/// fails where another client has changed the node in between, up to five times. A step that changes
-/// nothing sends no patch.
+/// Sets taints of a node with the current time, then removes others. Each step is a read and a
+/// patch that fails if another client has changed the node in between, up to five times. A step
+/// that changes nothing sends no patch.
 ///
-/// `seen` is the node as the caller knows it; nothing is taken away where it has none of `remove`.
+/// `seen` is the node as the caller knows it. If it has none of `remove`, nothing is removed.
 ///
 /// # Errors
-/// The last error of a step. What the step before has done stays.
+/// Returns the last error of a step. The changes of an earlier step stay.
 pub(crate) async fn swap_taints(
     calls: &Calls,
     seen: &Node,
@@ -206,10 +206,10 @@ async fn change_taints(
             _ => return Ok(()),
         }
     }
-    Err(failed.expect("each attempt but the last one has failed"))
+    Err(failed.expect("every attempt has failed"))
 }
 
-/// A strategic merge patch of a node.
+/// Builds a strategic merge patch of a node.
 pub(crate) fn patch(name: &CompactString, body: Value) -> Request {
     let Value::Object(members) = body else {
         panic!("a patch is an object: {body}");
@@ -226,7 +226,7 @@ pub(crate) fn patch(name: &CompactString, body: Value) -> Request {
 /// Reads a node from the server.
 ///
 /// # Errors
-/// As the server answers.
+/// Returns the server's error.
 pub(crate) async fn read(calls: &Calls, name: &CompactString) -> Result<Arc<Node>, ApiError> {
     calls.get(Kind::NODE, &Str::default(), name).await
 }

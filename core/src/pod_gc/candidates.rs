@@ -1,26 +1,25 @@
-//! The pods that a round may delete, kept up to date by the changes of pods. A round reads these pods
-//! and no others.
+//! The pods that a round may delete, kept up to date by pod changes. A round reads no other pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use compact_str::CompactString;
 use podstorm_objects::{Pod, PodPhase, Str};
 
-/// Namespace and name of a pod.
+/// The namespace and name of a pod.
 pub(super) type PodName = (Str, CompactString);
 
-/// Pods by the reasons for which a round may delete them.
+/// The candidates, by reason of deletion.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
-    /// Pods that have ended.
+    /// The pods that have ended.
     pub(super) terminated: BTreeSet<PodName>,
-    /// Pods that are being deleted.
+    /// The pods that are being deleted.
     pub(super) deleting: BTreeSet<PodName>,
-    /// The number of pods that are bound to each node. No number is 0.
+    /// The number of pods bound to each node; never 0.
     bound: BTreeMap<Str, usize>,
 }
 
-/// What a round reads of a pod.
+/// The properties of a pod that a round reads.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Facts<'a> {
     is_terminated: bool,
@@ -39,18 +38,19 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The node to which a pod is bound.
+/// Returns the node to which a pod is bound.
 pub(super) fn node_of(pod: &Pod) -> Option<&Str> {
     pod.node_name.as_ref().filter(|name| !name.is_empty())
 }
 
-/// Whether a change of a pod from `old` to `new` can change what a round does.
+/// Reports whether a change of a pod from `old` to `new` can affect a round.
 pub(super) fn matters(old: Option<&Pod>, new: Option<&Pod>) -> bool {
     old.map(Facts::of) != new.map(Facts::of)
 }
 
 impl Candidates {
-    /// Applies the change of a pod from `old` to `new`; `None` is a pod that does not exist. O(log n).
+    /// Applies a change of a pod from `old` to `new`; `None` means that the pod does not exist.
+    /// O(log n).
     pub(super) fn apply(&mut self, old: Option<&Pod>, new: Option<&Pod>) {
         let Some(pod) = new.or(old) else { return };
         let name = || (pod.metadata.namespace.clone(), pod.metadata.name.clone());
@@ -82,12 +82,12 @@ impl Candidates {
         }
     }
 
-    /// Whether a pod is bound to a node.
+    /// Reports whether a pod is bound to the node.
     pub(super) fn has_pods_on(&self, node: &Str) -> bool {
         self.bound.contains_key(node)
     }
 
-    /// The nodes to which pods are bound, by name.
+    /// Returns the nodes with bound pods, by name.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Str> {
         self.bound.keys()
     }

@@ -1,13 +1,13 @@
-//! The pod garbage collector: deletes pods that no other controller deletes. These are ended pods beyond a
-//! threshold, pods of nodes that no longer exist or are out of service, and pods whose deletion began
-//! before they were bound.
+//! The pod garbage collector: deletes pods that no other controller deletes. These are ended pods
+//! beyond a threshold, pods of nodes that no longer exist or are out of service, and pods whose
+//! deletion began before they were bound.
 //!
-//! `candidates`: the pods that a round may delete; `round`: the steps of a round, every 20 s; `removal`:
-//! the requests that delete a pod. The queue has one key, which stands for the round. One lock guards the
-//! candidates and the quarantine. It is not held across a call. It is taken before the locks of the pod cache, of the
-//! name of a key, and of the delays of a queue.
+//! `candidates`: the pods that a round may delete; `round`: the steps of a round, every 20 s;
+//! `removal`: the requests that delete a pod. The queue has one key, for the round. One lock guards
+//! the candidates and the quarantine. It is not held across a call. It is taken before the locks of
+//! the pod cache, of the name of a key, and of the delays of a queue.
 //!
-//! A pod may be handled for two reasons in one round, and is then deleted twice, as upstream does.
+//! As upstream, a pod that matches two reasons in one round is deleted twice.
 //!
 //! Source: Kubernetes' `pkg/controller/podgc`.
 
@@ -35,20 +35,20 @@ use removal::Reason;
 
 pub use row::{PodGc, TERMINATED_POD_GC_THRESHOLD};
 
-/// From the end of one round to the next, ns.
+/// The time from the end of one round to the next, in ns.
 const ROUND_EVERY_NS: i64 = 20_000_000_000;
 
-/// From the round that misses a node to the read that decides, ns.
+/// The time in ns from the round that misses a node to the read that decides.
 const QUARANTINE_NS: i64 = 40_000_000_000;
 
 /// The key of the round.
 const ROUND: KeyId = KeyId(0);
 
-/// The collector, over informers that it shares with others. A clone is the same collector.
+/// The collector, over informers that controllers may share. A clone is the same collector.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What a round, which outlives a borrow, shares with the collector.
+/// The state that the collector shares with a round, which outlives a borrow.
 #[derive(Debug)]
 struct Shared {
     threshold: i64,
@@ -61,11 +61,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     candidates: Candidates,
-    /// By the name of a missing node: when its quarantine ends, on the monotonic clock.
+    /// The end of the quarantine on the monotonic clock, by the name of the missing node.
     quarantine: BTreeMap<Str, i64>,
     /// Whether the first round was queued.
     is_started: bool,
-    /// Deletions by the pod's namespace and the reason.
+    /// The numbers of deletions, by the pod's namespace and the reason.
     counts: BTreeMap<(Str, Reason), Counts>,
 }
 
@@ -76,8 +76,8 @@ struct Counts {
 }
 
 impl Controller {
-    /// A collector that reads nodes and pods from these informers, and deletes ended pods beyond
-    /// `threshold`; see [`TERMINATED_POD_GC_THRESHOLD`].
+    /// Creates a collector that reads nodes and pods from these informers, and deletes ended pods
+    /// beyond `threshold`; see [`TERMINATED_POD_GC_THRESHOLD`].
     pub fn new(threshold: i64, informers: &mut Informers) -> Controller {
         Controller(Arc::new(Shared {
             threshold,
@@ -88,12 +88,13 @@ impl Controller {
         }))
     }
 
-    /// The work queue.
+    /// Returns the work queue.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queue
     }
 
-    /// The missing nodes in quarantine, by name, each with the end of the quarantine on the monotonic clock.
+    /// Returns the missing nodes in quarantine, by name, each with the end of its quarantine on the
+    /// monotonic clock.
     pub fn quarantine(&self) -> Vec<(Str, i64)> {
         let state = self.0.lock();
         let quarantine = state.quarantine.iter();
@@ -106,7 +107,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Counts a deletion that was accepted, or one that failed.
+    /// Counts an accepted or a failed deletion.
     fn count(&self, pod: &Pod, reason: Reason, is_deleted: bool) {
         let mut state = self.lock();
         let key = (pod.metadata.namespace.clone(), reason);
@@ -130,7 +131,7 @@ impl AsyncWorkload for Controller {
         std::slice::from_ref(&self.0.queue)
     }
 
-    /// Takes the lock only for a change that can change a round.
+    /// Takes the lock only for a change that can affect a round.
     fn pod_changed(&self, change: &PodChange, _: Now) {
         let old = change.old.as_deref();
         let new = Some(&*change.new).filter(|_| !change.deleted);
@@ -144,7 +145,7 @@ impl AsyncWorkload for Controller {
             self.pod_changed(change, now);
         }
         let mut state = self.0.lock();
-        // Runs are of a list into an empty cache.
+        // A list into an empty cache comes in runs.
         if !listed.runs.is_empty() {
             let candidates = &mut state.candidates;
             self.0
@@ -183,12 +184,12 @@ impl AsyncWorkload for Controller {
         vec![
             family(
                 "pod_gc_collector_force_delete_pods_total",
-                "Pods that the pod garbage collector has deleted.",
+                "Pods that the pod garbage collector deleted.",
                 |counts| counts.deleted,
             ),
             family(
                 "pod_gc_collector_force_delete_pod_errors_total",
-                "Pods that the pod garbage collector has failed to delete.",
+                "Pods that the pod garbage collector failed to delete.",
                 |counts| counts.failed,
             ),
         ]

@@ -1,4 +1,4 @@
-//! Why and how a pod is deleted.
+//! The reasons and requests for deleting a pod.
 
 use podstorm_objects::{DeleteOptions, Kind, Map, Object, Pod, Time};
 use podstorm_runtime::client::{Patch, Request};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::disruption_target::add_condition;
 
-/// Reason and message of the condition of a pod whose node is gone.
+/// The reason and message of the condition of a pod whose node is gone.
 const ORPHANED: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
 
-/// Why a pod is deleted.
+/// The reason for deleting a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
     /// More pods have ended than the threshold allows.
@@ -23,7 +23,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// The value of the metrics' label `reason`.
+    /// Returns the value of the metric label `reason`.
     pub(super) fn label(self) -> &'static str {
         match self {
             Reason::Terminated => "terminated",
@@ -34,7 +34,8 @@ impl Reason {
     }
 }
 
-/// The request that marks a pod as failed before its deletion; `None` for a pod that has ended.
+/// Returns the request that marks a pod as failed before its deletion; `None` for a pod that has
+/// ended.
 pub(super) fn mark(pod: &Pod, reason: Reason, now: Time) -> Option<Request> {
     if pod.status.phase.is_terminal() {
         return None;
@@ -63,7 +64,7 @@ pub(super) fn mark(pod: &Pod, reason: Reason, now: Time) -> Option<Request> {
     })
 }
 
-/// The request that deletes a pod at once.
+/// Returns the request that deletes a pod immediately.
 pub(super) fn delete(pod: &Pod) -> Request {
     Request::Delete {
         kind: Kind::POD,

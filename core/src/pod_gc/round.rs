@@ -1,4 +1,4 @@
-//! One round: finds the pods to delete and deletes them, step by step.
+//! One round: finds the pods to delete, then deletes them step by step.
 //!
 //! Source: `gc` and its steps in Kubernetes' `pkg/controller/podgc`.
 
@@ -17,18 +17,18 @@ use super::{QUARANTINE_NS, ROUND_EVERY_NS, Shared, State};
 /// The taint of a node that an operator has declared dead.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The pods that a round deletes for each reason, as the caches have them when the round begins.
+/// The pods that a round deletes, by reason, as cached at the start of the round.
 struct Found {
     terminated: Vec<Arc<Pod>>,
     out_of_service: Vec<Arc<Pod>>,
     unscheduled: Vec<Arc<Pod>>,
-    /// Nodes whose quarantine is over and which the cache does not have.
+    /// The nodes whose quarantine is over and that are not in the cache.
     missing: Vec<Str>,
-    /// The pods that are bound to these nodes.
+    /// The pods bound to these nodes.
     on_missing: Vec<Arc<Pod>>,
 }
 
-/// Runs a round. A request that fails is counted; the next round tries again.
+/// Runs a round. A failed request is counted; the next round retries.
 pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFailure> {
     let found = find(&shared, calls.now());
     shared
@@ -53,8 +53,8 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
     Ok(End::After(ROUND_EVERY_NS))
 }
 
-/// Finds the pods of a round, and puts nodes that are missing into quarantine. O(candidates + nodes with
-/// pods), and O(pods) in the rare round in which the quarantine of a missing node is over.
+/// Finds the pods of a round and puts missing nodes into quarantine. O(candidates + nodes with
+/// pods), or O(pods) in the rare round in which the quarantine of a missing node is over.
 fn find(shared: &Shared, now: Now) -> Found {
     let mut state = shared.lock();
     let State {
@@ -106,7 +106,7 @@ fn find(shared: &Shared, now: Now) -> Found {
                 on_missing.push(Arc::clone(pod));
             }
         });
-        // The cache has no order.
+        // The cache is unordered.
         on_missing.sort_unstable_by(|a, b| name_of(a).cmp(&name_of(b)));
     }
     Found {
@@ -118,8 +118,7 @@ fn find(shared: &Shared, now: Now) -> Found {
     }
 }
 
-/// The first `count` of these pods in the order in which ended pods are deleted: evicted pods, then the
-/// oldest.
+/// Returns the first `count` of these pods in deletion order: evicted pods, then the oldest.
 fn oldest(pods: impl Iterator<Item = Arc<Pod>>, count: usize) -> Vec<Arc<Pod>> {
     let mut pods: Vec<Arc<Pod>> = pods.collect();
     pods.sort_by(|a, b| {
@@ -155,7 +154,7 @@ fn name_of(pod: &Pod) -> (&str, &str) {
     (&pod.metadata.namespace, &pod.metadata.name)
 }
 
-/// Reads a node; whether the server does not have the node.
+/// Reads a node. Returns whether the server lacks it.
 async fn is_gone(calls: &Calls, name: &Str) -> bool {
     let read = Request::Get {
         kind: Kind::NODE,
@@ -172,8 +171,8 @@ impl Shared {
             .await;
     }
 
-    /// Marks pods as failed that have not ended, then deletes all whose mark was accepted. Pods are marked
-    /// side by side, and then deleted side by side.
+    /// Marks pods that have not ended as failed, then deletes all pods whose mark was accepted. The
+    /// marks are sent concurrently, then the deletions.
     async fn delete_all(&self, calls: &Calls, pods: &[Arc<Pod>], reason: Reason) {
         let now = calls.now().wall();
         let (mut ready, mut marked, mut marks) = (Vec::new(), Vec::new(), Vec::new());

@@ -10,7 +10,7 @@ use podstorm_runtime::workqueue::{QueueRow, Workers};
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// The number of ended pods above which the oldest ones are deleted; none are if it is not positive.
+/// The number of ended pods above which the oldest are deleted. If it is not positive, none are.
 pub const TERMINATED_POD_GC_THRESHOLD: NumberFlag = NumberFlag {
     flag: "terminated-pod-gc-threshold",
     default: 12_500,
@@ -18,7 +18,7 @@ pub const TERMINATED_POD_GC_THRESHOLD: NumberFlag = NumberFlag {
     help: "Ended pods beyond this number are deleted; 0 keeps them",
 };
 
-/// The controller that deletes pods that no other controller deletes.
+/// The pod garbage collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodGc;
 

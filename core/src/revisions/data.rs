@@ -1,4 +1,5 @@
-//! The data of a revision: a pod template as upstream writes it, byte for byte, and the hash of these bytes.
+//! The data of a revision: a pod template as upstream writes it, byte for byte, and the hash of
+//! these bytes.
 
 use std::fmt::Write as _;
 
@@ -8,19 +9,20 @@ use serde_json::{Number, Value, json};
 
 use crate::template::{Mismatch, as_upstream_writes};
 
-/// What a revision keeps of its workload: the patch that restores the template.
+/// The data that a revision keeps of its workload: the patch that restores the template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionData {
     value: Value,
 }
 
 impl RevisionData {
-    /// The data of a template. O(bytes).
+    /// Returns the data of a template. O(bytes).
     ///
     /// # Errors
-    /// The template holds a value of a wrong type.
+    /// Fails if the template has a value of the wrong type.
     ///
-    /// Source: `getPatch` of Kubernetes' `pkg/controller/statefulset`, and its twin in the controller of DaemonSets.
+    /// Source: `getPatch` of Kubernetes' `pkg/controller/statefulset`, and its twin in the
+    /// DaemonSet controller.
     pub fn of_template(template: &Value) -> Result<RevisionData, Mismatch> {
         let mut template = as_upstream_writes(template)?;
         pass_through_doubles(&mut template);
@@ -29,12 +31,12 @@ impl RevisionData {
         Ok(RevisionData { value })
     }
 
-    /// The data as JSON, as the revision holds it.
+    /// Returns the data as JSON, in the form of the revision.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The bytes that upstream hashes. O(bytes).
+    /// Returns the bytes that upstream hashes. O(bytes).
     pub fn text(&self) -> String {
         let mut text = String::new();
         write(&self.value, &mut text);
@@ -42,8 +44,8 @@ impl RevisionData {
     }
 }
 
-/// The hash of a revision's data, in characters that form no words. `collision_count` is that of the workload's status;
-/// 0 gives another hash than absent.
+/// Returns the hash of a revision's data, in characters that form no words. `collision_count` comes
+/// from the workload's status; 0 and absent give different hashes.
 ///
 /// Source: `HashControllerRevision` of Kubernetes' `pkg/controller/history`.
 pub fn revision_hash(data: &str, collision_count: Option<i32>) -> CompactString {
@@ -51,7 +53,7 @@ pub fn revision_hash(data: &str, collision_count: Option<i32>) -> CompactString 
     let count = collision_count.map(|count| count.to_compact_string());
     let count = count.as_deref().unwrap_or_default();
     let bytes = data.bytes().chain(count.bytes());
-    // FNV-1: the other order of the two steps is FNV-1a, which names ReplicaSets.
+    // FNV-1. With the two steps in the other order it would be FNV-1a, which names ReplicaSets.
     let hash = bytes.fold(2_166_136_261_u32, |hash, byte| {
         hash.wrapping_mul(16_777_619) ^ u32::from(byte)
     });
@@ -60,7 +62,8 @@ pub fn revision_hash(data: &str, collision_count: Option<i32>) -> CompactString 
     digits.bytes().map(safe).collect()
 }
 
-/// Upstream reads the JSON of the template without its types, where each number is a double.
+/// Converts numbers to doubles and back. Upstream reads the template's JSON without types, with
+/// every number a double.
 fn pass_through_doubles(value: &mut Value) {
     match value {
         Value::Number(number) => *number = as_double(number),
@@ -70,14 +73,15 @@ fn pass_through_doubles(value: &mut Value) {
     }
 }
 
-/// The number whose decimal digits are the shortest that read back as the same double.
+/// Returns the number with the fewest decimal digits that reads back as the same double.
 fn as_double(number: &Number) -> Number {
     let shortest = number.as_f64().map(|double| double.to_string());
     let read = shortest.and_then(|text| text.parse().ok());
     read.unwrap_or_else(|| number.clone())
 }
 
-/// Writes JSON as Go does: compact, members sorted by bytes, and some characters escaped that need not be.
+/// Writes JSON as Go does: compact, members sorted by bytes, and some characters escaped without
+/// need.
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::String(text) => write_text(text, out),
@@ -90,7 +94,7 @@ fn write(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Object(members) => write_members(members, out),
-        // Into a text that takes all.
+        // Writing to a string can't fail.
         other => _ = write!(out, "{other}"),
     }
 }
@@ -163,7 +167,7 @@ mod tests {
             (30, "30"),
         ] {
             let text = as_double(&number.into()).to_string();
-            // The last one is not a number of 64 bits with a sign any more.
+            // The last number no longer fits a signed 64-bit number.
             let double = if number == i64::MAX {
                 "9223372036854775808"
             } else {

@@ -1,5 +1,5 @@
-//! The requests that a workload's revisions need: orphans are adopted, the revision of today's template is found or
-//! created, and old ones are deleted.
+//! The requests for a workload's revisions: orphans are adopted, the revision of the current
+//! template is found or created, and old revisions are deleted.
 
 use std::sync::Arc;
 
@@ -13,35 +13,37 @@ use serde_json::Value;
 use super::history::{Revision, next_number};
 use super::{HASH_LABEL, RevisionData, revision_hash, revision_name};
 
-/// The workload whose revisions are looked for.
+/// The workload that owns the revisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
-    /// Its kind.
+    /// The kind of the workload.
     pub kind: Kind,
-    /// Its metadata.
+    /// The metadata of the workload.
     pub meta: &'a ObjectMeta,
-    /// The controller reference of what it owns.
+    /// The controller reference of its dependents.
     pub reference: &'a Arc<OwnerReference>,
-    /// `status.collisionCount`; 0 where absent.
+    /// `status.collisionCount`; 0 if absent.
     pub collision_count: i32,
 }
 
-/// The revisions of a workload that matter.
+/// The current revision and the update revision of a workload.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The one that the status calls current; the other where there is none of that name.
+    /// The revision that the status names as current; the update revision if there is none of that
+    /// name.
     pub current: Revision,
-    /// The one of today's template.
+    /// The revision of the current template.
     pub update: Revision,
-    /// How often a name was taken.
+    /// The number of name collisions so far.
     pub collision_count: i32,
 }
 
 impl Owner<'_> {
-    /// Adopts the revisions that have no controller, after one live read of the workload.
+    /// Adopts the revisions without a controller, after one live read of the workload.
     ///
     /// # Errors
-    /// The workload must not adopt, or a request fails. No revision behind is adopted then.
+    /// Fails if the workload must not adopt or a request fails. Later revisions are then not
+    /// adopted.
     pub async fn adopt(&self, calls: &Calls, revisions: &[Revision]) -> Result<(), SyncFailure> {
         let is_orphan = |it: &&Revision| it.0.metadata.controller().is_none();
         let mut orphans = revisions.iter().filter(is_orphan).peekable();
@@ -67,11 +69,12 @@ impl Owner<'_> {
         Ok(())
     }
 
-    /// Finds the revision with this data among the sorted ones, brings it to the end, or creates it. `is_same` says whether a
-    /// revision with other data restores the same template. `current` is the name of the current revision.
+    /// Finds the revision with this data among the sorted ones and makes it the newest, or creates
+    /// it. `is_same` reports whether a revision with other data restores the same template.
+    /// `current` is the name of the current revision.
     ///
     /// # Errors
-    /// A request fails.
+    /// Fails if a request fails.
     pub async fn find(
         &self,
         calls: &Calls,
@@ -111,7 +114,7 @@ impl Owner<'_> {
             .insert("revision".to_owned(), number.into());
         let stored = calls.put(renumbered).await;
         stored.map(Revision).map_err(|error| {
-            // As upstream: the failed write has emptied the object that it tries again.
+            // As upstream: the failed write has emptied the object that is written again.
             let text = match error.reason {
                 Reason::Conflict => "resource name may not be empty".to_owned(),
                 _ => error.message,
@@ -120,7 +123,8 @@ impl Owner<'_> {
         })
     }
 
-    /// Creates the revision with this data. A name that another revision has raises the count of collisions.
+    /// Creates the revision with this data. If another revision has the name, increments the
+    /// collision count.
     async fn create(
         &self,
         calls: &Calls,
@@ -133,7 +137,7 @@ impl Owner<'_> {
         loop {
             let error = match calls.create(revision.clone()).await {
                 Ok(created) => {
-                    let created = created.downcast().expect("revisions have no type");
+                    let created = created.downcast().expect("a revision is a dynamic object");
                     return Ok(Revision(created));
                 }
                 Err(error) => error,
@@ -155,7 +159,7 @@ impl Owner<'_> {
         }
     }
 
-    /// The revision of this data, whose bytes are `text`.
+    /// Builds the revision with this data, whose bytes are `text`.
     ///
     /// Source: `NewControllerRevision` of Kubernetes' `pkg/controller/history`.
     pub fn new_revision(
@@ -184,10 +188,10 @@ impl Owner<'_> {
     }
 }
 
-/// Deletes revisions one after the other, up to the first failure.
+/// Deletes revisions one by one, up to the first failure.
 ///
 /// # Errors
-/// A request fails.
+/// Fails if a request fails.
 pub async fn delete_all<'r>(
     calls: &Calls,
     revisions: impl Iterator<Item = &'r Revision>,

@@ -1,4 +1,4 @@
-//! Revisions as a list: their order, their numbers, and which of them are too many.
+//! Lists of revisions: their order, their numbers, and the surplus to delete.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use serde_json::Value;
 pub struct Revision(pub Arc<DynamicObject>);
 
 impl Revision {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.0.metadata.name
     }
 
-    /// Its number.
+    /// Returns the number.
     pub fn number(&self) -> i64 {
         let number = self.0.fields.get("revision").and_then(Value::as_i64);
         number.unwrap_or(0)
     }
 
-    /// What it keeps; null if it keeps nothing.
+    /// Returns the data; null if the revision has none.
     pub fn data(&self) -> &Value {
         self.0.fields.get("data").unwrap_or(&Value::Null)
     }
@@ -38,20 +38,20 @@ pub fn sort(revisions: &mut [Revision]) {
     });
 }
 
-/// The number of the next revision after these, which are sorted.
+/// Returns the number of the next revision after these sorted ones.
 pub fn next_number(sorted: &[Revision]) -> i64 {
     sorted.last().map_or(1, |last| last.number() + 1)
 }
 
-/// Those of the sorted revisions to delete, the oldest first: all that are not `live` but for the newest `limit`. A
-/// negative limit keeps all.
+/// Returns the revisions to delete, oldest first: all that are not `live`, except for the newest
+/// `limit`. A negative limit keeps all.
 pub fn surplus(
     sorted: &[Revision],
     is_live: impl Fn(&Revision) -> bool,
     limit: i64,
 ) -> impl Iterator<Item = &Revision> {
     let kept = usize::try_from(limit).unwrap_or(usize::MAX);
-    // Whether a revision is live takes a look at every pod.
+    // To decide whether a revision is live, every pod must be read.
     let all = if sorted.len() > kept { sorted } else { &[] };
     let history: Vec<&Revision> = all.iter().filter(|it| !is_live(it)).collect();
     let count = history.len().saturating_sub(kept);

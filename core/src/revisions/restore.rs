@@ -1,4 +1,4 @@
-//! Applying a revision to its workload.
+//! Restoring a workload's spec from a revision.
 
 use podstorm_objects::defaulting::Within as _;
 use podstorm_objects::defaulting::fill_spec;
@@ -11,22 +11,22 @@ use crate::template::{Mismatch, WorkloadRules, as_upstream_writes};
 /// A revision that can't be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// Its data is no patch.
+    /// The data is not a patch.
     #[error("the data of the revision is not a JSON object")]
     NotAnObject,
-    /// Its data is a patch that does not fit.
+    /// The data is a patch that does not fit.
     #[error(transparent)]
     Patch(#[from] PatchProblem),
-    /// The workload would hold a value of a wrong type.
+    /// The workload would have a value of the wrong type.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
 }
 
-/// The spec that a workload gets from the data of a revision, as its types hold it: unknown members of the template are
-/// gone. Nothing is defaulted. O(bytes).
+/// Returns the spec that a workload gets from the data of a revision, as upstream's types hold it:
+/// unknown members of the template are dropped. Applies no defaults. O(bytes).
 ///
 /// # Errors
-/// The data can't be applied.
+/// Fails if the data can't be applied.
 pub fn restored_spec(spec: &Map, data: &Value) -> Result<Map, RestoreError> {
     let mut object = Map::from_iter([("spec".to_owned(), Value::Object(spec.clone()))]);
     match data {
@@ -43,8 +43,9 @@ pub fn restored_spec(spec: &Map, data: &Value) -> Result<Map, RestoreError> {
     Ok(spec)
 }
 
-/// Whether the data of a revision, applied and with the defaults of the API, is this data. A revision that can't be applied
-/// is another one. It keeps workloads from rolling because of how a template is written, or of a default that is new.
+/// Reports whether the data of a revision, applied and with the API's defaults, equals this data;
+/// `false` if the revision can't be applied. Prevents rollouts because of another spelling of the
+/// template or a new default.
 pub fn is_same_template(spec: &Map, stored: &Value, data: &RevisionData) -> bool {
     let Ok(mut restored) = restored_spec(spec, stored) else {
         return false;

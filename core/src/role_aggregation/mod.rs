@@ -1,10 +1,11 @@
-//! The controller of aggregated ClusterRoles: a ClusterRole with an `aggregationRule` has the rules of the ClusterRoles
-//! that its selectors match.
+//! The ClusterRole aggregation controller: a ClusterRole with an `aggregationRule` gets the rules
+//! of the ClusterRoles that match its selectors.
 //!
-//! Every change of a ClusterRole wakes all aggregated ones: each may match it. The rules follow the order of the
-//! selectors, then that of the names; of equal rules the first stays. A role whose rules are right is not written.
+//! Every change of a ClusterRole wakes all aggregated ones, because each may match it. The rules
+//! are in the order of the selectors, then of the names; of equal rules the first stays. A role
+//! with the right rules is not written.
 //!
-//! One lock guards the keys of the aggregated roles; it is not held across a call.
+//! One lock guards the keys of the aggregated roles. It is not held across a call.
 //!
 //! Source: Kubernetes' `pkg/controller/clusterroleaggregation`.
 
@@ -24,13 +25,13 @@ use serde_json::{Value, json};
 
 use crate::controller::{ControllerType, Setup};
 
-/// The controller's name, which is its field manager too.
+/// The name of the controller, which is also its field manager.
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// A cached ClusterRole.
 type Role = Arc<DynamicObject>;
 
-/// The controller's row.
+/// The ClusterRole aggregation controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterRoleAggregation;
 
@@ -63,7 +64,7 @@ impl ControllerType for ClusterRoleAggregation {
     }
 }
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
@@ -108,7 +109,7 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// The selectors of an aggregated role; `None` for any other role.
+/// Returns the selectors of an aggregated role; `None` for other roles.
 fn selectors(role: &DynamicObject) -> Option<&[Value]> {
     let rule = role.fields.get("aggregationRule")?;
     let selectors = rule.get("clusterRoleSelectors").and_then(Value::as_array);
@@ -116,13 +117,13 @@ fn selectors(role: &DynamicObject) -> Option<&[Value]> {
         .then(|| selectors.map_or(&[][..], Vec::as_slice))
 }
 
-/// The rules of a role; none where they are absent or null.
+/// Returns the rules of a role; empty if they are absent or null.
 fn rules(role: &DynamicObject) -> &[Value] {
     let rules = role.fields.get("rules").and_then(Value::as_array);
     rules.map_or(&[], Vec::as_slice)
 }
 
-/// Gives one role the rules of those that it matches.
+/// Sets the rules of one role to those of the roles that it matches.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(role) = shared.roles.get(key) else {
         return Ok(End::Forget);
@@ -143,7 +144,7 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
         object["rules"] = wanted.into();
     }
     let Value::Object(object) = object else {
-        unreachable!("it is written as an object");
+        unreachable!("the literal is an object");
     };
     let patch = Patch::Apply {
         object,
@@ -157,8 +158,8 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
 }
 
 impl Shared {
-    /// The rules of the roles that these selectors match, without those of the role itself. O(selectors × roles, and
-    /// rules squared).
+    /// Returns the rules of the roles that match these selectors, except for the role itself.
+    /// O(selectors × roles, and rules squared).
     fn aggregate(&self, role: &Role, selectors: &[Value]) -> Result<Vec<Value>, SyncFailure> {
         let mut all: Vec<Role> = self
             .roles

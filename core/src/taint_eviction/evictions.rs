@@ -1,4 +1,4 @@
-//! The evictions that are scheduled: which pod is deleted when, and which was.
+//! The scheduled and completed evictions of pods, with their times.
 //!
 //! Source: `TimedWorkerQueue` and `processPodOnNode` of Kubernetes' `pkg/controller/tainteviction`.
 
@@ -10,24 +10,25 @@ use podstorm_runtime::intern::KeyId;
 
 use crate::node::{Taint, Toleration};
 
-/// Namespace and name of a pod.
+/// The namespace and name of a pod.
 pub(super) type PodName = (Str, CompactString);
 
-/// The key of the sync that records Events. No pod has it.
+/// The key of the sync that records Events. It is never the key of a pod.
 pub(super) const EVENTS: KeyId = KeyId(0);
 
-/// How long a pod tolerates taints.
+/// The time for which a pod tolerates taints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tolerated {
-    /// It does not tolerate one of them.
+    /// The pod does not tolerate one of the taints.
     Not,
-    /// That long, ns; 0 and more.
+    /// The pod tolerates all taints for this time in ns, at least 0.
     For(i64),
     Always,
 }
 
 impl Tolerated {
-    /// By the tolerations that match a taint, each taint having one at least. Negative seconds are none.
+    /// Evaluates the tolerations that match a taint. Each taint needs at least one. Negative
+    /// seconds count as 0.
     pub(super) fn of(taints: &[Taint], tolerations: &[Toleration]) -> Tolerated {
         let matches = |taint: &Taint| tolerations.iter().any(|it| it.matches(taint));
         if !taints.iter().all(matches) {
@@ -48,20 +49,20 @@ impl Tolerated {
 enum Eviction {
     Scheduled {
         key: KeyId,
-        /// When the first of the taints that led to it was seen, monotonic ns.
+        /// The monotonic time in ns at which the first of the taints was seen.
         since_ns: i64,
-        /// When the pod is deleted.
+        /// The time of the deletion.
         due_ns: i64,
     },
-    /// The pod was deleted and is not deleted again, unless its node's taints change.
+    /// The pod was deleted. It is deleted again only if the taints of its node change.
     Done,
 }
 
-/// The evictions by pod, and the pods by the keys of the queue.
+/// The evictions by pod, and the pods by queue key.
 #[derive(Debug)]
 pub(super) struct Evictions {
     by_pod: BTreeMap<PodName, Eviction>,
-    /// By key; `None` for a free one, and for that of Events.
+    /// The names by key; `None` for a free key and for the key of Events.
     names: Vec<Option<PodName>>,
     free: Vec<KeyId>,
 }
@@ -76,18 +77,18 @@ impl Default for Evictions {
     }
 }
 
-/// What [`Evictions::decide`] asks for.
+/// The result of [`Evictions::decide`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decision {
-    /// Whether a scheduled eviction was cancelled, which has an Event.
+    /// Whether a scheduled eviction was cancelled, which needs an Event.
     pub(super) is_cancelled: bool,
-    /// The key to add to the queue, and after how many ns.
+    /// The key to add to the queue, with the delay in ns.
     pub(super) add: Option<(KeyId, i64)>,
 }
 
 impl Evictions {
-    /// Decides about a pod on a node with taints. An eviction that is scheduled stays where the taints change: what counts is
-    /// since when the pod is tainted.
+    /// Decides about a pod on a node with taints. A scheduled eviction keeps its time if the taints
+    /// change: the time since the pod was first tainted counts.
     pub(super) fn decide(&mut self, pod: &PodName, tolerated: Tolerated, now_ns: i64) -> Decision {
         let after_ns = match tolerated {
             Tolerated::Not => {
@@ -134,7 +135,7 @@ impl Evictions {
         }
         let key = self.free.pop().unwrap_or_else(|| {
             self.names.push(None);
-            KeyId(u32::try_from(self.names.len() - 1).expect("fewer pods than 32 bits count"))
+            KeyId(u32::try_from(self.names.len() - 1).expect("the number of pods fits 32 bits"))
         });
         self.names[key.index()] = Some(pod.clone());
         let scheduled = Eviction::Scheduled {
@@ -146,7 +147,7 @@ impl Evictions {
         Some((key, due_ns.saturating_sub(now_ns)))
     }
 
-    /// Forgets the eviction of a pod; returns whether it was still to come.
+    /// Forgets the eviction of a pod. Returns whether it was still pending.
     pub(super) fn cancel(&mut self, pod: &PodName) -> bool {
         match self.by_pod.remove(pod) {
             Some(Eviction::Scheduled { key, .. }) => {
@@ -162,7 +163,7 @@ impl Evictions {
         self.free.push(key);
     }
 
-    /// The pod of a key, and when it is deleted; `None` for a free key.
+    /// Returns the pod of a key and the time of its deletion; `None` for a free key.
     pub(super) fn scheduled(&self, key: KeyId) -> Option<(PodName, i64)> {
         let pod = self.names.get(key.index())?.clone()?;
         match self.by_pod.get(&pod) {
@@ -171,12 +172,13 @@ impl Evictions {
         }
     }
 
-    /// The pod of a key, if it has one.
+    /// Returns the pod of a key, if it has one.
     pub(super) fn pod(&self, key: KeyId) -> Option<&PodName> {
         self.names.get(key.index())?.as_ref()
     }
 
-    /// The eviction of a pod was carried out, or has failed for good. One that was cancelled meanwhile stays so.
+    /// Ends the eviction of a pod, done or failed for good. Leaves an eviction that was cancelled
+    /// meanwhile.
     pub(super) fn finish(&mut self, key: KeyId, pod: &PodName, is_done: bool) {
         let is_its = matches!(self.by_pod.get(pod),
             Some(Eviction::Scheduled { key: of, .. }) if *of == key);
@@ -189,7 +191,7 @@ impl Evictions {
         }
     }
 
-    /// The number of pods with an eviction that is to come or was carried out.
+    /// Returns the number of pods with a pending or completed eviction.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_pod.len()

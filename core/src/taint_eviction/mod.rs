@@ -1,11 +1,14 @@
-//! The taint eviction controller: deletes pods that do not tolerate a `NoExecute` taint of their node, or no longer do.
+//! The taint eviction controller: deletes pods that do not, or no longer, tolerate a `NoExecute`
+//! taint of their node.
 //!
-//! `evictions`: which pod is deleted when; `sync`: the requests that delete one. The queue has a key for each pod whose
-//! eviction is scheduled, and one for Events: handlers record none.
+//! `evictions`: the pods to delete and their times; `sync`: the requests that delete one. The queue
+//! has a key for each pod with a scheduled eviction, and one for Events, because handlers can't
+//! record them.
 //!
-//! One lock guards what is kept of nodes and pods. It is not held across a call, nor while the pod cache is read.
+//! One lock guards the state of nodes and pods. It is not held across a call or while the pod cache
+//! is read.
 //!
-//! A pod that was deleted and still ends is deleted again when the taints of its node change, as upstream.
+//! As upstream, a deleted pod that still runs is deleted again when the taints of its node change.
 //!
 //! Source: Kubernetes' `pkg/controller/tainteviction`.
 
@@ -32,11 +35,11 @@ use evictions::{EVENTS, Evictions, PodName, Tolerated};
 
 pub use row::TaintEviction;
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     pods: Arc<PodCache>,
@@ -46,15 +49,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The `NoExecute` taints of the nodes that have some.
+    /// The `NoExecute` taints by node, for nodes with such taints.
     tainted: BTreeMap<Str, Vec<Taint>>,
     evictions: Evictions,
-    /// Events that the next sync records.
+    /// The Events that the next sync records.
     events: Vec<EventIntent>,
 }
 
 impl Controller {
-    /// A controller that reads nodes and pods from these informers.
+    /// Creates a controller that reads nodes and pods from these informers.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             pods: Arc::clone(informers.pods()),
@@ -66,13 +69,13 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The work queue.
+    /// Returns the work queue.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queue
     }
 }
 
-/// The node to which a pod is bound.
+/// Returns the node to which a pod is bound.
 fn node_of(pod: &Pod) -> Option<&Str> {
     pod.node_name.as_ref().filter(|name| !name.is_empty())
 }
@@ -81,7 +84,7 @@ fn name_of(pod: &Pod) -> PodName {
     (pod.metadata.namespace.clone(), pod.metadata.name.clone())
 }
 
-/// An Event about a pod, whose reference has no UID, as upstream's.
+/// Builds an Event about a pod. As upstream, its reference has no UID.
 fn event(pod: &PodName, text: String) -> EventIntent {
     let reference = ObjectReference {
         kind: Kind::POD,
@@ -103,7 +106,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The `NoExecute` taints of a node have changed.
+    /// Handles a change of a node's `NoExecute` taints.
     fn tainted(&self, node: &Str, taints: Vec<Taint>, now: Now) {
         {
             let mut state = self.lock();
@@ -112,14 +115,15 @@ impl Shared {
                 false => drop(state.tainted.insert(node.clone(), taints.clone())),
             }
         }
-        // After the taints are there: a pod that comes to the node is seen here or by its own handler.
+        // The taints are stored first, so a pod that is bound now is seen here or by its own
+        // handler.
         let mut pods = Vec::new();
         self.pods.for_each(|pod| {
             if node_of(pod) == Some(node) {
                 pods.push(Arc::clone(pod));
             }
         });
-        // The cache has no order.
+        // The cache is unordered.
         pods.sort_by_cached_key(|pod| name_of(pod));
         for pod in pods {
             self.decide(&pod, &taints, now);
@@ -150,7 +154,7 @@ impl Shared {
         self.queue.add(EVENTS, now.mono_ns);
     }
 
-    /// Looks at a pod that changed from `old` to `new`.
+    /// Handles a pod that changed from `old` to `new`.
     fn changed(&self, old: Option<&Pod>, new: &Pod, now: Now) {
         let Some(node) = node_of(new) else { return };
         let is_same = |old: &Pod| {
@@ -189,7 +193,7 @@ impl Handler<Arc<Node>> for Shared {
                     self.tainted(&node.metadata.name.as_str().into(), taints, now);
                 }
             }
-            // Its pods stay as they are: pod garbage collection deletes them.
+            // The pods stay: pod garbage collection deletes them.
             None => {
                 if let Some(last) = &change.last {
                     let name = last.metadata().name.as_str();
@@ -228,7 +232,7 @@ impl AsyncWorkload for Controller {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
-        // Runs are of a list into an empty cache.
+        // A list into an empty cache comes in runs.
         if !listed.runs.is_empty() {
             let mut pods = Vec::new();
             self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));

@@ -10,7 +10,8 @@ use podstorm_runtime::workqueue::{QueueRow, Workers};
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// The controller that deletes pods which do not tolerate the `NoExecute` taints of their nodes.
+/// The taint eviction controller, which deletes pods that do not tolerate the `NoExecute` taints of
+/// their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaintEviction;
 
@@ -35,7 +36,7 @@ impl ControllerType for TaintEviction {
             },
         ],
         queues: &[QueueRow {
-            // As many as upstream has for the updates of pods.
+            // Upstream's number of workers for pod updates.
             workers: Workers::Number(8),
             ..QueueRow::new("taint_eviction")
         }],

@@ -15,16 +15,16 @@ use super::evictions::PodName;
 use super::{Shared, event};
 use crate::disruption_target::add_condition;
 
-/// Attempts to delete a pod, as upstream's.
+/// The maximum number of attempts to delete a pod, as upstream.
 const ATTEMPTS: usize = 5;
 
-/// Reason and message of the condition.
+/// The reason and message of the condition.
 const TAINTED: (&str, &str) = (
     "DeletionByTaintManager",
     "Taint manager: deleting due to NoExecute taint",
 );
 
-/// Records the Events that wait, and evicts the pod of the key when it is due.
+/// Records the pending Events, and evicts the pod of the key if it is due.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let waiting = std::mem::take(&mut shared.lock().events);
     waiting.into_iter().for_each(|event| calls.event(event));
@@ -40,7 +40,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     calls.event(event(&pod, text));
     let mut outcome = evict(&calls, &pod).await;
     for _ in 1..ATTEMPTS {
-        // Upstream tries again too where the pod is gone; it can't come back under that eviction.
+        // Upstream also retries if the pod is gone. Such a pod can't return under this eviction.
         match &outcome {
             Err(error) if !error.is_not_found() => outcome = evict(&calls, &pod).await,
             _ => break,
@@ -51,7 +51,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         Err(error) if !error.is_not_found() => Err(SyncFailure {
             label: "eviction failed",
             message: error.message,
-            // The next change of pod or node decides.
+            // The next change of the pod or the node decides.
             is_final: true,
         }),
         _ => Ok(End::Forget),

@@ -1,4 +1,4 @@
-//! Two texts of a template, for hashing and for comparing, and the FNV-1a functions that they are
+//! Two texts of a template, for hashing and for comparison, and the FNV-1a functions that they are
 //! streamed into.
 
 use std::fmt::{self, Write};
@@ -11,15 +11,14 @@ use super::walk::Sink;
 /// The text that upstream hashes: a dump of the template as it is in memory, with all types and all
 /// absent members.
 ///
-/// A time that is set has no such text anywhere: upstream's contains the process's time zones. It
-/// is dumped as RFC 3339, so that the hash is at least the same wherever and whenever it is made.
+/// A set time has no stable text: upstream's contains the process's time zones. It is dumped as RFC
+/// 3339, so that the hash is at least the same everywhere and at any time.
 pub(super) struct Dump<W>(pub(super) W);
 
-/// The values alone, each so that its end can be told: templates are equal just when these texts
-/// are.
+/// Only the values, each with a recognizable end: templates are equal exactly if these texts are.
 pub(super) struct Canonical<W>(pub(super) W);
 
-/// Texts and hashes take all that is written to them.
+/// Asserts a write to a text or a hash, which can't fail.
 fn infallible(result: fmt::Result) {
     debug_assert!(result.is_ok());
 }
@@ -60,7 +59,7 @@ impl<W: Write> Sink for Dump<W> {
 impl<W: Write> Sink for Canonical<W> {
     fn fixed(&mut self, _: &str) {}
 
-    // Most members are absent.
+    // The common case is an absent member.
     fn count(&mut self, count: usize) {
         infallible(match count {
             0 => self.0.write_str("0;"),

@@ -1,7 +1,7 @@
-//! Pod templates: the hash that names their ReplicaSet, and whether two are the same.
+//! Pod templates: the hash that names their ReplicaSet, and their equality.
 //!
-//! Both come from one walk over the template's JSON by upstream's types: hashing
-//! streams upstream's own dump of it into FNV-1a, comparing streams the values.
+//! Both come from one walk over the template's JSON, by upstream's types. Hashing streams
+//! upstream's own dump of the template into FNV-1a; comparison streams the values.
 
 mod dump;
 mod quantity;
@@ -17,23 +17,23 @@ use dump::{Canonical, Dump, Fnv32, Fnv64};
 pub(crate) use typed::WorkloadRules;
 pub use typed::{Mismatch, as_upstream_writes};
 
-/// The label with the template's hash, which a ReplicaSet, its selector and its template have and a
-/// Deployment's template has not.
+/// The label with the hash of the template. A ReplicaSet, its selector and its template have it; a
+/// Deployment's template does not.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
-/// The longest name that the API accepts for a ReplicaSet, in bytes (DNS-1123 subdomain).
+/// The maximum length in bytes of a ReplicaSet's name in the API (DNS-1123 subdomain).
 const NAME_BYTES_MAX: usize = 253;
 
-/// The hash of a template, 1 to 10 characters, as in the label [`HASH_LABEL`] and in the name of
-/// the ReplicaSet. `collision_count` is the Deployment's `status.collisionCount`: 0 gives another
-/// hash than absent.
+/// Returns the hash of a template, 1 to 10 characters, as in the label [`HASH_LABEL`] and in the
+/// name of the ReplicaSet. `collision_count` is the Deployment's `status.collisionCount`; 0 and
+/// absent give different hashes.
 ///
-/// Equal to that of Kubernetes 1.36 for every template without times in its metadata; no controller
-/// sets one there, and upstream's hash of it depends on the machine. O(bytes): some tens of
-/// microseconds, most of them FNV over the names of absent members.
+/// Equals the hash of Kubernetes 1.36 for every template without times in its metadata. No
+/// controller sets one there, and upstream's hash of it depends on the machine. O(bytes): some tens
+/// of microseconds, most of them for FNV over the names of absent members.
 ///
 /// Source: `ComputeHash` of the controller's utilities. Upstream never compares hashes: templates
-/// decide ([`same_template`]), the hash names.
+/// are compared ([`same_template`]), and the hash only names.
 pub fn pod_template_hash(template: &PodTemplate, collision_count: Option<i32>) -> CompactString {
     let mut dump = Dump(Fnv32::START);
     template.look(|json| walk::walk(json, &mut dump));
@@ -43,36 +43,37 @@ pub fn pod_template_hash(template: &PodTemplate, collision_count: Option<i32>) -
         hash.bytes(&[0; 4]);
     }
     let digits = hash.0.to_string();
-    // Digits that can't form words. The vowels are missing, and what looks like one.
+    // Digits that can't form words: there are no vowels and no characters that look like one.
     let safe = |digit: u8| char::from(b"456789bcdf"[usize::from(digit - b'0')]);
     digits.bytes().map(safe).collect()
 }
 
-/// The text whose hash [`pod_template_hash`] begins with, for comparison with upstream's. O(bytes).
+/// Returns the text at the start of [`pod_template_hash`]'s input, for comparison with upstream's.
+/// O(bytes).
 pub fn pod_template_dump(template: &PodTemplate) -> String {
     let mut dump = Dump(String::new());
     template.look(|json| walk::walk(json, &mut dump));
     dump.0
 }
 
-/// The name of the ReplicaSet of a template with this hash. A Deployment's name that leaves too
-/// little room is cut.
+/// Returns the name of the ReplicaSet of a template with this hash. Truncates a Deployment's name
+/// that leaves too little room.
 pub fn replica_set_name(deployment: &str, hash: &str) -> CompactString {
     let most = NAME_BYTES_MAX.saturating_sub(1 + hash.len());
     let kept = &deployment[..deployment.floor_char_boundary(most)];
     compact_str::format_compact!("{kept}-{hash}")
 }
 
-/// What tells most different templates apart without looking at them: a digest of a template's
-/// values, the label [`HASH_LABEL`] left out. Computed once, when an object arrives. It is the same
-/// in every process.
+/// The comparable form of a template, which distinguishes most templates cheaply: a digest of its
+/// values without the label [`HASH_LABEL`]. Computed once, when an object arrives. The same in
+/// every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateForm {
     digest: u64,
 }
 
 impl TemplateForm {
-    /// The form of a template. O(bytes), some ten microseconds.
+    /// Returns the form of a template. O(bytes), some ten microseconds.
     pub fn of(template: &PodTemplate) -> TemplateForm {
         TemplateForm {
             digest: canonical(template, Fnv64::START).0,
@@ -80,16 +81,15 @@ impl TemplateForm {
     }
 }
 
-/// Whether two templates, of which these are the forms, are the same but for the label
-/// [`HASH_LABEL`].
+/// Reports whether two templates with these forms are equal apart from the label [`HASH_LABEL`].
 ///
-/// Absent, null and empty lists and maps are the same; an absent number or text is zero or empty,
-/// but one whose absence has a meaning of its own differs from zero, and so does an absent object
-/// from an empty one. Quantities are compared by value, times by instant, lists in order. Members
-/// that Kubernetes 1.36 doesn't know are not seen.
+/// Absent, null and empty lists and maps are equal. An absent number or text equals zero or the
+/// empty text, unless its absence has a meaning of its own. An absent object differs from an empty
+/// one. Quantities are compared by value, times by instant, lists in order. Members that Kubernetes
+/// 1.36 doesn't know are ignored.
 ///
-/// Different forms, and templates that share their spec or have the same text, are recognised without an
-/// allocation. Otherwise O(bytes): digests never decide that templates are the same.
+/// Different forms, shared specs and equal texts are recognized without an allocation. Otherwise
+/// O(bytes): equal digests are never enough to call templates equal.
 ///
 /// Source: `EqualIgnoreHash` of the controller's utilities.
 pub fn same_template(
@@ -102,7 +102,7 @@ pub fn same_template(
         && (is_same_text(a, b) || canonical(a, String::new()) == canonical(b, String::new()))
 }
 
-/// This template without the label [`HASH_LABEL`], as a Deployment has it. Shares the rest.
+/// Returns the template without the label [`HASH_LABEL`], as a Deployment has it. Shares the rest.
 #[must_use]
 pub fn without_hash_label(template: &PodTemplate) -> PodTemplate {
     let mut template = template.clone();
@@ -112,7 +112,7 @@ pub fn without_hash_label(template: &PodTemplate) -> PodTemplate {
     template
 }
 
-/// This template with the label [`HASH_LABEL`], as a ReplicaSet has it. Shares the rest.
+/// Returns the template with the label [`HASH_LABEL`], as a ReplicaSet has it. Shares the rest.
 #[must_use]
 pub fn with_hash_label(template: &PodTemplate, hash: &str) -> PodTemplate {
     let mut template = template.clone();
@@ -120,15 +120,15 @@ pub fn with_hash_label(template: &PodTemplate, hash: &str) -> PodTemplate {
     template
 }
 
-/// Writes the values of a template, without the label of its hash.
+/// Writes the values of a template, without the hash label.
 fn canonical<W: std::fmt::Write>(template: &PodTemplate, out: W) -> W {
     let mut out = Canonical(out);
     without_hash_label(template).look(|json| walk::walk(json, &mut out));
     out.0
 }
 
-/// Whether all members of two templates, read or not, have the same text but for the label of the
-/// hash.
+/// Reports whether all members of two templates, known or not, have the same text, apart from the
+/// hash label.
 fn is_same_text(a: &PodTemplate, b: &PodTemplate) -> bool {
     fn labels(template: &PodTemplate) -> impl Iterator<Item = &(Str, Str)> {
         let pairs = template.metadata.labels.pairs().iter();
@@ -188,7 +188,7 @@ mod tests {
         let (a, b) = (template(a.clone()), template(b.clone()));
         let (a_form, b_form) = (TemplateForm::of(&a), TemplateForm::of(&b));
         let same = same_template(&a, &a_form, &b, &b_form);
-        // Digests of these few don't collide.
+        // The digests of these few templates don't collide.
         assert_eq!(a_form == b_form, same);
         assert_eq!(same_template(&b, &b_form, &a, &a_form), same);
         same
@@ -253,7 +253,7 @@ mod tests {
         assert!(same(json!("0"), json!("0Mi")));
         assert!(same(json!("10000000000000000000"), json!("10E")));
         assert!(!same(json!("1"), json!("1001m")));
-        // No server lets these through, and they differ all the same.
+        // The server refuses these texts. They must still differ.
         assert!(!same(json!("x"), json!("y")));
         assert!(!same(json!("x"), json!("0")));
     }

@@ -1,7 +1,8 @@
-//! Resource quantities as Go holds them in memory: the dump shows the parts, equality the value.
+//! Resource quantities as Go holds them in memory: the dump shows the parts, equality compares the
+//! value.
 //!
-//! A quantity that is short enough is a 64-bit number and a power of ten. Any other is a number of
-//! any length with nine decimals, rounded away from zero. Source: `ParseQuantity` of apimachinery's
+//! A short quantity is a 64-bit number and a power of ten. Any other is a number of any length with
+//! nine decimals, rounded away from zero. Source: `ParseQuantity` of apimachinery's
 //! `resource.Quantity`.
 
 use std::fmt;
@@ -11,34 +12,35 @@ use smallvec::SmallVec;
 /// A parsed quantity: `magnitude` · 10^`exponent`, with a sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Quantity<'t> {
-    /// Whether it is held as a number of any length.
+    /// Whether the quantity is held as a number of any length.
     is_big: bool,
     is_negative: bool,
     magnitude: Magnitude,
     exponent: i32,
-    /// The text itself if it is canonical, else empty.
+    /// The text itself if it is canonical; otherwise empty.
     cached: &'t str,
     format: &'static str,
 }
 
-/// The last decimal that is kept.
+/// The exponent of the last decimal that is kept.
 const NANO: i32 = -9;
 
-/// The most digits that a short quantity has, in decimal.
+/// The maximum number of decimal digits of a short quantity.
 const SHORT_DIGITS: usize = 18;
 
-/// The same for one with a binary suffix, less the digits that the suffix may add.
+/// The same for a binary suffix, without the digits that the suffix may add.
 const SHORT_BINARY_DIGITS: usize = 14;
 
-/// Greater exponents than this are refused in long quantities: they would be written out.
+/// The maximum exponent of a long quantity. Larger ones are refused, because all digits would be
+/// written.
 const EXPONENT_MAX: i64 = 10_000;
 
-/// The most that a long quantity with a binary suffix can be.
+/// The maximum value of a long quantity with a binary suffix.
 const BINARY_MAX: u64 = i64::MAX as u64;
 
 const DECIMAL_SI: &str = "DecimalSI";
 
-/// What the suffix multiplies by.
+/// The factor of a suffix.
 enum Suffix {
     Ten(i64),
     /// A shift in bits.
@@ -46,7 +48,7 @@ enum Suffix {
 }
 
 impl<'t> Quantity<'t> {
-    /// The quantity that a struct has where JSON has none.
+    /// Returns the quantity that a struct has if JSON has none.
     pub(super) fn absent() -> Quantity<'t> {
         Quantity {
             is_big: false,
@@ -58,7 +60,7 @@ impl<'t> Quantity<'t> {
         }
     }
 
-    /// Reads a quantity; `None` if the text is none, or one that would take thousands of digits.
+    /// Parses a quantity; `None` if the text is not a quantity or would need thousands of digits.
     pub(super) fn parse(text: &'t str) -> Option<Quantity<'t>> {
         let text = text.trim();
         if text == "0" {
@@ -92,7 +94,7 @@ impl<'t> Quantity<'t> {
         parts.short(&suffix).or_else(|| parts.long(&suffix))
     }
 
-    /// Writes what the dump has of it.
+    /// Writes the quantity's part of the dump.
     pub(super) fn dump(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let is_short = !self.is_big;
         let (value, scale) = match self.magnitude.0.first() {
@@ -125,7 +127,7 @@ impl<'t> Quantity<'t> {
         )
     }
 
-    /// Writes the value, and nothing else: equal values are written alike, different ones are not.
+    /// Writes only the value: equal values give equal texts, different values different ones.
     pub(super) fn write_value(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let (mut magnitude, mut exponent) = (self.magnitude.clone(), self.exponent);
         if magnitude.is_zero() {
@@ -151,7 +153,7 @@ impl<'t> Quantity<'t> {
 struct Parts<'t> {
     text: &'t str,
     is_negative: bool,
-    /// The digits before the point, without leading zeros; at least one.
+    /// The digits before the point, without leading zeros; at least one digit.
     whole: &'t str,
     fraction: &'t str,
     format: &'static str,
@@ -166,7 +168,7 @@ impl<'t> Parts<'t> {
         self.whole.len() + self.fraction.len()
     }
 
-    /// The quantity as a 64-bit number, if it can be one.
+    /// Returns the quantity as a 64-bit number, if it fits.
     fn short(&self, suffix: &Suffix) -> Option<Quantity<'t>> {
         let fraction = i64::try_from(self.fraction.len()).ok()?;
         let (digits_max, exponent, times) = match suffix {
@@ -202,7 +204,7 @@ impl<'t> Parts<'t> {
         })
     }
 
-    /// The quantity as a number of any length.
+    /// Returns the quantity as a number of any length.
     fn long(&self, suffix: &Suffix) -> Option<Quantity<'t>> {
         let mut magnitude = self.digits().fold(Magnitude::default(), |it, digit| {
             it.times_plus(10, u64::from(digit - b'0'))
@@ -259,7 +261,7 @@ fn parse_suffix(suffix: &str) -> Option<(Suffix, &'static str)> {
     Some((Suffix::Ten(exponent.into()), "DecimalExponent"))
 }
 
-/// A number without sign in words of 64 bits, the lowest first, none of them for zero.
+/// An unsigned number in 64-bit words, lowest first; zero has no words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Magnitude(SmallVec<[u64; 2]>);
 
@@ -285,7 +287,7 @@ impl Magnitude {
         self
     }
 
-    /// Divides; returns the remainder.
+    /// Divides and returns the remainder.
     fn div_rem(&mut self, by: u64) -> u64 {
         let mut rest = 0;
         for word in self.0.iter_mut().rev() {
@@ -299,7 +301,7 @@ impl Magnitude {
         rest
     }
 
-    /// The same amount counted in 10^`to` instead of 10^`from`, rounded up.
+    /// Returns the same amount in units of 10^`to` instead of 10^`from`, rounded up.
     fn rescaled(mut self, from: i64, to: i64) -> Magnitude {
         for _ in to..from {
             self = self.times_plus(10, 0);
@@ -336,7 +338,9 @@ mod tests {
     fn value(text: &str) -> String {
         let mut out = String::new();
         let quantity = Quantity::parse(text).expect("a quantity");
-        quantity.write_value(&mut out).expect("a text takes all");
+        quantity
+            .write_value(&mut out)
+            .expect("writing to a string can't fail");
         out
     }
 

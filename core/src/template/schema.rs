@@ -1,18 +1,17 @@
-//! The types that a pod template is made of, from the table `pod_template.txt`. It is parsed once,
-//! at the first use.
+//! The types of a pod template, from the table `pod_template.txt`, which is parsed on first use.
 
 use std::collections::BTreeMap;
 
 use podstorm_runtime::primitives::LazyLock;
 
-/// The table: a fact of the API of Kubernetes 1.36. Another release has members more, and so other
+/// The table of types in the API of Kubernetes 1.36. Another release has more members, and so other
 /// hashes.
 const TABLE: &str = include_str!("pod_template.txt");
 
-/// The type whose members a template has.
+/// The type of a template.
 const ROOT: &str = "v1.PodTemplateSpec";
 
-/// What a value is in Go.
+/// The type of a value in Go.
 #[derive(Clone, Debug)]
 pub(super) enum Type {
     Text,
@@ -21,31 +20,31 @@ pub(super) enum Type {
     IntOrString,
     Quantity,
     Time,
-    /// Any JSON, kept as it is: `managedFields[].fieldsV1`.
+    /// Any JSON, kept as is: `managedFields[].fieldsV1`.
     Raw,
     Pointer(Box<Type>),
     List(Box<Type>),
-    /// Keys are texts.
+    /// A map with text keys.
     Map(Box<Type>),
-    /// The place of its members in the schema. Types are recursive nowhere else.
+    /// A struct, by its position in the schema. Only structs make types recursive.
     Struct(usize),
 }
 
 /// A member of a struct.
 #[derive(Debug)]
 pub(super) struct Member {
-    /// What stands before its value in the dump: a space unless it is the first, its name and its
-    /// type.
+    /// The text before the value in the dump: a space unless it is the first member, the name, and
+    /// the type.
     pub(super) label: String,
-    /// Its name in JSON; `None` for an embedded struct, whose members stand in the same JSON
-    /// object.
+    /// The name in JSON; `None` for an embedded struct, whose members are in the same JSON object.
     pub(super) json_name: Option<&'static str>,
     pub(super) of: Type,
-    /// Whether Go writes it though it is empty. Structs that are no pointers are written anyway.
+    /// Whether Go writes the member even if it is empty. Structs that are not pointers are always
+    /// written.
     pub(super) is_always_written: bool,
-    /// How strategic patches merge its list; empty where they replace it.
+    /// The strategies by which strategic patches merge the list; empty if they replace it.
     pub(super) strategies: &'static str,
-    /// The merge key of its list.
+    /// The merge key of the list.
     pub(super) merge_key: &'static str,
 }
 
@@ -59,7 +58,7 @@ pub(super) struct Schema {
 /// A struct.
 #[derive(Debug)]
 struct Struct {
-    /// Its name in Go, without its package.
+    /// The name in Go, without the package.
     name: &'static str,
     members: Vec<Member>,
 }
@@ -68,12 +67,12 @@ struct Struct {
 pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TABLE));
 
 impl Schema {
-    /// The members of a struct, in the order of their declaration.
+    /// Returns the members of a struct, in the order of their declaration.
     pub(super) fn members(&self, at: usize) -> &[Member] {
         &self.structs[at].members
     }
 
-    /// The name of a struct.
+    /// Returns the name of a struct.
     pub(super) fn name(&self, at: usize) -> &'static str {
         self.structs[at].name
     }
@@ -95,7 +94,7 @@ impl Schema {
         for line in lines() {
             if let Some(member) = line.strip_prefix("  ") {
                 let of = structs.last_mut();
-                let members = &mut of.expect("a type stands before its members").members;
+                let members = &mut of.expect("a type precedes its members").members;
                 members.push(names.member(member, members.is_empty()));
             } else if !line.contains(' ') {
                 let name = line.rsplit('.').next().unwrap_or(line);
@@ -112,7 +111,7 @@ impl Schema {
     }
 }
 
-/// The named types: those with members by their place, others by their kind.
+/// The named types: structs by position, others by kind.
 #[derive(Default)]
 struct Names {
     structs: BTreeMap<&'static str, usize>,
@@ -161,7 +160,7 @@ impl Names {
             ("v1.Time", _) => Type::Time,
             ("v1.FieldsV1", _) => Type::Raw,
             (_, Some(kind)) => self.resolve(kind),
-            (_, None) => unreachable!("the table names {text} and does not tell what it is"),
+            (_, None) => unreachable!("the table does not define {text}"),
         }
     }
 }

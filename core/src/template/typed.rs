@@ -1,11 +1,12 @@
-//! A template as Go holds it in its types and writes it as JSON, and the rules by which strategic patches merge it.
+//! A template as Go's types hold it and as Go writes it to JSON, and the rules by which strategic
+//! patches merge it.
 
 use podstorm_objects::{Map, MergeField, MergeRules, Time, canonical_quantity};
 use serde_json::Value;
 
 use super::schema::{Member, SCHEMA, Type};
 
-/// A value that has another type than its member.
+/// A value whose type differs from its member's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{member}: {found} is not {expected}")]
 pub struct Mismatch {
@@ -15,11 +16,12 @@ pub struct Mismatch {
     found: Value,
 }
 
-/// A template's JSON as upstream writes it after reading it: unknown members and empty ones are gone, unless Go writes
-/// them always; quantities and times are canonical. O(bytes).
+/// Returns a template's JSON as upstream writes it after reading it. Unknown members are dropped,
+/// and so are empty ones, unless Go always writes them. Quantities and times are canonical.
+/// O(bytes).
 ///
 /// # Errors
-/// A value has another type than its member.
+/// Fails if a value has another type than its member.
 pub fn as_upstream_writes(template: &Value) -> Result<Value, Mismatch> {
     let written = written(&SCHEMA.root, Some(template), "template")?;
     Ok(written.value)
@@ -28,7 +30,7 @@ pub fn as_upstream_writes(template: &Value) -> Result<Value, Mismatch> {
 /// A value as Go writes it.
 struct Written {
     value: Value,
-    /// Whether `omitempty` leaves it out.
+    /// Whether `omitempty` omits the value.
     is_empty: bool,
 }
 
@@ -93,7 +95,7 @@ fn written(of: &Type, json: Option<&Value>, name: &str) -> Result<Written, Misma
             (members.into(), false)
         }
         (Type::Text | Type::Time, Some(_)) => return Err(mismatch("a text")),
-        (Type::Flag, Some(_)) => return Err(mismatch("a truth value")),
+        (Type::Flag, Some(_)) => return Err(mismatch("a boolean")),
         (Type::Int, Some(_)) => return Err(mismatch("an integer")),
         (Type::IntOrString | Type::Quantity, Some(_)) => {
             return Err(mismatch("a number or a text"));
@@ -120,8 +122,8 @@ fn write_members(at: usize, json: Option<&Value>, members: &mut Map) -> Result<(
     Ok(())
 }
 
-/// How strategic patches merge an object with `spec.template`: the template by its types, anything else member by
-/// member, its lists as a whole.
+/// The rules by which strategic patches merge an object with `spec.template`: the template by its
+/// types, other members one by one, and lists outside the template as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkloadRules(Place);
 
@@ -134,7 +136,7 @@ enum Place {
 }
 
 impl WorkloadRules {
-    /// Those of the whole object.
+    /// The rules for the whole object.
     pub(crate) const OBJECT: WorkloadRules = WorkloadRules(Place::Object);
 }
 
@@ -179,7 +181,7 @@ fn find(at: usize, name: &str) -> Option<&'static Member> {
         })
 }
 
-/// What a pointer points to, and what a list holds.
+/// Returns the type that a pointer or a list holds.
 fn inside(of: &'static Type) -> &'static Type {
     match of {
         Type::Pointer(inner) | Type::List(inner) => inside(inner),

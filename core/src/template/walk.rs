@@ -1,8 +1,7 @@
-//! One walk over a template: the JSON by the schema, in the order of the schema. What it gives goes
-//! to a [`Sink`].
+//! One walk over a template's JSON, in the order of the schema. The values go to a [`Sink`].
 //!
-//! Members that the schema doesn't know are not seen, as upstream's types don't have them. Null is
-//! absent, and a member of a wrong type counts as absent.
+//! Members that the schema doesn't know are ignored, because upstream's types don't have them. Null
+//! counts as absent, and so does a member of the wrong type.
 
 use std::borrow::Cow;
 
@@ -12,22 +11,23 @@ use podstorm_objects::json::JsonValue;
 use super::quantity::Quantity;
 use super::schema::{SCHEMA, Type};
 
-/// What takes the values of a template. Every member of every struct is given, absent ones with
+/// A receiver of a template's values. It gets every member of every struct; absent members have
 /// their zero value.
 pub(super) trait Sink {
-    /// A text that follows from the types, and the brackets and spaces between values.
+    /// Receives a text that follows from the types, or the brackets and spaces between values.
     fn fixed(&mut self, text: &str);
-    /// How many values follow: entries of a list or a map, or 0 or 1 for a pointer.
+    /// Receives the number of values that follow: entries of a list or a map, or 0 or 1 for a
+    /// pointer.
     fn count(&mut self, count: usize);
-    /// A text, which may be empty.
+    /// Receives a text, which may be empty.
     fn text(&mut self, text: &str);
-    /// A number.
+    /// Receives a number.
     fn int(&mut self, number: i64);
-    /// A truth value.
+    /// Receives a boolean.
     fn flag(&mut self, flag: bool);
-    /// A quantity.
+    /// Receives a quantity.
     fn quantity(&mut self, quantity: &Quantity<'_>);
-    /// A time stamp, which may be unset.
+    /// Receives a time stamp, which may be unset.
     fn time(&mut self, time: Time);
 }
 
@@ -73,7 +73,7 @@ fn value(of: &Type, json: Option<JsonValue<'_>>, out: &mut impl Sink) {
             entries("[", items, inner, out);
         }
         Type::Map(inner) => {
-            // Sorted by the bytes of the keys, as the dump has them.
+            // Sorted by the bytes of the keys, as in the dump.
             let pairs = json.into_iter().flat_map(|json| json.pairs());
             let pairs = pairs.map(|(key, item)| (Some(key), item));
             entries("map[", pairs, inner, out);
@@ -93,7 +93,7 @@ fn value(of: &Type, json: Option<JsonValue<'_>>, out: &mut impl Sink) {
     }
 }
 
-/// The entries of a list, or of a map with their keys. Empty is absent.
+/// Returns the entries of a list, or of a map with their keys. Empty counts as absent.
 fn entries<'t>(
     open: &str,
     entries: impl Iterator<Item = (Option<&'t str>, JsonValue<'t>)> + Clone,
@@ -123,7 +123,8 @@ fn is_present(json: &JsonValue<'_>) -> bool {
     !json.is_null()
 }
 
-/// A text that is no quantity is given as a text: no server lets one through.
+/// Passes on a quantity. A text that is not a quantity is passed on as text; the server refuses
+/// such texts.
 fn quantity(json: Option<JsonValue<'_>>, out: &mut impl Sink) {
     let Some(json) = json else {
         return out.quantity(&Quantity::absent());

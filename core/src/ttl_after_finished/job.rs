@@ -1,4 +1,4 @@
-//! What the controller reads of a Job: whether the Job is to be deleted, and when.
+//! The members of a Job that the controller reads: whether and when the Job must be deleted.
 
 use podstorm_objects::{DynamicObject, Object, Time};
 
@@ -7,16 +7,16 @@ use podstorm_objects::{DynamicObject, Object, Time};
 pub(super) struct FinishedJob {
     /// `spec.ttlSecondsAfterFinished`.
     ttl_seconds: i64,
-    /// Since when the first condition holds that says that the Job has finished.
+    /// The time of the first condition that marks the Job as finished.
     finished: Time,
 }
 
 impl FinishedJob {
-    /// `None` where the Job has no TTL, is being deleted or has not finished. A Job without a TTL costs
-    /// one look. Who manages the Job (`spec.managedBy`) doesn't matter.
+    /// Returns the Job's TTL and end; `None` if the Job has no TTL, is being deleted or has not
+    /// finished. Cheap for a Job without a TTL. Ignores `spec.managedBy`.
     ///
-    /// Source: `needsCleanup` in Kubernetes' `pkg/controller/ttlafterfinished`, `IsJobFinished` in its
-    /// `pkg/controller/job/util`.
+    /// Source: `needsCleanup` in Kubernetes' `pkg/controller/ttlafterfinished`, `IsJobFinished` in
+    /// its `pkg/controller/job/util`.
     pub(super) fn of(job: &dyn Object) -> Option<FinishedJob> {
         let members = &job.downcast_ref::<DynamicObject>()?.fields;
         let ttl_seconds = members.get("spec")?["ttlSecondsAfterFinished"].as_i64()?;
@@ -37,8 +37,8 @@ impl FinishedJob {
         })
     }
 
-    /// When the TTL ends, in ns since the Unix epoch; `None` where the condition doesn't say since when it
-    /// holds. `status.completionTime` is not looked at. Years of four digits need more than 64 bits.
+    /// Returns the end of the TTL in ns since the Unix epoch; `None` if the condition has no time.
+    /// Ignores `status.completionTime`. The years up to 9999 need more than 64 bits.
     ///
     /// Source: `getFinishAndExpireTime`.
     pub(super) fn expiry_ns(self) -> Option<i128> {

@@ -1,13 +1,13 @@
-//! The TTL-after-finished controller: deletes a Job, with its pods, when the Job has been finished for
-//! `spec.ttlSecondsAfterFinished`.
+//! The TTL-after-finished controller: deletes a Job, with its pods, `spec.ttlSecondsAfterFinished`
+//! after the Job has finished.
 //!
-//! `job`: the members of a Job that the controller reads; `sync`: the steps of one sync. The store shares each
-//! Job with the server instead of copying it, and a check reads only a few members.
+//! `job`: the members of a Job that the controller reads; `sync`: the steps of one sync. The store
+//! shares each Job with the server instead of copying it, and a check reads only a few members.
 //!
-//! Expiry depends on two clocks: another process writes the time of the condition, and this process reads the
-//! current time. A Job goes early by as much as the clock of this process is ahead. The UID precondition protects
-//! only a Job that replaces another between the read and the deletion. A Job that was recreated before
-//! the read is checked like any other.
+//! Expiry depends on two clocks: another process writes the time of the condition, and this process
+//! reads the current time. If the clock of this process is ahead, a Job is deleted early by the
+//! difference. The UID precondition protects only a Job that replaces another between the read and
+//! the deletion. A Job that was recreated before the read is checked like any other.
 //!
 //! Source: Kubernetes' `pkg/controller/ttlafterfinished`.
 
@@ -35,21 +35,21 @@ const DELETION_BOUNDS: [f64; 14] = [
     0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2,
 ];
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     jobs: Arc<Store<AnyObject>>,
     queue: RateLimitingQueue<KeyId>,
-    /// From the end of the TTL to the accepted deletion, s.
+    /// The time from the end of the TTL to the accepted deletion, in s.
     deletion_seconds: Histogram,
 }
 
 impl Controller {
-    /// A controller that reads Jobs from these informers.
+    /// Creates a controller that reads Jobs from these informers.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             jobs: informers.store(Kind::JOB, || ()),
@@ -60,12 +60,12 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The key of a name; a new name gets a new key.
+    /// Returns the key of a name. A new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
         self.0.jobs.intern(namespace, name)
     }
 
-    /// The work queue.
+    /// Returns the work queue.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queue
     }
@@ -79,8 +79,8 @@ impl Shared {
     }
 }
 
-/// A Job that came, changed or was listed is woken if it has finished and has a TTL. A TTL that was removed
-/// or raised leaves the key where it is: the sync looks again.
+/// Wakes a Job that was added, changed or listed if it has finished and has a TTL. If the TTL was
+/// removed or raised, the key keeps its time: the sync checks again.
 impl Handler<AnyObject> for Shared {
     fn handle(&self, change: &Change<AnyObject>, now: Now) {
         let job = change.new.as_ref();
@@ -110,7 +110,7 @@ impl AsyncWorkload for Controller {
     fn families(&self) -> Vec<Family> {
         vec![Family::single(
             "ttl_after_finished_controller_job_deletion_duration_seconds",
-            "Seconds from the end of a Job's TTL to the deletion of the Job.",
+            "Time from the end of a Job's TTL to its deletion in seconds.",
             metrics::Kind::Histogram,
             Vec::new(),
             Value::Histogram(self.0.deletion_seconds.snapshot()),

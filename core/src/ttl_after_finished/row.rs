@@ -10,7 +10,7 @@ use podstorm_runtime::workqueue::QueueRow;
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// The controller that deletes finished Jobs.
+/// The TTL-after-finished controller, which deletes finished Jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TtlAfterFinished;
 

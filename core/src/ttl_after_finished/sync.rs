@@ -1,4 +1,4 @@
-//! One sync of one Job: look at the cached Job, read the Job from the server, look again, delete.
+//! One sync of one Job: check the cached Job, read the Job from the server, check again, delete.
 //!
 //! Source: `processJob` and `processTTL` in Kubernetes' `pkg/controller/ttlafterfinished`.
 
@@ -12,18 +12,18 @@ use podstorm_runtime::workqueue::End;
 use super::Shared;
 use super::job::FinishedJob;
 
-/// What a look at a Job has found.
+/// The result of checking a Job.
 #[derive(Clone, Copy, Debug)]
 enum Check {
-    /// The TTL has ended, at this time in ns since the Unix epoch.
+    /// The TTL ended at this time in ns since the Unix epoch.
     Expired(i128),
-    /// There is nothing to delete now, and the sync ends so. A TTL that goes on puts the key off until
-    /// its end. Upstream puts the key off during the sync and forgets its failures afterwards, which is
-    /// the same: nothing comes between.
+    /// Nothing is to be deleted now, and the sync ends this way. If the TTL has not ended, the key
+    /// is postponed to its end. Upstream postpones the key during the sync and forgets its failures
+    /// afterwards, with the same result: nothing happens in between.
     Not(End),
 }
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(cached) = shared.jobs.get(key) else {
         return Ok(End::Forget);
@@ -31,14 +31,14 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     if let Check::Not(end) = check(&**cached, calls.now())? {
         return Ok(end);
     }
-    // The cached Job may be older than a longer TTL.
+    // The cached Job may predate an extension of its TTL.
     let ObjectKey { namespace, name } = shared.jobs.name(key);
     let read = calls.read(Kind::JOB, &namespace, &name).await;
     let read = unless_gone(read).map_err(SyncFailure::at("read failed"))?;
     let Some(fresh) = read else {
         return Ok(End::Forget);
     };
-    // Another Job of that name is one as well.
+    // Another Job of that name is checked like any other.
     let expiry_ns = match check(&*fresh, calls.now())? {
         Check::Expired(expiry_ns) => expiry_ns,
         Check::Not(end) => return Ok(end),
@@ -49,14 +49,14 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         precondition_uid: Some(meta.uid.clone()),
         ..DeleteOptions::default()
     };
-    // A Job that is gone or another by now is a failure too: the retry sees which.
+    // If the Job is gone or was replaced meanwhile, the deletion fails and the retry handles it.
     let deleted = calls.delete(Kind::JOB, meta, Some(options)).await;
     deleted.map_err(SyncFailure::at("delete failed"))?;
     shared.deleted(expiry_ns, calls.now());
     Ok(End::Forget)
 }
 
-/// Whether the TTL of a Job has ended.
+/// Checks whether the TTL of a Job has ended.
 fn check(job: &dyn Object, now: Now) -> Result<Check, SyncFailure> {
     let Some(finished) = FinishedJob::of(job) else {
         return Ok(Check::Not(End::Forget));
@@ -71,7 +71,7 @@ fn check(job: &dyn Object, now: Now) -> Result<Check, SyncFailure> {
     if remaining_ns <= 0 {
         return Ok(Check::Expired(expiry_ns));
     }
-    // 292 years at most, as Go's durations.
+    // At most 292 years, as for Go's durations.
     let delay_ns = i64::try_from(remaining_ns).unwrap_or(i64::MAX);
     Ok(Check::Not(End::After(delay_ns)))
 }
