@@ -1,5 +1,5 @@
-//! The stores that the controller reads: budgets, and the controllers of pods, which other workloads read in
-//! the same forms.
+//! The cached budgets, and the cached controllers of pods, which other workloads read in the same
+//! forms.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::replicaset::{Owner, OwnerStore, owners};
 pub(super) struct CachedBudget {
     object: Arc<DynamicObject>,
     pub(super) budget: Budget,
-    /// The compiled selector, or the error of compiling it.
+    /// The compiled selector, or the compile error.
     pub(super) selector: Result<Arc<Selector>, SelectorError>,
-    /// The reference that Events about it carry.
+    /// The reference that Events about the budget carry.
     pub(super) reference: Arc<ObjectReference>,
 }
 
@@ -55,7 +55,7 @@ impl Informed for CachedBudget {
     }
 }
 
-/// The stores.
+/// The stores that the controller reads.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) budgets: Arc<Store<CachedBudget>>,
@@ -65,7 +65,7 @@ pub(super) struct Caches {
     stateful_sets: Arc<Store<AnyObject>>,
 }
 
-/// UID of a controller of pods, and the number of pods that it wants.
+/// The UID of a controller of pods, and the number of pods that it wants.
 pub(super) type UidAndScale = (Uid, i64);
 
 impl Caches {
@@ -79,11 +79,11 @@ impl Caches {
         }
     }
 
-    /// The controller to which the reference of a pod leads: a ReplicationController, a ReplicaSet or its
-    /// Deployment, a StatefulSet. `None` for one that is not cached or of another kind.
+    /// Resolves the controller reference of a pod to a ReplicationController, a ReplicaSet or its
+    /// Deployment, or a StatefulSet. `None` for a controller that is not cached or of another kind.
     ///
     /// # Errors
-    /// An `apiVersion` that is not one.
+    /// Fails if `apiVersion` is invalid.
     ///
     /// Source: the finders of Kubernetes' `pkg/controller/disruption`.
     pub(super) fn find(
@@ -132,14 +132,14 @@ fn is_of_apps(group: &str) -> bool {
     matches!(group, "apps" | "extensions")
 }
 
-/// `spec.replicas` of an object without a type; 1 where absent.
+/// Returns `spec.replicas` of a dynamic object; 1 if absent.
 fn replicas_of(object: &dyn Object) -> i64 {
     let object = object.downcast_ref::<DynamicObject>();
     let spec = object.and_then(|object| object.fields.get("spec"));
     spec.and_then(|spec| spec["replicas"].as_i64()).unwrap_or(1)
 }
 
-/// The group of an `apiVersion`; that of the core is empty.
+/// Returns the group of an `apiVersion`; empty for the core group.
 fn group_of(api_version: &str) -> Result<&str, String> {
     match api_version.split_once('/') {
         None => Ok(""),

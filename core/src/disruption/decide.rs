@@ -1,4 +1,4 @@
-//! What a sync decides once the pods are counted and the scales of their controllers are known.
+//! The decisions of a sync, given the counted pods and the scales of their controllers.
 //!
 //! Source: `DisruptionController.trySync` and what it calls, of Kubernetes' `pkg/controller/disruption`.
 
@@ -12,15 +12,16 @@ use podstorm_objects::{LabelSelector, Now, Pod, Time};
 
 use super::selected::Counted;
 
-/// How many pods a budget counts with, and how many of them must be healthy.
+/// The number of pods that a budget expects, and how many of them must be healthy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     pub(super) pods: i64,
     pub(super) healthy: i64,
 }
 
-/// The amount of which a budget counts with the scales of the controllers of its pods: `maxUnavailable`, or a
-/// share as `minAvailable`. `None` where it counts the pods themselves.
+/// Returns the amount that a budget relates to the scales of its pods' controllers:
+/// `maxUnavailable`, or `minAvailable` as a percentage. `None` if the budget counts the pods
+/// themselves.
 pub(super) fn of_scales(budget: &Budget) -> Option<&Amount> {
     let share = budget
         .min_available
@@ -29,10 +30,10 @@ pub(super) fn of_scales(budget: &Budget) -> Option<&Amount> {
     budget.max_unavailable.as_ref().or(share)
 }
 
-/// What a budget expects where `scale` is the sum of the scales of its pods' controllers.
+/// Returns what a budget expects, with `scale` as the sum of the scales of its pods' controllers.
 ///
 /// # Errors
-/// An amount that is not one.
+/// Fails if an amount is invalid.
 pub(super) fn expected_of_scale(budget: &Budget, scale: i64) -> Result<Expected, String> {
     let healthy = match (&budget.max_unavailable, &budget.min_available) {
         (Some(unavailable), _) => scale.saturating_sub(unavailable.of(scale)?).max(0),
@@ -45,7 +46,8 @@ pub(super) fn expected_of_scale(budget: &Budget, scale: i64) -> Result<Expected,
     })
 }
 
-/// What a budget expects that counts its pods themselves: `minAvailable` as a number, or neither.
+/// Returns what a budget expects that counts its pods themselves: with `minAvailable` as a number,
+/// or with neither member.
 pub(super) fn expected_of_pods(budget: &Budget, pods: i64) -> Expected {
     match budget.min_available {
         Some(Amount::Number(healthy)) => Expected { pods, healthy },
@@ -56,15 +58,15 @@ pub(super) fn expected_of_pods(budget: &Budget, pods: i64) -> Expected {
     }
 }
 
-/// What a sync decides about evicted pods and the status.
+/// The decision of a sync about evicted pods and the status.
 #[derive(Debug, Default)]
 pub(super) struct Decision<'a> {
     /// The status to write, if it differs from the budget's.
     pub(super) status: Option<BudgetStatus>,
     /// The evicted pods that should have been deleted by now.
     pub(super) not_deleted: Vec<&'a Pod>,
-    /// When to sync the budget again, ns from now: at the earliest time at which an evicted pod must have
-    /// begun its deletion. It holds once the status is written.
+    /// The time in ns until the next sync of the budget: the earliest time at which the deletion of
+    /// an evicted pod must have begun. Applies after the status is written.
     pub(super) recheck_after_ns: Option<i64>,
 }
 
@@ -95,7 +97,7 @@ pub(super) fn decide<'a>(
         disrupted_pods,
         disruptions_allowed: match expected.pods > 0 {
             true => (current_healthy - expected.healthy).max(0),
-            // No pod is seen yet; those that come may be evicted once they are counted.
+            // No pod has been seen yet. New pods may be evicted once they are counted.
             false => 0,
         },
         current_healthy,
@@ -113,7 +115,7 @@ pub(super) fn decide<'a>(
     decision
 }
 
-/// The status after a sync that failed: nothing may be disrupted, and the counts stay.
+/// Returns the status after a failed sync: no disruption is allowed, and the counts stay.
 ///
 /// Source: `DisruptionController.failSafe`.
 pub(super) fn fail_safe(status: &BudgetStatus, error: &str, now: Now) -> BudgetStatus {
@@ -123,20 +125,21 @@ pub(super) fn fail_safe(status: &BudgetStatus, error: &str, now: Now) -> BudgetS
     status
 }
 
-/// The latest time at which the deletion of a pod evicted at `at` begins, ns since the epoch.
+/// Returns the latest time at which the deletion of a pod evicted at `at` begins, in ns since the
+/// epoch.
 fn deadline_ns(at: Time) -> i64 {
     let at_ns = at.unix_nanos().unwrap_or(i64::MIN);
     at_ns.saturating_add(DELETION_TIMEOUT_NS)
 }
 
-/// A selector as Go prints it.
+/// Formats a selector as Go prints it.
 pub(super) fn go_text(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else {
         return "nil".to_owned();
     };
     let mut text = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
     for (key, value) in selector.match_labels.pairs() {
-        write!(text, "{key}: {value},").expect("writing to a string does not fail");
+        write!(text, "{key}: {value},").expect("writing to a string can't fail");
     }
     text.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
     for requirement in &*selector.match_expressions {
@@ -148,7 +151,7 @@ pub(super) fn go_text(selector: Option<&LabelSelector>) -> String {
             requirement.operator,
             values.join(" ")
         )
-        .expect("writing to a string does not fail");
+        .expect("writing to a string can't fail");
     }
     text.push_str("},}");
     text

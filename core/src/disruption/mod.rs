@@ -1,15 +1,16 @@
-//! The disruption controller: keeps the status of PodDisruptionBudgets, which evictions ask, and takes the
-//! condition `DisruptionTarget` back from pods that were not deleted.
+//! The disruption controller: keeps the status of PodDisruptionBudgets, which evictions check, and
+//! removes the condition `DisruptionTarget` from pods that were not deleted.
 //!
-//! `cache`: the stores that it reads; `selected`: the pods of each budget with what a sync counts of them,
-//! kept by the changes of pods, so that a sync costs the budget's controllers and evicted pods, not the
-//! pods of the cluster; `sync` and `decide`: one sync of a budget; `targets`: the second queue, of pods.
+//! `cache`: the stores that it reads; `selected`: the pods of each budget with their counts, kept
+//! up to date by pod changes. The cost of a sync therefore depends on the controllers and evicted
+//! pods of the budget, not on the pods of the cluster. `sync` and `decide`: one sync of a budget;
+//! `targets`: the second queue, for pods.
 //!
-//! One lock guards what is kept of pods. It is held for one change or one count, and taken before the locks
-//! of the pod cache, of the name of a key, and of the delays of a queue.
+//! One lock guards the state of pods. It is held for one change or one count, and taken before the
+//! locks of the pod cache, of the name of a key, and of the delays of a queue.
 //!
-//! A pod that several budgets select wakes the first one by name alone, and a controller that is scaled
-//! wakes no budget: both as upstream.
+//! As upstream, a pod that several budgets select wakes only the first one by name, and scaling a
+//! controller wakes no budget.
 //!
 //! Source: Kubernetes' `pkg/controller/disruption`.
 
@@ -40,24 +41,24 @@ use targets::Targets;
 
 pub use row::Disruption;
 
-/// The place of the queue of budgets.
+/// The index of the queue of budgets.
 const BUDGETS: usize = 0;
 
-/// The place of the queue of pods with the condition.
+/// The index of the queue of pods with the condition.
 const TARGETS: usize = 1;
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     caches: Caches,
     pods: Arc<PodCache>,
     queues: [RateLimitingQueue<KeyId>; 2],
-    /// Whether a budget has pods to select. Written under the lock of the state; read without it by the
-    /// handler of pods, so that a cluster without budgets takes no lock.
+    /// Whether a budget has pods to select. Written under the lock of the state, and read without
+    /// it by the handler of pods, so a cluster without budgets takes no lock.
     has_budgets: AtomicBool,
     state: Mutex<State>,
 }
@@ -66,12 +67,12 @@ struct Shared {
 struct State {
     selected: SelectedPods,
     targets: Targets,
-    /// Events about pods, which the next sync records: handlers record none.
+    /// The Events about pods that the next sync records, because handlers can't.
     events: Vec<EventIntent>,
 }
 
 impl Controller {
-    /// A controller that reads budgets, pods and their controllers from these informers.
+    /// Creates a controller that reads budgets, pods and their controllers from these informers.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             caches: Caches::new(informers),
@@ -85,12 +86,12 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The queue of budgets.
+    /// Returns the queue of budgets.
     pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queues[BUDGETS]
     }
 
-    /// The queue of pods with the condition.
+    /// Returns the queue of pods with the condition.
     pub fn targets(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queues[TARGETS]
     }
@@ -105,12 +106,12 @@ impl Shared {
         std::mem::take(&mut self.lock().events)
     }
 
-    /// Applies the change of a pod from `old` to `new`; `None` is a pod that does not exist.
+    /// Applies a change of a pod from `old` to `new`; `None` means that the pod does not exist.
     fn apply(&self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, now: Now) {
         let was_target = old.is_some_and(|old| stale_from_ns(old).is_some());
         let stale_ns = new.and_then(|new| stale_from_ns(new));
-        // Relaxed: the locks of the cache order the change of the cache before this against the look of a
-        // budget at the cache after the store.
+        // Relaxed: the cache changed before this load, and a budget reads the cache after its
+        // store. The locks of the cache order the two.
         let has_budgets = self.has_budgets.load(Ordering::Relaxed);
         if !has_budgets && !was_target && stale_ns.is_none() {
             return;
@@ -135,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// The first of these budgets by name.
+    /// Returns the first of these budgets by name.
     fn first(&self, budgets: &[KeyId]) -> Option<KeyId> {
         match budgets {
             [] => None,
@@ -159,7 +160,7 @@ impl Shared {
     }
 }
 
-/// Whatever happens to a budget wakes it.
+/// Wakes a budget on every event.
 impl Handler<CachedBudget> for Shared {
     fn handle(&self, change: &Change<CachedBudget>, now: Now) {
         let new = change.new.as_ref();
@@ -169,7 +170,7 @@ impl Handler<CachedBudget> for Shared {
         });
         let mut state = self.lock();
         if selector.is_some() {
-            // Before the budget reads the pods: a change of a pod is seen here or by the handler.
+            // Set before the budget reads the pods, so a pod change is seen here or by the handler.
             self.has_budgets.store(true, Ordering::Relaxed);
         }
         state.selected.set_budget(change.key, selector, &self.pods);
@@ -203,7 +204,7 @@ impl AsyncWorkload for Controller {
 
     fn pod_changed(&self, change: &PodChange, now: Now) {
         let new = Some(&change.new).filter(|_| !change.deleted);
-        // The last state of a pod that was not known wakes its budget too.
+        // The last state of an unknown pod also wakes its budget.
         let old = match change.deleted {
             true => change.old.as_ref().or(Some(&change.new)),
             false => change.old.as_ref(),
@@ -215,7 +216,7 @@ impl AsyncWorkload for Controller {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
-        // Runs are of a list into an empty cache.
+        // A list into an empty cache comes in runs.
         if !listed.runs.is_empty() {
             let mut pods = Vec::new();
             self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));

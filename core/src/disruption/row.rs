@@ -10,7 +10,7 @@ use podstorm_runtime::workqueue::{QueueRow, Workers};
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// The controller of PodDisruptionBudgets. It also reads `/scale` of the controllers of pods, of any kind.
+/// The disruption controller. It also reads `/scale` of the controllers of pods, of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disruption;
 

@@ -1,5 +1,5 @@
-//! The pods that each budget selects, with what a sync counts of them, kept up to date by the changes of
-//! pods and budgets.
+//! The pods that each budget selects and their counts, kept up to date by changes of pods and
+//! budgets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::cache::PodCache;
 /// The pods of all budgets.
 #[derive(Debug)]
 pub(super) struct SelectedPods {
-    /// The budgets by what their selectors require.
+    /// An index of the budgets by their selectors.
     index: SelectorIndex,
     budgets: HashMap<KeyId, BudgetPods, RandomState>,
 }
@@ -28,20 +28,20 @@ struct BudgetPods {
     namespace: Str,
     selector: Arc<Selector>,
     pods: BTreeMap<CompactString, Arc<Pod>>,
-    /// Ready pods that are not being deleted.
+    /// The number of ready pods that are not being deleted.
     healthy: usize,
-    /// Pods without a controller.
+    /// The number of pods without a controller.
     unmanaged: usize,
     /// The controllers of the pods, each with the number of its pods.
     controllers: BTreeMap<Uid, (Arc<OwnerReference>, usize)>,
 }
 
-/// What a sync reads of a budget's pods.
+/// The input of a sync about a budget's pods.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
-    /// The selected pods.
+    /// The number of selected pods.
     pub(super) pods: i64,
-    /// Ready pods that are not being deleted, the evicted ones among them.
+    /// The number of ready pods that are not being deleted, including evicted ones.
     pub(super) healthy: i64,
     /// Whether a pod has no controller.
     pub(super) has_unmanaged: bool,
@@ -64,14 +64,14 @@ impl Default for SelectedPods {
 }
 
 impl SelectedPods {
-    /// Whether no budget has a valid selector.
+    /// Reports whether no budget has a valid selector.
     pub(super) fn is_empty(&self) -> bool {
         self.budgets.is_empty()
     }
 
-    /// A budget was added or changed; `None` is one that is gone, or whose selector is not valid. O(1) where
-    /// the selector is as before. Otherwise O(pods of the owners that have a pod which the budget selects);
-    /// the orphans of a namespace count as the pods of one owner.
+    /// Handles a budget that was added or changed; `None` if it was deleted or its selector is
+    /// invalid. O(1) with an unchanged selector. Otherwise O(pods of the owners that have a
+    /// selected pod); the orphans of a namespace count as the pods of one owner.
     pub(super) fn set_budget(
         &mut self,
         key: KeyId,
@@ -105,8 +105,9 @@ impl SelectedPods {
         self.budgets.insert(key, budget);
     }
 
-    /// Applies the change of a pod from `old` to `new`; `None` is a pod that does not exist. Returns the
-    /// budgets that select `new`, or `old` of a pod that is gone. O(labels + candidates + log n).
+    /// Applies a change of a pod from `old` to `new`; `None` means that the pod does not exist.
+    /// Returns the budgets that select `new`, or that selected a deleted `old`. O(labels +
+    /// candidates + log n).
     pub(super) fn apply(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> Budgets {
         let of = |pod: &Pod| self.matching(&pod.metadata.namespace, &pod.metadata.labels);
         let after = new.map(|pod| of(pod)).unwrap_or_default();
@@ -132,7 +133,7 @@ impl SelectedPods {
         }
     }
 
-    /// The budgets that select a pod with these labels.
+    /// Returns the budgets that select a pod with these labels.
     fn matching(&self, namespace: &Str, labels: &Labels) -> Budgets {
         let mut found = Budgets::new();
         self.index.candidates(namespace, labels, |key| {
@@ -144,8 +145,8 @@ impl SelectedPods {
         found
     }
 
-    /// What a sync of a budget reads; `evicted` are the pods whose eviction its status has. O(controllers +
-    /// evicted pods).
+    /// Returns the input of a budget's sync; `evicted` are the evicted pods in its status.
+    /// O(controllers + evicted pods).
     pub(super) fn count(&self, key: KeyId, evicted: &BTreeMap<String, Time>) -> Counted {
         let Some(budget) = self.budgets.get(&key) else {
             return Counted::default();
@@ -167,7 +168,8 @@ impl SelectedPods {
         }
     }
 
-    /// The first pod of a budget, by name, whose controller is one of these. O(pods of the budget).
+    /// Returns the first pod of a budget, by name, with one of these controllers. O(pods of the
+    /// budget).
     pub(super) fn first_pod_of(&self, key: KeyId, controllers: &[&Uid]) -> Option<Arc<Pod>> {
         let mut pods = self.budgets.get(&key)?.pods.values();
         let is_theirs = |pod: &&Arc<Pod>| {
@@ -180,7 +182,7 @@ impl SelectedPods {
 }
 
 impl BudgetPods {
-    /// Counts a pod, in place of the one of its name.
+    /// Counts a pod, replacing the pod of the same name.
     fn put(&mut self, pod: &Arc<Pod>) {
         look();
         match self.pods.get_mut(&pod.metadata.name) {
@@ -222,29 +224,29 @@ impl BudgetPods {
     }
 }
 
-/// Whether a pod counts as healthy unless it was evicted. The phase does not matter.
+/// Reports whether a pod is healthy unless it was evicted. Ignores the phase.
 fn is_healthy(pod: &Pod) -> bool {
     pod.is_ready() && !pod.metadata.is_deleting()
 }
 
 fn number(count: usize) -> i64 {
-    i64::try_from(count).expect("objects in memory are fewer than 2^63")
+    i64::try_from(count).expect("the number of objects in memory fits 63 bits")
 }
 
 #[cfg(test)]
 thread_local! {
-    /// How many pods this thread has looked at.
+    /// The number of pods that this thread has read.
     static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts a look at a pod, in tests.
+/// Counts a read of a pod, in tests.
 #[inline]
 fn look() {
     #[cfg(test)]
     LOOKS.set(looks() + 1);
 }
 
-/// How many pods this thread has looked at.
+/// Returns the number of pods that this thread has read.
 #[cfg(test)]
 pub(super) fn looks() -> usize {
     LOOKS.get()

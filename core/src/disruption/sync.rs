@@ -1,4 +1,4 @@
-//! One sync of one budget: count its pods, find what their controllers want, write the status.
+//! One sync of one budget: count its pods, find the scales of their controllers, write the status.
 //!
 //! Source: `DisruptionController.sync` of Kubernetes' `pkg/controller/disruption`.
 
@@ -18,15 +18,15 @@ use super::cache::{CachedBudget, UidAndScale};
 use super::decide::{self, Expected};
 use super::selected::Counted;
 
-/// Why a sync stops.
+/// The error that stops a sync.
 enum Stop {
-    /// The status was written at a version that is not the stored one. The sync is retried.
+    /// The status was written against an outdated version. The sync is retried.
     Conflict(String),
     /// Any other error. The status then allows no disruption.
     Failed(String),
 }
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     for event in shared.take_events() {
         calls.event(event);
@@ -90,7 +90,7 @@ async fn sync(
     let decision = decide::decide(budget, &counted, expected, calls.now());
     for pod in decision.not_deleted {
         let reference = Arc::new(ObjectReference::new(Kind::POD, &pod.metadata));
-        // Upstream names the namespace twice.
+        // The repeated namespace is upstream's.
         let namespace = &budget.metadata.namespace;
         let text =
             format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
@@ -106,13 +106,13 @@ async fn sync(
     }
     Ok(match decision.recheck_after_ns {
         None => End::Forget,
-        // As upstream, a key whose time has come waits for the rate limiter too.
+        // As upstream, the key also waits for the rate limiter after this time.
         Some(after_ns) => End::After(after_ns.saturating_add(BACKOFF_BASE_NS)),
     })
 }
 
-/// How many pods the budget counts with, and how many of them must be healthy. O(controllers); a request for
-/// each controller that is not cached.
+/// Returns the number of pods that the budget expects, and how many of them must be healthy.
+/// O(controllers), with a request for each controller that is not cached.
 async fn expect(
     shared: &Shared,
     key: KeyId,
@@ -123,7 +123,7 @@ async fn expect(
     if decide::of_scales(budget).is_none() {
         return Ok(decide::expected_of_pods(budget, counted.pods));
     }
-    // The controllers by their own UIDs: those of several ReplicaSets may be one Deployment.
+    // By the UIDs of the controllers found: several ReplicaSets may belong to one Deployment.
     let mut scales: BTreeMap<Uid, i64> = BTreeMap::new();
     let mut errors: Vec<(&Uid, Option<String>)> = Vec::new();
     for reference in &counted.controllers {
@@ -139,7 +139,7 @@ async fn expect(
     decide::expected_of_scale(budget, scales.into_values().sum())
 }
 
-/// The error of the controller whose pod comes first by name, as that of a walk over the pods would be.
+/// Returns the error that a walk over the pods would meet first, in the order of the pod names.
 fn first_error(shared: &Shared, key: KeyId, errors: Vec<(&Uid, Option<String>)>) -> String {
     let failed: Vec<&Uid> = errors.iter().map(|(uid, _)| *uid).collect();
     let pod = shared.lock().selected.first_pod_of(key, &failed);
@@ -147,7 +147,7 @@ fn first_error(shared: &Shared, key: KeyId, errors: Vec<(&Uid, Option<String>)>)
     let is_its = |(uid, _): &&(&Uid, Option<String>)| {
         controller.is_some_and(|controller| controller.uid == **uid)
     };
-    // The pods may have gone since they were counted.
+    // The pods may be gone since they were counted.
     let found = errors.iter().find(is_its).or(errors.first());
     let error = found.and_then(|(_, error)| error.clone());
     error.unwrap_or_else(|| {
@@ -156,7 +156,8 @@ fn first_error(shared: &Shared, key: KeyId, errors: Vec<(&Uid, Option<String>)>)
     })
 }
 
-/// UID and scale of the controller to which the reference of a pod leads; `None` if it does not exist.
+/// Resolves the controller reference of a pod to a UID and a scale; `None` if the controller does
+/// not exist.
 async fn find(
     shared: &Shared,
     namespace: &Str,
@@ -181,7 +182,7 @@ async fn find(
     }
 }
 
-/// Writes the status of a budget, at the version that is cached.
+/// Writes the status of a budget at its cached version.
 async fn put_status(budget: &Budget, status: BudgetStatus, calls: &Calls) -> Result<(), Stop> {
     let updated = Budget {
         status,
@@ -194,7 +195,7 @@ async fn put_status(budget: &Budget, status: BudgetStatus, calls: &Calls) -> Res
     }
 }
 
-/// An Event.
+/// Builds an Event about an object.
 pub(super) fn event_about(
     reference: &Arc<ObjectReference>,
     kind: EventType,

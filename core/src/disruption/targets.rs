@@ -1,5 +1,5 @@
-//! The pods with a condition `DisruptionTarget` that becomes stale: their keys, and the sync that takes the
-//! condition back.
+//! The pods with a condition `DisruptionTarget` that becomes stale: their keys, and the sync that
+//! removes the condition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use podstorm_runtime::workqueue::End;
 
 use super::Shared;
 
-/// Namespace and name of a pod.
+/// The namespace and name of a pod.
 type PodName = (Str, CompactString);
 
-/// The keys of the cached pods whose condition is or becomes stale. A key goes to another pod as soon as its
-/// pod has no such condition: a sync that comes for the pod before is one too many, and does nothing.
+/// The keys of the cached pods whose condition is or becomes stale. A key is reused as soon as its
+/// pod has no such condition. A leftover sync for the earlier pod does nothing.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     by_name: BTreeMap<PodName, KeyId>,
-    /// By key; `None` for a free one.
+    /// The names by key; `None` for a free key.
     names: Vec<Option<PodName>>,
     free: Vec<KeyId>,
 }
 
 impl Targets {
-    /// The key of a pod; a new one gets a free key.
+    /// Returns the key of a pod. A new pod gets a free key.
     pub(super) fn key(&mut self, pod: &Pod) -> KeyId {
         let name = name_of(pod);
         if let Some(known) = self.by_name.get(&name) {
@@ -35,7 +35,7 @@ impl Targets {
         }
         let key = self.free.pop().unwrap_or_else(|| {
             self.names.push(None);
-            KeyId(u32::try_from(self.names.len() - 1).expect("fewer pods than 32 bits count"))
+            KeyId(u32::try_from(self.names.len() - 1).expect("the number of pods fits 32 bits"))
         });
         self.names[key.index()] = Some(name.clone());
         self.by_name.insert(name, key);
@@ -50,12 +50,12 @@ impl Targets {
         }
     }
 
-    /// The pod of a key; `None` for a free key.
+    /// Returns the pod of a key; `None` for a free key.
     pub(super) fn name(&self, key: KeyId) -> Option<&PodName> {
         self.names.get(key.index())?.as_ref()
     }
 
-    /// The number of keys, the free ones among them.
+    /// Returns the number of keys, including free ones.
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
         self.names.len()
@@ -66,10 +66,10 @@ fn name_of(pod: &Pod) -> PodName {
     (pod.metadata.namespace.clone(), pod.metadata.name.clone())
 }
 
-/// Takes the condition back from a pod whose deletion has not begun in time.
+/// Removes the condition from a pod whose deletion has not begun in time.
 ///
-/// Source: `syncStalePodDisruption` of Kubernetes' `pkg/controller/disruption`, which updates the status at
-/// the version of the cached pod, too.
+/// Source: `syncStalePodDisruption` of Kubernetes' `pkg/controller/disruption`, which also updates
+/// the status at the version of the cached pod.
 pub(super) async fn spare(
     shared: Arc<Shared>,
     key: KeyId,

@@ -1,7 +1,8 @@
-//! Whether a node reports: a pure function of what was seen of it before and what its objects say now.
+//! The health of a node: a pure function of earlier observations and the node's current objects.
 //!
-//! A node reports while the controller sees its Lease or the heartbeat of its condition `Ready` change. The time of
-//! a report is the time at which the controller sees it, so clocks of nodes don't matter.
+//! A node reports as long as the controller sees changes of its Lease or of the heartbeat of its
+//! condition `Ready`. The time of a report is the time at which the controller sees it, so the
+//! clocks of nodes don't matter.
 //!
 //! Source: `tryUpdateNodeHealth` of Kubernetes' `pkg/controller/nodelifecycle`.
 
@@ -19,12 +20,12 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 pub(super) enum Ready {
     True,
     False,
-    /// Also any other text.
+    /// `Unknown` or any other text.
     Unknown,
 }
 
 impl Ready {
-    /// `None` for a node without the condition.
+    /// Returns the status; `None` for a node without the condition.
     pub(super) fn of(node: &Node) -> Option<Ready> {
         Some(match condition(node, "Ready")?["status"].as_str() {
             Some("True") => Ready::True,
@@ -34,32 +35,32 @@ impl Ready {
     }
 }
 
-/// `spec.renewTime` of a Lease: second and microsecond; `None` where it is absent.
+/// `spec.renewTime` of a Lease, as second and microsecond; `None` if absent.
 pub(super) type Renewal = Option<(Time, u32)>;
 
-/// What the controller remembers of a node.
+/// The controller's observations of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Health {
-    /// Status and heartbeat of its condition `Ready` when it was last seen to change.
+    /// The status and heartbeat of the condition `Ready` at its last observed change.
     pub(super) ready: Option<(Ready, Time)>,
-    /// Its Lease when that was last seen to be renewed.
+    /// The Lease at its last observed renewal.
     lease: Option<Renewal>,
-    /// When it last reported, monotonic ns.
+    /// The monotonic time in ns of the last report.
     pub(super) probe_ns: i64,
 }
 
-/// What a look at a node has found.
+/// The result of checking a node.
 #[derive(Debug)]
 pub(super) struct Look {
-    /// Its condition `Ready` before this look; `Unknown` where it has none.
+    /// The condition `Ready` before this check; `Unknown` if the node has none.
     pub(super) observed: Ready,
-    /// Its condition as of now; `None` where it has none.
+    /// The condition after this check; `None` if the node has none.
     pub(super) current: Option<Ready>,
-    /// The status to write, of a node that has been silent for too long.
+    /// The status to write for a node that has been silent for too long.
     pub(super) stale: Option<Map>,
 }
 
-/// Looks at a node, with the Lease of its name. What it reports goes into `health`.
+/// Checks a node with the Lease of its name. Stores new observations in `health`.
 pub(super) fn look(
     health: &mut Option<Health>,
     node: &Node,
@@ -83,7 +84,7 @@ pub(super) fn look(
     };
     let saved_lease = health.as_ref().and_then(|it| it.lease);
     let mut seen = match health.take() {
-        // A node that has never reported is as old as its object.
+        // A node that has never reported has been silent since its creation.
         None if ready.is_none() => fresh(now.mono_ns.saturating_sub(age_ns)),
         None => fresh(now.mono_ns),
         Some(seen) => match (seen.ready, ready) {
@@ -116,7 +117,7 @@ pub(super) fn look(
 }
 
 impl Health {
-    /// The status of a silent node was written.
+    /// Records that the status of a silent node was written.
     pub(super) fn written(&mut self, node: &Node, lease: Option<Renewal>) {
         let heartbeat = condition(node, "Ready").map(|it| time_in(it, "lastHeartbeatTime"));
         self.ready = Some((Ready::Unknown, heartbeat.unwrap_or_default()));
@@ -124,14 +125,14 @@ impl Health {
     }
 }
 
-/// The status of a node that has been silent for too long.
+/// Returns the status of a node that has been silent for too long.
 fn unknown(node: &Node, now: Time) -> Map {
     let mut status = node.status.clone();
     let entry = status.entry("conditions").or_insert_with(|| json!([]));
     if !entry.is_array() {
         *entry = json!([]);
     }
-    let conditions = entry.as_array_mut().expect("it has just become one");
+    let conditions = entry.as_array_mut().expect("the entry is an array");
     for of_type in CONDITIONS {
         match conditions.iter_mut().find(|it| it["type"] == of_type) {
             None => {

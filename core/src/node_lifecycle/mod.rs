@@ -1,13 +1,14 @@
-//! The node lifecycle controller: finds nodes that are silent, marks them and their pods, and taints nodes by their
-//! conditions.
+//! The node lifecycle controller: finds silent nodes, marks them and their pods, and taints nodes
+//! by their conditions.
 //!
-//! `health`: whether a node reports; `zones`: how many nodes of a zone are not ready, and how fast they get `NoExecute`
-//! taints; `monitor`: the round over all nodes, every 5 s; `taints`: `NoSchedule` taints and labels of one node, and
-//! `NoExecute` taints at the rate of the zone; `pods`: the condition `Ready` of pods on such nodes. The first queue has
-//! nodes, the second one the rounds.
+//! `health`: whether a node reports; `zones`: the number of nodes of a zone that are not ready, and
+//! the rate of `NoExecute` taints; `monitor`: the round over all nodes, every 5 s; `taints`:
+//! `NoSchedule` taints and labels of one node, and `NoExecute` taints at the rate of the zone;
+//! `pods`: the condition `Ready` of pods on such nodes. The first queue has nodes, the second one
+//! rounds.
 //!
-//! One lock guards what is remembered of nodes. It is not held across a call, and the locks of the pod cache are not
-//! taken while it is held.
+//! One lock guards the state of nodes. It is not held across a call, and the locks of the pod cache
+//! are not taken while it is held.
 //!
 //! Pods are deleted by another controller, [`taint_eviction`](crate::taint_eviction).
 //!
@@ -46,36 +47,36 @@ pub use row::{
 /// The namespace of the Leases of nodes.
 const LEASES: &str = "kube-node-lease";
 
-/// The place of the queue of nodes.
+/// The index of the queue of nodes.
 const NODES: usize = 0;
 
-/// The place of the queue of rounds.
+/// The index of the queue of rounds.
 const ROUNDS: usize = 1;
 
-/// The key of the look at all nodes.
+/// The key of the round over all nodes.
 const MONITOR: KeyId = KeyId(0);
 
 /// The key of the `NoExecute` taints.
 const TAINTING: KeyId = KeyId(1);
 
-/// The numbers of a controller. The default is upstream's.
+/// Configuration of a [`Controller`]. The default is upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How often all nodes are looked at, ns, above 0.
+    /// The time between rounds over all nodes, in ns, above 0.
     pub period_ns: i64,
-    /// How long a node may be silent, ns.
+    /// The time in ns for which a node may be silent.
     pub grace_ns: i64,
     /// The same for a node without a condition `Ready`.
     pub startup_grace_ns: i64,
-    /// `NoExecute` taints in a zone, in millionths of one per second.
+    /// The rate of `NoExecute` taints in a zone, in millionths of one per second.
     pub rate: i64,
-    /// The same in a large zone of which many nodes are not ready.
+    /// The same for a large zone with many nodes that are not ready.
     pub secondary_rate: i64,
-    /// The part of a zone, in millionths, that is many.
+    /// The share of a zone, in millionths, that counts as many.
     pub unhealthy_share: i64,
-    /// A zone with more nodes is large.
+    /// The number of nodes above which a zone is large.
     pub large_zone: i64,
-    /// Whether the nodes of the first round have been registered by another controller before.
+    /// Whether another controller has already registered the nodes of the first round.
     pub goes_on: bool,
 }
 
@@ -94,11 +95,11 @@ impl Default for Options {
     }
 }
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     options: Options,
@@ -115,19 +116,19 @@ struct State {
     is_started: bool,
     /// Whether a round has begun.
     has_known: bool,
-    /// The nodes of the last round, with their UIDs as Events name them.
+    /// The nodes of the last round, with the UIDs for Events.
     known: BTreeMap<CompactString, Arc<Node>>,
-    /// What was seen of each node.
+    /// The observations of each node.
     health: BTreeMap<CompactString, Health>,
     zones: BTreeMap<ZoneName, Zone>,
-    /// Nodes that are not ready and some of whose pods could not be marked.
+    /// The nodes that are not ready and have pods that could not be marked.
     unmarked: BTreeSet<CompactString>,
-    /// Pods that were bound to a node that was not ready, by the node's key.
+    /// The pods that were bound to a node while it was not ready, by the node's key.
     late: BTreeMap<KeyId, Vec<(Str, CompactString)>>,
 }
 
 impl Controller {
-    /// A controller with these numbers that reads nodes, Leases and pods from these informers.
+    /// Creates a controller that reads nodes, Leases and pods from these informers.
     pub fn new(options: Options, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             options,
@@ -141,7 +142,7 @@ impl Controller {
         Controller(shared)
     }
 
-    /// The queue of rounds.
+    /// Returns the queue of rounds.
     pub fn rounds(&self) -> &RateLimitingQueue<KeyId> {
         &self.0.queues[ROUNDS]
     }
@@ -152,14 +153,14 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Begins the rounds, with the first node. No key is worked on before all caches are filled.
+    /// Begins the rounds with the first node. Keys are processed only after all caches are filled.
     fn start(&self, now: Now) {
         if !std::mem::replace(&mut self.lock().is_started, true) {
             self.queues[ROUNDS].add(MONITOR, now.mono_ns);
         }
     }
 
-    /// A pod came to a node: if the node is not ready, the pod is to be marked.
+    /// Handles a newly bound pod: if the node is not ready, the pod must be marked.
     fn bound(&self, pod: &Pod, now: Now) {
         let Some(node) = node_of(pod) else { return };
         let mut state = self.lock();
@@ -168,7 +169,7 @@ impl Shared {
         if status.is_none_or(|(status, _)| status == Ready::True) {
             return;
         }
-        // A node that the cache does not have is gone.
+        // A node that is not in the cache is gone.
         let Some(key) = self.nodes.find("", node) else {
             return;
         };
@@ -179,12 +180,13 @@ impl Shared {
     }
 }
 
-/// The node to which a pod is bound.
+/// Returns the node to which a pod is bound.
 fn node_of(pod: &Pod) -> Option<&Str> {
     pod.node_name.as_ref().filter(|name| !name.is_empty())
 }
 
-/// A node that came, changed or was listed gets taints and labels. One that is gone is missed by the next round.
+/// Wakes a node that was added, changed or listed, for its taints and labels. The next round
+/// notices a deleted one.
 impl Handler<Arc<Node>> for Shared {
     fn handle(&self, change: &Change<Arc<Node>>, now: Now) {
         if change.new.is_some() {
@@ -216,7 +218,7 @@ impl AsyncWorkload for Controller {
         &self.0.queues
     }
 
-    /// Takes the lock only for a pod that comes to a node.
+    /// Takes the lock only for a newly bound pod.
     fn pod_changed(&self, change: &PodChange, now: Now) {
         let before = change.old.as_deref().and_then(node_of);
         if !change.deleted && node_of(&change.new) != before {

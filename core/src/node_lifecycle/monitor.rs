@@ -1,5 +1,5 @@
-//! A round: looks at all nodes, marks those that are silent and the pods of those that are not ready, and judges the
-//! zones.
+//! A round: checks all nodes, marks silent nodes and the pods of nodes that are not ready, and
+//! evaluates the zones.
 //!
 //! Source: `monitorNodeHealth` of Kubernetes' `pkg/controller/nodelifecycle`.
 
@@ -17,13 +17,13 @@ use super::zones::{Change, Counts, Zone, ZoneName, judge, zone_of};
 use super::{LEASES, Shared, node_of, pods, taints};
 use crate::node;
 
-/// Attempts to write the status of a silent node in one round, as upstream's.
+/// The maximum number of attempts to write the status of a silent node in one round, as upstream.
 const ATTEMPTS: usize = 5;
 
-/// Nodes with this label don't count in their zones.
+/// The label of nodes that don't count in their zones.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
-/// Runs a round. What fails is tried again in the next one.
+/// Runs a round. The next round retries failures.
 pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFailure> {
     let mut nodes: Vec<Arc<Node>> = shared
         .nodes
@@ -57,7 +57,7 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
     match change {
         Change::Nothing => {}
         Change::AllDown => {
-            // As they are now, with the taints that this round has set.
+            // Read again for the taints that this round has set.
             let fresh = nodes
                 .iter()
                 .filter_map(|node| shared.nodes.get_named("", &node.metadata.name));
@@ -79,7 +79,8 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
     Ok(End::After(shared.options.period_ns))
 }
 
-/// Notes which nodes have come and gone since the last round, with an Event for each. Returns those that have come.
+/// Records added and deleted nodes since the last round, with an Event for each. Returns the added
+/// ones.
 fn classify(shared: &Shared, calls: &Calls, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
     let mut state = shared.lock();
     let state = &mut *state;
@@ -112,7 +113,10 @@ fn classify(shared: &Shared, calls: &Calls, nodes: &[Arc<Node>]) -> Vec<Arc<Node
             .cloned()
             .collect();
         for name in gone {
-            let node = state.known.remove(&name).expect("it is one of its keys");
+            let node = state
+                .known
+                .remove(&name)
+                .expect("the name is one of its keys");
             let text = format!("Node {name} event: Removing Node {name} from Controller");
             calls.event(event(&node, "RemovingNode", text));
             state.health.remove(&name);
@@ -125,14 +129,15 @@ fn classify(shared: &Shared, calls: &Calls, nodes: &[Arc<Node>]) -> Vec<Arc<Node
     added
 }
 
-/// A node that was looked at, as it is now.
+/// A checked node in its current version.
 struct Seen {
     node: Arc<Node>,
     observed: Ready,
     current: Option<Ready>,
 }
 
-/// Looks at a node, and writes the status of one that is silent. `None` where it can't be written or the node is gone.
+/// Checks a node and writes the status of a silent one. `None` if the write fails or the node is
+/// gone.
 async fn look_at(shared: &Shared, calls: &Calls, node: &Arc<Node>) -> Option<Seen> {
     let mut node = Arc::clone(node);
     let name = node.metadata.name.clone();
@@ -178,16 +183,18 @@ async fn look_at(shared: &Shared, calls: &Calls, node: &Arc<Node>) -> Option<See
 async fn put_status(calls: &Calls, node: &Node, status: Map) -> Option<Arc<Node>> {
     let mut new = node.clone();
     new.status = status;
-    // What was sent, at the version that was read: the next look compares with the cache.
+    // The sent object, at the version that was read: the next check compares with the cache.
     calls.put_status(new.clone()).await.ok()?;
     Some(Arc::new(new))
 }
 
-/// Does what follows from the looks at nodes: their `NoExecute` taints, Events, and the marks of their pods.
+/// Acts on the checked nodes: sets `NoExecute` taints, records Events and marks pods.
 async fn react(shared: &Shared, calls: &Calls, seen: impl Iterator<Item = Seen>) {
     let seen: Vec<Seen> = seen.filter(|it| it.current.is_some()).collect();
     join_all(seen.iter().map(|it| {
-        let current = it.current.expect("others were left out");
+        let current = it
+            .current
+            .expect("nodes without the condition were filtered out");
         taints::settle(shared, calls, &it.node, current)
     }))
     .await;
@@ -222,7 +229,7 @@ async fn react(shared: &Shared, calls: &Calls, seen: impl Iterator<Item = Seen>)
         }
     });
     for (node, mut found) in to_mark {
-        // The cache has no order.
+        // The cache is unordered.
         let name = |pod: &Arc<Pod>| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         found.sort_by_cached_key(name);
         let marked = pods::mark(calls, &found).await;
@@ -234,14 +241,14 @@ async fn react(shared: &Shared, calls: &Calls, seen: impl Iterator<Item = Seen>)
     }
 }
 
-/// The time at which a Lease was renewed.
+/// Returns the renewal time of a Lease.
 fn renewal(lease: &AnyObject) -> Renewal {
     let lease = lease.downcast_ref::<DynamicObject>()?;
     let time = lease.fields.get("spec")?["renewTime"].as_str()?;
     Time::read_micros(time).ok()
 }
 
-/// An Event about a node. Upstream's reference has no version.
+/// Builds an Event about a node. As upstream, its reference has no version.
 fn event(node: &Node, reason: &'static str, text: String) -> EventIntent {
     let reference = ObjectReference {
         resource_version: Default::default(),

@@ -1,4 +1,4 @@
-//! Pods on a node that is not ready are not ready.
+//! Marks pods on a node that is not ready as not ready.
 //!
 //! Source: `MarkPodsNotReady` of Kubernetes' `pkg/controller/util/node`.
 
@@ -8,7 +8,7 @@ use podstorm_objects::{ConditionStatus, ConditionType, Now, Pod};
 use podstorm_runtime::client::{Answer, EventType, Request};
 use podstorm_runtime::driver::Calls;
 
-/// Marks these pods as not ready, those of them that are not marked. Returns whether all are marked or gone.
+/// Marks these pods as not ready if they are not yet. Returns whether all are marked or gone.
 pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
     let now = calls.now();
     let marked: Vec<(&Arc<Pod>, Pod)> = pods
@@ -26,14 +26,15 @@ pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
             Answer::Failed(_) => all = false,
             _ => {}
         }
-        // As upstream, of a pod that could not be marked too.
+        // As upstream, also for a pod that could not be marked.
         let text = "Node is not ready";
         calls.report(&***pod, EventType::Warning, "NodeNotReady", text);
     }
     all
 }
 
-/// The pod with its condition `Ready` false, since now; `None` where it is false or absent.
+/// Returns the pod with its condition `Ready` set to false as of now; `None` if it is false or
+/// absent.
 fn not_ready(pod: &Pod, now: Now) -> Option<Pod> {
     let (status, _) = pod.status.conditions.first(ConditionType::Ready)?;
     if status == ConditionStatus::False {

@@ -12,52 +12,52 @@ use crate::controller::{ControllerType, Setup};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// How often all nodes are looked at, ns.
+/// The time between rounds over all nodes, in ns.
 pub const NODE_MONITOR_PERIOD: NumberFlag = NumberFlag {
     flag: "node-monitor-period",
     default: 5 * SECOND_NS,
     form: NumberForm::Time,
-    help: "How often the node-lifecycle controller looks at all nodes",
+    help: "How often the node-lifecycle controller checks all nodes",
 };
 
-/// How long a node may be silent before it is `Unknown`, ns.
+/// The time in ns for which a node may be silent before it is `Unknown`.
 pub const NODE_MONITOR_GRACE_PERIOD: NumberFlag = NumberFlag {
     flag: "node-monitor-grace-period",
     default: 50 * SECOND_NS,
     form: NumberForm::Time,
-    help: "Until a silent node is Unknown and unreachable",
+    help: "How long a node may be silent before it is Unknown and unreachable",
 };
 
-/// The same for a node that has not reported yet whether it is ready, ns.
+/// The same for a node that has never reported whether it is ready, in ns.
 pub const NODE_STARTUP_GRACE_PERIOD: NumberFlag = NumberFlag {
     flag: "node-startup-grace-period",
     default: 60 * SECOND_NS,
     form: NumberForm::Time,
-    help: "Until a node that has never reported is Unknown and unreachable",
+    help: "The same for a node that has never reported",
 };
 
-/// How many nodes of a zone get `NoExecute` taints, in millionths of one per second.
+/// The rate at which nodes of a zone get `NoExecute` taints, in millionths of one per second.
 pub const NODE_EVICTION_RATE: NumberFlag = NumberFlag {
     flag: "node-eviction-rate",
     default: 100_000,
     form: NumberForm::Millionths,
-    help: "Nodes of a zone per second that get NoExecute taints",
+    help: "Rate of NoExecute taints in a zone, in nodes per second",
 };
 
-/// The same for a large zone of which many nodes are not ready.
+/// The same for a large zone with many nodes that are not ready.
 pub const SECONDARY_NODE_EVICTION_RATE: NumberFlag = NumberFlag {
     flag: "secondary-node-eviction-rate",
     default: 10_000,
     form: NumberForm::Millionths,
-    help: "The same for a large zone of which many nodes are not ready; in a small zone none get them",
+    help: "The same for a large unhealthy zone; nodes of a small unhealthy zone get no taints",
 };
 
-/// The part of a zone that is not ready from which on the zone counts as unhealthy, in millionths.
+/// The share of nodes that are not ready, in millionths, from which a zone is unhealthy.
 pub const UNHEALTHY_ZONE_THRESHOLD: NumberFlag = NumberFlag {
     flag: "unhealthy-zone-threshold",
     default: 550_000,
     form: NumberForm::Millionths,
-    help: "The part of a zone's nodes, 3 at least, that makes the zone unhealthy where they are not ready",
+    help: "Share of nodes, at least 3, that are not ready in an unhealthy zone",
 };
 
 /// The number of nodes above which a zone is large.
@@ -65,10 +65,10 @@ pub const LARGE_CLUSTER_SIZE_THRESHOLD: NumberFlag = NumberFlag {
     flag: "large-cluster-size-threshold",
     default: 50,
     form: NumberForm::Count,
-    help: "A zone with more nodes is large",
+    help: "Number of nodes above which a zone is large",
 };
 
-/// The controller that marks nodes which are silent or not ready, and their pods.
+/// The node lifecycle controller, which marks nodes that are silent or not ready, and their pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLifecycle;
 
@@ -80,7 +80,7 @@ impl ControllerType for NodeLifecycle {
         alias: "nodelifecycle",
         component: "node-controller",
         purpose: "nodes that are silent or not ready",
-        // As of every controller that sees to pods because of their nodes.
+        // As for every controller that handles pods because of their nodes.
         kind: Some(Kind::POD),
         reads: &[Kind::NODE, Kind::LEASE],
         pods: Pods::All,

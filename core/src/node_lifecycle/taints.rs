@@ -1,5 +1,5 @@
-//! The taints of nodes: `NoSchedule` by their conditions, at once; `NoExecute` of nodes that are not ready, at the rate
-//! of their zones.
+//! The taints of nodes: `NoSchedule` by their conditions, immediately; `NoExecute` of nodes that
+//! are not ready, at the rate of their zones.
 //!
 //! Source: `doNoScheduleTaintingPass`, `reconcileNodeLabels` and `doNoExecuteTaintingPass` of Kubernetes'
 //! `pkg/controller/nodelifecycle`.
@@ -20,10 +20,10 @@ use crate::node::{
     self, NO_EXECUTE, NO_SCHEDULE, NOT_READY, Taint, UNREACHABLE, is_tainted, swap_taints,
 };
 
-/// The shortest time between two looks for nodes whose turn it is, ns.
+/// The minimum time in ns between two searches for nodes whose turn it is.
 const TURNS_EVERY_NS: i64 = 100_000_000;
 
-/// The taint of a node that takes no pods.
+/// The taint of an unschedulable node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// The taints of conditions: type, status, key.
@@ -44,14 +44,14 @@ const OF_CONDITIONS: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Labels, each with the older label that gets the same value.
+/// Pairs of a label and the older label that gets the same value.
 const OLDER_LABELS: [(&str, &str); 2] = [
     ("kubernetes.io/os", "beta.kubernetes.io/os"),
     ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
 ];
 
-/// Brings taints and labels of a node into line with its conditions, and marks pods that came to it while it was not
-/// ready.
+/// Updates the taints and labels of a node to match its conditions, and marks pods that were bound
+/// to it while it was not ready.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let late = shared.lock().late.remove(&key).unwrap_or_default();
     let Some(node) = shared.nodes.get(key) else {
@@ -91,7 +91,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-/// The `NoSchedule` taints that a node lacks, and those that it has too many, of those that this controller sets.
+/// Returns the `NoSchedule` taints to add to a node and those to remove, among the taints that this
+/// controller sets.
 fn differences(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let conditions = conditions.into_iter().flatten();
@@ -120,7 +121,7 @@ fn differences(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
     (add, remove.collect())
 }
 
-/// The older labels that a node lacks.
+/// Returns the older labels that a node lacks.
 fn older_labels(node: &Node) -> Option<Map<String, Value>> {
     let labels = &node.metadata.labels;
     let mut lacking = Map::new();
@@ -158,7 +159,7 @@ pub(super) async fn execute(shared: Arc<Shared>, calls: Calls) -> Result<End, Sy
 }
 
 impl State {
-    /// In how many ns the next node has its turn.
+    /// Returns the time in ns until the next node's turn.
     fn next_turn_ns(&self, now_ns: i64) -> Option<i64> {
         let next_ns = self
             .zones
@@ -170,7 +171,7 @@ impl State {
 }
 
 impl Shared {
-    /// Has nodes that wait for `NoExecute` taints get them when it is their turn.
+    /// Schedules the nodes that wait for `NoExecute` taints by their turns.
     pub(super) fn queue_turns(&self, now_ns: i64) {
         let next = self.lock().next_turn_ns(now_ns);
         if let Some(after_ns) = next {
@@ -179,8 +180,8 @@ impl Shared {
     }
 }
 
-/// Sets the `NoExecute` taint of a node that is still not ready, by its cached condition. Returns whether that is done
-/// with.
+/// Sets the `NoExecute` taint of a node that is still not ready, by its cached condition. Returns
+/// whether the node needs nothing more.
 async fn taint(shared: &Shared, calls: &Calls, name: &CompactString) -> bool {
     let Some(node) = shared.nodes.get_named("", name) else {
         return true;
@@ -193,14 +194,14 @@ async fn taint(shared: &Shared, calls: &Calls, name: &CompactString) -> bool {
     swap(calls, &node, add, opposite).await.is_ok()
 }
 
-/// Replaces a `NoExecute` taint of a node by its opposite.
+/// Replaces a `NoExecute` taint of a node with its opposite.
 async fn swap(calls: &Calls, node: &Node, add: &str, remove: &str) -> Result<(), ApiError> {
     let [add, remove] = [add, remove].map(|key| Taint::new(key, NO_EXECUTE));
     swap_taints(calls, node, vec![add], &[remove]).await
 }
 
-/// Brings the `NoExecute` taints of a node into line with its condition `Ready`, as far as that needs no turn.
-/// Errors are left to the next round.
+/// Updates the `NoExecute` taints of a node to match its condition `Ready`, as far as this needs no
+/// turn. The next round retries errors.
 ///
 /// Source: `processTaintBaseEviction`.
 pub(super) async fn settle(shared: &Shared, calls: &Calls, node: &Node, ready: Ready) {
@@ -216,7 +217,7 @@ pub(super) async fn settle(shared: &Shared, calls: &Calls, node: &Node, ready: R
     }
     let mut state = shared.lock();
     if let Some(zone) = state.zones.get_mut(&super::zones::zone_of(node)) {
-        // It may have had its turn and lost its taint since.
+        // The node may have had its turn and lost its taint since.
         if !is_tainted(node, &wanted) && !zone.waits(&node.metadata.name) {
             zone.remove(&node.metadata.name);
         }
@@ -224,7 +225,7 @@ pub(super) async fn settle(shared: &Shared, calls: &Calls, node: &Node, ready: R
     }
 }
 
-/// Takes the `NoExecute` taints from a node that is ready, or that must not have them.
+/// Removes the `NoExecute` taints of a node that is ready or must not have them.
 ///
 /// Source: `markNodeAsReachable`.
 pub(super) async fn reached(shared: &Shared, calls: &Calls, node: &Node) {

@@ -1,4 +1,4 @@
-//! Zones: how healthy each is, and how fast its nodes get `NoExecute` taints.
+//! Zones: the health of each, and the rate at which its nodes get `NoExecute` taints.
 //!
 //! Source: `handleDisruption`, `ComputeZoneState` and `scheduler/rate_limited_queue.go` of Kubernetes'
 //! `pkg/controller/nodelifecycle`.
@@ -10,10 +10,10 @@ use podstorm_objects::{Labels, Node};
 
 use super::Options;
 
-/// Region and zone of a node; both may be empty.
+/// The region and zone of a node; both may be empty.
 pub(super) type ZoneName = (CompactString, CompactString);
 
-/// The zone of a node by its labels, today's before yesterday's.
+/// Returns the zone of a node from its labels, preferring current ones to deprecated ones.
 pub(super) fn zone_of(node: &Node) -> ZoneName {
     let labels: &Labels = &node.metadata.labels;
     let first = |keys: [&str; 2]| {
@@ -31,19 +31,19 @@ pub(super) fn zone_of(node: &Node) -> ZoneName {
     (first(region), first(zone))
 }
 
-/// How healthy a zone is.
+/// The health of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// It was not judged yet.
+    /// The zone has not been evaluated yet.
     Initial,
     Normal,
-    /// Many of its nodes are not ready.
+    /// Many of the nodes are not ready.
     Partial,
-    /// None of its nodes is ready.
+    /// All nodes are not ready.
     Full,
 }
 
-/// The nodes of a zone that count.
+/// The numbers of nodes that count in a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) ready: i64,
@@ -74,12 +74,12 @@ impl Counts {
     }
 }
 
-/// A token bucket with room for one token, full at the start.
+/// A token bucket for one token, full at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limiter {
-    /// Millionths of a token per second; none where not positive.
+    /// The rate in millionths of a token per second. If it is not positive, there are no tokens.
     rate: i64,
-    /// When there is a token, monotonic ns.
+    /// The monotonic time in ns of the next token.
     token_ns: i64,
 }
 
@@ -95,12 +95,13 @@ impl Limiter {
         if self.rate <= 0 || now_ns < self.token_ns {
             return false;
         }
-        // A millionth of a token per second takes 10^6 s, which is 10^15 ns.
+        // At a rate of one millionth of a token per second, a token takes 10^6 s, which is 10^15
+        // ns.
         self.token_ns = now_ns.saturating_add(1_000_000_000_000_000 / self.rate);
         true
     }
 
-    /// Takes another rate. A limiter that has no token passes that on.
+    /// Changes the rate. A limiter without a token has none after the change, either.
     fn swap(&mut self, rate: i64, now_ns: i64) {
         if rate == self.rate {
             return;
@@ -113,13 +114,13 @@ impl Limiter {
     }
 }
 
-/// A zone, and its nodes that are to get `NoExecute` taints.
+/// A zone, and its nodes that wait for `NoExecute` taints.
 #[derive(Debug)]
 pub(super) struct Zone {
     mode: Mode,
     limiter: Limiter,
     waiting: VecDeque<CompactString>,
-    /// Those that wait, and those that have had their turn.
+    /// The nodes that wait, and those that have had their turn.
     listed: BTreeSet<CompactString>,
 }
 
@@ -133,14 +134,14 @@ impl Zone {
         }
     }
 
-    /// Has a node wait for its taint, unless it waits or has had its turn.
+    /// Adds a node to the waiting ones unless it waits already or has had its turn.
     pub(super) fn add(&mut self, node: &CompactString) {
         if self.listed.insert(node.clone()) {
             self.waiting.push_back(node.clone());
         }
     }
 
-    /// Whether a node waits for its turn.
+    /// Reports whether a node waits for its turn.
     pub(super) fn waits(&self, node: &str) -> bool {
         self.waiting.iter().any(|waiting| waiting == node)
     }
@@ -152,7 +153,8 @@ impl Zone {
         }
     }
 
-    /// The next node whose turn it is. A node whose taint can't be set is put [back](Zone::put_back).
+    /// Returns the next node whose turn it is. A node whose taint can't be set is put
+    /// [back](Zone::put_back).
     pub(super) fn take(&mut self, now_ns: i64) -> Option<CompactString> {
         if self.waiting.is_empty() || !self.limiter.try_accept(now_ns) {
             return None;
@@ -160,31 +162,33 @@ impl Zone {
         self.waiting.pop_front()
     }
 
-    /// Has a node wait in front of all others, unless it was removed since.
+    /// Puts a node in front of the waiting ones unless it was removed meanwhile.
     pub(super) fn put_back(&mut self, node: CompactString) {
         if self.listed.contains(&node) {
             self.waiting.push_front(node);
         }
     }
 
-    /// When the next node has its turn, monotonic ns; `None` where none waits, or none ever has.
+    /// Returns the monotonic time in ns of the next turn; `None` if no node waits or the rate is
+    /// zero.
     pub(super) fn next_ns(&self) -> Option<i64> {
         let is_open = !self.waiting.is_empty() && self.limiter.rate > 0;
         is_open.then_some(self.limiter.token_ns)
     }
 }
 
-/// What a judgement of all zones asks for.
+/// The consequence of evaluating all zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
-    /// No node is ready any more: all `NoExecute` taints go.
+    /// No node is ready any more: all `NoExecute` taints are removed.
     AllDown,
     /// A node is ready again: all nodes count as having reported now.
     Over,
 }
 
-/// Judges all zones by their nodes, and sets their rates. Zones without a node that counts are forgotten.
+/// Evaluates all zones by their nodes and sets their rates. Forgets zones without a node that
+/// counts.
 pub(super) fn judge(
     zones: &mut BTreeMap<ZoneName, Zone>,
     counts: &BTreeMap<ZoneName, Counts>,

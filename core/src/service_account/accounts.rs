@@ -1,4 +1,5 @@
-//! The service account controller: gives each active namespace the ServiceAccount `default`, again if it is deleted.
+//! The service account controller: creates the ServiceAccount `default` in each active namespace,
+//! also after a deletion.
 //!
 //! Source: `ServiceAccountsController` in Kubernetes' `pkg/controller/serviceaccount`.
 
@@ -16,7 +17,7 @@ use super::{Namespaces, is_terminating, object, one_worker};
 use crate::controller::{ControllerType, Setup};
 use crate::identity::DEFAULT_ACCOUNT;
 
-/// The controller that gives namespaces their account.
+/// The service account controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceAccounts;
 
@@ -41,7 +42,7 @@ impl ControllerType for ServiceAccounts {
     }
 }
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
@@ -51,11 +52,11 @@ struct Shared {
     accounts: Arc<Store<AnyObject>>,
 }
 
-/// Wakes the namespace of an account that is gone.
+/// Wakes the namespace of a deleted account.
 struct Accounts(Arc<Shared>);
 
 impl Controller {
-    /// A controller that reads namespaces and accounts from these informers.
+    /// Creates a controller that reads namespaces and accounts from these informers.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             namespaces: Namespaces {
@@ -106,8 +107,8 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// Creates the account of a namespace unless it is cached. An account that the cache has not seen yet makes the
-/// sync fail, as upstream; the retry finds it.
+/// Creates the account of a namespace unless it is cached. As upstream, the sync fails if the
+/// account exists but is not cached yet; the retry finds it.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(namespace) = shared.namespaces.active(key) else {
         return Ok(End::Forget);

@@ -1,12 +1,13 @@
-//! The controllers that give namespaces and service accounts what a cluster gives them: the account `default`, the
-//! certificate authority of the API server, and tokens in Secrets.
+//! The service account controllers: they give each namespace the account `default` and the
+//! certificate authority of the API server, and each token Secret its token.
 //!
-//! `accounts`: the ServiceAccount `default` of each active namespace; `root_ca`: the ConfigMap `kube-root-ca.crt` of
-//! each active namespace; `tokens`: Secrets of the type `kubernetes.io/service-account-token`. Each is a controller
-//! of its own, which a program can leave to others.
+//! `accounts`: the ServiceAccount `default` of each active namespace; `root_ca`: the ConfigMap
+//! `kube-root-ca.crt` of each active namespace; `tokens`: Secrets of the type
+//! `kubernetes.io/service-account-token`. They are three separate controllers, and a program may
+//! leave each of them to others.
 //!
-//! None holds a key: a program that runs them passes the authority and a signer in an
-//! [`Identity`](crate::identity::Identity).
+//! No controller has a private key: the program that runs them passes the authority and a signer in
+//! an [`Identity`](crate::identity::Identity).
 //!
 //! Source: Kubernetes' `pkg/controller/serviceaccount` and `pkg/controller/certificates/rootcacertpublisher`.
 
@@ -30,7 +31,7 @@ pub use accounts::ServiceAccounts;
 pub use root_ca::{CONFIG_MAP, RootCa, root_ca_map};
 pub use tokens::{ServiceAccountTokens, TOKEN_TYPE};
 
-/// The annotation of a token Secret that names its account.
+/// The annotation of a token Secret with the name of its account.
 pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
 /// The annotation of a token Secret with the UID of its account.
@@ -44,7 +45,7 @@ const fn one_worker(name: &'static str) -> QueueRow {
     }
 }
 
-/// The namespaces of a controller, and the queue of those that it syncs.
+/// The namespaces of a controller, and the queue of those to sync.
 #[derive(Debug)]
 struct Namespaces {
     store: Arc<Store<Arc<Namespace>>>,
@@ -52,14 +53,14 @@ struct Namespaces {
 }
 
 impl Namespaces {
-    /// The namespace of this key, if it is there and not being deleted.
+    /// Returns the namespace of this key if it exists and is not being deleted.
     fn active(&self, key: KeyId) -> Option<Arc<Namespace>> {
         let namespace = self.store.get(key)?;
         (!namespace.terminating).then(|| Arc::clone(&*namespace))
     }
 
-    /// Queues the namespace of an object that has changed or is gone. One that is not cached yet is queued when it
-    /// comes.
+    /// Queues the namespace of a changed or deleted object. A namespace that is not cached yet is
+    /// queued when it arrives.
     fn wake(&self, namespace: &str, now_ns: i64) {
         if let Some(key) = self.store.find("", namespace) {
             self.queue.add(key, now_ns);
@@ -67,12 +68,12 @@ impl Namespaces {
     }
 }
 
-/// Whether the namespace does not take objects any more.
+/// Reports whether the namespace refuses new objects.
 fn is_terminating(error: &ApiError) -> bool {
     error.has_cause("NamespaceTerminating")
 }
 
-/// A new object of a kind without a type of its own.
+/// Builds a new dynamic object.
 fn object(
     kind: Kind,
     namespace: &str,
@@ -86,7 +87,7 @@ fn object(
     object
 }
 
-/// A member of a member that is a map: `data` and a key.
+/// Returns a value of a member that is a map, such as `data`, by its key.
 fn entry<'a>(fields: &'a Map, member: &str, key: &str) -> Option<&'a str> {
     fields.get(member)?.get(key).and_then(Value::as_str)
 }

@@ -1,5 +1,5 @@
-//! The publisher of the root certificate authority: keeps the ConfigMap `kube-root-ca.crt` in each active namespace,
-//! by which pods know the API server.
+//! The root CA publisher: keeps the ConfigMap `kube-root-ca.crt` in each active namespace. Pods
+//! verify the API server with it.
 //!
 //! Source: Kubernetes' `pkg/controller/certificates/rootcacertpublisher`.
 
@@ -24,12 +24,12 @@ pub const CONFIG_MAP: &str = "kube-root-ca.crt";
 const KEY: &str = "ca.crt";
 
 const DESCRIPTION: &str = "kubernetes.io/description";
-/// Upstream's text, as its clusters show it.
+/// The description that upstream's clusters show.
 const DESCRIBED: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
                          endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                          guaranteed across distributions of Kubernetes clusters.";
 
-/// The controller that publishes the authority.
+/// The root CA publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootCa;
 
@@ -55,7 +55,7 @@ impl ControllerType for RootCa {
     }
 }
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
@@ -66,11 +66,12 @@ struct Shared {
     maps: Arc<Store<AnyObject>>,
 }
 
-/// Wakes the namespace of the ConfigMap that was changed or is gone.
+/// Wakes the namespace of a changed or deleted ConfigMap.
 struct Maps(Arc<Shared>);
 
 impl Controller {
-    /// A controller that publishes these certificates, and reads namespaces and ConfigMaps from these informers.
+    /// Creates a controller that publishes these certificates, and reads namespaces and ConfigMaps
+    /// from these informers.
     pub fn new(root_ca: Arc<str>, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             root_ca,
@@ -102,7 +103,7 @@ impl Handler<Arc<Namespace>> for Shared {
 
 impl Handler<AnyObject> for Maps {
     fn handle(&self, change: &Change<AnyObject>, now: Now) {
-        // One that is new is as it should be, or the namespace that comes finds it.
+        // A new ConfigMap is either right, or the new namespace's sync corrects it.
         let changed = change.old.as_ref().and(change.new.as_ref());
         let changed = changed.map(|map| &***map).or(change.last.as_deref());
         if let Some(map) = changed
@@ -129,7 +130,7 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// The ConfigMap as a new namespace gets it.
+/// Builds the ConfigMap of a new namespace.
 pub fn root_ca_map(namespace: &str, root_ca: &str) -> DynamicObject {
     let mut map = object(Kind::CONFIG_MAP, namespace, CONFIG_MAP, data(root_ca));
     let annotations = &mut map.metadata.annotations;
@@ -143,8 +144,8 @@ fn data(root_ca: &str) -> Map {
     members
 }
 
-/// Creates the ConfigMap of a namespace, or corrects its data and its description. An update at a version that is
-/// not the stored one fails, and the retry sees the newer one.
+/// Creates the ConfigMap of a namespace, or corrects its data and description. An update against an
+/// outdated version fails, and the retry sees the newer one.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(namespace) = shared.namespaces.store.get(key) else {
         return Ok(End::Forget);

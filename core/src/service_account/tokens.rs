@@ -1,8 +1,9 @@
-//! The token controller: fills Secrets of the type `kubernetes.io/service-account-token` with a token of the account
-//! that they name, and deletes them with it.
+//! The token controller: fills Secrets of the type `kubernetes.io/service-account-token` with a
+//! token of the account that they name, and deletes them with the account.
 //!
-//! Two queues: the accounts that are gone, whose Secrets go, and the Secrets that came, changed or went. One lock
-//! guards the Secrets by namespace and the accounts of those that are gone; it is not held across a call.
+//! It has two queues: deleted accounts, whose Secrets are deleted, and Secrets that were added,
+//! changed or deleted. One lock guards the Secrets by namespace and the accounts of deleted
+//! Secrets. It is not held across a call.
 //!
 //! Source: `TokensController` in Kubernetes' `pkg/controller/serviceaccount`.
 
@@ -26,22 +27,22 @@ use super::{ACCOUNT_NAME, ACCOUNT_UID, entry};
 use crate::controller::{ControllerType, Setup};
 use crate::identity::{Identity, TokenOf};
 
-/// The type of Secrets with tokens.
+/// The type of token Secrets.
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 
-/// How often a key is retried.
+/// The maximum number of retries of a key.
 ///
 /// Source: `maxRetries` of the controller.
 const RETRIES_MAX: u32 = 10;
 
-/// How often a reference is taken from an account that others change meanwhile.
+/// The maximum number of attempts to remove a reference from an account that others change.
 const ATTEMPTS: u32 = 10;
 
-/// The controller that fills token Secrets.
+/// The token controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceAccountTokens;
 
-/// Five workers, as `--concurrent-serviceaccount-token-syncs` has it.
+/// A queue with five workers, the default of `--concurrent-serviceaccount-token-syncs`.
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(5),
@@ -80,7 +81,7 @@ impl ControllerType for ServiceAccountTokens {
 const ACCOUNTS: usize = 0;
 const SECRETS: usize = 1;
 
-/// The controller, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
@@ -95,9 +96,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The token Secrets that are cached, by namespace.
+    /// The cached token Secrets, by namespace.
     secrets: BTreeMap<Str, BTreeSet<KeyId>>,
-    /// The accounts of token Secrets that are gone, by the keys of these Secrets, until their sync.
+    /// The accounts of deleted token Secrets, by the keys of the Secrets, until their sync.
     lost: BTreeMap<KeyId, Claimed>,
 }
 
@@ -105,12 +106,12 @@ struct Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claimed {
     name: Str,
-    /// Empty if the Secret does not say.
+    /// The UID of the account; empty if the Secret does not have it.
     uid: Str,
 }
 
 impl Claimed {
-    /// `None` for an object that is not a token Secret.
+    /// Returns the account of a token Secret; `None` for other objects.
     fn by(secret: &dyn Object) -> Option<Claimed> {
         let secret = secret.downcast_ref::<DynamicObject>()?;
         let annotations = &secret.metadata.annotations;
@@ -127,7 +128,7 @@ impl Claimed {
 }
 
 impl Controller {
-    /// A controller that reads accounts and Secrets from these informers.
+    /// Creates a controller that reads accounts and Secrets from these informers.
     pub fn new(identity: Identity, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             identity,
@@ -144,7 +145,7 @@ impl Controller {
     }
 }
 
-/// Queues accounts that are gone, also where another one has taken the name.
+/// Queues deleted accounts, also if another account has taken the name.
 struct Accounts(Arc<Shared>);
 
 impl Handler<AnyObject> for Accounts {
@@ -192,7 +193,7 @@ impl Handler<AnyObject> for Shared {
     }
 }
 
-/// What is kept by the keys of Secrets.
+/// The state under the keys of Secrets.
 impl Keyed for Shared {
     fn is_idle(&self, key: KeyId) -> bool {
         self.queues[SECRETS].is_idle(key)
@@ -227,7 +228,7 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// Deletes the tokens of the accounts of this name but those of the account that has it now.
+/// Deletes the tokens of accounts of this name, except those of the current account.
 async fn sync_account(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.accounts.name(key);
     let account = shared.accounts.get(key);
@@ -245,7 +246,8 @@ async fn sync_account(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<E
     Ok(End::Forget)
 }
 
-/// Fills a Secret, deletes one whose account is gone, and takes the reference to one that is gone from its account.
+/// Fills a Secret, deletes one whose account is gone, and removes the reference to a deleted one
+/// from its account.
 async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.secrets.name(key);
     let lost = shared.lock().lost.remove(&key);
@@ -258,7 +260,7 @@ async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<En
                 .forget_secret(&namespace, &claimed, &name, &calls)
                 .await;
             if forgotten.is_err() {
-                // The retry needs it.
+                // Needed for the retry.
                 shared.lock().lost.entry(key).or_insert(claimed);
             }
             forgotten?;
@@ -272,7 +274,7 @@ async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<En
     Ok(End::Forget)
 }
 
-/// Deletes a Secret; one that is gone is fine.
+/// Deletes a Secret. One that is already gone counts as deleted.
 async fn delete(secret: &dyn Object, calls: &Calls) -> Result<(), SyncFailure> {
     let meta = secret.metadata();
     let options = DeleteOptions {
@@ -285,7 +287,7 @@ async fn delete(secret: &dyn Object, calls: &Calls) -> Result<(), SyncFailure> {
         .map_err(SyncFailure::at("delete failed"))
 }
 
-/// Reads an object from the server; `None` if it is not there.
+/// Reads an object from the server; `None` if it does not exist.
 async fn read(
     kind: Kind,
     namespace: &Str,
@@ -296,7 +298,8 @@ async fn read(
     unless_gone(read).map_err(SyncFailure::at("read failed"))
 }
 
-/// Whether the object is gone or another writer was faster: the next event brings the Secret back.
+/// Reports whether the object is gone or has a newer version. Its next event brings the Secret
+/// back.
 fn is_overtaken(error: &ApiError) -> bool {
     matches!(error.code, 404 | 409)
 }
@@ -306,14 +309,14 @@ impl Shared {
         lock(&self.known)
     }
 
-    /// The token Secrets of a namespace.
+    /// Returns the token Secrets of a namespace.
     fn secrets_of(&self, namespace: &str) -> Vec<Arc<AnyObject>> {
         let keys = self.lock().secrets.get(namespace).cloned();
         let keys = keys.into_iter().flatten();
         keys.filter_map(|key| self.secrets.get(key)).collect()
     }
 
-    /// The account that a Secret names: as cached, else as the server has it.
+    /// Returns the account that a Secret names, from the cache or else from the server.
     async fn account(
         &self,
         namespace: &Str,
@@ -328,7 +331,7 @@ impl Shared {
         Ok(live.filter(|account| claimed.is(&**account)))
     }
 
-    /// Whether a Secret lacks something that it can get.
+    /// Reports whether a Secret lacks data that the controller can add.
     fn lacks(&self, secret: &DynamicObject) -> bool {
         let has = |key| entry(&secret.fields, "data", key).is_some_and(|text| !text.is_empty());
         let authority = BASE64_STANDARD.encode(&*self.identity.root_ca);
@@ -337,7 +340,7 @@ impl Shared {
             || !has("token") && self.identity.signer.is_some()
     }
 
-    /// Gives a Secret what it lacks, unless the cache has an older version of it.
+    /// Adds the missing data of a Secret, unless the cache has an older version of it.
     async fn fill(
         &self,
         account: &dyn Object,
@@ -397,7 +400,7 @@ impl Shared {
         }
     }
 
-    /// Takes a Secret that is gone out of the list of its account, if the account is cached.
+    /// Removes a deleted Secret from the list of its account, if the account is cached.
     async fn forget_secret(
         &self,
         namespace: &Str,
@@ -441,7 +444,7 @@ impl Shared {
             }
         }
         let problem = format!(
-            "the ServiceAccount {namespace}/{} changes faster than {secret} can be taken from it",
+            "the ServiceAccount {namespace}/{} changed during every attempt to remove {secret}",
             claimed.name
         );
         Err(SyncFailure::new("conflict", problem))

@@ -1,9 +1,10 @@
-//! The controllers of volumes and of claims: they bind each PersistentVolumeClaim to a PersistentVolume, and
-//! protect both from deletion while they are in use.
+//! The controllers of volumes and claims: they bind each PersistentVolumeClaim to a
+//! PersistentVolume, and protect both from deletion while they are in use.
 //!
-//! `binder`: what upstream's `persistentvolume-binder-controller` does, but for the plug-ins that are
-//! compiled into it: volumes are made and removed by an external provisioner, which a class names.
-//! `claim_protection` and `volume_protection`: the finalizers. `ephemeral`: the claims of generic ephemeral volumes.
+//! `binder`: upstream's `persistentvolume-binder-controller` without the plug-ins compiled into it.
+//! Volumes are created and deleted by an external provisioner, which the class names.
+//! `claim_protection` and `volume_protection`: the finalizers. `ephemeral`: the claims of generic
+//! ephemeral volumes.
 //!
 //! Source: Kubernetes' `pkg/controller/volume/{ephemeral,persistentvolume,pvcprotection,pvprotection}`.
 
@@ -28,7 +29,7 @@ pub use volume_protection::{PersistentVolumeProtection, VolumeProtection};
 /// A cached object.
 type Cached = Arc<DynamicObject>;
 
-/// A member of a volume or a claim by its path, `/spec/volumeName`; null where it is absent.
+/// Returns a member of a volume or a claim by its path, such as `/spec/volumeName`; null if absent.
 fn at<'o>(object: &'o DynamicObject, path: &str) -> &'o Value {
     let (member, rest) = match path[1..].split_once('/') {
         Some((member, _)) => (member, &path[1 + member.len()..]),
@@ -40,12 +41,12 @@ fn at<'o>(object: &'o DynamicObject, path: &str) -> &'o Value {
         .unwrap_or(&Value::Null)
 }
 
-/// The same of a text; empty where it is absent.
+/// Returns a text member by its path; empty if absent.
 fn text<'o>(object: &'o DynamicObject, path: &str) -> &'o str {
     at(object, path).as_str().unwrap_or("")
 }
 
-/// Adds a finalizer or removes it, at the version that is cached. An object that is gone needs neither.
+/// Adds or removes a finalizer at the cached version. An object that is gone needs neither.
 async fn put_finalizer(
     object: &DynamicObject,
     name: &str,

@@ -1,5 +1,5 @@
-//! The writes that join a volume and a claim, in upstream's order: the volume, its phase, the claim, its
-//! status. Each is left out where it would change nothing.
+//! The writes that bind a volume and a claim, in upstream's order: the volume, its phase, the
+//! claim, its status. A write that would change nothing is left out.
 
 use podstorm_objects::{ApiError, DynamicObject};
 use podstorm_runtime::driver::{Calls, SyncFailure};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, Cached, at, text};
 
-/// Joins a volume and a claim.
+/// Binds a volume and a claim.
 pub(super) async fn bind(volume: Cached, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let volume = reserve(volume, &claim, calls).await?;
     let volume = set_phase(volume, "Bound", calls).await?;
@@ -15,7 +15,7 @@ pub(super) async fn bind(volume: Cached, claim: Cached, calls: &Calls) -> Result
     set_bound(claim, &volume, calls).await
 }
 
-/// The volume names the claim.
+/// Writes the claim's reference into the volume.
 async fn reserve(
     volume: Cached,
     claim: &DynamicObject,
@@ -38,7 +38,7 @@ async fn reserve(
     calls.put(new).await.map_err(unwritten())
 }
 
-/// The claim names the volume, and that the two are joined.
+/// Writes the volume's name and the completed binding into the claim.
 async fn complete(
     claim: Cached,
     volume: &DynamicObject,
@@ -105,7 +105,7 @@ pub(super) fn set(object: &mut DynamicObject, part: &str, member: &str, value: V
     }
 }
 
-/// The failure of a write.
+/// Returns the conversion of a failed write to a failure.
 pub(super) fn unwritten() -> impl Fn(ApiError) -> SyncFailure {
     SyncFailure::at("write failed")
 }

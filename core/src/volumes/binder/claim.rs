@@ -22,7 +22,7 @@ use super::{
 /// The provisioner of classes whose volumes are created by hand.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(claim) = shared.claims.get(key) else {
         return Ok(End::Forget);
@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-/// A claim without a volume.
+/// Handles a claim without a volume.
 async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let class_name = class_of(&claim).to_owned();
     let class = shared.classes.get_named("", &class_name);
@@ -48,7 +48,7 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
             .is_some_and(|it| it == "WaitForFirstConsumer")
     });
     let is_selected = claim.metadata.annotations.get(SELECTED_NODE).is_some();
-    // Where a pod decides, its scheduler has reserved the volume.
+    // If the binding waits for a pod, only a volume that the scheduler reserved counts.
     if let Some(volume) = best(shared, &claim, waits) {
         return bind(volume, claim, calls).await;
     }
@@ -78,8 +78,8 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
     provision(claim, &class, calls).await
 }
 
-/// The best volume for a claim: one that is reserved for it, or else the smallest free one that suits it.
-/// O((1 + free volumes that are large enough and do not suit) log volumes).
+/// Returns the best volume for a claim: a reserved one, or else the smallest suitable free one.
+/// O((1 + free volumes that are large enough but unsuitable) log volumes).
 fn best(shared: &Shared, claim: &DynamicObject, only_reserved: bool) -> Option<Cached> {
     let keys = lock(&shared.by_class).reserved(claim);
     let reserved = keys.into_iter().filter_map(|key| shared.volumes.get(key));
@@ -103,7 +103,7 @@ fn best(shared: &Shared, claim: &DynamicObject, only_reserved: bool) -> Option<C
     }
 }
 
-/// Asks the provisioner of a class for a volume.
+/// Requests a volume from the provisioner of a class.
 async fn provision(claim: Cached, class: &DynamicObject, calls: &Calls) -> Result<(), SyncFailure> {
     let provisioner = text(class, "/provisioner");
     if provisioner == NO_PROVISIONER {
@@ -137,7 +137,7 @@ async fn provision(claim: Cached, class: &DynamicObject, calls: &Calls) -> Resul
     set_phase(claim, "Pending", calls).await.map(drop)
 }
 
-/// A claim that names a volume, and is not joined to it yet.
+/// Handles a claim that names a volume but is not bound to it yet.
 async fn named(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let Some(volume) = shared
         .volumes
@@ -173,7 +173,7 @@ async fn named(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sync
     set_phase(claim, "Pending", calls).await.map(drop)
 }
 
-/// A claim that was joined to a volume once.
+/// Handles a claim whose binding was complete.
 async fn bound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let name = text(&claim, "/spec/volumeName");
     if name.is_empty() {

@@ -1,5 +1,4 @@
-//! Claims that wait for a volume, and volumes that no claim has, by their class; volumes by the claim that
-//! they are reserved for.
+//! Waiting claims and free volumes by class, and volumes by the claim that they are reserved for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -16,11 +15,11 @@ use crate::volumes::at;
 pub(super) struct Classes {
     waiting: Grouped<KeyId>,
     free: Grouped<Free>,
-    /// By namespace and name of the claim.
+    /// The reserved volumes, by namespace and name of the claim.
     reserved: Grouped<KeyId>,
 }
 
-/// A free volume. The smallest comes first, and of volumes of one size the first by name.
+/// A free volume, ordered by size, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Free {
     pub(super) capacity: Quantity,
@@ -72,13 +71,13 @@ impl<E: Ord + Clone> Grouped<E> {
 }
 
 impl Classes {
-    /// A claim was added or changed, or is gone.
+    /// Handles a claim that was added, changed or deleted.
     pub(super) fn claim(&mut self, key: KeyId, claim: Option<&DynamicObject>) {
         let claim = claim.filter(|it| text(it, "/spec/volumeName").is_empty());
         self.waiting.set(key, claim.map(|it| (class_of(it), key)));
     }
 
-    /// A volume was added or changed, or is gone; the claims that may want it.
+    /// Handles a volume that was added, changed or deleted. Returns the claims that may want it.
     pub(super) fn volume(&mut self, key: KeyId, volume: Option<&DynamicObject>) -> Vec<KeyId> {
         let is_free = |it: &&DynamicObject| {
             text(it, "/status/phase") == "Available" && at(it, "/spec/claimRef").is_null()
@@ -103,18 +102,19 @@ impl Classes {
             .unwrap_or_default()
     }
 
-    /// The claims of a class that wait.
+    /// Returns the waiting claims of a class.
     pub(super) fn waiting(&self, class: &str) -> Vec<KeyId> {
         self.waiting.of(class)
     }
 
-    /// The volumes that are reserved for a claim.
+    /// Returns the volumes reserved for a claim.
     pub(super) fn reserved(&self, claim: &DynamicObject) -> Vec<KeyId> {
         let meta = &claim.metadata;
         self.reserved.of(&reservation(&meta.namespace, &meta.name))
     }
 
-    /// The next larger free volume of a class, or the first one of at least that size. O(log volumes).
+    /// Returns the free volume of a class after `after`, or the first one of at least that size.
+    /// O(log volumes).
     pub(super) fn next_free(
         &self,
         class: &str,

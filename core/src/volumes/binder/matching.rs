@@ -1,4 +1,4 @@
-//! Whether a volume suits a claim, and which one suits best.
+//! The suitability of volumes for a claim, and the choice of the best one.
 //!
 //! Source: `FindMatchingVolume` of Kubernetes' `k8s.io/component-helpers/storage/volume`.
 
@@ -17,7 +17,7 @@ pub(super) fn capacity(volume: &DynamicObject) -> Quantity {
     quantity(at(volume, "/spec/capacity/storage"))
 }
 
-/// Whether the claim is the one that the volume is reserved for.
+/// Reports whether the volume is reserved for the claim.
 pub(super) fn is_for(volume: &DynamicObject, claim: &DynamicObject) -> bool {
     let reference = at(volume, "/spec/claimRef");
     let (meta, uid) = (&claim.metadata, reference["uid"].as_str().unwrap_or(""));
@@ -26,7 +26,7 @@ pub(super) fn is_for(volume: &DynamicObject, claim: &DynamicObject) -> bool {
         && (uid.is_empty() || meta.uid == uid.into())
 }
 
-/// Why a volume that a claim or a user names can't be used for the claim.
+/// Returns the reason for which a volume that a claim or a user names can't be used for the claim.
 pub(super) fn problem(volume: &DynamicObject, claim: &DynamicObject) -> Option<&'static str> {
     if quantity(at(claim, "/spec/resources/requests/storage")) > capacity(volume) {
         return Some("requested PV is too small");
@@ -52,12 +52,12 @@ fn has_modes(volume: &DynamicObject, claim: &DynamicObject) -> bool {
     of(claim).all(|mode| of(volume).any(|it| it == mode))
 }
 
-/// What a claim asks of a volume.
+/// The requirements of a claim on a volume.
 #[derive(Debug)]
 pub(super) struct Wish<'c> {
     claim: &'c DynamicObject,
     selector: Option<Selector>,
-    /// Whether only a volume that is reserved for the claim will do.
+    /// Whether only a reserved volume is acceptable.
     only_reserved: bool,
 }
 
@@ -66,7 +66,7 @@ impl<'c> Wish<'c> {
         let selector = match at(claim, "/spec/selector") {
             Value::Null => None,
             json => {
-                // A selector that can't be read matches nothing.
+                // A selector that can't be parsed matches nothing.
                 let read = LabelSelector::from_json(json.clone()).ok();
                 let read = read.and_then(|it| Selector::compile(Some(&it)).ok());
                 Some(read.unwrap_or_else(Selector::nothing))
@@ -79,7 +79,7 @@ impl<'c> Wish<'c> {
         }
     }
 
-    /// The least size that will do.
+    /// Returns the minimum size.
     pub(super) fn size(&self) -> Quantity {
         quantity(at(self.claim, "/spec/resources/requests/storage"))
     }
@@ -99,8 +99,8 @@ impl<'c> Wish<'c> {
     }
 }
 
-/// The smallest of the volumes that suits a claim; one that is reserved for it before all others. With
-/// `only_reserved` no other. O(volumes).
+/// Returns the smallest volume that suits a claim, with a reserved one before all others. With
+/// `only_reserved`, only a reserved one. O(volumes).
 pub fn best<'v>(
     volumes: impl Iterator<Item = &'v Arc<DynamicObject>>,
     claim: &DynamicObject,

@@ -1,13 +1,13 @@
-//! The binder: finds or asks for a volume for each claim, joins the two, and frees a volume whose claim is
-//! gone.
+//! The binder: finds or requests a volume for each claim, binds the two, and frees a volume whose
+//! claim is gone.
 //!
-//! `claim` and `volume`: one sync of each; `matching`: which volume is best for a claim; `bind`: the four
-//! writes that join them. `classes` has what no cache has: the claims that wait and the volumes that are
-//! free, by their class, so that a volume which becomes free wakes the claims that it may suit. Upstream
-//! looks at every claim again after 15 s instead.
+//! `claim` and `volume`: one sync of each; `matching`: the best volume for a claim; `bind`: the
+//! four writes that bind them. `classes` has the claims that wait and the volumes that are free, by
+//! class, so a volume that becomes free wakes the claims that it may suit. Upstream checks every
+//! claim again after 15 s instead.
 //!
-//! Nothing is written of a claim whose class delays its binding until a pod needs it; the scheduler says so
-//! by an annotation.
+//! A claim whose class delays its binding until a pod needs it is not bound until the scheduler
+//! sets an annotation.
 
 mod bind;
 mod claim;
@@ -34,38 +34,38 @@ pub use claim::NO_PROVISIONER;
 pub use matching::best as best_volume;
 pub use row::PersistentVolumeBinder;
 
-/// The place of the queue of claims.
+/// The index of the queue of claims.
 const CLAIMS: usize = 0;
 
-/// The place of the queue of volumes.
+/// The index of the queue of volumes.
 const VOLUMES: usize = 1;
 
-/// On a claim whose binding is complete.
+/// The annotation of a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// On a claim or a volume that a controller has bound, not a user.
+/// The annotation of a claim or a volume that a controller bound, not a user.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// On a claim that waits for a volume of this provisioner.
+/// The annotations of a claim that waits for a volume of the named provisioner.
 const PROVISIONERS: [&str; 2] = [
     "volume.beta.kubernetes.io/storage-provisioner",
     "volume.kubernetes.io/storage-provisioner",
 ];
 
-/// On a claim whose first pod is to run on this node.
+/// The annotation of a claim with the node on which its first pod will run.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// On the class of claims that name none.
+/// The annotation of the class of claims that name none.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// The older place of a claim's or a volume's class.
+/// The older annotation with the class of a claim or a volume.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The controller. A clone is the same controller.
+/// The binder. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct Binder(Arc<Shared>);
 
-/// What syncs, which outlive a borrow, share with the controller.
+/// The state that the controller shares with its syncs, which outlive a borrow.
 #[derive(Debug)]
 struct Shared {
     claims: Arc<Store<Cached>>,
@@ -109,7 +109,7 @@ impl Binder {
     }
 }
 
-/// The events of one kind.
+/// The handler of the events of one kind.
 #[derive(Debug)]
 struct Of {
     shared: Arc<Shared>,
@@ -129,7 +129,7 @@ impl Handler<Cached> for Of {
 }
 
 impl Shared {
-    /// A claim wakes itself, and the volume that it has or had.
+    /// Wakes a claim, and the volume that it names or named.
     fn claim_changed(&self, change: &Change<Cached>, now: Now) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         lock(&self.by_class).claim(change.key, new.map(|it| &**it));
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// A volume wakes itself, the claim that it is for, and the claims that a free one may suit.
+    /// Wakes a volume, the claim in its reference, and, if it is free, the claims that it may suit.
     fn volume_changed(&self, change: &Change<Cached>, now: Now) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         if new.is_some() {
@@ -174,7 +174,7 @@ impl Shared {
         }
     }
 
-    /// A class wakes the claims that wait for it; the default one, those that name none.
+    /// Wakes the claims that wait for a class; for the default class, also those that name none.
     fn class_changed(&self, change: &Change<Cached>, now: Now) {
         let Some(class) = change.new.as_deref() else {
             return;
@@ -190,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// The default class: of several the newest, then the first by name. O(classes).
+    /// Returns the default class; of several the newest, then the first by name. O(classes).
     fn default_class(&self) -> Option<Cached> {
         let all = self
             .classes
@@ -220,7 +220,7 @@ fn is_default(class: &DynamicObject) -> bool {
     })
 }
 
-/// The class that a claim or a volume names; empty where it names none.
+/// Returns the class that a claim or a volume names; empty if it names none.
 fn class_of(object: &DynamicObject) -> &str {
     match object.metadata.annotations.get(OLD_CLASS) {
         Some(class) => class,

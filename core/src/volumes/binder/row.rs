@@ -10,7 +10,7 @@ use podstorm_runtime::workqueue::{QueueRow, Workers};
 use super::Binder;
 use crate::controller::{ControllerType, Setup};
 
-/// The controller that binds claims to volumes.
+/// The binder, which binds claims to volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeBinder;
 

@@ -12,10 +12,10 @@ use podstorm_runtime::workqueue::End;
 use super::bind::{set_phase, unwritten};
 use super::{BOUND_BY_CONTROLLER, CLAIMS, Cached, Shared, at, text};
 
-/// On a volume that a provisioner has made.
+/// The annotation of a volume that a provisioner created.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// Runs a sync to its end.
+/// Runs a whole sync.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(volume) = shared.volumes.get(key) else {
         return Ok(End::Forget);
@@ -23,7 +23,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     let volume = Cached::clone(&volume);
     let reference = at(&volume, "/spec/claimRef").clone();
     let uid = reference["uid"].as_str().unwrap_or("");
-    // Unclaimed, or reserved for a claim that may come.
+    // The volume is unclaimed, or reserved for a claim that may come.
     if uid.is_empty() {
         set_phase(volume, "Available", &calls).await?;
         return Ok(End::Forget);
@@ -37,7 +37,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     )
     .await?;
     let Some(claim) = claim else {
-        // What becomes of it now is its provisioner's matter.
+        // The provisioner decides what happens to the volume now.
         if text(&volume, "/status/phase") != "Failed" {
             set_phase(volume, "Released", &calls).await?;
         }
@@ -53,7 +53,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     } else if volume.metadata.annotations.get(PROVISIONED_BY).is_some()
         && text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
     {
-        // The claim is bound to another volume: this one is not needed.
+        // The claim is bound to another volume, so this one is not needed.
         set_phase(volume, "Released", &calls).await?;
     } else {
         release(volume, &calls).await?;
@@ -61,8 +61,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-/// The claim of that name and UID. One that the cache does not have is read, as the cache may be behind:
-/// what follows from its absence can't be undone.
+/// Returns the claim of that name and UID. Reads it from the server if it is not cached, because
+/// the cache may lag and the consequences of its absence can't be undone.
 async fn find(
     shared: &Shared,
     (namespace, name): (&str, &str),
@@ -85,7 +85,7 @@ async fn find(
     Ok(read.filter(is_it))
 }
 
-/// Undoes what the controller has written of a claim; what a user has reserved stays reserved.
+/// Removes what the controller has written about a claim. A reservation by a user stays.
 async fn release(volume: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let mut new = DynamicObject::clone(&volume);
     let is_ours = volume

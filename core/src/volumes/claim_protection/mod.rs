@@ -1,4 +1,4 @@
-//! A claim that a scheduled pod names stays until the pod is gone.
+//! Claim protection: keeps a claim that a scheduled pod names until the pod is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::controller::{ControllerType, Setup};
 
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
 
-/// The controller's row.
+/// The claim protection controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeClaimProtection;
 
@@ -33,8 +33,8 @@ struct Shared {
     claims: Arc<Store<Cached>>,
     pods: Arc<PodCache>,
     queue: RateLimitingQueue<KeyId>,
-    /// The scheduled pods that name each claim, by namespace and name. A cluster whose pods name none
-    /// keeps nothing.
+    /// The scheduled pods that name each claim, by the claim's namespace and name. Empty in a
+    /// cluster whose pods name no claims.
     users: Mutex<BTreeMap<(Str, Str), BTreeSet<CompactString>>>,
 }
 
@@ -136,14 +136,14 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
         return Ok(End::Forget);
     }
     let may_go = is_held && !shared.is_used(&meta.namespace, &meta.name);
-    // A pod may have been scheduled that the cache doesn't have yet.
+    // A pod that is not in the cache yet may have been scheduled.
     if may_go && !is_used_now(&meta.namespace, &meta.name, &calls).await? {
         put_finalizer(&claim, FINALIZER, false, &calls).await?;
     }
     Ok(End::Forget)
 }
 
-/// Whether a scheduled pod on the server names the claim. O(pods of the namespace).
+/// Reports whether a scheduled pod on the server names the claim. O(pods of the namespace).
 async fn is_used_now(namespace: &Str, claim: &str, calls: &Calls) -> Result<bool, SyncFailure> {
     let list = Request::List {
         kind: Kind::POD,
@@ -186,7 +186,7 @@ impl AsyncWorkload for ClaimProtection {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
-        // Runs are of a list into an empty cache.
+        // A list into an empty cache comes in runs.
         if !listed.runs.is_empty() {
             let mut pods = Vec::new();
             self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));

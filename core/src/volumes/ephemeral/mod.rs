@@ -1,10 +1,10 @@
-//! The claims of generic ephemeral volumes: each is made from the template in its pod, is owned by the pod, and goes with
-//! it.
+//! The ephemeral volume controller: the claims of generic ephemeral volumes. Each claim is created
+//! from the template in its pod, is owned by the pod, and is deleted with it.
 //!
-//! Keys are those of claims. A claim is named after its pod and its volume, so two pods can need claims of one name: it
-//! is made for one of them, and the other one waits.
+//! Keys are those of claims. A claim is named after its pod and its volume, so two pods can need
+//! claims of one name: the claim is created for one of them, and the other one waits.
 //!
-//! One lock guards the pods that need each claim; it is not held across a call.
+//! One lock guards the pods that need each claim. It is not held across a call.
 //!
 //! Source: Kubernetes' `pkg/controller/volume/ephemeral`, whose keys are pods.
 
@@ -27,7 +27,7 @@ use super::Cached;
 use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::{ControllerType, Setup};
 
-/// The controller's row.
+/// The ephemeral volume controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EphemeralVolumes;
 
@@ -62,7 +62,7 @@ impl ControllerType for EphemeralVolumes {
     }
 }
 
-/// The controller that makes claims for pods, over informers that it shares with others. A clone is the same controller.
+/// The controller, over informers that controllers may share. A clone is the same controller.
 #[derive(Clone, Debug)]
 pub struct PodVolumes(Arc<Shared>);
 
@@ -71,11 +71,12 @@ struct Shared {
     claims: Arc<Store<Cached>>,
     pods: Arc<PodCache>,
     queue: RateLimitingQueue<KeyId>,
-    /// The names of the pods that need each claim. Written as pods come and go; no set is empty.
+    /// The names of the pods that need each claim. Written by the handler of pods; no set is empty.
     wanted: Mutex<BTreeMap<KeyId, BTreeSet<CompactString>>>,
 }
 
-/// Why a claim of the name of an ephemeral volume's claim does not serve the pod; `None` if it does.
+/// Returns the reason for which an existing claim does not serve the pod's ephemeral volume; `None`
+/// if it does.
 pub fn owner_problem(claim: &DynamicObject, pod: &Pod) -> Option<String> {
     let (claim, pod) = (&claim.metadata, &pod.metadata);
     let is_own = claim.controller().is_some_and(|owner| owner.uid == pod.uid);
@@ -88,7 +89,7 @@ pub fn owner_problem(claim: &DynamicObject, pod: &Pod) -> Option<String> {
 }
 
 impl Shared {
-    /// Looks at a pod that has changed; `old` is a state before that, `new` is absent for a pod that is gone.
+    /// Handles a changed pod; `old` is an earlier state, and `new` is absent for a deleted pod.
     fn pod_changed(&self, old: Option<&Pod>, new: Option<&Pod>, now: Now) {
         let is_alive = |pod: &&Pod| !pod.metadata.is_deleting();
         let (old, new) = (old.filter(is_alive), new.filter(is_alive));
@@ -122,7 +123,7 @@ impl Shared {
     }
 }
 
-/// A claim that goes is made again if a pod needs it.
+/// Wakes a deleted claim that a pod still needs, so it is recreated.
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
         if change.new.is_none() && lock(&self.wanted).contains_key(&change.key) {
@@ -163,7 +164,7 @@ impl AsyncWorkload for PodVolumes {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
-        // Runs are of a list into an empty cache.
+        // A list into an empty cache comes in runs.
         if !listed.runs.is_empty() {
             let mut pods = Vec::new();
             self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));
@@ -178,7 +179,7 @@ impl AsyncWorkload for PodVolumes {
     }
 }
 
-/// Makes a claim for the first pod that needs it, and reports to the others that it is not theirs.
+/// Creates a claim for the first pod that needs it, and reports a problem to the other pods.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.claims.name(key);
     let pods = lock(&shared.wanted).get(&key).cloned().unwrap_or_default();
@@ -221,7 +222,7 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     }
 }
 
-/// The claim of an ephemeral volume.
+/// Builds the claim of an ephemeral volume.
 fn from_template(pod: &Pod, name: &str, template: &Value) -> Result<DynamicObject, DecodeError> {
     let mut claim = DynamicObject::new(Kind::PERSISTENT_VOLUME_CLAIM);
     let labels = |member: &str| Labels::from_json(template["metadata"][member].clone());

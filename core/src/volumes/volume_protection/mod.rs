@@ -1,4 +1,4 @@
-//! A volume that is bound to a claim stays until the claim has let it go.
+//! Volume protection: keeps a volume that is bound to a claim until the claim releases it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::controller::{ControllerType, Setup};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// The controller's row.
+/// The volume protection controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeProtection;
 
