@@ -1,5 +1,5 @@
-//! Several budgets and syncs, the second queue, and what a sync looks at. The recorded cases hold the
-//! decisions of one sync.
+//! Several budgets and syncs, the second queue, and the pods that a sync reads. The recorded cases
+//! have the decisions of one sync.
 
 use podstorm_objects::disruption::{Budget, evicted};
 use podstorm_objects::{
@@ -41,15 +41,15 @@ fn pod(name: &str, app: &str, is_ready: bool) -> Pod {
     pod
 }
 
-/// The controller with its caches, and a server that keeps what is written.
+/// The controller with its caches, and a server that stores writes.
 struct World {
     pods: Arc<PodCache>,
     budgets: Arc<dyn AnyInformer>,
     controller: Controller,
     driver: Driver<AsyncSync>,
-    /// The answer to the next write, if not success.
+    /// The answer to the next write, if it is not a success.
     refusal: Option<ApiError>,
-    /// The replicas that every `/scale` has; none has one otherwise.
+    /// The replicas of every `/scale`; without it, no object has a `/scale`.
     scale: Option<i32>,
     requests: Vec<String>,
     events: Vec<String>,
@@ -85,12 +85,15 @@ impl World {
     }
 
     fn delete(&self, name: &str, seconds: i64) {
-        let pod = self.pods.get("ns", name).expect("it is cached");
+        let pod = self
+            .pods
+            .get("ns", name)
+            .expect("the object must be cached");
         let change = self.pods.apply(Delta::Deleted(pod));
         self.controller.pod_changed(&change, at(seconds));
     }
 
-    /// Syncs what is due; the caches hear of what was written. Returns the number of syncs.
+    /// Syncs the due keys, with the events of writes to the caches. Returns the number of syncs.
     fn sync(&mut self, seconds: i64) -> usize {
         let now = at(seconds);
         let World {
@@ -129,7 +132,7 @@ impl World {
                     None => Answer::Failed(ApiError::status(404, Reason::NotFound, "not found")),
                 }
             }
-            other => panic!("the controller sends no such request: {other:?}"),
+            other => panic!("unexpected request: {other:?}"),
         };
         let syncs = sync_all(&*controller, driver, &mut server, now, |sync| {
             let made = sync.events().drain(..);
@@ -153,7 +156,9 @@ impl World {
 
     fn cached(&self, name: &str) -> Arc<DynamicObject> {
         let budgets = &self.controller.0.caches.budgets;
-        let found = budgets.get_named("ns", name).expect("it is cached");
+        let found = budgets
+            .get_named("ns", name)
+            .expect("the budget must be cached");
         Arc::clone(found.object())
     }
 
@@ -176,10 +181,14 @@ fn budgets_and_their_pods_wake_the_controller_and_nothing_else_does() {
     world.budget("b", &web(json!({"minAvailable": 0})));
     assert_eq!(world.sync(0), 1);
     assert_eq!(world.allowed("b"), 1);
-    assert_eq!(world.sync(0), 1, "its own write wakes it once more");
+    assert_eq!(
+        world.sync(0),
+        1,
+        "the sync's own write wakes the budget once more"
+    );
     assert_eq!(world.sync(0), 0);
     world.put(pod("q", "other", true), 0);
-    assert_eq!(world.sync(0), 0, "no budget selects it");
+    assert_eq!(world.sync(0), 0, "no budget selects the pod");
     world.put(pod("p1", "web", true), 0);
     assert_eq!(world.sync(0), 1);
     assert_eq!(world.allowed("b"), 2);
@@ -187,7 +196,7 @@ fn budgets_and_their_pods_wake_the_controller_and_nothing_else_does() {
     world.sync(0);
     world.sync(0);
     assert_eq!(world.allowed("b"), 1);
-    // Only the labels that a pod has now count, so this wakes no budget.
+    // Only the current labels of a pod count, so this wakes no budget.
     world.put(pod("p1", "other", true), 0);
     assert_eq!(world.sync(0), 0);
     world.budget("b", &web(json!({"minAvailable": 0})));
@@ -213,7 +222,7 @@ fn a_pod_of_two_budgets_wakes_the_first_and_is_warned() {
         ]
     );
     assert_eq!((world.allowed("b0"), world.allowed("b1")), (1, 0));
-    // A budget that selects others no longer counts.
+    // A budget that selects other pods no longer counts.
     let others = json!({"minAvailable": 0, "selector": {"matchLabels": {"app": "db"}}});
     world.budget("b0", &others);
     while world.sync(0) > 0 {}
@@ -259,9 +268,13 @@ fn a_conflict_is_retried_and_another_error_fails_safe() {
     world.refusal = Some(ApiError::status(500, Reason::InternalError, "boom"));
     world.requests.clear();
     world.sync(1);
-    assert_eq!(world.requests.len(), 2, "the second write is the safe one");
+    assert_eq!(
+        world.requests.len(),
+        2,
+        "the second write must be the fail-safe one"
+    );
     let status = Budget::of(&world.cached("b")).status;
-    let condition = status.condition().expect("it is written");
+    let condition = status.condition().expect("the status must be written");
     assert_eq!(
         (&*condition.reason, &*condition.message),
         ("SyncFailed", "boom")
@@ -336,7 +349,7 @@ fn a_listed_pod_counts_like_a_watched_one() {
         Arc::new(evicted(&pod("q", "web", true), at(0))),
     ];
     let listed = world.pods.replace(pods, &ResourceVersion::default());
-    assert!(!listed.runs.is_empty(), "they come as runs");
+    assert!(!listed.runs.is_empty(), "the pods must come in runs");
     world.controller.pods_listed(&listed, at(0));
     while world.sync(0) > 0 {}
     assert_eq!(world.allowed("b"), 2);
@@ -347,8 +360,8 @@ fn a_listed_pod_counts_like_a_watched_one() {
     assert_eq!(world.allowed("b"), 0);
 }
 
-/// A sync looks at no pod but evicted ones, and a change of a pod at that pod alone, however many pods the
-/// budget, its namespace and the cluster have.
+/// A sync reads only evicted pods, and a change of a pod only that pod, regardless of the number of
+/// pods in the budget, its namespace and the cluster.
 #[test]
 fn a_sync_costs_what_changed_and_not_the_pods_that_there_are() {
     for others in [0, 5_000] {
@@ -374,7 +387,7 @@ fn a_sync_costs_what_changed_and_not_the_pods_that_there_are() {
         });
         assert_eq!(
             made, 50,
-            "a new budget looks at its own pods, of {others} others"
+            "a new budget must read only its own pods, not the {others} others"
         );
         let synced = looked(&mut world, &|world| while world.sync(0) > 0 {});
         assert_eq!(synced, 0);
@@ -382,7 +395,7 @@ fn a_sync_costs_what_changed_and_not_the_pods_that_there_are() {
             world.put(pod("p7", "web", false), 1);
             while world.sync(1) > 0 {}
         });
-        assert_eq!(changed, 2, "its old state and its new one");
+        assert_eq!(changed, 2, "the old state and the new one");
         assert_eq!(world.allowed("b"), 49);
         let other = looked(&mut world, &|world| {
             world.put(pod("o1", "other", false), 1);

@@ -1,4 +1,5 @@
-//! What the recorded cases don't hold: lists into an empty cache, as at every start, and several syncs in a row.
+//! Cases beyond the recorded ones: lists into an empty cache, as at every start, and several
+//! consecutive syncs.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ fn pod(name: &str, owner: Option<&str>) -> Arc<Pod> {
     Arc::new(Pod::from_json(pod).expect("a pod"))
 }
 
-/// The key that is next in a queue, if one is due.
+/// Returns the next key of a queue if one is due.
 fn next(controller: &Controller, queue: usize, now_ns: i64) -> Option<KeyId> {
     let queue = &controller.queues()[queue];
     queue.fire_due(now_ns);
@@ -46,7 +47,7 @@ fn next(controller: &Controller, queue: usize, now_ns: i64) -> Option<KeyId> {
     }
 }
 
-/// A controller whose cache has the Job `pi`, and nothing in its queues.
+/// Creates a controller whose cache has the Job `pi`, with empty queues.
 fn controller(informers: &mut Informers) -> (Controller, KeyId) {
     with_options(ControllerOptions::default(), informers)
 }
@@ -55,7 +56,7 @@ fn with_options(options: ControllerOptions, informers: &mut Informers) -> (Contr
     with_job(options, json!({"backoffLimit": 6}), json!({}), informers)
 }
 
-/// As `controller`, with more members of the Job's spec, and a status.
+/// Like `controller`, with additional members of the Job's spec, and a status.
 fn with_job(
     options: ControllerOptions,
     more: Value,
@@ -65,7 +66,7 @@ fn with_job(
     let controller = Controller::new(options, informers);
     let mut spec = json!({"completions": 3, "parallelism": 0,
         "selector": {"matchLabels": {"app": "pi"}}});
-    for (name, value) in more.as_object().expect("members of a spec") {
+    for (name, value) in more.as_object().expect("the spec is an object") {
         spec[name] = value.clone();
     }
     let job = json!({"metadata": {"namespace": "shop", "name": "pi", "uid": "a",
@@ -91,7 +92,10 @@ fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
     let listed = informers.pods().replace(pods, &ResourceVersion::new("9"));
     assert!(!listed.runs.is_empty());
     controller.pods_listed(&listed, NOW);
-    assert!(controller.is_settled(key, 0), "both creations are observed");
+    assert!(
+        controller.is_settled(key, 0),
+        "both creations must be observed"
+    );
     assert_eq!(next(&controller, JOBS, 1_000_000_000), Some(key));
     let orphan = next(&controller, ORPHANS, 0).and_then(|key| controller.orphans_of(key));
     let expected = OrphanKey::Name("shop".into(), "alone".into());
@@ -131,8 +135,8 @@ fn ended_pods_that_wait_to_be_counted_are_metrics_from_the_first_list_on() {
     }
 }
 
-/// Syncs what is due. The server takes every status, which the caches then have, and refuses patches of pods. Returns
-/// the statuses, and how many patches there were.
+/// Syncs all due keys. The server accepts every status, which then reaches the caches, and refuses
+/// patches of pods. Returns the statuses and the number of patches.
 fn sync(
     controller: &Controller,
     informers: &mut Informers,
@@ -149,7 +153,7 @@ fn sync(
             patches += 1;
             Answer::Failed(refusal.clone())
         }
-        other => panic!("the controller asks for no such thing: {other:?}"),
+        other => panic!("unexpected request: {other:?}"),
     };
     let now = NOW.plus_ns(seconds * 1_000_000_000);
     sync_all(controller, &mut Driver::default(), &mut server, now, |_| {});
@@ -165,7 +169,7 @@ fn sync(
     (statuses, patches)
 }
 
-/// A pod that has succeeded and is tracked.
+/// Builds a succeeded, tracked pod.
 fn ended(name: &str, owner: &str) -> Arc<Pod> {
     let mut pod = (*pod(name, Some(owner))).clone();
     pod.metadata.labels = pod.metadata.labels.with("app", "pi");
@@ -288,7 +292,8 @@ fn a_deleted_job_frees_the_pods_that_its_selector_has_lost() {
 
 #[test]
 fn an_index_keeps_the_outcome_that_was_written_first() {
-    // Index 0 has pods of both outcomes, 1 has failed before and has a pod that has succeeded, 2 the other way round.
+    // Index 0 has pods of both outcomes. Index 1 has failed before and has a succeeded pod; index 2
+    // is the reverse.
     let pods = [
         ("a", 0, PodPhase::Succeeded),
         ("b", 0, PodPhase::Failed),
@@ -319,7 +324,7 @@ fn an_index_keeps_the_outcome_that_was_written_first() {
         let found = ["completedIndexes", "failedIndexes"].map(|it| statuses[0][it].clone());
         let expected = match keep_first_outcome {
             true => ["0,2", "1"],
-            // As upstream: the server takes no such status.
+            // As upstream, whose status the server refuses.
             false => ["0-2", "0-2"],
         };
         assert_eq!(found, expected);
@@ -341,15 +346,11 @@ fn a_pod_that_is_listed_as_failed_completes_no_job() {
         controller.queues()[JOBS].add(key, 0);
         let refusal = failure(500, Reason::InternalError);
         let (statuses, _) = sync(&controller, &mut informers, 2, &refusal);
-        let last = statuses.last().expect("a status is written");
+        let last = statuses.last().expect("the sync must write a status");
         let ends = last["conditions"]
             .as_array()
             .is_some_and(|it| !it.is_empty());
         assert_eq!(ends, !keep_first_outcome);
-        assert_eq!(
-            last["succeeded"],
-            Value::Null,
-            "the success is counted nowhere"
-        );
+        assert_eq!(last["succeeded"], Value::Null, "the success must not count");
     }
 }

@@ -1,4 +1,4 @@
-//! What the recorded cases don't hold: when a namespace is due, and what a server says of its kinds.
+//! Cases beyond the recorded ones: when a namespace is due, and the kinds that the server reports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{Controller, FIRST_AFTER_NS, Namespaces, SECOND_NS, SOON_NS};
 use crate::cache::Delta;
 use crate::controller::ControllerType as _;
 
-/// When the namespace was deleted, s since the epoch. The monotonic clock begins then.
+/// The time of the namespace's deletion, in s since the epoch. The monotonic clock starts then.
 const DELETED: i64 = 1_800_000_000;
 
 fn at(mono_ns: i64) -> Now {
@@ -27,7 +27,7 @@ fn at(mono_ns: i64) -> Now {
     }
 }
 
-/// The namespace `n`, which is being deleted unless `patch` says otherwise.
+/// Builds the namespace `n`, which is being deleted unless `patch` changes that.
 fn namespace(patch: &Value) -> Namespace {
     let mut value = json!({
         "metadata": {"name": "n", "uid": "first", "resourceVersion": "7",
@@ -57,14 +57,14 @@ fn found(kind: Kind, verbs: &[&str]) -> DiscoveredKind {
     }
 }
 
-/// The controller, and a server with one namespace and what is in it.
+/// The controller, and a server with one namespace and its content.
 struct World {
     controller: Controller,
     namespaces: Arc<dyn AnyInformer>,
     driver: Driver<<Controller as Workload>::Sync>,
     live: Option<Namespace>,
     discovery: Result<Discovery, ApiError>,
-    /// The objects that stay whatever is deleted.
+    /// The objects that stay despite deletions.
     content: BTreeMap<Kind, Vec<AnyObject>>,
     requests: Vec<String>,
     outcomes: Vec<&'static str>,
@@ -94,13 +94,13 @@ impl World {
         self
     }
 
-    /// The cache hears of the namespace.
+    /// Delivers the namespace to the cache.
     fn comes(&self, namespace: &Namespace, now_ns: i64) {
         let namespace = Arc::new(namespace.clone());
         self.namespaces.apply(Delta::Applied(namespace), at(now_ns));
     }
 
-    /// Syncs the keys that are due; returns what was asked of the server.
+    /// Syncs the due keys. Returns the requests.
     fn sync(&mut self, now_ns: i64) -> Vec<String> {
         let World {
             driver,
@@ -124,11 +124,11 @@ impl World {
         self.controller.queue().next_due()
     }
 
-    /// The reason and the message of a condition.
+    /// Returns the reason and the message of a condition.
     fn condition(&self, kind: &str) -> (String, String) {
-        let live = self.live.as_ref().expect("it is there");
+        let live = self.live.as_ref().expect("the condition must exist");
         let conditions = live.fields["status"]["conditions"].as_array();
-        let mut conditions = conditions.expect("they are written").iter();
+        let mut conditions = conditions.expect("the conditions must be written").iter();
         let found = conditions.find(|condition| condition["type"] == kind);
         let text = |member: &str| found.map_or("", |it| it[member].as_str().unwrap_or_default());
         (text("reason").to_owned(), text("message").to_owned())
@@ -145,7 +145,7 @@ fn words(request: &Request) -> String {
         Request::Delete { kind, name, .. } => format!("{} {name}", of("delete", kind)),
         Request::PutStatus { object } => of("status", &object.kind()),
         Request::Finalize { .. } => "finalize".to_owned(),
-        other => panic!("the controller asks for no such thing: {other:?}"),
+        other => panic!("unexpected request: {other:?}"),
     }
 }
 
@@ -187,7 +187,7 @@ fn answer(
             assert_eq!(&**namespace, "n");
             Answer::Deleted(None)
         }
-        other => panic!("the controller asks for no such thing: {other:?}"),
+        other => panic!("unexpected request: {other:?}"),
     }
 }
 
@@ -195,10 +195,10 @@ fn answer(
 fn an_empty_namespace_is_asked_for_everything_and_ends() {
     let mut world = World::new();
     world.comes(&namespace(&json!({"deletionTimestamp": null})), 0);
-    assert_eq!(world.next_due(), None, "it is not being deleted");
+    assert_eq!(world.next_due(), None, "the namespace is not being deleted");
     world.comes(&namespace(&json!({})), 0);
     assert_eq!(world.next_due(), Some(FIRST_AFTER_NS));
-    // Pods first, whatever the server's order.
+    // Pods come first, whatever the server's order.
     let asked = [
         "get namespaces",
         "discover",
@@ -219,7 +219,10 @@ fn an_empty_namespace_is_asked_for_everything_and_ends() {
     let gone = Arc::new(namespace(&json!({})));
     world.namespaces.apply(Delta::Deleted(gone), at(SECOND_NS));
     world.controller.queue().add(key, FIRST_AFTER_NS);
-    assert!(world.sync(FIRST_AFTER_NS).is_empty(), "the cache knows");
+    assert!(
+        world.sync(FIRST_AFTER_NS).is_empty(),
+        "the cache has the namespace"
+    );
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn what_remains_is_looked_at_after_half_of_its_time_and_forgets_failures() {
     world.sync(FIRST_AFTER_NS);
     assert_eq!(world.controller.queue().num_requeues(key), 0);
     assert_eq!(world.next_due(), Some(FIRST_AFTER_NS + 16 * SECOND_NS));
-    // Beyond its grace it is an error, and is retried after 5 ms, 10 ms, …
+    // Beyond its grace period a pod is an error, and the key is retried after 5 ms, 10 ms, …
     world.sync(31 * SECOND_NS);
     assert_eq!(world.outcomes, ["ok", "failed"]);
     assert_eq!(world.next_due(), Some(31 * SECOND_NS + 5_000_000));
@@ -249,7 +252,7 @@ fn what_remains_is_looked_at_after_half_of_its_time_and_forgets_failures() {
 #[test]
 fn kinds_that_are_not_in_namespaces_or_cant_be_deleted_are_left_alone() {
     let mut world = World::new();
-    // Its objects are deleted one by one.
+    // The objects of this kind are deleted one by one.
     let single = Kind::define(ResourceType {
         group: "x.io",
         api_version: "x.io/v1",
@@ -348,7 +351,7 @@ fn a_hastened_namespace_waits_for_removals_alone() {
     world.controller.hasten();
     world.comes(&namespace(&json!({})), 0);
     assert_eq!(world.sync(0).len(), 6, "at once");
-    // Requests that were admitted before the deletion may still come.
+    // Requests that were admitted before the deletion may still arrive.
     assert_eq!(world.next_due(), Some(SOON_NS));
     world.sync(SECOND_NS);
     assert_eq!(world.next_due(), None);
@@ -361,7 +364,7 @@ fn a_hastened_namespace_waits_for_removals_alone() {
     assert_eq!(world.next_due(), None);
 }
 
-/// The row names what is asked for.
+/// The row names the requests.
 #[test]
 fn the_row_names_the_requests() {
     let row = Namespaces::ROW;

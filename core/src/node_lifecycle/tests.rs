@@ -1,4 +1,4 @@
-//! Rounds over nodes that report and nodes that do not, with a server that does what it is asked for.
+//! Rounds over reporting and silent nodes, with a server that carries out every request.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// As many ready nodes of a zone, `a1`, `a2`, ….
+    /// Adds this many ready nodes in a zone: `a1`, `a2`, ….
     fn add_zone(&mut self, zone: &str, count: usize) {
         for number in 1..=count {
             let name = format!("{zone}{number}");
@@ -78,7 +78,7 @@ impl World {
             .apply(Delta::Deleted(Arc::new(node)), at(self.seconds));
     }
 
-    /// The kubelets of these nodes renew their Leases.
+    /// Renews the Leases of these nodes.
     fn renew(&self, names: &[String]) {
         for name in names {
             let mut lease = DynamicObject::new(Kind::LEASE);
@@ -106,7 +106,7 @@ impl World {
         self.pods.get("ns", pod).unwrap().is_ready()
     }
 
-    /// Key and effect of each taint of a node.
+    /// Returns the key and effect of each taint of a node.
     fn taints(&self, node: &str) -> Vec<String> {
         let taints = self.stored[node]["spec"]["taints"].as_array();
         let text = |it: &Value| {
@@ -117,14 +117,14 @@ impl World {
         taints.into_iter().flatten().map(text).collect()
     }
 
-    /// The nodes with a `NoExecute` taint.
+    /// Returns the nodes with a `NoExecute` taint.
     fn driven_out(&self) -> Vec<&str> {
         let tainted = |node: &str| self.taints(node).iter().any(|it| it.ends_with("NoExecute"));
         let names = self.stored.keys().map(String::as_str);
         names.filter(|name| tainted(name)).collect()
     }
 
-    /// Lets time go by, second by second, with the Leases of these nodes renewed every 10 s.
+    /// Advances the time second by second, with the Leases of these nodes renewed every 10 s.
     fn pass(&mut self, seconds: i64, alive: &[String]) {
         for _ in 0..seconds {
             self.sync();
@@ -136,7 +136,7 @@ impl World {
         self.sync();
     }
 
-    /// Runs what is due.
+    /// Syncs the due keys.
     fn sync(&mut self) {
         let now = at(self.seconds);
         let written: RefCell<Vec<(String, Value)>> = RefCell::default();
@@ -184,7 +184,7 @@ impl World {
                     }
                     None => put(&mut stored, &object.metadata().name, object.to_json()),
                 },
-                other => panic!("it sends no such request: {other:?}"),
+                other => panic!("unexpected request: {other:?}"),
             }
         };
         let events = &mut self.events;
@@ -248,13 +248,13 @@ fn a_silent_node_becomes_unknown_and_tainted_and_its_pods_are_not_ready() {
         "NodeNotReady Node is not ready",
     ];
     assert_eq!(world.events, told);
-    // A pod that comes later is marked too.
+    // A pod that is bound later is marked, too.
     world.add_pod("late", "a1");
     world.pass(0, &[]);
     assert!(!world.is_ready("late"));
     world.events.clear();
 
-    // It is back.
+    // The node is back.
     let mut node = world.stored["a1"].clone();
     node["status"]["conditions"][0]["status"] = "True".into();
     node["status"]["conditions"][0]["lastHeartbeatTime"] = at(80).wall().to_string().into();
@@ -288,13 +288,13 @@ fn a_pod_that_can_not_be_marked_is_tried_again() {
         .events
         .iter()
         .filter(|it| it.contains("status is now"));
-    assert_eq!(told.count(), 1, "the node has changed once");
+    assert_eq!(told.count(), 1, "the node changed once");
 }
 
 #[test]
 fn no_execute_taints_come_at_the_rate_of_the_zone() {
-    // Nodes of zone `a`, silent ones among them, nodes of zone `b` that are all alive, and the nodes with taints at these
-    // seconds after the first.
+    // The number of nodes of zone `a`, how many of them are silent, the number of reporting nodes
+    // of zone `b`, and the numbers of tainted nodes at these seconds after the first.
     for (nodes, silent, others, counts) in [
         (10, 3, 1, [1, 2, 3, 3]),
         (10, 6, 1, [0, 0, 0, 0]),
@@ -323,7 +323,11 @@ fn no_execute_taints_come_at_the_rate_of_the_zone() {
                 .first()
                 .is_some_and(|it| it == "unreachable NoSchedule")
         });
-        assert_eq!(marked.count(), silent, "NoSchedule taints come at once");
+        assert_eq!(
+            marked.count(),
+            silent,
+            "NoSchedule taints are set immediately"
+        );
     }
 }
 
@@ -338,7 +342,7 @@ fn where_no_node_is_ready_no_pod_is_driven_out() {
     world.pass(70, &[]);
     assert!(world.driven_out().is_empty(), "all are silent");
     assert_eq!(world.taints("a1"), ["unreachable NoSchedule"]);
-    // One is back: the timers of all begin again.
+    // One node is back: the timers of all nodes start again.
     let mut node = world.stored["a3"].clone();
     node["status"]["conditions"][0]["status"] = "True".into();
     node["status"]["conditions"][0]["lastHeartbeatTime"] =
@@ -348,7 +352,7 @@ fn where_no_node_is_ready_no_pod_is_driven_out() {
     assert!(world.taints("a3").is_empty());
     assert!(
         world.driven_out().is_empty(),
-        "the first turn comes 10 s after the relief"
+        "the first turn comes 10 s after the recovery"
     );
     world.pass(6, &names("a", 3..=3));
     assert_eq!(world.driven_out(), ["a1"]);
@@ -381,9 +385,9 @@ fn a_node_that_reports_that_it_is_not_ready_has_another_taint() {
     );
     world.pass(6, &all);
     assert_eq!(world.taints("a1")[2], "not-ready NoExecute");
-    // The change to silence is not limited.
+    // The change to silence is not rate-limited.
     world.pass(60, &names("a", 2..=2));
-    // Nothing is known of its memory either.
+    // The memory condition is unknown, too.
     let taints = ["unreachable NoExecute", "unreachable NoSchedule"];
     assert_eq!(world.taints("a1"), taints);
     set(&mut world, "Ready", "True");

@@ -1,4 +1,5 @@
-//! Several rounds, and what a round reads. The recorded cases hold the decisions of one round.
+//! Several rounds, and the pods that a round reads. The recorded cases have the decisions of one
+//! round.
 
 use std::collections::BTreeMap;
 
@@ -39,20 +40,20 @@ fn deleting(mut pod: Pod) -> Pod {
     pod
 }
 
-/// The collector with its caches, and a server that does what it is asked for.
+/// The collector with its caches, and a server that carries out every request.
 struct World {
     pods: Arc<PodCache>,
     nodes: Arc<dyn AnyInformer>,
     controller: Controller,
     driver: Driver<AsyncSync>,
-    /// Requests that fail, by verb and name.
+    /// The requests that fail, by verb and name.
     failing: Vec<&'static str>,
-    /// Nodes that only the server has.
+    /// The nodes that only the server has.
     unseen_nodes: Vec<&'static str>,
 }
 
 impl World {
-    /// Nodes `n1` and `n2`, and these pods, in the first list.
+    /// Creates a harness with nodes `n1` and `n2`, and these pods in the first list.
     fn new(threshold: i64, pods: Vec<Pod>) -> World {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(threshold, &mut informers);
@@ -78,7 +79,7 @@ impl World {
         self.controller.pod_changed(&change, at(0));
     }
 
-    /// Runs what is due; returns the requests.
+    /// Syncs the due keys. Returns the requests.
     fn sync(&mut self, seconds: i64) -> Vec<String> {
         let mut sent = Vec::new();
         let mut gone = Vec::new();
@@ -88,7 +89,7 @@ impl World {
                 Request::Get { name, .. } => (format!("get {name}"), name),
                 Request::Patch { name, .. } => (format!("mark {name}"), name),
                 Request::Delete { name, .. } => (format!("delete {name}"), name),
-                other => panic!("a round sends no such request: {other:?}"),
+                other => panic!("unexpected request: {other:?}"),
             };
             let fails = failing.contains(&&*text);
             sent.push(text);
@@ -137,11 +138,11 @@ fn pods_of_a_deleted_node_go_after_the_quarantine() {
     assert!(world.sync(20).is_empty());
     world.nodes.apply(Delta::Deleted(node("n1")), at(30));
     assert!(world.sync(40).is_empty());
-    assert!(world.sync(60).is_empty(), "40 s are not over");
+    assert!(world.sync(60).is_empty(), "the 40 s have not passed");
     assert_eq!(world.sync(80), ["get n1", "mark lost", "delete lost"]);
     assert_eq!(world.counts(), BTreeMap::from([("orphaned", (1, 0))]));
     assert!(world.sync(100).is_empty());
-    assert_eq!(world.sync(120), ["get n1"], "its pod was there at 80 s");
+    assert_eq!(world.sync(120), ["get n1"], "the node had its pod at 80 s");
     for seconds in (140..400).step_by(20) {
         assert!(world.sync(seconds).is_empty());
     }
@@ -157,7 +158,7 @@ fn a_node_that_the_server_or_the_cache_has_keeps_its_pods() {
     assert!(world.sync(0).is_empty());
     assert!(world.sync(20).is_empty());
     assert_eq!(world.sync(40), ["get n1"], "the server has the node");
-    assert!(world.sync(60).is_empty(), "the quarantine begins again");
+    assert!(world.sync(60).is_empty(), "the quarantine must start again");
     world.nodes.apply(Delta::Applied(node("n1")), at(70));
     for seconds in (80..400).step_by(20) {
         assert!(world.sync(seconds).is_empty());
@@ -181,7 +182,7 @@ fn ended_pods_beyond_the_threshold_go_the_oldest_first() {
     assert_eq!(world.sync(0), ["delete b", "delete c"]);
     assert_eq!(world.counts(), BTreeMap::from([("terminated", (1, 1))]));
     world.failing.clear();
-    assert_eq!(world.sync(20), ["delete b"], "the next round tries again");
+    assert_eq!(world.sync(20), ["delete b"], "the next round must retry");
     assert!(world.sync(40).is_empty());
     world.apply(Delta::Applied(Arc::new(ended("d", 9))));
     assert_eq!(world.sync(60), ["delete a"]);
@@ -228,7 +229,7 @@ fn candidates_follow_the_changes_of_pods_in_lists_and_watches() {
         state(&world),
         (1, 1, vec!["n1".to_owned(), "n2".to_owned()])
     );
-    // A pod that ends is one no longer when another takes its name.
+    // An ended pod is no longer a candidate once another takes its name.
     world.apply(Delta::Applied(Arc::new(pod("p2", PodPhase::Pending, ""))));
     assert_eq!(state(&world), (0, 1, vec!["n1".to_owned()]));
     let list = vec![Arc::new(bound("p3", "n2"))];

@@ -10,7 +10,7 @@ use super::*;
 const NOW_SECONDS: i64 = 1_772_921_233;
 const NOW_NS: i64 = NOW_SECONDS * 1_000_000_000 + 123;
 
-/// Fields with few values each, so that every rule decides in some cases.
+/// Generates fields with few values each, so that every rule decides in some cases.
 fn pod() -> impl Strategy<Value = Pod> {
     let ages = || prop_oneof![4 => (0i64..90).prop_map(Some), 1 => Just(None), 1 => (0i64..900_000).prop_map(Some)];
     let uid = prop_oneof![
@@ -89,7 +89,7 @@ proptest! {
         pods in prop::collection::vec(pod(), 1..60),
         options in options(),
         ranks in [0u32..3, 0..3, 0..3, 0..3],
-        // Sometimes nodes with more pods than the fine keys can hold.
+        // Some nodes have more pods than the fine keys can hold.
         crowd in prop_oneof![6 => Just(1u32), 1 => Just(3_000_000u32)],
         k in 0usize..60,
     ) {
@@ -125,8 +125,8 @@ proptest! {
         for cut in 0..=order.len() {
             let mut flags = vec![false; pods.len()];
             order[..cut].iter().for_each(|number| flags[(number - 7) as usize / 3] = true);
-            // The order inside a contradicting group may depend on `k`, so only the order between
-            // groups is checked there, by `check_admissible`.
+            // The order inside a contradicting group may depend on `k`, so `check_admissible`
+            // checks only the order between groups there.
             prop_assert_eq!(check_admissible(&candidates, &flags, &options), Ok(()));
         }
     }
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// A ready pod on a node, by ready age and creation age in seconds.
+/// Builds a ready pod on a node, by ready age and creation age in seconds.
 fn ready(uid: &str, ready_age: i64, age: i64, restarts: i32) -> RankFields {
     ready_on(1, uid, ready_age, age, restarts)
 }
@@ -197,7 +197,7 @@ fn rules_decide_in_turn() {
 
 #[test]
 fn rules_that_form_a_cycle_do_no_harm() {
-    // Two pods with the same ready time and restarts that disagree with the UIDs, and one pod in
+    // Two pods with the same ready time whose restarts disagree with the UIDs, and one pod in
     // between.
     let circle = [
         ready("a", 100, 200, 0),
@@ -217,7 +217,7 @@ fn rules_that_form_a_cycle_do_no_harm() {
     }
 }
 
-/// A pseudo-random sequence, the same in every run.
+/// Returns a pseudo-random sequence, the same in every run.
 fn drawn(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -231,8 +231,8 @@ fn drawn(seed: u64) -> impl FnMut(u64) -> u64 {
 #[test]
 fn large_choices_are_admissible_too() {
     // Pods spread over weeks, in one burst, and in a burst among others: keys all different, all
-    // the same, and many the same. Both below and above the size and the share from which a bound
-    // is sampled.
+    // the same, and many the same. Sizes and shares are below and above those from which a bound is
+    // sampled.
     let mut ranker = Ranker::new();
     for (seed, spread_days, crowd) in [(1, 30, 40), (2, 0, 1), (3, 1, 1), (4, 0, 3)] {
         for count in [1_000usize, 1_100, 2_500] {
@@ -244,7 +244,7 @@ fn large_choices_are_admissible_too() {
                     ready_on(node, &uid, ready_age, ready_age + 9, drawn(20) as i32 / 18)
                 })
                 .collect();
-            // One node after the other, with a rank by the node.
+            // Nodes are used round-robin, with a rank by node.
             let rank_of_node = |node: u32| node % crowd;
             let candidates: Vec<Candidate<'_>> = fields
                 .iter()

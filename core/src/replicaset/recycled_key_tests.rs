@@ -1,4 +1,4 @@
-//! Tests of keys that owners leave to others.
+//! Tests of keys that are reused after their owners.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// Takes every waiting key and syncs it.
+/// Takes and syncs every waiting key.
 fn work(controller: &Controller, now: Now) {
     controller.queue().fire_due(now.mono_ns);
     let mut sync = Sync::default();
@@ -56,7 +56,7 @@ fn keys_grow_with_the_owners_alive_within_the_cooldown() {
         owners.apply(Delta::Applied(set.clone()), now);
         let key = controller.owners().intern("ns", &name);
         assert_eq!(&*controller.owners().name(key).name, name);
-        let known = controller.owners().get(key).expect("it was applied");
+        let known = controller.owners().get(key).expect("the owner was applied");
         assert_eq!(known.object.metadata.uid, set.metadata.uid);
         work(&controller, now);
         owners.apply(Delta::Deleted(set), now);
@@ -81,7 +81,7 @@ fn a_successor_in_a_key_inherits_nothing() {
     while controller.queue().try_take(0) != Take::Empty {
         controller.queue().done(key, 0);
     }
-    // A sync that was in progress leaves all this behind.
+    // Set up the state that a sync in progress leaves behind.
     let uid = &old.metadata.uid;
     controller.expectations.expect_creations(key, 3, 0);
     controller.remember_something(key, uid);

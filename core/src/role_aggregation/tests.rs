@@ -1,4 +1,4 @@
-//! Which rules an aggregated role gets, and when it is written.
+//! Tests of the rules that an aggregated role gets, and of when it is written.
 
 use podstorm_objects::{AnyObject, ApiError, Reason};
 use podstorm_runtime::client::{Answer, Request};
@@ -13,7 +13,7 @@ const NOW: Now = Now {
     wall_ns: 0,
 };
 
-/// The controller, with a server that carries out what it applies.
+/// The controller, with a server that carries out its applies.
 struct World {
     controller: Arc<Controller>,
     roles: Arc<dyn AnyInformer>,
@@ -47,13 +47,13 @@ impl World {
         self.roles.apply(Delta::Applied(Arc::new(role)), NOW);
     }
 
-    /// A role that goes into another one, with rules of these resources.
+    /// Adds a role that is aggregated into another one, with rules for these resources.
     fn part(&self, name: &str, of: &str, resources: &[&str]) {
         let rules: Vec<Value> = resources.iter().map(|it| rule(it)).collect();
         self.put(name, json!({of: "true"}), json!({"rules": rules}));
     }
 
-    /// A role that takes the rules of the roles with this label, and has that label itself.
+    /// Adds a role that aggregates the roles with this label, and has this label itself.
     fn whole(&self, name: &str, from: &str, label: &str) {
         let selectors = json!([{"matchLabels": {from: "true"}}]);
         let members = json!({"aggregationRule": {"clusterRoleSelectors": selectors}});
@@ -66,7 +66,8 @@ impl World {
         self.roles.apply(Delta::Deleted(Arc::new(role)), NOW);
     }
 
-    /// Syncs what is due with all that follows from it. The writes: a role and the resources of its rules.
+    /// Syncs the due keys and those that follow. Returns the writes: a role and the resources of
+    /// its rules.
     fn sync(&mut self) -> Vec<String> {
         let mut written = Vec::new();
         loop {
@@ -81,7 +82,7 @@ impl World {
                     ..
                 } = request
                 else {
-                    panic!("the controller sends no such request: {request:?}");
+                    panic!("unexpected request: {request:?}");
                 };
                 let Patch::Apply {
                     object,
@@ -89,7 +90,7 @@ impl World {
                     force: true,
                 } = &**patch
                 else {
-                    panic!("it applies: {patch:?}");
+                    panic!("expected an apply: {patch:?}");
                 };
                 assert_eq!(manager, "clusterrole-aggregation-controller");
                 assert_eq!(object["kind"], "ClusterRole");
@@ -101,7 +102,10 @@ impl World {
                         "no",
                     ));
                 }
-                let stored = shared.roles.get_named("", name).expect("it is cached");
+                let stored = shared
+                    .roles
+                    .get_named("", name)
+                    .expect("the role must be cached");
                 let mut new = DynamicObject::clone(&stored);
                 new.fields.remove("rules");
                 let wanted = object.get("rules").cloned();
@@ -151,7 +155,7 @@ fn a_role_that_comes_changes_or_goes_changes_the_whole() {
     assert_eq!(world.sync(), ["view: certificates"]);
     world.part("chart", "to-view", &["issuers"]);
     assert_eq!(world.sync(), ["view: issuers"]);
-    // A client's own rules do not stay.
+    // Rules that a client adds are removed.
     let selectors = json!([{"matchLabels": {"to-view": "true"}}]);
     let mine =
         json!({"aggregationRule": {"clusterRoleSelectors": selectors}, "rules": [rule("mine")]});
@@ -200,7 +204,7 @@ fn selectors_are_taken_in_their_order_and_a_role_does_not_match_itself() {
         json!({"aggregationRule": {}, "rules": [rule("mine")]}),
     );
     assert_eq!(world.sync(), ["own: "]);
-    // Without an aggregation rule its rules are its own.
+    // Without an aggregation rule, a role keeps its own rules.
     world.put("own", json!({}), json!({"rules": [rule("mine")]}));
     assert_eq!(world.sync(), [""; 0]);
 }

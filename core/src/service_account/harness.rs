@@ -1,4 +1,5 @@
-//! A server of a few kinds for the controllers of service accounts, and caches that follow it.
+//! The test harness of the service account controllers: a server with a few kinds, and caches that
+//! follow it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(super) struct World<C> {
     informers: BTreeMap<Kind, Arc<dyn AnyInformer>>,
     driver: Driver<AsyncSync>,
     server: Server,
-    /// Kinds whose caches hear of nothing now, and what they will hear.
+    /// The kinds whose caches are held back, with their undelivered changes.
     held: BTreeMap<Kind, Vec<Delta<dyn Object>>>,
     outcomes: Vec<&'static str>,
 }
@@ -40,13 +41,13 @@ pub(super) struct World<C> {
 struct Server {
     objects: BTreeMap<Name, AnyObject>,
     version: u64,
-    /// Namespaces that take no objects, with the code of the answer.
+    /// The namespaces that refuse objects, with the code of the answer.
     refused: BTreeMap<String, u16>,
-    /// Requests that fail, as [`World::sync`] writes them.
+    /// The requests that fail, in the format of [`World::sync`].
     failing: BTreeSet<&'static str>,
-    /// What the caches have not heard of yet.
+    /// The changes that have not reached the caches.
     unheard: Vec<(Kind, Delta<dyn Object>)>,
-    /// The requests that write, with the codes of their answers.
+    /// The writes, with the codes of their answers.
     written: Vec<String>,
 }
 
@@ -65,7 +66,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// Brings the caches that are not held back up to date.
+    /// Updates the caches that are not held back.
     fn hear(&mut self) {
         for (kind, delta) in std::mem::take(&mut self.server.unheard) {
             match self.held.get_mut(&kind) {
@@ -75,18 +76,18 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// The cache of a kind hears of nothing until it is released.
+    /// Holds back the changes of a kind until they are released.
     pub(super) fn hold_back(&mut self, kind: Kind) {
         self.held.insert(kind, Vec::new());
     }
 
     pub(super) fn release(&mut self, kind: Kind) {
-        for delta in self.held.remove(&kind).expect("it was held back") {
+        for delta in self.held.remove(&kind).expect("the kind must be held back") {
             self.informers[&kind].apply(delta, at(0));
         }
     }
 
-    /// A namespace that is there from now on, in this phase.
+    /// Adds a namespace in this phase.
     pub(super) fn namespace(&mut self, name: &str, phase: &str) {
         let json = json!({"metadata": {"name": name}, "status": {"phase": phase}});
         let namespace = Namespace::from_json(json).expect("a readable namespace");
@@ -94,17 +95,17 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         self.hear();
     }
 
-    /// The server has begun to delete the namespace, and refuses objects in it.
+    /// Makes the server refuse objects in the namespace, as after the start of its deletion.
     pub(super) fn refuse_namespace(&mut self, name: &str) {
         self.server.refused.insert(name.to_owned(), 403);
     }
 
-    /// The server does not have the namespace any more.
+    /// Removes the namespace from the server.
     pub(super) fn lose_namespace(&mut self, name: &str) {
         self.server.refused.insert(name.to_owned(), 404);
     }
 
-    /// A request that fails from now on, or no longer.
+    /// Makes a request fail from now on, or no longer.
     pub(super) fn fail(&mut self, request: &'static str, fails: bool) {
         match fails {
             true => self.server.failing.insert(request),
@@ -112,7 +113,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         };
     }
 
-    /// A client creates an object with these members; returns its UID.
+    /// Creates an object with these members as a client. Returns its UID.
     pub(super) fn put(
         &mut self,
         kind: Kind,
@@ -132,7 +133,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         stored.metadata().uid.to_string()
     }
 
-    /// A client changes an object by a JSON merge patch.
+    /// Changes an object as a client, with a JSON merge patch.
     pub(super) fn change(&mut self, kind: Kind, namespace: &str, name: &str, patch: &Value) {
         let mut json = self.get(kind, namespace, name);
         merge(&mut json, patch);
@@ -143,17 +144,17 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
 
     pub(super) fn delete(&mut self, kind: Kind, namespace: &str, name: &str) {
         let gone = self.server.remove(kind, namespace, name);
-        assert!(gone, "{name} is there");
+        assert!(gone, "{name} must exist");
         self.hear();
     }
 
-    /// The object as the server has it; null if it doesn't.
+    /// Returns the server's object; null if there is none.
     pub(super) fn get(&self, kind: Kind, namespace: &str, name: &str) -> Value {
         let found = self.server.get(kind, namespace, name);
         found.map_or(Value::Null, |object| object.to_json())
     }
 
-    /// Syncs the keys that are due; returns the requests that write, with the codes of their answers.
+    /// Syncs the due keys. Returns the writes with the codes of their answers.
     pub(super) fn sync(&mut self, seconds: i64) -> Vec<String> {
         let now = at(seconds);
         loop {
@@ -168,7 +169,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// How the syncs have ended since this was asked last: the steps that failed, or `ok`.
+    /// Returns the results of the syncs since the last call: the failed step, or `ok`.
     pub(super) fn outcomes(&mut self) -> Vec<&'static str> {
         std::mem::take(&mut self.outcomes)
     }
@@ -231,7 +232,7 @@ impl Server {
                 let meta = object.metadata();
                 (verb, object.kind(), &*meta.namespace, meta.name.as_str())
             }
-            other => panic!("the controller sends no such request: {other:?}"),
+            other => panic!("unexpected request: {other:?}"),
         };
         let text = format!("{verb} {} {namespace}/{name}", kind.name());
         let answered = match self.failing.contains(&*text) {
@@ -280,12 +281,12 @@ impl Server {
             (_, Some(stored)) => return Ok(Answer::Object(stored)),
         };
         let object = object.downcast_ref::<DynamicObject>();
-        let object = object.expect("only such objects are written").clone();
+        let object = object.expect("only dynamic objects are written").clone();
         Ok(Answer::Object(self.store(object)))
     }
 }
 
-/// 403 is that of a namespace that is being deleted.
+/// Returns the error with this code. A 403 is that of a terminating namespace.
 fn error(code: u16) -> ApiError {
     let reason = match code {
         404 => Reason::NotFound,
@@ -302,7 +303,7 @@ fn error(code: u16) -> ApiError {
     })
 }
 
-/// A JSON merge patch.
+/// Applies a JSON merge patch.
 fn merge(to: &mut Value, patch: &Value) {
     let Value::Object(members) = patch else {
         *to = patch.clone();

@@ -1,11 +1,11 @@
-//! Every way of a token Secret and of its account.
+//! Tests of the life of a token Secret and its account.
 
 use super::super::harness::World;
 use super::*;
 use crate::identity::{PLACEHOLDER_CA, SignTokens};
 use serde_json::json;
 
-/// Tokens that say what they are for.
+/// A signer whose tokens describe what they are for.
 #[derive(Debug)]
 struct Plain;
 
@@ -34,7 +34,7 @@ fn account(world: &mut World<Controller>) -> String {
     world.put(Kind::SERVICE_ACCOUNT, "shop", "builder", &[])
 }
 
-/// A client's Secret for the account `builder`, of this UID if the client says so.
+/// Creates a client's Secret for the account `builder`, with this UID if there is one.
 fn secret(world: &mut World<Controller>, name: &str, uid: Option<&str>) {
     let mut annotations = json!({ACCOUNT_NAME: "builder"});
     if let Some(uid) = uid {
@@ -85,11 +85,7 @@ fn what_a_client_gave_stays_but_for_another_authority() {
         assert_eq!(data(&world, "t", kept), "own", "{kept}");
     }
     world.change(Kind::SECRET, "shop", "t", &json!({"data": {"token": ""}}));
-    assert_eq!(
-        world.sync(1),
-        FILLED,
-        "a token that was taken away comes again"
-    );
+    assert_eq!(world.sync(1), FILLED, "a removed token must be added again");
 }
 
 #[test]
@@ -119,9 +115,9 @@ fn a_secret_without_its_account_goes() {
     assert_eq!(
         world.sync(1),
         DELETED,
-        "an account of another UID is not the one"
+        "an account with another UID does not match"
     );
-    // The cache does not have the account yet, the server has.
+    // The cache does not have the account yet, but the server does.
     world.delete(Kind::SERVICE_ACCOUNT, "shop", "builder");
     world.sync(2);
     world.hold_back(Kind::SERVICE_ACCOUNT);
@@ -150,7 +146,7 @@ fn secrets_go_with_their_account() {
     assert!(!world.get(Kind::SECRET, "shop", "stays").is_null());
 }
 
-/// The deletion and the new account come as one change.
+/// The deletion and the new account arrive as one change.
 #[test]
 fn secrets_go_with_an_account_that_comes_again() {
     let mut world = world();
@@ -192,11 +188,7 @@ fn a_failed_write_is_retried_ten_times() {
     assert_eq!(world.next_due(), None);
     world.fail("update Secret shop/t", false);
     world.change(Kind::SECRET, "shop", "t", &json!({"data": {"k": ""}}));
-    assert_eq!(
-        world.sync(60),
-        FILLED,
-        "the next event begins from the start"
-    );
+    assert_eq!(world.sync(60), FILLED, "the next event must start over");
     secret(&mut world, "unsigned", None);
     assert!(world.sync(61).is_empty());
     assert_eq!(world.outcomes().last(), Some(&"not signed"));
@@ -221,7 +213,7 @@ fn an_account_no_longer_lists_a_secret_that_is_gone() {
     secret(&mut world, "u", None);
     world.sync(2);
     world.delete(Kind::SECRET, "shop", "u");
-    assert!(world.sync(3).is_empty(), "it is not in the list");
+    assert!(world.sync(3).is_empty(), "the Secret is not in the list");
     // A failure is retried with the account that the Secret named.
     world.change(
         Kind::SERVICE_ACCOUNT,

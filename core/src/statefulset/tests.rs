@@ -1,4 +1,5 @@
-//! What the recorded cases don't hold: lists into an empty cache, as at every start, and several syncs in a row.
+//! Cases beyond the recorded ones: lists into an empty cache, as at every start, and several
+//! consecutive syncs.
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ const NOW: Now = Now {
     wall_ns: 0,
 };
 
-/// The image of pods that never run.
+/// The image of pods that never become ready.
 const BROKEN: &str = "broken";
 
-/// The controller with its caches, and a server that fills them at once: its pods run and are ready when they are created,
-/// unless their image is [`BROKEN`].
+/// The controller with its caches, and a server that fills them immediately: pods run and are ready
+/// on creation, unless their image is [`BROKEN`].
 struct Lab {
     controller: Controller,
     informers: Informers,
@@ -74,7 +75,7 @@ impl Lab {
             Kind::CONTROLLER_REVISION,
         ];
         let kind = kinds.into_iter().find(|kind| object["kind"] == kind.name());
-        let kind = kind.expect("a kind that the controller reads");
+        let kind = kind.expect("the controller must read the kind");
         let object: AnyObject =
             Arc::new(DynamicObject::from_json(kind, object).expect("an object"));
         self.informers
@@ -83,7 +84,7 @@ impl Lab {
         object
     }
 
-    /// Syncs what waits; returns what was asked, and the error of the last sync.
+    /// Syncs all waiting keys. Returns the requests and the error of the last sync.
     fn sync(&mut self) -> (Vec<String>, Option<String>) {
         let (controller, mut asked, mut error) = (self.controller.clone(), Vec::new(), None);
         let mut server = |request: &Request, _: Now| match request {
@@ -105,7 +106,7 @@ impl Lab {
                 Answer::Object(self.put(object.to_json()))
             }
             Request::PutStatus { object } => Answer::Object(self.put(object.to_json())),
-            other => panic!("the controller asks for no such thing: {other:?}"),
+            other => panic!("unexpected request: {other:?}"),
         };
         sync_all(
             &controller,
@@ -120,7 +121,7 @@ impl Lab {
     }
 }
 
-/// A set `web` of this size, whose pods run this image.
+/// Builds a set `web` of this size, whose pods run this image.
 fn web(replicas: i64, image: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "generation": 1},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
@@ -129,12 +130,14 @@ fn web(replicas: i64, image: &str) -> Value {
                 "spec": {"containers": [{"name": "c", "image": image}]}}}})
 }
 
-/// The next image of the set, which keeps its status.
+/// Updates the image of the set, keeping its status.
 fn update(lab: &mut Lab, image: &str) {
     let set = lab
         .informers
         .store::<super::CachedSet>(Kind::STATEFUL_SET, || ());
-    let cached = set.get_named("shop", "web").expect("it is cached");
+    let cached = set
+        .get_named("shop", "web")
+        .expect("the set must be cached");
     let mut changed = cached.object.to_json();
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
     lab.put(changed);
@@ -169,13 +172,13 @@ fn pods_are_created_in_order_and_replaced_from_the_last_one() {
         lab.sync().0[..2],
         ["write ControllerRevision", "delete web-2"]
     );
-    // Once all is as wanted a sync asks for nothing.
+    // In the settled state a sync sends no request.
     let key = lab.controller.key("shop", "web");
     lab.controller.queues()[0].add(key, 0);
     assert_eq!(lab.sync(), (Vec::new(), None));
 }
 
-/// Kubernetes#67250, and kubernetes#137409 with the gate of `maxUnavailable`.
+/// kubernetes#67250, and kubernetes#137409 with the gate of `maxUnavailable`.
 #[test]
 fn a_broken_pod_of_a_template_that_was_given_up_is_replaced_if_hardened() {
     let options = |replace_broken_pods, uses_max_unavailable| ControllerOptions {
@@ -271,7 +274,7 @@ fn a_broken_pod_stays_below_the_partition_and_where_users_delete_pods() {
 #[test]
 fn a_sync_costs_the_pods_that_exist_not_those_that_are_wanted() {
     let mut lab = Lab::new();
-    // A place in memory for each of so many pods would take 17 GB.
+    // One slot of memory for each wanted pod would take 17 GB.
     let mut set = web(i64::from(i32::MAX), "i:1");
     // The first pod does not become available, so the set waits for it.
     set["spec"]["minReadySeconds"] = 60.into();
@@ -298,7 +301,7 @@ fn a_revision_that_can_not_be_applied_stops_the_sync() {
     lab.put(broken);
     let (asked, error) = lab.sync();
     assert_eq!(asked, ["write ControllerRevision"]);
-    let error = error.expect("the current revision can't be applied");
+    let error = error.expect("the current revision must fail to apply");
     assert!(error.contains("containers"), "{error}");
 }
 

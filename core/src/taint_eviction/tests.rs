@@ -1,4 +1,5 @@
-//! Evictions by a table of taints, tolerations and times, with a server that does what it is asked for.
+//! Evictions by a table of taints, tolerations and times, with a server that carries out every
+//! request.
 
 use podstorm_objects::{ApiError, Resource, ResourceVersion};
 use podstorm_runtime::client::{Answer, Patch, Reason, Request};
@@ -23,7 +24,7 @@ struct World {
     nodes: Arc<dyn AnyInformer>,
     controller: Controller,
     driver: Driver<AsyncSync>,
-    /// How many requests fail before the others.
+    /// The number of requests that fail first.
     failures: usize,
 }
 
@@ -60,7 +61,7 @@ impl World {
         self.controller.pod_changed(&change, at(seconds));
     }
 
-    /// Runs what is due; returns requests and Events.
+    /// Syncs the due keys. Returns requests and Events.
     fn sync(&mut self, seconds: i64) -> Vec<String> {
         let mut sent = Vec::new();
         let mut told = Vec::new();
@@ -98,7 +99,7 @@ impl World {
                     sent.push(format!("delete {name}"));
                     Answer::Deleted(None)
                 }
-                other => panic!("it sends no such request: {other:?}"),
+                other => panic!("unexpected request: {other:?}"),
             }
         };
         self.controller.queue().fire_due(at(seconds).mono_ns);
@@ -119,7 +120,7 @@ impl World {
         told
     }
 
-    /// When the pod is deleted, in whole seconds up to 1,000.
+    /// Returns the time of the pod's deletion in whole seconds, up to 1,000.
     fn deleted_at(&mut self, from: i64) -> Option<i64> {
         (from..1000).find(|seconds| self.sync(*seconds).iter().any(|it| it == "delete p"))
     }
@@ -222,12 +223,12 @@ fn an_eviction_sets_a_condition_and_deletes_once() {
         "delete p",
     ];
     assert_eq!(world.sync(0), all);
-    // The pod ends for a while.
+    // The pod takes some time to end.
     world.pod(&json!([{"key": "x", "operator": "Exists"}]), 1);
     assert_eq!(
         world.sync(1).last().unwrap(),
         "delete p",
-        "its tolerations have changed"
+        "the pod's tolerations have changed"
     );
     world.pod_is_gone(2);
     assert!(world.sync(2).is_empty());
@@ -239,10 +240,10 @@ fn relief_cancels_what_is_scheduled() {
     let tolerations = json!([tolerates("a", Some(100)), tolerates("b", Some(10))]);
     for (name, relief) in [
         (
-            "the taint goes",
+            "the taint is removed",
             (|world: &World| world.taint(&json!([]), 50)) as fn(&World),
         ),
-        ("the pod goes", |world| world.pod_is_gone(50)),
+        ("the pod is deleted", |world| world.pod_is_gone(50)),
         ("the pod tolerates it forever", |world| {
             world.pod(&json!([tolerates("a", None)]), 50);
         }),
@@ -298,7 +299,11 @@ fn a_deletion_that_fails_is_tried_five_times() {
         let told = world.sync(0);
         assert_eq!(told.last().is_some_and(|it| it == "delete p"), deletes);
         let kept = world.controller.0.lock().evictions.len();
-        assert_eq!(kept, usize::from(deletes), "one that failed may come again");
+        assert_eq!(
+            kept,
+            usize::from(deletes),
+            "a failed eviction may be scheduled again"
+        );
         world.taint(&json!([taint("b")]), 1);
         assert_eq!(world.sync(1).last().unwrap(), "delete p");
     }
@@ -317,6 +322,6 @@ fn keys_go_to_other_pods() {
     assert_eq!(
         world.deleted_at(2),
         Some(32),
-        "the older delay of the key deletes nothing"
+        "the key's earlier delay must delete nothing"
     );
 }

@@ -1,5 +1,5 @@
-//! What the recorded cases don't hold: several syncs of a key, the queue after them, the metric; and the
-//! ways in which upstream's controller surprises, which are kept.
+//! Cases beyond the recorded ones: several syncs of a key, the queue after them, the metric, and
+//! the surprises of upstream's controller that are kept.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::cache::Delta;
 use crate::controller::ControllerType as _;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// When the Job finished, s since the epoch. The monotonic clock begins then.
+/// The end of the Job, in s since the epoch. The monotonic clock starts then.
 const FINISHED: i64 = 1_800_000_000;
 
 fn at(mono_ns: i64) -> Now {
@@ -25,7 +25,7 @@ fn at(mono_ns: i64) -> Now {
     }
 }
 
-/// A complete Job that lives for 30 s; `spec` and `status` are laid over it.
+/// Builds a complete Job with a TTL of 30 s; `spec` and `status` are merged over it.
 fn job(spec: &Value, status: &Value) -> AnyObject {
     let since = Time::from_unix_seconds(FINISHED).to_string();
     let mut job = json!({
@@ -47,7 +47,7 @@ fn finished(spec: &Value) -> AnyObject {
     job(spec, &json!({}))
 }
 
-/// The controller, and a server that has one Job or none.
+/// The controller, and a server with at most one Job.
 struct World {
     controller: Controller,
     jobs: Arc<dyn AnyInformer>,
@@ -59,7 +59,7 @@ struct World {
 }
 
 impl World {
-    /// One in which the cache has the server's Job.
+    /// Creates a harness whose cache has the server's Job.
     fn new(job: &AnyObject) -> World {
         let mut informers = Informers::new(Arc::default());
         let world = World {
@@ -79,7 +79,7 @@ impl World {
         self.jobs.apply(Delta::Applied(job.clone()), at(now_ns));
     }
 
-    /// Syncs the keys that are due; returns what was asked of the server.
+    /// Syncs the due keys. Returns the requests.
     fn sync(&mut self, now_ns: i64) -> Vec<&'static str> {
         let World {
             driver,
@@ -109,7 +109,7 @@ impl World {
                     }
                 }
             }
-            other => panic!("the controller asks for no such thing: {other:?}"),
+            other => panic!("unexpected request: {other:?}"),
         };
         let ended = |sync: &mut <Controller as Workload>::Sync| outcomes.push(sync.outcome_label());
         sync_all(&self.controller, driver, &mut server, at(now_ns), ended);
@@ -168,21 +168,27 @@ fn a_deletion_that_finds_no_job_is_retried_until_the_cache_has_none() {
     world.delete_error = Some(gone());
     assert_eq!(world.sync(0), ["get", "delete"]);
     assert_eq!(world.outcomes, ["delete failed"]);
-    // 5 ms, then the server has no Job any more.
+    // 5 ms, and then the server no longer has a Job.
     assert_eq!(world.next_due(), Some(5_000_000));
     world.live = None;
     assert_eq!(world.sync(5_000_000), ["get"]);
     assert_eq!(world.next_due(), None);
     let job = finished(&json!({}));
     world.jobs.apply(Delta::Deleted(job), at(SECOND_NS));
-    assert!(world.sync(SECOND_NS).is_empty(), "a deletion wakes nothing");
+    assert!(
+        world.sync(SECOND_NS).is_empty(),
+        "a deletion must not wake the key"
+    );
     let families = world.controller.families();
     let mut text = String::new();
     families[0].write_text(&mut text);
-    assert!(text.contains("_count 0"), "only what was accepted: {text}");
+    assert!(
+        text.contains("_count 0"),
+        "only accepted deletions count: {text}"
+    );
 }
 
-/// The TTL of the cached Job has ended, that of the server's has not.
+/// The TTL of the cached Job has ended, but not that of the server's.
 #[test]
 fn a_longer_ttl_that_the_cache_has_not_seen_counts() {
     let mut world = World::new(&finished(&json!({})));
@@ -195,7 +201,7 @@ fn a_longer_ttl_that_the_cache_has_not_seen_counts() {
     assert_eq!(world.sync(45 * SECOND_NS), ["get", "delete"]);
 }
 
-/// A TTL that is taken away leaves the key in the queue, and the sync does nothing.
+/// A TTL that is removed leaves the key in the queue, and the sync does nothing.
 #[test]
 fn a_ttl_that_is_removed_saves_the_job() {
     let mut world = World::new(&finished(&json!({})));
@@ -218,7 +224,7 @@ fn hazard_a_clock_that_is_ahead_of_the_writers_deletes_early() {
             {"type": "Failed", "status": "True", "lastTransitionTime": since},
         ]})
     };
-    // The condition was written at 0 s by clocks that are behind, and ahead.
+    // The condition was written at 0 s by clocks that are behind or ahead.
     for (skew_s, goes_s) in [(-20, 10), (20, 50), (-40, 0)] {
         let mut world = World::new(&job(&json!({}), &condition(skew_s)));
         let requests = world.sync(0);
@@ -237,7 +243,7 @@ fn hazard_a_condition_without_a_time_is_retried_for_ever() {
     let mut world = World::new(&job(&json!({}), &status));
     let (mut now_ns, mut longest_ns) = (0, 0);
     for _ in 0..30 {
-        assert!(world.sync(now_ns).is_empty(), "nothing is asked");
+        assert!(world.sync(now_ns).is_empty(), "the sync sends no request");
         let due_ns = world.next_due().expect("another retry");
         longest_ns = longest_ns.max(due_ns - now_ns);
         now_ns = due_ns;
@@ -264,7 +270,7 @@ fn hazard_the_longest_ttl_does_not_overflow() {
     let mut world = World::new(&longest);
     assert!(world.sync(1).is_empty());
     assert_eq!(world.next_due(), Some(i64::from(i32::MAX) * SECOND_NS));
-    // Years that 64 bits of ns don't reach.
+    // Years beyond the range of 64 bits of ns.
     for (year, goes) in [("1066", true), ("9999", false)] {
         let since = format!("{year}-10-14T09:00:00Z");
         let status = json!({"conditions": [
@@ -276,7 +282,8 @@ fn hazard_the_longest_ttl_does_not_overflow() {
     }
 }
 
-/// The UID protects from the read to the deletion; before the read another Job is judged as it is.
+/// The UID protects from the read to the deletion; before the read, another Job is checked like any
+/// other.
 #[test]
 fn hazard_a_job_made_anew_before_the_read_is_judged_as_it_is() {
     for (status, asked) in [
@@ -338,6 +345,6 @@ fn the_row_names_what_a_sync_asks_for() {
         assert!(row.may_send(verb, Kind::JOB, ""), "{verb}");
     }
     assert!(!row.may_send("update", Kind::JOB, "status"));
-    assert_eq!(row.pods, Pods::None, "it hears of no pod");
+    assert_eq!(row.pods, Pods::None, "the controller gets no pod events");
     assert_eq!(row.queues[0].name, "ttl_jobs_to_delete");
 }

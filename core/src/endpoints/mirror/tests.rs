@@ -1,4 +1,4 @@
-//! What is mirrored, and when slices go.
+//! Tests of the mirrored content and of the deletion of slices.
 
 use podstorm_objects::{ApiError, Cause, Reason};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn world() -> World<Mirroring> {
     World::of::<EndpointSliceMirroring>(Kind::ENDPOINT_SLICE)
 }
 
-/// A port by its name and number.
+/// Builds a port with this name and number.
 fn port(name: &str, number: u16) -> Value {
     json!({"name": name, "port": number, "protocol": "TCP"})
 }
@@ -20,7 +20,7 @@ fn addresses(list: &[&str]) -> Value {
 }
 
 impl World<Mirroring> {
-    /// Endpoints `web` with these subsets; `over` is laid over their JSON.
+    /// Adds Endpoints `web` with these subsets; `over` is merged over their JSON.
     fn endpoints(&self, subsets: Value, over: Value) {
         let mut endpoints = json!({"subsets": subsets,
             "metadata": {"namespace": "ns", "name": "web", "uid": "ep", "labels": {"app": "web"}}});
@@ -28,7 +28,7 @@ impl World<Mirroring> {
         self.apply(Kind::ENDPOINTS, endpoints);
     }
 
-    /// A Service without a selector, and Endpoints of one address.
+    /// Adds a Service without a selector, and Endpoints with one address.
     fn bare(&self) {
         self.service(json!({"selector": null}));
         let subset = json!({"addresses": addresses(&["10.0.0.1"]), "ports": [port("http", 80)]});
@@ -117,14 +117,14 @@ fn a_change_is_one_write() {
     world.endpoints(subsets(&["10.0.0.2"], 80), json!({}));
     assert_eq!(world.sync(1), ["put web-11"]);
     assert_eq!(world.slice_ips(), [["10.0.0.2"]]);
-    // Other ports: the slice that would go is the one that would come.
+    // Other ports: the slice to delete becomes the slice to create.
     world.endpoints(subsets(&["10.0.0.2"], 8080), json!({}));
     assert_eq!(world.sync(2), ["put web-11"]);
     assert_eq!(world.one()["ports"][0]["port"], 8080);
-    // A slice of the other address type can't become it.
+    // A slice of the other address type can't be reused.
     world.endpoints(subsets(&["fd00::2"], 8080), json!({}));
     assert_eq!(world.sync(3), ["create web-14", "delete web-11"]);
-    // Labels are mirrored too.
+    // Labels are mirrored, too.
     world.endpoints(
         subsets(&["fd00::2"], 8080),
         json!({"metadata": {"labels": {"tier": "x"}}}),
@@ -145,7 +145,7 @@ fn what_a_client_does_to_a_slice_is_put_right() {
     assert_eq!(world.slice_ips(), [["10.0.0.1"]]);
     world.meddle(|slice| slice.metadata.annotations = slice.metadata.annotations.with("a", "b"));
     assert_eq!(world.sync(2), ["put web-11"]);
-    // A slice that names another manager is its own.
+    // A slice with another manager is left alone.
     world.meddle(|slice| {
         let labels = &slice.metadata.labels;
         slice.metadata.labels = labels.with("endpointslice.kubernetes.io/managed-by", "me");
@@ -183,14 +183,18 @@ fn the_service_decides() {
     world.endpoints(json!([subset]), json!({}));
     assert_eq!(world.sync(0), [""; 0], "there is no Service");
     world.service(json!({"selector": {"app": "web"}}));
-    assert_eq!(world.sync(1), [""; 0], "another controller sees to it");
+    assert_eq!(
+        world.sync(1),
+        [""; 0],
+        "another controller manages the Service"
+    );
     world.service(json!({"selector": null}));
     assert_eq!(world.sync(2), ["create web-11"]);
     world.service(json!({"selector": {"app": "web"}}));
     assert_eq!(world.sync(3), ["delete web-11"]);
     world.service(json!({"selector": {}}));
     let made = world.sync(4);
-    assert_eq!(made.len(), 1, "an empty selector is none");
+    assert_eq!(made.len(), 1, "an empty selector counts as none");
     world.remove(Kind::SERVICE, "web");
     assert_eq!(world.sync(5).len(), 1);
     assert_eq!(world.all(), [Value::Null; 0]);
@@ -261,7 +265,7 @@ fn what_fails_is_retried_unless_the_namespace_ends() {
     world.bare();
     world.refusal = Some(ApiError::status(403, Reason::Forbidden, "no").with_cause(ending));
     assert_eq!(world.sync(0), [""; 0]);
-    assert_eq!(world.sync(100), [""; 0], "it is not retried");
+    assert_eq!(world.sync(100), [""; 0], "the key is not retried");
 }
 
 #[test]

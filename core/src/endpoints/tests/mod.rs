@@ -1,4 +1,4 @@
-//! The controllers over a server that keeps what is written, and what each sync asks of it.
+//! Tests of both controllers with a server that stores writes, and of the requests of each sync.
 
 use std::collections::BTreeMap;
 
@@ -30,14 +30,14 @@ fn at(seconds: i64) -> Now {
 pub(super) struct World<C = Controller> {
     written: Kind,
     controller: Arc<C>,
-    /// The caches that are read, by kind.
+    /// The caches that the controller reads, by kind.
     read: BTreeMap<Kind, Arc<dyn AnyInformer>>,
     outputs: Arc<dyn AnyInformer>,
     pods: Arc<PodCache>,
     driver: Driver<AsyncSync>,
     stored: BTreeMap<String, AnyObject>,
     version: u64,
-    /// Whether the caches hear of writes by themselves.
+    /// Whether writes reach the caches by themselves.
     pub(super) is_watched: bool,
     pub(super) refusal: Option<ApiError>,
     pub(super) events: Vec<String>,
@@ -88,20 +88,20 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         self.apply(Kind::SERVICE, service);
     }
 
-    /// An object that is read comes or changes.
+    /// Adds or changes an object that the controller reads.
     pub(super) fn apply(&self, kind: Kind, object: Value) {
         let object = DynamicObject::from_json(kind, object).expect("a readable object");
         self.read[&kind].apply(Delta::Applied(Arc::new(object)), at(0));
     }
 
-    /// An object of namespace `ns` that is read goes.
+    /// Deletes an object of namespace `ns` that the controller reads.
     pub(super) fn remove(&self, kind: Kind, name: &str) {
         let object = json!({"metadata": {"namespace": "ns", "name": name}});
         let object = DynamicObject::from_json(kind, object).expect("a readable object");
         self.read[&kind].apply(Delta::Deleted(Arc::new(object)), at(0));
     }
 
-    /// A ready pod on node `n`; `over` is laid over its JSON.
+    /// Adds a ready pod on node `n`; `over` is merged over its JSON.
     fn pod(&self, name: &str, ip: &str, over: Value) {
         let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:05Z"});
         let mut pod = json!({
@@ -117,12 +117,15 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
     }
 
     fn delete_pod(&self, name: &str) {
-        let pod = self.pods.get("ns", name).expect("it is cached");
+        let pod = self
+            .pods
+            .get("ns", name)
+            .expect("the object must be cached");
         let change = self.pods.apply(Delta::Deleted(pod));
         self.controller.pod_changed(&change, at(0));
     }
 
-    /// Syncs what is due, with all that follows from it; the requests.
+    /// Syncs the due keys and those that follow. Returns the requests.
     pub(super) fn sync(&mut self, seconds: i64) -> Vec<String> {
         let mut requests = Vec::new();
         loop {
@@ -169,7 +172,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
                         }
                         None => Answer::Failed(ApiError::status(404, Reason::NotFound, "gone")),
                     },
-                    other => panic!("the controller sends no such request: {other:?}"),
+                    other => panic!("unexpected request: {other:?}"),
                 }
             };
             sync_all(&**controller, driver, &mut server, at(seconds), |sync| {
@@ -189,7 +192,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// What is stored, by name.
+    /// Returns the stored objects, by name.
     pub(super) fn all(&self) -> Vec<Value> {
         self.stored
             .values()
@@ -203,9 +206,13 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         all.remove(0)
     }
 
-    /// Somebody else writes an object, and the caches hear of it.
+    /// Writes an object as another client, with the event to the caches.
     pub(super) fn meddle(&mut self, change: impl Fn(&mut DynamicObject)) {
-        let old = self.stored.values().next().expect("there is one");
+        let old = self
+            .stored
+            .values()
+            .next()
+            .expect("there must be an object");
         let mut new = old.downcast_ref::<DynamicObject>().expect("it").clone();
         self.version += 1;
         new.metadata.resource_version = ResourceVersion::from(self.version);
@@ -216,7 +223,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         self.outputs.apply(Delta::Applied(new), at(0));
     }
 
-    /// How many endpoints each slice has.
+    /// Returns the number of endpoints in each slice.
     pub(super) fn sizes(&self) -> Vec<usize> {
         let size = |slice: Value| slice["endpoints"].as_array().map_or(0, Vec::len);
         self.all().into_iter().map(size).collect()
@@ -224,7 +231,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
 }
 
 impl World {
-    /// One of slices, with a node `n` in zone `z`.
+    /// Creates the harness for EndpointSlices, with a node `n` in zone `z`.
     fn of_slices() -> World {
         let world = World::of::<EndpointSlices>(Kind::ENDPOINT_SLICE);
         world.add_node("n");

@@ -1,4 +1,4 @@
-//! EndpointSlices, and what both controllers have in common.
+//! Tests of EndpointSlices and of the parts that both controllers share.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn a_slice_has_the_pods_of_a_service_and_is_written_once() {
             endpoint("d", "10.1.0.4", [false, true, true]),
         ])
     );
-    // The oldest change that waited: the Service's creation.
+    // The oldest change that waited is the creation of the Service.
     let annotation = "endpoints.kubernetes.io/last-change-trigger-time";
     assert_eq!(meta["annotations"][annotation], "2027-01-15T08:00:00Z");
 
@@ -60,15 +60,18 @@ fn a_slice_has_the_pods_of_a_service_and_is_written_once() {
     assert_eq!(
         world.sync(1),
         [""; 0],
-        "nothing that endpoints say has changed"
+        "the content of endpoints is unchanged"
     );
     world.pod("b", "10.1.0.2", json!({}));
     assert_eq!(world.sync(1), ["put web-11"]);
     let slice = world.one();
     assert_eq!(slice["endpoints"][1]["conditions"]["ready"], true);
     let since = &slice["metadata"]["annotations"][annotation];
-    assert_eq!(since, "2027-01-15T08:00:05Z", "when the pod became ready");
-    // A pod that leaves by its labels, and one that goes.
+    assert_eq!(
+        since, "2027-01-15T08:00:05Z",
+        "the time at which the pod became ready"
+    );
+    // One pod leaves by its labels, and one is deleted.
     world.pod(
         "a",
         "10.1.0.1",
@@ -93,14 +96,14 @@ fn slices_are_filled_with_few_writes() {
     assert_eq!(world.sync(0).len(), 3);
     assert_eq!(world.sizes(), [100, 100, 50]);
     world.delete_pod("p007");
-    assert_eq!(world.sync(1), ["put web-11"], "the one that it was in");
+    assert_eq!(world.sync(1), ["put web-11"], "the slice that it was in");
     assert_eq!(world.sizes(), [99, 100, 50]);
     world.pod("q", "10.2.0.1", json!({}));
-    assert_eq!(world.sync(2), ["put web-11"], "the fullest that has room");
+    assert_eq!(world.sync(2), ["put web-11"], "the fullest slice with room");
     assert_eq!(world.sizes(), [100, 100, 50]);
     world.delete_pod("p100");
     world.pod("r", "10.2.0.2", json!({}));
-    assert_eq!(world.sync(3), ["put web-12"], "one that changes anyway");
+    assert_eq!(world.sync(3), ["put web-12"], "a slice that changes anyway");
     for number in 0..250 {
         let name = format!("p{number:03}");
         if !["p007", "p100", "p249"].contains(&&*name) {
@@ -124,7 +127,7 @@ fn pods_with_other_ports_have_slices_of_their_own() {
         "10.1.0.2",
         container(json!([{"name": "http", "containerPort": 9090, "protocol": "TCP"}])),
     );
-    // A port of that name, but of another protocol.
+    // A port with that name but another protocol.
     world.pod(
         "c",
         "10.1.0.3",
@@ -152,7 +155,7 @@ fn a_service_without_pods_has_an_empty_slice_which_its_first_pod_takes() {
     assert_eq!(
         world.sync(1),
         ["put web-11"],
-        "its labels follow the Service's"
+        "the labels follow those of the Service"
     );
     assert_eq!(world.one()["metadata"]["labels"]["team"], "shop");
     world.pod("a", "10.1.0.1", json!({}));
@@ -175,7 +178,10 @@ fn what_others_do_to_a_slice_is_put_right() {
     assert_eq!(world.sync(1), ["put web-11"]);
     assert_eq!(world.one()["endpoints"], right);
     world.meddle(|slice| {
-        let endpoints = slice.fields.get_mut("endpoints").expect("it has some");
+        let endpoints = slice
+            .fields
+            .get_mut("endpoints")
+            .expect("the slice must have endpoints");
         endpoints[0]["deprecatedTopology"] = json!({"rack": "a"});
     });
     assert_eq!(world.sync(1), ["put web-11"]);
@@ -186,12 +192,15 @@ fn what_others_do_to_a_slice_is_put_right() {
     assert_eq!(
         requests,
         ["create web-17"],
-        "the controller no longer owns it"
+        "the controller no longer owns the slice"
     );
-    let gone = world.stored.remove("web-17").expect("it was made");
+    let gone = world
+        .stored
+        .remove("web-17")
+        .expect("the slice was created");
     world.outputs.apply(Delta::Deleted(gone), at(2));
     assert_eq!(world.sync(3), ["create web-18"]);
-    // Slices of others stay as they are.
+    // Slices of others stay unchanged.
     assert_eq!(world.all().len(), 2);
 }
 
@@ -240,7 +249,11 @@ fn a_pod_waits_for_its_node_unless_it_is_published_as_it_is() {
             "skipping Pod b for Service ns/web: Node new Not Found"
         );
         world.add_node("new");
-        assert_eq!(world.sync(2), ["put web-11"], "retried after a second");
+        assert_eq!(
+            world.sync(2),
+            ["put web-11"],
+            "the key is retried after a second"
+        );
         assert_eq!(world.sizes(), [2]);
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints.
+//! Tests of Endpoints.
 
 use super::*;
 
@@ -36,8 +36,11 @@ fn endpoints_have_the_ready_pods_and_the_others_apart() {
     }
     assert_eq!(world.sync(2), ["put web"]);
     assert_eq!(world.one().get("subsets"), None);
-    // Somebody deletes them; later the Service goes, and they with it.
-    let gone = world.stored.remove("web").expect("they are there");
+    // Another client deletes the Endpoints; later the Service is deleted, and they with it.
+    let gone = world
+        .stored
+        .remove("web")
+        .expect("the Endpoints must exist");
     world.outputs.apply(Delta::Deleted(gone), at(3));
     assert_eq!(world.sync(3), ["create web"]);
     world.remove(Kind::SERVICE, "web");
@@ -99,7 +102,7 @@ fn endpoints_in_a_form_that_the_controller_does_not_write_are_not_read() {
     assert!(!read(json!([a, a])), "one address twice");
     let mut other = b.clone();
     other["hint"] = "x".into();
-    assert!(!read(json!([a, other])), "with a member that is not known");
+    assert!(!read(json!([a, other])), "with an unknown member");
 }
 
 #[test]

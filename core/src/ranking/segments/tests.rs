@@ -1,4 +1,4 @@
-//! Tests of the segments, against a count of all correct choices.
+//! Tests of the segments against a count of all correct choices.
 
 use super::*;
 use crate::ranking::admissible::is_strict_weak_order;
@@ -33,7 +33,7 @@ fn pod(draw: &mut impl FnMut(u32) -> u32, uid: u32, ready: bool) -> RankFields {
     RankFields::of(&pod, 1)
 }
 
-/// Some pods of one node, all of them ready or none.
+/// Builds pods of one node, either all ready or none.
 fn pods(draw: &mut impl FnMut(u32) -> u32, count: u32, ready: bool) -> Vec<RankFields> {
     (0..count)
         .map(|at| {
@@ -43,7 +43,7 @@ fn pods(draw: &mut impl FnMut(u32) -> u32, count: u32, ready: bool) -> Vec<RankF
         .collect()
 }
 
-/// What a ranker's order is of.
+/// Returns the candidates in the ranker's order.
 fn ordered<'a>(fields: &'a [RankFields], order: &[u32]) -> Vec<Candidate<'a>> {
     let numbers = order.iter().map(|at| &fields[*at as usize]);
     numbers
@@ -51,7 +51,7 @@ fn ordered<'a>(fields: &'a [RankFields], order: &[u32]) -> Vec<Candidate<'a>> {
         .collect()
 }
 
-/// Small numbers from a seed.
+/// Returns small numbers from a seed.
 fn drawing(seed: u64) -> impl FnMut(u32) -> u32 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {
@@ -91,7 +91,7 @@ fn stretches_end_where_every_correct_choice_is_one() {
     assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
 }
 
-/// The number of admissible sets of `size` pods.
+/// Returns the number of admissible sets of `size` pods.
 fn correct_choices(order: &[Candidate<'_>], size: usize, options: &RankOptions) -> usize {
     (0u32..1 << order.len())
         .filter(|set| set.count_ones() as usize == size)

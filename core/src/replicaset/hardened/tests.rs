@@ -1,4 +1,4 @@
-//! Tests of the smaller rows of the hardened behaviour, each next to what upstream does.
+//! Tests of the smaller rows of the hardened behaviour, each compared with upstream.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::super::{Controller, ControllerOptions, Outcome, SyncErrorClass};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
-/// A harness whose owner has this many pods, all of them in the caches.
+/// Creates a harness whose owner has this many pods, all of them in the caches.
 pub(super) fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     let mut harness = Harness::new(behaviour, pods);
     for _ in 0..3 {
@@ -173,7 +173,8 @@ fn own_pods_on_a_node_count_without_an_owner() {
     for kind in [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER] {
         for behaviour in [Upstream, Hardened] {
             let mut harness = Harness::before_first_sync(kind, behaviour, 0);
-            // Two pods share a node. The third, alone on its node, would go first by its UID.
+            // Two pods share a node. The third, alone on its node, would be deleted first by its
+            // UID.
             for (name, node) in [("c", "n2"), ("b", "n1"), ("a", "n1")] {
                 let mut pod = harness.own_pod(name);
                 pod.node_name = Some(node.into());
@@ -205,7 +206,7 @@ fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
     }
 }
 
-/// Seed 9027647 of the fault simulator: the events of the changes by another client were lost.
+/// Seed 9027647 of the fault simulator: the events of changes by another client were lost.
 #[test]
 fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
     for behaviour in [Upstream, Hardened] {
@@ -222,7 +223,7 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
     }
 }
 
-/// Seed 1300107631 of the fault simulator: an owner that was refused an orphan waited 30 s more.
+/// Seed 1300107631 of the fault simulator: an owner that was refused an orphan waited 30 s longer.
 #[test]
 fn owners_that_match_an_orphan_are_woken_when_another_adopts_it() {
     for (behaviour, removed, woken) in [
@@ -315,7 +316,7 @@ fn a_failure_after_progress_is_a_first_one() {
         }
         let queue = harness.controller.queue();
         assert_eq!(queue.num_requeues(harness.key), failures, "{behaviour:?}");
-        // A sync without progress keeps counting.
+        // A sync without progress continues the count.
         harness.server.fault("create", 9, refused());
         harness.advance(HARDENED_RETRY_MAX_NS);
         harness.process_next();
@@ -326,7 +327,7 @@ fn a_failure_after_progress_is_a_first_one() {
 }
 
 /// Seed 30014505 of the fault simulator: the fence could not be read for minutes. Then the cache
-/// was some milliseconds behind, and the key waited for half a minute more.
+/// lagged by some milliseconds, and the key waited for half a minute longer.
 #[test]
 fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
     let mut harness = Harness::new(Hardened, 1);
@@ -340,7 +341,7 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
         harness.advance(HARDENED_RETRY_MAX_NS);
     }
     assert_eq!(harness.controller.queue().num_requeues(harness.key), 12);
-    // The version is read, and the cache has not reached it yet.
+    // The version has been read, and the cache has not reached it yet.
     let outcome = harness.process_next();
     let class = match &outcome {
         Outcome::Failed(error) => error.class,
@@ -349,7 +350,7 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
     assert_eq!(class, SyncErrorClass::Consistency(Kind::POD));
     assert_eq!(harness.controller.queue().num_requeues(harness.key), 1);
     harness.advance(BACKOFF_BASE_NS);
-    assert!(harness.take(), "it looks again at once");
+    assert!(harness.take(), "the key is retried immediately");
 }
 
 #[test]
@@ -378,8 +379,8 @@ fn a_release_that_is_refused_as_invalid_is_tried_again() {
     }
 }
 
-/// Seed 1400253375 of the fault simulator: a layer below sent an adoption again. The answer was
-/// that there is no such pod, although the first attempt had been carried out.
+/// Seed 1400253375 of the fault simulator: a layer below sent an adoption twice. The answer was
+/// that the pod does not exist, although the first attempt had been carried out.
 #[test]
 fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
     for behaviour in [Upstream, Hardened] {
@@ -421,7 +422,7 @@ fn an_adoption_whose_event_is_lost_is_looked_at_again() {
         harness.deliver();
         assert!(
             !harness.take(),
-            "an orphan has changed, and its owners have not"
+            "only the orphan has changed, not its owners"
         );
         harness.advance(HARDENED_RETRY_MAX_NS);
         assert_eq!(harness.take(), behaviour == Hardened);

@@ -1,4 +1,4 @@
-//! Tests of the second write of a status, after the first attempt failed.
+//! Tests of the second write of a status after a failed first attempt.
 
 use podstorm_objects::Uid;
 use podstorm_runtime::client::{ApiError, Reason};
@@ -15,7 +15,11 @@ fn overtaken(
 ) -> Outcome {
     assert_eq!(harness.begin(), Progress::Waiting);
     let next = harness.answer_and_resume();
-    assert_eq!(next, Progress::Waiting, "the status follows the pod");
+    assert_eq!(
+        next,
+        Progress::Waiting,
+        "the sync writes the status after the pod"
+    );
     harness.server.change_owner(change);
     harness.answer();
     harness.resume_to_end();

@@ -1,4 +1,4 @@
-//! The binder over a server that keeps what is written; the caches hear of each write.
+//! Tests of the binder with a server that stores writes; each write reaches the caches.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// Writes an object as a client would, and lets the binder do what follows.
+    /// Writes an object as a client, and runs the syncs that follow.
     fn put(&mut self, kind: Kind, json: Value) {
         self.version += 1;
         let mut object = DynamicObject::from_json(kind, json).expect("a readable object");
@@ -62,7 +62,7 @@ impl World {
 
     fn delete(&mut self, kind: Kind, name: &str) {
         let gone = self.stored.remove(&(kind.name(), name.to_owned()));
-        let gone = gone.expect("it is there");
+        let gone = gone.expect("the object must exist");
         self.informers[kind.name()].apply(Delta::Deleted(gone), NOW);
         self.settle();
     }
@@ -90,14 +90,18 @@ impl World {
                         return Answer::Failed(ApiError::status(409, Reason::Conflict, "stale"));
                     }
                     *version += 1;
-                    let new = object.downcast_ref::<DynamicObject>().expect("it is one");
+                    let new = object
+                        .downcast_ref::<DynamicObject>()
+                        .expect("the object is dynamic");
                     let mut new = new.clone();
                     let part = match request {
                         Request::Put { .. } => "status",
                         _ => "spec",
                     };
-                    // Either write keeps what belongs to the other.
-                    let known = known.downcast_ref::<DynamicObject>().expect("it is one");
+                    // A write of either part keeps the other one.
+                    let known = known
+                        .downcast_ref::<DynamicObject>()
+                        .expect("the object is dynamic");
                     match known.fields.get(part) {
                         Some(kept) => drop(new.fields.insert(part.to_owned(), kept.clone())),
                         None => drop(new.fields.remove(part)),
@@ -114,7 +118,7 @@ impl World {
                         None => Answer::Failed(ApiError::status(404, Reason::NotFound, "gone")),
                     }
                 }
-                other => panic!("the binder sends no such request: {other:?}"),
+                other => panic!("unexpected request: {other:?}"),
             };
             let syncs = sync_all(&**binder, driver, &mut server, NOW, |sync| {
                 let made = sync.events().drain(..);
@@ -127,7 +131,7 @@ impl World {
                 self.informers[object.kind().name()].apply(Delta::Applied(object), NOW);
             }
         }
-        panic!("the binder does not come to rest");
+        panic!("the binder does not settle");
     }
 
     fn get(&self, kind: Kind, name: &str) -> Value {
@@ -207,7 +211,7 @@ fn a_claim_gets_the_smallest_volume_that_suits_whichever_comes_first() {
         (&json!("a"), &json!("a-1"))
     );
     assert_eq!(volume["status"]["phase"], "Bound");
-    // The next one waits for a volume.
+    // The next claim waits for a volume.
     world.claim(
         "b",
         json!({"spec": {"resources": {"requests": {"storage": "10Gi"}}}}),
@@ -279,7 +283,7 @@ fn a_volume_that_is_reserved_for_a_claim_waits_for_it_alone() {
     world.claim("mine", json!({}));
     assert_eq!(world.get(CLAIM, "mine")["spec"]["volumeName"], "kept");
     let annotations = world.get(VOLUME, "kept")["metadata"]["annotations"].clone();
-    assert_eq!(annotations, Value::Null, "a user has reserved it");
+    assert_eq!(annotations, Value::Null, "a user has reserved the volume");
 }
 
 #[test]
@@ -333,7 +337,7 @@ fn a_class_says_who_makes_volumes_and_when() {
     };
     assert_eq!(asked(&world, "a"), "disks.example");
     assert!(world.events[1].starts_with("ExternalProvisioning Waiting for a volume to be created"));
-    // The provisioner answers.
+    // The provisioner creates the volume.
     world.volume(
         "pvc-a",
         "2Gi",
@@ -359,7 +363,7 @@ fn a_class_says_who_makes_volumes_and_when() {
     assert_eq!(
         world.phase(VOLUME, "free"),
         "Available",
-        "which volume of a class that waits is whose, the scheduler says"
+        "the scheduler assigns the volumes of a class that waits"
     );
     let reserved = json!({"spec": {"storageClassName": "late",
         "claimRef": {"namespace": "ns", "name": "b", "uid": "b-1"}}});
@@ -390,7 +394,7 @@ fn a_claim_without_a_class_gets_the_default_one() {
     let class =
         |world: &World, claim: &str| world.get(CLAIM, claim)["spec"]["storageClassName"].clone();
     assert_eq!(class(&world, "a"), "old");
-    assert_eq!(class(&world, "none"), "", "it wants none");
+    assert_eq!(class(&world, "none"), "", "the claim wants no class");
     world.class("new", default("2027-01-02T00:00:00Z"));
     world.claim("b", json!({"spec": {"storageClassName": null}}));
     assert_eq!(class(&world, "b"), "new");
@@ -403,11 +407,11 @@ fn a_volume_is_released_when_its_claim_is_gone_and_a_claim_lost_when_its_volume_
     world.claim("a", json!({}));
     world.delete(CLAIM, "a");
     assert_eq!(world.phase(VOLUME, "v"), "Released");
-    // One of the same name is another claim.
+    // A new claim of the same name is another claim.
     world.claim("a", json!({"metadata": {"uid": "a-2"}}));
     assert_eq!(world.phase(CLAIM, "a"), "Pending");
     assert_eq!(world.phase(VOLUME, "v"), "Released");
-    // A volume whose claimRef a user removes is bound to the claim that waits.
+    // A volume whose claimRef a user removes is bound to the waiting claim.
     let mut freed = world.get(VOLUME, "v");
     freed["spec"]["claimRef"] = Value::Null;
     world.put(VOLUME, freed);

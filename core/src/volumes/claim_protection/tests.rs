@@ -1,4 +1,4 @@
-//! When a claim is let go.
+//! Tests of when a claim is released.
 
 use podstorm_objects::{AnyObject, DynamicObject, Resource as _, ResourceVersion};
 use podstorm_runtime::driver::{AsyncSync, Driver, sync_all};
@@ -18,7 +18,7 @@ struct World {
     claims: Arc<dyn AnyInformer>,
     pods: Arc<PodCache>,
     driver: Driver<AsyncSync>,
-    /// Pods on the server that the cache may not have.
+    /// The pods on the server, which the cache may lack.
     live: Vec<AnyObject>,
     requests: Vec<String>,
 }
@@ -70,7 +70,7 @@ impl World {
         self.controller.pod_changed(&change, NOW);
     }
 
-    /// Syncs what is due; what was asked.
+    /// Syncs the due keys. Returns the requests.
     fn sync(&mut self) -> Vec<String> {
         let World {
             controller,

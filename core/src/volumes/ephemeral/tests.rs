@@ -1,4 +1,4 @@
-//! Which claims are made, when, and for which pod.
+//! Tests of which claims are created, when, and for which pod.
 
 use podstorm_objects::{AnyObject, ApiError, Object as _, Reason, Resource as _, ResourceVersion};
 use podstorm_runtime::client::{Answer, Request};
@@ -26,7 +26,7 @@ struct World {
     failures: Vec<String>,
 }
 
-/// A pod with a volume for which a claim is made, and others.
+/// Builds a pod with a volume that needs a claim, and others.
 fn pod(name: &str, uid: &str, volume: &str) -> Arc<Pod> {
     let template = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
@@ -70,7 +70,7 @@ impl World {
         self.controller.pod_changed(&change, NOW);
     }
 
-    /// A claim that the pod with this UID owns, if any, comes or goes.
+    /// Adds or removes a claim, owned by the pod with this UID if there is one.
     fn claim(&self, name: &str, owner: Option<&str>, is_there: bool) {
         let owners: Vec<Value> = owner
             .map(|uid| json!({"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": uid, "controller": true}))
@@ -87,7 +87,7 @@ impl World {
         self.claims.apply(delta, NOW);
     }
 
-    /// Syncs what is due; the names of the claims that were created.
+    /// Syncs the due keys. Returns the names of the created claims.
     fn sync(&mut self) -> Vec<String> {
         let World {
             controller,
@@ -102,7 +102,7 @@ impl World {
         let mut names = Vec::new();
         let mut server = |request: &Request, _: Now| {
             let Request::Create { object } = request else {
-                panic!("the controller sends no such request: {request:?}");
+                panic!("unexpected request: {request:?}");
             };
             if std::mem::take(refuses) {
                 return Answer::Failed(ApiError::status(403, Reason::Forbidden, "exceeded quota"));
@@ -176,7 +176,7 @@ fn a_claim_of_that_name_that_is_not_the_pods_is_waited_for() {
     assert!(world.controller.queues()[0].next_due().is_some());
     world.claim("web-v", None, false);
     assert_eq!(world.sync(), ["web-v"]);
-    // That of a pod of the same name that is gone is not this pod's.
+    // A claim of an earlier pod of the same name does not belong to this pod.
     let mut world = World::new();
     world.claim("web-v", Some("u0"), true);
     world.put(&pod("web", "u1", "v"));
@@ -196,7 +196,7 @@ fn two_pods_can_need_a_claim_of_one_name() {
     );
     let event = "FailedBinding ephemeral volume c: PVC ns/a-b-c was not created for pod ns/a-b (pod is not owner)";
     assert_eq!(world.events, [event]);
-    // The one that has it goes, and its claim with it.
+    // The pod with the claim is deleted, and the claim with it.
     world.remove(&pod("a", "u2", "b-c"));
     world.claim("a-b-c", Some("u2"), false);
     assert_eq!(world.sync(), ["a-b-c"]);

@@ -1,4 +1,4 @@
-//! When a volume is let go.
+//! Tests of when a volume is released.
 
 use podstorm_objects::{AnyObject, DynamicObject};
 use podstorm_runtime::client::{Answer, Request};

@@ -1,4 +1,4 @@
-//! Tests of the read-your-writes check and the fence, each next to what upstream does.
+//! Tests of the read-your-writes check and the fence, each compared with upstream.
 
 use podstorm_objects::Kind;
 use podstorm_runtime::client::{ApiError, Reason};
@@ -29,9 +29,9 @@ fn a_create_whose_answer_is_lost_is_not_made_twice() {
         let mut harness = Harness::new(behaviour, 1);
         harness.server.fault("create", 0, LOST);
         assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Create));
-        // The pod exists and its event has not come. Upstream counted the create as failed and
-        // makes another pod. (The status must have come back, or upstream's own gate would hold the
-        // key.)
+        // The pod exists, but its event has not arrived. Upstream counted the create as failed and
+        // creates another pod. (The status write must be in the cache, or upstream's own gate would
+        // hold the key.)
         harness.deliver_owners();
         let outcome = harness.sync();
         assert_eq!(is_postponed(&outcome), behaviour == Hardened, "{outcome:?}");
@@ -68,7 +68,7 @@ fn a_sync_that_waits_for_its_caches_is_tried_again_within_seconds() {
     let mut harness = Harness::new(Hardened, 1);
     assert_eq!(harness.sync(), Outcome::Ok);
     harness.deliver_owners();
-    // The event of the pod does not come for minutes.
+    // The event of the pod does not arrive for minutes.
     for _ in 0..60 {
         assert!(is_postponed(&harness.process_next()));
         harness.advance(HARDENED_STALE_RETRY_MAX_NS);
@@ -88,13 +88,13 @@ fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
     harness.deliver_owners();
     let made = harness.server.calls("create");
     assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Fence));
-    // The version is read now, and the cache is behind it.
+    // The version is read now, and the cache has not reached it.
     assert!(is_postponed(&harness.sync()));
     assert_eq!(harness.server.calls("create"), made);
     harness.catch_up();
     assert_eq!(harness.server.pods.len(), 1);
     assert_eq!(harness.server.calls("create"), 1);
-    // The fence is forgotten once its version was read.
+    // The fence is forgotten once its version has been read.
     let reads = harness.server.calls("read");
     harness.sync();
     assert_eq!(harness.server.calls("read"), reads);
@@ -108,7 +108,7 @@ fn a_delete_is_waited_for_like_a_create() {
         harness.catch_up();
         assert_eq!(harness.server.pods.len(), 2);
         harness.deliver_owners();
-        // As if the five minutes were over: upstream acts on the old cache.
+        // As if the five minutes had passed: upstream acts on the stale cache.
         harness.advance(EXPECTATIONS_TIMEOUT_NS + 1);
         let outcome = harness.sync();
         let postponed = is_postponed(&outcome);
@@ -133,7 +133,7 @@ fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
                 harness.server.remove_pod(&name);
             }
         }
-        // The key is synced again in both cases, also without an event.
+        // The key is synced again in both cases, even without an event.
         assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Delete));
         assert_eq!(harness.server.log.last().unwrap(), "read pods");
         harness.deliver_owners();
@@ -157,7 +157,7 @@ fn replication_controllers_wait_for_their_own_writes_too() {
 fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, 1);
-        // The previous incarnation has made the pod; the first list did not show it.
+        // The previous incarnation created the pod; the first list did not show it.
         harness.server.put_pod(harness.own_pod("web-old"));
         let outcome = harness.sync();
         assert_eq!(is_postponed(&outcome), behaviour == Hardened);
@@ -209,7 +209,7 @@ fn a_start_whose_versions_cannot_be_read_counts_nothing() {
 fn a_cache_that_goes_back_is_waited_for() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 1);
-        // A list from a server that lags: without the pod, at the version before it.
+        // A list from a lagging server: without the pod, at the version before it.
         harness.cache.replace(Vec::new(), &10.into());
         let outcome = harness.sync();
         assert_eq!(is_postponed(&outcome), behaviour == Hardened);
@@ -223,7 +223,7 @@ fn expectations_that_will_not_be_seen_hold_nothing_up() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         harness.sync();
-        // The pod was created and deleted between two lists, so no event for it ever comes.
+        // The pod was created and deleted between two lists, so its event never comes.
         let name = harness.server.pods.keys().next().unwrap().clone();
         let version = harness.server.remove_pod(&name);
         harness.server.forget_pod_events();
@@ -285,7 +285,7 @@ fn a_successor_waits_for_no_more_than_its_own_writes() {
     harness.server.fault("create", 0, LOST);
     assert_eq!(harness.begin(), Progress::Waiting);
     harness.answer();
-    // The owner is replaced by another with the same name while the answer is on its way.
+    // The owner is replaced by another with the same name while the answer is in flight.
     harness
         .server
         .change_owner(|owner| owner.metadata.uid = podstorm_objects::Uid::from_u128(0xb));
@@ -342,8 +342,8 @@ fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
     let controller = &harness.controller;
     harness.driver.sync.reset(harness.key);
     let stopped = controller.stop_at_fence(&mut harness.driver.sync);
-    assert_eq!(stopped, None, "all is there");
-    // A list from a server that does not know the pod yet.
+    assert_eq!(stopped, None, "all pods exist");
+    // A list from a server that does not have the pod yet.
     drop(harness.cache.replace(Vec::new(), &11.into()));
     let step = controller.begin_after_gate(&mut harness.driver.sync, harness.now);
     assert_eq!(step, Step::Finished);

@@ -1,4 +1,4 @@
-//! Tests of chosen pod names, some beside what upstream does.
+//! Tests of chosen pod names, some compared with upstream.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ fn a_create_of_another_incarnation_is_not_made_again() {
         assert!(harness.server.owner.status.conditions.is_empty());
         harness.deliver();
         harness.sync();
-        // Upstream made one pod too many and deletes it.
+        // Upstream created one pod too many and deletes it.
         assert_eq!(harness.server.pods.len(), 2);
         let deleted = harness.server.calls("delete");
         assert_eq!(deleted, usize::from(behaviour == Upstream));
@@ -98,7 +98,7 @@ fn a_name_that_another_holds_is_left_to_it() {
     harness.server.put_pod(pod);
     let outcome = harness.sync();
     assert!(matches!(&outcome, Outcome::Failed(error) if error.class == SyncErrorClass::Create));
-    // The fence makes sure that the cache shows the pod's owner.
+    // The fence ensures that the cache shows the pod's owner.
     assert_eq!(harness.server.log.last().unwrap(), "read pods");
     harness.deliver();
     assert_eq!(harness.sync(), Outcome::Ok);
@@ -137,7 +137,7 @@ fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
     let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
     harness.server.set_replicas(4);
     harness.deliver_owners();
-    // As far as the controller knows, not committed yet.
+    // To the controller's knowledge, the create is not committed yet.
     let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
     harness
         .server
@@ -156,7 +156,7 @@ fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
 #[test]
 fn a_late_create_that_lands_while_pods_are_adopted_is_not_made_beside() {
     let mut harness = Harness::new(Hardened, 2);
-    // As far as the controller knows, not committed yet.
+    // To the controller's knowledge, the create is not committed yet.
     let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
     harness.server.fault("create", 0, cut);
     assert!(matches!(harness.sync(), Outcome::Failed(_)));
@@ -176,7 +176,11 @@ fn a_late_create_that_lands_while_pods_are_adopted_is_not_made_beside() {
     harness.deliver();
     harness.answer();
     harness.resume_to_end();
-    assert_eq!(harness.server.calls("patch"), 1, "the orphan is adopted");
+    assert_eq!(
+        harness.server.calls("patch"),
+        1,
+        "the sync adopts the orphan"
+    );
     let pods = &harness.server.pods;
     assert_eq!(pods.len(), 2, "{:?}", pods.keys());
 }
@@ -188,7 +192,10 @@ fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come(
     let taken = ApiError::status(409, Reason::AlreadyExists, "refused");
     let leaves = |pod: &mut Pod, now: Now| pod.metadata.deletion_timestamp = now.wall();
     let belongs_to_another = |pod: &mut Pod, _| {
-        let owner = pod.metadata.controller().expect("it is ours");
+        let owner = pod
+            .metadata
+            .controller()
+            .expect("the owner controls the pod");
         let mut other = OwnerReference::clone(owner);
         other.uid = Uid::from_u128(0xb);
         pod.metadata.owner_references = Default::default();
@@ -219,15 +226,18 @@ fn nothing_takes_the_place_after(error: ApiError, loss: fn(&mut Pod, Now)) {
     let made = harness.server.calls("create");
     assert_eq!(harness.sync(), Outcome::Ok);
     let now = harness.server.calls("create");
-    assert_eq!(now, made, "the first one may come when this is gone");
+    assert_eq!(
+        now, made,
+        "the first create may succeed once this pod is gone"
+    );
     harness.server.remove_pod(&name);
     harness.deliver();
     assert_eq!(harness.sync(), Outcome::Ok);
     assert!(
         harness.server.pods.contains_key(&*name),
-        "under the same name"
+        "the retry uses the same name"
     );
-    // After the deadline another pod may be created at once.
+    // After the deadline another pod may be created immediately.
     let mut leaving = Pod::clone(&harness.server.pods[&*name]);
     leaving.metadata.deletion_timestamp = harness.now.wall();
     harness.server.put_pod(leaving);
