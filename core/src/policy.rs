@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_has_no_row_of_the_hardened_behaviour() {
+    fn every_hardened_row_is_off_upstream() {
         let policy = Behaviour::Upstream.policy();
         let none = Policy {
             record_every_write: false,

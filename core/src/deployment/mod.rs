@@ -160,7 +160,7 @@ mod tests {
     use podstorm_runtime::workqueue::Take;
 
     #[test]
-    fn keys_grow_with_the_deployments_alive_within_minutes() {
+    fn keys_scale_with_the_deployments_alive_within_minutes() {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(ControllerOptions::default(), &mut informers);
         let deployments = informers.take(Kind::DEPLOYMENT);

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_beyond_64_bits_are_refused_and_others_wrap_as_in_go() {
+    fn numbers_beyond_64_bits_fail_and_others_wrap_as_in_go() {
         let surge = |value: &str, replicas| {
             let value = IntOrString::Text(value.into());
             fenceposts(Some(&value), None, replicas).map(|it| it.surge)

@@ -174,7 +174,7 @@ fn web(limit: Value) -> Value {
 }
 
 #[test]
-fn budgets_and_their_pods_wake_the_controller_and_nothing_else_does() {
+fn only_budgets_and_their_pods_wake_the_controller() {
     let mut world = World::new();
     world.put(pod("p0", "web", true), 0);
     assert_eq!(world.sync(0), 0, "there is no budget");
@@ -205,7 +205,7 @@ fn budgets_and_their_pods_wake_the_controller_and_nothing_else_does() {
 }
 
 #[test]
-fn a_pod_of_two_budgets_wakes_the_first_and_is_warned() {
+fn a_pod_of_two_budgets_wakes_the_first_with_a_warning() {
     let mut world = World::new();
     for name in ["b1", "b0"] {
         world.budget(name, &web(json!({"minAvailable": 0})));
@@ -251,7 +251,7 @@ fn a_selector_without_requirements_selects_pods_without_labels() {
 }
 
 #[test]
-fn a_conflict_is_retried_and_another_error_fails_safe() {
+fn conflicts_are_retried_and_other_errors_fail_safe() {
     let mut world = World::new();
     world.put(pod("p", "web", true), 0);
     world.budget("b", &web(json!({"minAvailable": 0})));
@@ -283,7 +283,7 @@ fn a_conflict_is_retried_and_another_error_fails_safe() {
 }
 
 #[test]
-fn the_scale_of_a_controller_that_is_not_cached_is_read_once_a_sync() {
+fn the_scale_of_an_uncached_controller_is_read_once_per_sync() {
     let mut world = World::new();
     let meta = ObjectMeta {
         name: "db".into(),
@@ -312,7 +312,7 @@ fn the_scale_of_a_controller_that_is_not_cached_is_read_once_a_sync() {
 }
 
 #[test]
-fn a_marked_pod_that_stays_is_spared_after_two_minutes() {
+fn an_undeleted_pod_loses_the_condition_after_two_minutes() {
     let mut world = World::new();
     world.put(evicted(&pod("p", "web", true), at(0)), 0);
     assert_eq!(world.controller.targets().next_due(), Some(at(120).mono_ns));
@@ -327,7 +327,7 @@ fn a_marked_pod_that_stays_is_spared_after_two_minutes() {
 }
 
 #[test]
-fn keys_of_marked_pods_go_to_others_when_the_mark_is_gone() {
+fn keys_are_reused_when_the_condition_is_gone() {
     let mut world = World::new();
     for number in 0..100 {
         let name = format!("p{number}");
@@ -363,7 +363,7 @@ fn a_listed_pod_counts_like_a_watched_one() {
 /// A sync reads only evicted pods, and a change of a pod only that pod, regardless of the number of
 /// pods in the budget, its namespace and the cluster.
 #[test]
-fn a_sync_costs_what_changed_and_not_the_pods_that_there_are() {
+fn a_sync_costs_the_changes_not_the_number_of_pods() {
     for others in [0, 5_000] {
         let mut world = World::new();
         for number in 0..others {

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_of_a_list_is_read() {
+    fn every_address_of_a_list_is_parsed() {
         let read = |list| ips(list).collect::<Vec<_>>();
         let both = r#"[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]"#;
         assert_eq!(read(both), ["10.0.0.1", "fd00::1"]);

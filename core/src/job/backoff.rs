@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_doubles_up_to_ten_minutes() {
+    fn the_delay_doubles_up_to_ten_minutes() {
         let waits = [0, 10, 20, 40, 80, 160, 320, 600, 600, 600];
         for (count, seconds) in (0..).zip(waits) {
             let failures = Failures {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_forgets_the_failures_before_it() {
+    fn a_success_clears_earlier_failures() {
         let three = Failures::default().with(&[1, 3, 2], []);
         assert_eq!((three.count, three.last_ns), (3, Some(3)));
         assert_eq!(three.with(&[], [4]), Failures::default());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn successes_after_the_last_failure_are_not_looked_at() {
+    fn no_success_is_read_after_one_past_the_last_failure() {
         let mut looked_at = 0;
         let successes = [1, 5, 9].into_iter().inspect(|_| looked_at += 1);
         let none = Failures::default().with(&[4, 5], successes);

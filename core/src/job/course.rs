@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_wants_no_more_pods_than_are_left_to_succeed() {
+    fn a_job_wants_only_as_many_pods_as_must_still_succeed() {
         for (completions, succeeded, failed_indexes, active, wanted) in [
             (Some(10), 0, "", 4, 4),
             (Some(10), 7, "", 3, 3),

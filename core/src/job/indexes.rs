@@ -200,7 +200,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn an_order_is_made_where_there_is_none(
+        fn unordered_indexes_are_sorted(
             indexes in proptest::collection::vec(prop_oneof![0..200_i64, 0..3_000_000_i64], 0..40),
         ) {
             let ordered: BTreeSet<i64> = indexes.iter().copied().collect();
@@ -208,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn they_do_what_sets_of_numbers_do(
+        fn index_sets_behave_like_sets_of_numbers(
             a in proptest::collection::btree_set(0..60_i64, 0..40),
             b in proptest::collection::btree_set(0..60_i64, 0..40),
             completions in 0..70_i64,

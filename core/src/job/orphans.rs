@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_given_to_another_name_once_all_is_done() {
+    fn a_key_is_reused_only_after_all_its_syncs() {
         let keys = OrphanKeys::default();
         let first = keys.add(name("a"));
         let (_, added) = keys.get(first).expect("it was added");

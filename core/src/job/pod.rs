@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_rule_that_differs_ranks_two_pods() {
+    fn the_first_differing_rule_ranks_two_pods() {
         let pod = |node: bool, phase, created: i64| {
             let mut pod = Pod {
                 node_name: node.then(|| "n".into()),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_looked_at_again_when_its_labels_change() {
+    fn a_label_change_invalidates_the_selector_match() {
         let pod = |app: &str, phase: &str| {
             let pod = json!({"metadata": {"labels": {"app": app}, "finalizers": [TRACKING_FINALIZER],
                 "annotations": {COMPLETION_INDEX: "007"}}, "status": {"phase": phase}});

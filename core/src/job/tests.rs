@@ -79,7 +79,7 @@ fn with_job(
 }
 
 #[test]
-fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
+fn pods_listed_into_an_empty_cache_count_as_added() {
     let mut informers = Informers::new(Arc::default());
     let (controller, key) = controller(&mut informers);
     controller.expect(key, 2, 0, 0);
@@ -104,7 +104,7 @@ fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
 }
 
 #[test]
-fn ended_pods_that_wait_to_be_counted_are_metrics_from_the_first_list_on() {
+fn the_first_list_counts_ended_pods_with_the_finalizer() {
     let mut informers = Informers::new(Arc::default());
     let (controller, _) = controller(&mut informers);
     let ended = |name: &str, owner| {
@@ -182,7 +182,7 @@ fn failure(code: u16, reason: Reason) -> ApiError {
 }
 
 #[test]
-fn a_pod_that_is_gone_before_its_finalizer_is_counted_once() {
+fn a_pod_gone_before_its_finalizer_is_counted_once() {
     for (count_gone_pods_once, counted) in [(true, 1), (false, 2)] {
         let options = ControllerOptions {
             count_gone_pods_once,
@@ -205,7 +205,7 @@ fn a_pod_that_is_gone_before_its_finalizer_is_counted_once() {
 }
 
 #[test]
-fn an_orphan_whose_finalizer_stays_is_tried_again() {
+fn an_orphan_with_its_finalizer_left_is_retried() {
     for retry_orphans in [true, false] {
         let options = ControllerOptions {
             retry_orphans,
@@ -231,7 +231,7 @@ fn an_orphan_whose_finalizer_stays_is_tried_again() {
 }
 
 #[test]
-fn the_pods_of_a_job_that_was_recreated_unseen_are_looked_for() {
+fn pods_of_a_job_recreated_unseen_are_released() {
     let of = |app: &str| ("shop".into(), format!("app={app}"));
     for retry_orphans in [true, false] {
         for is_gone in [false, true] {
@@ -264,7 +264,7 @@ fn the_pods_of_a_job_that_was_recreated_unseen_are_looked_for() {
 }
 
 #[test]
-fn a_deleted_job_frees_the_pods_that_its_selector_has_lost() {
+fn a_deleted_job_releases_pods_that_its_selector_misses() {
     for (retry_orphans, is_gone) in [(true, false), (true, true), (false, false), (false, true)] {
         let options = ControllerOptions {
             retry_orphans,
@@ -291,7 +291,7 @@ fn a_deleted_job_frees_the_pods_that_its_selector_has_lost() {
 }
 
 #[test]
-fn an_index_keeps_the_outcome_that_was_written_first() {
+fn an_index_keeps_its_first_written_outcome() {
     // Index 0 has pods of both outcomes. Index 1 has failed before and has a succeeded pod; index 2
     // is the reverse.
     let pods = [
@@ -332,7 +332,7 @@ fn an_index_keeps_the_outcome_that_was_written_first() {
 }
 
 #[test]
-fn a_pod_that_is_listed_as_failed_completes_no_job() {
+fn a_pod_listed_as_failed_does_not_complete_a_job() {
     for keep_first_outcome in [true, false] {
         let options = ControllerOptions {
             keep_first_outcome,

@@ -192,7 +192,7 @@ fn answer(
 }
 
 #[test]
-fn an_empty_namespace_is_asked_for_everything_and_ends() {
+fn an_empty_namespace_is_finalized_after_listing_every_kind() {
     let mut world = World::new();
     world.comes(&namespace(&json!({"deletionTimestamp": null})), 0);
     assert_eq!(world.next_due(), None, "the namespace is not being deleted");
@@ -226,7 +226,7 @@ fn an_empty_namespace_is_asked_for_everything_and_ends() {
 }
 
 #[test]
-fn what_remains_is_looked_at_after_half_of_its_time_and_forgets_failures() {
+fn remaining_objects_are_checked_after_half_the_estimate() {
     let mut world = World::new().hold(pod(
         &json!({"spec": {"containers": [], "terminationGracePeriodSeconds": 30}}),
     ));
@@ -250,7 +250,7 @@ fn what_remains_is_looked_at_after_half_of_its_time_and_forgets_failures() {
 }
 
 #[test]
-fn kinds_that_are_not_in_namespaces_or_cant_be_deleted_are_left_alone() {
+fn cluster_scoped_and_undeletable_kinds_are_ignored() {
     let mut world = World::new();
     // The objects of this kind are deleted one by one.
     let single = Kind::define(ResourceType {
@@ -291,7 +291,7 @@ fn kinds_that_are_not_in_namespaces_or_cant_be_deleted_are_left_alone() {
 }
 
 #[test]
-fn discovery_that_fails_in_part_deletes_the_rest_and_is_an_error() {
+fn partial_discovery_deletes_the_rest_and_is_an_error() {
     let mut world = World::new();
     let failed = "unable to retrieve the complete list of server APIs: a.io/v1: busy";
     let busy = ApiError::status(503, Reason::Other("ServiceUnavailable".into()), "busy");
@@ -338,7 +338,7 @@ fn discovery_that_fails_in_part_deletes_the_rest_and_is_an_error() {
 }
 
 #[test]
-fn several_errors_are_one_text() {
+fn several_errors_are_joined_into_one_text() {
     let one = super::Stopped(vec!["a".to_owned()]);
     assert_eq!(one.to_string(), "a");
     let two = super::Stopped(vec!["a".to_owned(), "b".to_owned()]);
@@ -346,7 +346,7 @@ fn several_errors_are_one_text() {
 }
 
 #[test]
-fn a_hastened_namespace_waits_for_removals_alone() {
+fn a_hastened_namespace_waits_only_for_removals() {
     let mut world = World::new().hold(pod(&json!({})));
     world.controller.hasten();
     world.comes(&namespace(&json!({})), 0);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_are_read_and_written_back() {
+    fn taints_round_trip_through_json() {
         let written = json!([{"effect": "NoExecute", "key": "k", "timeAdded": "2026-01-01T00:00:00Z"},
             {"effect": "NoSchedule", "key": "l", "value": "v"}]);
         let node = Node::from_json(json!({"spec": {"taints": written}})).unwrap();

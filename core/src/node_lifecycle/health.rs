@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_silent_when_neither_heartbeat_nor_lease_is_seen_to_change() {
+    fn a_node_without_a_new_heartbeat_or_lease_is_silent() {
         let options = Options::default();
         // By the second: heartbeat and Lease that are seen, and whether the node is silent.
         let never = None;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_never_reported_has_as_long_as_its_object_is_old() {
+    fn a_node_that_never_reported_is_silent_since_its_creation() {
         let mut health = None;
         let bare = node(json!([]));
         let options = Options::default();

@@ -217,7 +217,7 @@ fn names(zone: &str, numbers: std::ops::RangeInclusive<usize>) -> Vec<String> {
 }
 
 #[test]
-fn a_silent_node_becomes_unknown_and_tainted_and_its_pods_are_not_ready() {
+fn a_silent_node_becomes_unknown_and_tainted_with_unready_pods() {
     let mut world = World::new(Options::default());
     world.add_zone("a", 3);
     world.add_pod("p", "a1");
@@ -272,7 +272,7 @@ fn a_silent_node_becomes_unknown_and_tainted_and_its_pods_are_not_ready() {
 }
 
 #[test]
-fn a_pod_that_can_not_be_marked_is_tried_again() {
+fn a_pod_that_cannot_be_marked_is_retried() {
     let mut world = World::new(Options::default());
     world.add_zone("a", 2);
     world.add_pod("p", "a1");
@@ -292,7 +292,7 @@ fn a_pod_that_can_not_be_marked_is_tried_again() {
 }
 
 #[test]
-fn no_execute_taints_come_at_the_rate_of_the_zone() {
+fn no_execute_taints_follow_the_rate_of_the_zone() {
     // The number of nodes of zone `a`, how many of them are silent, the number of reporting nodes
     // of zone `b`, and the numbers of tainted nodes at these seconds after the first.
     for (nodes, silent, others, counts) in [
@@ -332,7 +332,7 @@ fn no_execute_taints_come_at_the_rate_of_the_zone() {
 }
 
 #[test]
-fn where_no_node_is_ready_no_pod_is_driven_out() {
+fn no_pod_is_evicted_if_no_node_is_ready() {
     let mut world = World::new(Options::default());
     world.add_zone("a", 3);
     let all = names("a", 1..=3);
@@ -361,7 +361,7 @@ fn where_no_node_is_ready_no_pod_is_driven_out() {
 }
 
 #[test]
-fn a_node_that_reports_that_it_is_not_ready_has_another_taint() {
+fn a_node_reporting_not_ready_gets_another_taint() {
     let mut world = World::new(Options::default());
     world.add_zone("a", 2);
     let all = names("a", 1..=2);
@@ -397,7 +397,7 @@ fn a_node_that_reports_that_it_is_not_ready_has_another_taint() {
 }
 
 #[test]
-fn cordons_and_labels_are_kept_in_line() {
+fn cordon_taints_and_older_labels_are_kept_up_to_date() {
     let mut world = World::new(Options::default());
     let node = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/os": "linux",
         "kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "amd64"}},

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_judged_by_its_nodes() {
+    fn the_nodes_of_a_zone_decide_its_mode() {
         let options = Options::default();
         for (ready, not_ready, mode, rate) in [
             (0, 0, Mode::Normal, 100_000),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_their_turns_at_the_rate_of_their_zone() {
+    fn nodes_are_taken_at_the_rate_of_their_zone() {
         let options = Options::default();
         let mut zone = Zone::new(&options);
         for node in ["a", "b", "c"] {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_counts_from_the_last_token() {
+    fn a_new_rate_keeps_whether_a_token_was_left() {
         let mut limiter = Limiter::new(100_000);
         limiter.swap(10_000, 0);
         assert!(limiter.try_accept(0), "the old one had a token");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_of_zones_change_with_their_nodes() {
+    fn the_modes_of_zones_follow_their_nodes() {
         let options = Options::default();
         let mut zones: BTreeMap<ZoneName, Zone> = BTreeMap::new();
         // Counts of ready and not ready nodes of two zones, and what follows.

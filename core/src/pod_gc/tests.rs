@@ -130,7 +130,7 @@ impl World {
 }
 
 #[test]
-fn pods_of_a_deleted_node_go_after_the_quarantine() {
+fn pods_of_a_deleted_node_are_deleted_after_the_quarantine() {
     let lost = pod("lost", PodPhase::Running, "n1");
     let mut world = World::new(12_500, vec![lost, pod("free", PodPhase::Pending, "")]);
     assert!(world.sync(0).is_empty());
@@ -150,7 +150,7 @@ fn pods_of_a_deleted_node_go_after_the_quarantine() {
 }
 
 #[test]
-fn a_node_that_the_server_or_the_cache_has_keeps_its_pods() {
+fn a_node_on_the_server_or_in_the_cache_keeps_its_pods() {
     let kept = pod("kept", PodPhase::Running, "n1");
     let mut world = World::new(12_500, vec![kept]);
     world.nodes.apply(Delta::Deleted(node("n1")), at(0));
@@ -166,7 +166,7 @@ fn a_node_that_the_server_or_the_cache_has_keeps_its_pods() {
 }
 
 #[test]
-fn ended_pods_beyond_the_threshold_go_the_oldest_first() {
+fn the_oldest_ended_pods_beyond_the_threshold_are_deleted() {
     let ended = |name, seconds| {
         let mut pod = pod(name, PodPhase::Succeeded, "n1");
         pod.metadata.creation_timestamp = Time::from_unix_seconds(seconds);
@@ -209,7 +209,7 @@ fn a_pod_whose_mark_is_refused_stays() {
 }
 
 #[test]
-fn candidates_follow_the_changes_of_pods_in_lists_and_watches() {
+fn candidates_follow_pod_changes_in_lists_and_watches() {
     let bound = |name, node| pod(name, PodPhase::Running, node);
     let world = World::new(0, vec![bound("p0", "n1"), bound("p1", "n1")]);
     let state = |world: &World| {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_those_of_the_double_logarithm() {
+    fn buckets_match_the_logarithm_of_doubles() {
         for start in STARTS {
             for off in -3..=3 {
                 let age = i128::from(start) + off;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn near_and_far_times_have_the_codes_of_their_ages() {
+    fn near_and_far_times_get_the_codes_of_their_ages() {
         let seconds = [
             0,
             1,

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimal_32_bit_integers_are_costs() {
+    fn decimal_32_bit_integers_are_valid_costs() {
         for (text, cost) in [
             ("0", 0),
             ("7", 7),

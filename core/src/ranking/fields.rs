@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_read_back_what_the_pod_says() {
+    fn fields_return_the_values_of_the_pod() {
         let mut pod = Pod {
             node_name: Some("a".into()),
             ..Pod::default()

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_by_node_and_forgets_when_cleared() {
+    fn clearing_resets_the_counts_of_nodes() {
         let mut counts = NodeCounts::new();
         for node in [0, 7, 7, 1_000, 7, 0] {
             counts.add(node);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn several_cores_choose_what_one_chooses_in_the_same_order() {
+    fn several_cores_choose_the_same_pods_in_the_same_order() {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(3)
             .build()
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_beyond_the_fine_keys_is_left_to_one_core() {
+    fn ranks_beyond_the_fine_keys_use_one_core() {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(2)
             .build()

@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_contradicting_relation_keeps_to_its_groups(
+        fn contradictions_stay_within_their_groups(
             items in prop::collection::vec(0u32..200, 0..300),
             count in 0usize..300,
         ) {

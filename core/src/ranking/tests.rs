@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn exactly_one_side_goes_before_where_a_rule_decides(a in pod(), b in pod(), options in options()) {
+    fn a_deciding_rule_puts_exactly_one_pod_first(a in pod(), b in pod(), options in options()) {
         let fields = [&a, &b].map(|pod| RankFields::of(pod, node_number(pod)));
         let [a, b] = fields.each_ref().map(|fields| Candidate { fields, rank: 1 });
         let decided = deciding_rule(a, b, &options);
@@ -175,7 +175,7 @@ fn rule(a: &RankFields, b: &RankFields) -> Option<Rule> {
 }
 
 #[test]
-fn rules_decide_in_turn() {
+fn rules_decide_in_their_order() {
     let old = ready("m", 8 * 3600, 9 * 3600, 0);
     let unscheduled = RankFields::of(&Pod::default(), 0);
     assert_eq!(rule(&unscheduled, &old), Some(Rule::Unscheduled));
@@ -196,7 +196,7 @@ fn rules_decide_in_turn() {
 }
 
 #[test]
-fn rules_that_form_a_cycle_do_no_harm() {
+fn cycles_of_rules_are_tolerated() {
     // Two pods with the same ready time whose restarts disagree with the UIDs, and one pod in
     // between.
     let circle = [

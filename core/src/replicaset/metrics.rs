@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_are_written_in_the_text_format() {
+    fn metric_families_render_in_the_text_format() {
         let metrics = ControllerMetrics::new();
         metrics.sorting_deletion_age_ratio.observe(1.0);
         let mut text = String::new();

@@ -264,7 +264,7 @@ mod tests {
     use podstorm_runtime::workqueue::Take;
 
     #[test]
-    fn a_resync_adds_every_owner_and_no_key_for_pods() {
+    fn a_resync_adds_only_the_keys_of_owners() {
         let pods = Arc::new(PodCache::new());
         let options = ControllerOptions::new(Kind::REPLICA_SET);
         let (controller, owners) = Controller::alone(options, pods.clone());

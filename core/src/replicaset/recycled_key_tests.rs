@@ -47,7 +47,7 @@ fn work(controller: &Controller, now: Now) {
 }
 
 #[test]
-fn keys_grow_with_the_owners_alive_within_the_cooldown() {
+fn keys_scale_with_the_owners_alive_within_the_cooldown() {
     let (controller, owners) = controller(Behaviour::Upstream);
     for second in 0..20_000 {
         let now = at(second);
@@ -97,7 +97,7 @@ fn a_successor_in_a_key_inherits_nothing() {
 }
 
 #[test]
-fn a_key_whose_owner_is_back_is_not_reused() {
+fn the_key_of_a_recreated_owner_is_not_reused() {
     let (controller, owners) = controller(Behaviour::Upstream);
     let (web, other) = (owner("web", 1), owner("other", 2));
     owners.apply(Delta::Applied(web.clone()), at(0));

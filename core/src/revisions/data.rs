@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_doubles() {
+    fn numbers_round_trip_through_doubles() {
         for (number, double) in [
             (9_007_199_254_740_993_i64, "9007199254740992"),
             (4_611_686_018_427_387_905, "4611686018427388000"),

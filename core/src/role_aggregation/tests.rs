@@ -136,7 +136,7 @@ impl World {
 }
 
 #[test]
-fn a_role_gets_the_rules_of_others_by_name_and_each_once() {
+fn a_role_gets_each_matching_rule_once_by_role_name() {
     let mut world = World::new();
     world.part("b", "to-view", &["pods", "services"]);
     world.part("a", "to-view", &["services", "secrets"]);
@@ -147,7 +147,7 @@ fn a_role_gets_the_rules_of_others_by_name_and_each_once() {
 }
 
 #[test]
-fn a_role_that_comes_changes_or_goes_changes_the_whole() {
+fn every_role_change_updates_the_aggregate() {
     let mut world = World::new();
     world.whole("view", "to-view", "to-edit");
     assert_eq!(world.sync(), [""; 0]);
@@ -169,7 +169,7 @@ fn a_role_that_comes_changes_or_goes_changes_the_whole() {
 }
 
 #[test]
-fn roles_are_parts_of_roles_that_are_parts() {
+fn aggregated_roles_can_be_aggregated() {
     let mut world = World::new();
     world.whole("admin", "to-admin", "x");
     world.whole("edit", "to-edit", "to-admin");
@@ -187,7 +187,7 @@ fn roles_are_parts_of_roles_that_are_parts() {
 }
 
 #[test]
-fn selectors_are_taken_in_their_order_and_a_role_does_not_match_itself() {
+fn selectors_apply_in_order_and_skip_the_role_itself() {
     let mut world = World::new();
     world.part("a", "second", &["pods"]);
     world.part("b", "first", &["nodes"]);
@@ -210,7 +210,7 @@ fn selectors_are_taken_in_their_order_and_a_role_does_not_match_itself() {
 }
 
 #[test]
-fn what_fails_is_retried() {
+fn failed_applies_are_retried() {
     let mut world = World::new();
     world.whole("view", "to-view", "x");
     world.part("chart", "to-view", &["pods"]);

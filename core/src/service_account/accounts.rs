@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_deleted_comes_again() {
+    fn a_deleted_account_is_recreated() {
         let mut world = world();
         world.namespace("shop", "Active");
         world.sync(0);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_ends_gets_none() {
+    fn a_terminating_namespace_gets_nothing() {
         let mut world = world();
         world.namespace("shop", "Terminating");
         assert!(world.sync(0).is_empty());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_the_cache_has_not_seen_is_found_by_the_retry() {
+    fn the_retry_finds_an_account_that_was_not_cached() {
         let mut world = world();
         world.hold_back(Kind::SERVICE_ACCOUNT);
         world.namespace("shop", "Active");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_there_first_stays() {
+    fn an_existing_account_is_kept() {
         let mut world = world();
         world.put(Kind::SERVICE_ACCOUNT, "shop", "default", &[]);
         world.namespace("shop", "Active");

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_gets_the_authority_and_again_if_it_is_deleted() {
+    fn a_deleted_config_map_is_recreated() {
         let mut world = world();
         world.namespace("shop", "Active");
         assert_eq!(world.sync(0), CREATED);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_is_restored() {
+    fn changes_of_the_config_map_are_reverted() {
         let mut world = world();
         world.namespace("shop", "Active");
         world.sync(0);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_has_changed_meanwhile_is_written_by_the_retry() {
+    fn the_retry_writes_a_config_map_that_changed_meanwhile() {
         let mut world = world();
         world.namespace("shop", "Active");
         world.sync(0);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_ends_gets_none() {
+    fn a_terminating_namespace_gets_nothing() {
         let mut world = world();
         world.namespace("shop", "Terminating");
         assert!(world.sync(0).is_empty());

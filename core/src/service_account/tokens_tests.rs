@@ -72,7 +72,7 @@ fn a_secret_gets_the_token_of_its_account() {
 }
 
 #[test]
-fn what_a_client_gave_stays_but_for_another_authority() {
+fn only_a_foreign_authority_is_replaced() {
     let mut world = world();
     account(&mut world);
     secret(&mut world, "t", None);
@@ -89,7 +89,7 @@ fn what_a_client_gave_stays_but_for_another_authority() {
 }
 
 #[test]
-fn other_secrets_are_left_alone() {
+fn other_secrets_are_ignored() {
     let mut world = world();
     account(&mut world);
     let annotations = json!({"annotations": {ACCOUNT_NAME: "builder"}});
@@ -106,7 +106,7 @@ fn other_secrets_are_left_alone() {
 }
 
 #[test]
-fn a_secret_without_its_account_goes() {
+fn a_secret_without_its_account_is_deleted() {
     let mut world = world();
     secret(&mut world, "t", None);
     assert_eq!(world.sync(0), DELETED);
@@ -127,7 +127,7 @@ fn a_secret_without_its_account_goes() {
 }
 
 #[test]
-fn secrets_go_with_their_account() {
+fn secrets_are_deleted_with_their_account() {
     let mut world = world();
     account(&mut world);
     for name in ["t", "u"] {
@@ -148,7 +148,7 @@ fn secrets_go_with_their_account() {
 
 /// The deletion and the new account arrive as one change.
 #[test]
-fn secrets_go_with_an_account_that_comes_again() {
+fn secrets_are_deleted_with_a_recreated_account() {
     let mut world = world();
     account(&mut world);
     secret(&mut world, "t", None);
@@ -160,7 +160,7 @@ fn secrets_go_with_an_account_that_comes_again() {
 }
 
 #[test]
-fn a_secret_that_has_changed_meanwhile_waits_for_its_event() {
+fn a_secret_that_changed_meanwhile_waits_for_its_event() {
     let mut world = world();
     account(&mut world);
     world.hold_back(Kind::SECRET);
@@ -195,7 +195,7 @@ fn a_failed_write_is_retried_ten_times() {
 }
 
 #[test]
-fn an_account_no_longer_lists_a_secret_that_is_gone() {
+fn an_account_does_not_list_a_deleted_secret() {
     let mut world = world();
     let listed = json!([{"name": "t"}, {"name": "pull"}]);
     world.put(
@@ -233,7 +233,7 @@ fn an_account_no_longer_lists_a_secret_that_is_gone() {
 }
 
 #[test]
-fn without_a_signer_secrets_get_all_but_the_token() {
+fn without_a_signer_secrets_get_all_except_the_token() {
     let mut world = world_with(None);
     account(&mut world);
     secret(&mut world, "t", None);

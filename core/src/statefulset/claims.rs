@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_owned_by_what_it_goes_with() {
+    fn a_claim_is_owned_by_the_object_it_is_deleted_with() {
         let meta = |name: &str| {
             let meta = json!({"name": name, "uid": name});
             ObjectMeta::from_json(meta).expect("metadata")

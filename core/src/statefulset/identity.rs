@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_that_of_an_ordinal_digit_by_digit() {
+    fn only_canonical_ordinals_match_a_name() {
         let set = ObjectMeta {
             name: "web".into(),
             namespace: "ns".into(),

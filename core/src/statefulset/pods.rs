@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sync_has_found_holds_while_labels_and_spec_stay() {
+    fn findings_are_valid_until_labels_or_spec_change() {
         let old = pod("web-a", &[]);
         let found = PodFacts {
             kept_by: 5,

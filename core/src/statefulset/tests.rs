@@ -144,7 +144,7 @@ fn update(lab: &mut Lab, image: &str) {
 }
 
 #[test]
-fn pods_are_created_in_order_and_replaced_from_the_last_one() {
+fn pods_are_created_in_order_and_replaced_in_reverse() {
     let mut lab = Lab::new();
     lab.put(web(3, "i:1"));
     let (asked, error) = lab.sync();
@@ -180,7 +180,7 @@ fn pods_are_created_in_order_and_replaced_from_the_last_one() {
 
 /// kubernetes#67250, and kubernetes#137409 with the gate of `maxUnavailable`.
 #[test]
-fn a_broken_pod_of_a_template_that_was_given_up_is_replaced_if_hardened() {
+fn hardened_replaces_a_broken_pod_of_an_abandoned_template() {
     let options = |replace_broken_pods, uses_max_unavailable| ControllerOptions {
         replace_broken_pods,
         uses_max_unavailable,
@@ -253,7 +253,7 @@ fn rolling_updates_set_the_gauges_of_max_unavailable() {
 }
 
 #[test]
-fn a_broken_pod_stays_below_the_partition_and_where_users_delete_pods() {
+fn a_broken_pod_stays_below_the_partition_or_with_on_delete() {
     for strategy in [
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}),
         json!({"type": "OnDelete"}),
@@ -272,7 +272,7 @@ fn a_broken_pod_stays_below_the_partition_and_where_users_delete_pods() {
 }
 
 #[test]
-fn a_sync_costs_the_pods_that_exist_not_those_that_are_wanted() {
+fn a_sync_costs_the_existing_pods_not_the_wanted_ones() {
     let mut lab = Lab::new();
     // One slot of memory for each wanted pod would take 17 GB.
     let mut set = web(i64::from(i32::MAX), "i:1");
@@ -286,7 +286,7 @@ fn a_sync_costs_the_pods_that_exist_not_those_that_are_wanted() {
 }
 
 #[test]
-fn a_revision_that_can_not_be_applied_stops_the_sync() {
+fn an_unusable_revision_stops_the_sync() {
     let mut lab = Lab::new();
     lab.put(web(1, "i:1"));
     lab.sync();
@@ -306,7 +306,7 @@ fn a_revision_that_can_not_be_applied_stops_the_sync() {
 }
 
 #[test]
-fn the_pods_of_a_list_into_an_empty_cache_are_handled_as_added() {
+fn pods_listed_into_an_empty_cache_count_as_added() {
     let owned = |name: &str, uid: &str| {
         json!({"metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "8",
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid,

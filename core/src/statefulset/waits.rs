@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_with_an_order_stops_at_the_first_pod_that_is_not_well() {
+    fn an_ordered_set_stops_at_the_first_unhealthy_pod() {
         let ordered = set("OrderedReady", 3, 0);
         let [a, c] = [pod("web-0", "new", "ready"), pod("web-2", "old", "unready")];
         let broken = pod("web-1", "old", "unready");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_go_are_waited_for_and_those_below_the_partition_are_not() {
+    fn a_set_waits_for_leaving_pods_but_not_below_the_partition() {
         let ordered = set("OrderedReady", 1, 0);
         let pods = [pod("web-0", "new", "ready"), pod("web-1", "new", "leaving")];
         let wait = wait_of(&ordered, &pods, &[], NOW).expect("it waits");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_goes_with_the_pod_before_keeps_the_next_from_being_created() {
+    fn a_claim_of_the_earlier_pod_blocks_the_next_pod() {
         let claim = json!({"metadata": {"name": "data-web-0", "namespace": "shop", "ownerReferences": [
             {"apiVersion": "v1", "kind": "Pod", "name": "web-0", "uid": "gone", "controller": true}]}});
         let claim =

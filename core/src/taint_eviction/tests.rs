@@ -142,7 +142,7 @@ fn tolerates(key: &str, seconds: Option<i64>) -> Value {
 }
 
 #[test]
-fn tolerations_say_when_a_pod_is_deleted() {
+fn tolerations_decide_when_a_pod_is_deleted() {
     let both = [taint("a"), taint("b")];
     for (name, tolerations, taints, wanted) in [
         ("none", json!([]), &both[..1], Some(0)),
@@ -213,7 +213,7 @@ fn tolerations_say_when_a_pod_is_deleted() {
 }
 
 #[test]
-fn an_eviction_sets_a_condition_and_deletes_once() {
+fn an_eviction_sets_the_condition_and_deletes_once() {
     let mut world = World::new();
     world.pod(&json!([]), 0);
     world.taint(&json!([taint("a")]), 0);
@@ -236,7 +236,7 @@ fn an_eviction_sets_a_condition_and_deletes_once() {
 }
 
 #[test]
-fn relief_cancels_what_is_scheduled() {
+fn recovery_cancels_a_scheduled_eviction() {
     let tolerations = json!([tolerates("a", Some(100)), tolerates("b", Some(10))]);
     for (name, relief) in [
         (
@@ -260,7 +260,7 @@ fn relief_cancels_what_is_scheduled() {
 }
 
 #[test]
-fn a_change_of_taints_leaves_the_time_unless_one_is_not_tolerated() {
+fn a_taint_change_keeps_the_time_if_all_are_tolerated() {
     let tolerations = json!([tolerates("a", Some(100)), tolerates("b", Some(10))]);
     for (taints, deleted, cancelled) in [
         (json!([taint("a"), taint("b")]), 100, false),
@@ -290,7 +290,7 @@ fn a_change_of_taints_leaves_the_time_unless_one_is_not_tolerated() {
 }
 
 #[test]
-fn a_deletion_that_fails_is_tried_five_times() {
+fn a_failed_deletion_is_attempted_five_times() {
     for (failures, deletes) in [(4, true), (5, false)] {
         let mut world = World::new();
         world.failures = failures;
@@ -310,7 +310,7 @@ fn a_deletion_that_fails_is_tried_five_times() {
 }
 
 #[test]
-fn keys_go_to_other_pods() {
+fn keys_are_reused_for_other_pods() {
     let mut world = World::new();
     let listed = world.pods.replace(Vec::new(), &ResourceVersion::default());
     world.controller.pods_listed(&listed, at(0));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_with_a_time_has_a_hash_that_is_always_the_same() {
+    fn a_template_with_a_time_has_a_stable_hash() {
         let at = |time: &str| template(json!({"metadata": {"creationTimestamp": time}}));
         let hash = |time| pod_template_hash(&at(time), None);
         assert_eq!(hash("2026-01-02T03:04:05Z"), "5679c6856c");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_members_are_not_seen() {
+    fn unknown_template_members_are_ignored() {
         let (plain, future) = (json!({"spec": {}}), json!({"spec": {"future": {"a": [1]}}}));
         assert!(is_same(&plain, &future));
         let hash = |value| pod_template_hash(&template(value), None);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_look_like_the_dump_do_not_mislead() {
+    fn texts_that_look_like_the_dump_are_distinguished() {
         let container = |name: &str, image: &str| json!({"spec": {"containers": [{"name": name, "image": image}]}});
         let (a, b) = (
             container("c Image:(string)i", "j"),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_compared_by_value_in_any_length() {
+    fn quantities_of_any_length_are_compared_by_value() {
         let same = |a: Value, b: Value| is_same(&with_limit(a), &with_limit(b));
         assert!(same(json!("1"), json!("1000m")));
         assert!(same(json!(2), json!("2")));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_label_of_the_hash_is_put_and_taken() {
+    fn the_hash_label_is_added_and_removed() {
         let plain = template(json!({"metadata": {"labels": {"app": "web"}}}));
         let labelled = with_hash_label(&plain, "5d4f8c7b9");
         let label = labelled.metadata.labels.get(HASH_LABEL);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_of_deployments_are_cut() {
+    fn long_deployment_names_are_truncated() {
         assert_eq!(replica_set_name("web", "5d4f8c7b9"), "web-5d4f8c7b9");
         assert_eq!(replica_set_name(&"x".repeat(253), "5d4").len(), 253);
         assert!(replica_set_name(&"é".repeat(200), "5d4").len() < 253);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_quantities() {
+    fn other_texts_are_not_quantities() {
         for text in [
             "",
             "-",
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tiny_amount_with_a_far_exponent_rounds_up_at_once() {
+    fn a_tiny_amount_with_a_low_exponent_rounds_up_fast() {
         assert_eq!(value("1234567890123456789e-2000000000"), value("1n"));
     }
 }

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_go_always_writes_is_there_and_what_it_leaves_out_is_not() {
+    fn members_appear_exactly_as_go_writes_them() {
         let template = json!({"metadata": {"creationTimestamp": null, "labels": {}}, "future": 1,
             "spec": {"hostNetwork": false, "containers": [
                 {"name": "c", "livenessProbe": {"grpc": {"port": 1}},
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_type_is_refused() {
+    fn a_value_of_the_wrong_type_is_refused() {
         for spec in [
             json!({"containers": "none"}),
             json!({"containers": [1]}),

@@ -126,7 +126,7 @@ fn gone() -> ApiError {
 }
 
 #[test]
-fn a_job_goes_at_its_very_nanosecond_and_is_counted() {
+fn a_job_is_deleted_at_its_exact_expiry_and_counted() {
     let mut world = World::new(&finished(&json!({})));
     assert!(world.sync(SECOND_NS + 1).is_empty());
     assert_eq!(world.next_due(), Some(30 * SECOND_NS));
@@ -152,7 +152,7 @@ fn a_job_goes_at_its_very_nanosecond_and_is_counted() {
 }
 
 #[test]
-fn a_look_that_puts_the_key_off_forgets_its_failures() {
+fn a_postponed_key_forgets_its_failures() {
     let mut world = World::new(&finished(&json!({})));
     let key = world.controller.key("ns", "j");
     world.controller.queue().add_rate_limited(key, 0);
@@ -163,7 +163,7 @@ fn a_look_that_puts_the_key_off_forgets_its_failures() {
 }
 
 #[test]
-fn a_deletion_that_finds_no_job_is_retried_until_the_cache_has_none() {
+fn a_deletion_that_finds_no_job_is_retried_until_uncached() {
     let mut world = World::new(&finished(&json!({"ttlSecondsAfterFinished": 0})));
     world.delete_error = Some(gone());
     assert_eq!(world.sync(0), ["get", "delete"]);
@@ -190,7 +190,7 @@ fn a_deletion_that_finds_no_job_is_retried_until_the_cache_has_none() {
 
 /// The TTL of the cached Job has ended, but not that of the server's.
 #[test]
-fn a_longer_ttl_that_the_cache_has_not_seen_counts() {
+fn a_longer_ttl_counts_before_the_cache_has_it() {
     let mut world = World::new(&finished(&json!({})));
     let longer = finished(&json!({"ttlSecondsAfterFinished": 45}));
     world.live = Some(longer.clone());
@@ -203,7 +203,7 @@ fn a_longer_ttl_that_the_cache_has_not_seen_counts() {
 
 /// A TTL that is removed leaves the key in the queue, and the sync does nothing.
 #[test]
-fn a_ttl_that_is_removed_saves_the_job() {
+fn a_removed_ttl_keeps_the_job() {
     let mut world = World::new(&finished(&json!({})));
     world.sync(0);
     world.comes(
@@ -217,7 +217,7 @@ fn a_ttl_that_is_removed_saves_the_job() {
 }
 
 #[test]
-fn hazard_a_clock_that_is_ahead_of_the_writers_deletes_early() {
+fn hazard_a_clock_that_is_ahead_deletes_early() {
     let condition = |seconds: i64| {
         let since = Time::from_unix_seconds(FINISHED + seconds).to_string();
         json!({"conditions": [
@@ -235,7 +235,7 @@ fn hazard_a_clock_that_is_ahead_of_the_writers_deletes_early() {
 }
 
 #[test]
-fn hazard_a_condition_without_a_time_is_retried_for_ever() {
+fn hazard_a_condition_without_a_time_is_retried_forever() {
     let status = json!({
         "conditions": [{"type": "Complete", "status": "True"}],
         "completionTime": "2026-01-01T00:00:00Z",
@@ -258,7 +258,7 @@ fn hazard_a_condition_without_a_time_is_retried_for_ever() {
 }
 
 #[test]
-fn hazard_a_job_of_another_controller_goes_as_well() {
+fn hazard_a_job_of_another_controller_is_deleted_too() {
     let spec = json!({"managedBy": "example.com/queue"});
     let mut world = World::new(&finished(&spec));
     assert_eq!(world.sync(30 * SECOND_NS), ["get", "delete"]);
@@ -285,7 +285,7 @@ fn hazard_the_longest_ttl_does_not_overflow() {
 /// The UID protects from the read to the deletion; before the read, another Job is checked like any
 /// other.
 #[test]
-fn hazard_a_job_made_anew_before_the_read_is_judged_as_it_is() {
+fn hazard_a_job_recreated_before_the_read_is_checked_itself() {
     for (status, asked) in [
         (json!({}), &["get", "delete"][..]),
         (json!({"conditions": null}), &["get"]),
@@ -303,7 +303,7 @@ fn hazard_a_job_made_anew_before_the_read_is_judged_as_it_is() {
 }
 
 #[test]
-fn hazard_every_expired_key_is_read_though_the_cache_is_current() {
+fn hazard_every_expired_key_is_read_even_with_a_current_cache() {
     let mut world = World::new(&finished(&json!({})));
     let forbidden = ApiError::status(403, Reason::Forbidden, "no");
     world.delete_error = Some(forbidden);
@@ -318,7 +318,7 @@ fn hazard_every_expired_key_is_read_though_the_cache_is_current() {
 }
 
 #[test]
-fn what_a_job_lacks_leaves_it_alone() {
+fn a_job_without_a_ttl_or_an_end_is_ignored() {
     let condition = |kind: &str, status: &str| {
         json!({"conditions": [{"type": kind, "status": status,
             "lastTransitionTime": "2020-01-01T00:00:00Z"}]})
@@ -339,7 +339,7 @@ fn what_a_job_lacks_leaves_it_alone() {
 }
 
 #[test]
-fn the_row_names_what_a_sync_asks_for() {
+fn the_row_names_every_request_of_a_sync() {
     let row = TtlAfterFinished::ROW;
     for verb in ["get", "delete", "list"] {
         assert!(row.may_send(verb, Kind::JOB, ""), "{verb}");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn long_revisions_widen_the_table() {
+    fn long_revision_numbers_widen_the_table() {
         let sets = ["3", "1234567890", "x"].map(|it| owned_by("u", it));
         let history = history(&deployment(), &sets).expect("a good selector");
         assert_eq!(

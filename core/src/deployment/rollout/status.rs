@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_rollout_has_a_revision_below_zero() {
+    fn negative_revisions_are_refused() {
         assert_eq!(
             rollout_status(&Deployment::default(), -1).map_err(|error| error.to_string()),
             Err("revision must be a positive integer: -1".to_owned())

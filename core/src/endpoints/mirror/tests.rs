@@ -89,7 +89,7 @@ fn endpoints_of_a_service_without_a_selector_are_mirrored() {
 }
 
 #[test]
-fn each_address_type_and_list_of_ports_has_a_slice() {
+fn each_address_type_and_port_list_has_a_slice() {
     let mut world = world();
     world.service(json!({"selector": null}));
     let both = json!({"addresses": addresses(&["10.0.0.1", "fd00::1", "::ffff:10.0.0.2"]),
@@ -136,7 +136,7 @@ fn a_change_is_one_write() {
 }
 
 #[test]
-fn what_a_client_does_to_a_slice_is_put_right() {
+fn changes_of_a_mirrored_slice_by_clients_are_reverted() {
     let mut world = world();
     world.bare();
     world.sync(0);
@@ -154,7 +154,7 @@ fn what_a_client_does_to_a_slice_is_put_right() {
 }
 
 #[test]
-fn endpoints_that_are_not_to_be_mirrored_lose_their_slices() {
+fn endpoints_that_must_not_be_mirrored_lose_their_slices() {
     let skip = json!({"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}});
     let leader = json!({"annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"}});
     let subset = json!({"addresses": addresses(&["10.0.0.1"]), "ports": [port("http", 80)]});
@@ -177,7 +177,7 @@ fn endpoints_that_are_not_to_be_mirrored_lose_their_slices() {
 }
 
 #[test]
-fn the_service_decides() {
+fn the_service_decides_whether_endpoints_are_mirrored() {
     let mut world = world();
     let subset = json!({"addresses": addresses(&["10.0.0.1"]), "ports": [port("http", 80)]});
     world.endpoints(json!([subset]), json!({}));
@@ -201,7 +201,7 @@ fn the_service_decides() {
 }
 
 #[test]
-fn slices_go_with_their_endpoints() {
+fn slices_are_deleted_with_their_endpoints() {
     let mut world = world();
     world.bare();
     world.sync(0);
@@ -216,7 +216,7 @@ fn slices_go_with_their_endpoints() {
 }
 
 #[test]
-fn addresses_that_are_left_out_are_events() {
+fn skipped_addresses_are_reported_as_events() {
     let mut world = world();
     world.service(json!({"selector": null}));
     let many: Vec<String> = (0..1_002)
@@ -249,7 +249,7 @@ fn addresses_that_are_left_out_are_events() {
 }
 
 #[test]
-fn what_fails_is_retried_unless_the_namespace_ends() {
+fn failures_are_retried_unless_the_namespace_terminates() {
     let mut world = world();
     world.bare();
     world.refusal = Some(ApiError::status(500, Reason::Other(String::new()), "no"));
@@ -269,7 +269,7 @@ fn what_fails_is_retried_unless_the_namespace_ends() {
 }
 
 #[test]
-fn a_cache_behind_the_own_writes_is_waited_for() {
+fn mirroring_waits_until_the_cache_has_its_writes() {
     let mut world = world();
     world.bare();
     world.is_watched = false;

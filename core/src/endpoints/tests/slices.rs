@@ -116,7 +116,7 @@ fn slices_are_filled_with_few_writes() {
 }
 
 #[test]
-fn pods_with_other_ports_have_slices_of_their_own() {
+fn pods_with_different_ports_get_different_slices() {
     let mut world = World::of_slices();
     world.service(http());
     world.pod("a", "10.1.0.1", json!({}));
@@ -146,7 +146,7 @@ fn pods_with_other_ports_have_slices_of_their_own() {
 }
 
 #[test]
-fn a_service_without_pods_has_an_empty_slice_which_its_first_pod_takes() {
+fn an_empty_slice_takes_the_first_pod() {
     let mut world = World::of_slices();
     world.service(http());
     assert_eq!(world.sync(0), ["create web-11"]);
@@ -168,7 +168,7 @@ fn a_service_without_pods_has_an_empty_slice_which_its_first_pod_takes() {
 }
 
 #[test]
-fn what_others_do_to_a_slice_is_put_right() {
+fn changes_of_a_slice_by_others_are_reverted() {
     let mut world = World::of_slices();
     world.service(http());
     world.pod("a", "10.1.0.1", json!({}));
@@ -205,7 +205,7 @@ fn what_others_do_to_a_slice_is_put_right() {
 }
 
 #[test]
-fn a_sync_waits_for_the_slices_of_the_one_before() {
+fn a_sync_waits_for_the_slices_of_the_last_sync() {
     let mut world = World::of_slices();
     world.is_watched = false;
     world.service(http());
@@ -224,7 +224,7 @@ fn a_sync_waits_for_the_slices_of_the_one_before() {
 }
 
 #[test]
-fn a_pod_waits_for_its_node_unless_it_is_published_as_it_is() {
+fn a_pod_waits_for_its_node_unless_published_unready() {
     for is_published in [false, true] {
         let mut world = World::of_slices();
         let mut spec = http();
@@ -259,7 +259,7 @@ fn a_pod_waits_for_its_node_unless_it_is_published_as_it_is() {
 }
 
 #[test]
-fn services_that_others_see_to_are_left_alone() {
+fn services_managed_by_others_are_ignored() {
     for spec in [
         json!({"selector": {}, "ports": [{"port": 80, "targetPort": 80, "protocol": "TCP"}]}),
         json!({"type": "ExternalName", "externalName": "x.example"}),
@@ -273,7 +273,7 @@ fn services_that_others_see_to_are_left_alone() {
 }
 
 #[test]
-fn both_families_of_a_service_have_their_slices() {
+fn both_ip_families_of_a_service_have_slices() {
     let mut world = World::of_slices();
     let mut spec = http();
     spec["ipFamilies"] = json!(["IPv4", "IPv6"]);
@@ -319,7 +319,7 @@ fn a_refused_write_is_reported_and_retried() {
 }
 
 #[test]
-fn nothing_is_reported_of_a_namespace_that_ends() {
+fn a_terminating_namespace_reports_no_error() {
     for mut world in [World::of_slices(), World::of_endpoints()] {
         world.service(http());
         let refused = ApiError::status(403, Reason::Forbidden, "it ends");
@@ -334,7 +334,7 @@ fn nothing_is_reported_of_a_namespace_that_ends() {
 }
 
 #[test]
-fn a_headless_service_needs_no_ports_and_names_the_hosts_of_its_own() {
+fn a_headless_service_needs_no_ports_and_publishes_host_names() {
     let named = json!({"spec": {"hostname": "db-0", "subdomain": "web"}});
     let other = json!({"spec": {"hostname": "db-1", "subdomain": "elsewhere"}});
     let spec = json!({"clusterIP": "None", "publishNotReadyAddresses": true});

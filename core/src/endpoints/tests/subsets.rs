@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn endpoints_have_the_ready_pods_and_the_others_apart() {
+fn endpoints_list_ready_and_other_pods_separately() {
     let mut world = World::of_endpoints();
     world.labelled_service(http(), json!({"team": "shop"}));
     world.pod("b", "10.1.0.10", json!({}));
@@ -48,7 +48,7 @@ fn endpoints_have_the_ready_pods_and_the_others_apart() {
 }
 
 #[test]
-fn addresses_with_the_same_ports_are_one_subset() {
+fn addresses_with_the_same_ports_share_a_subset() {
     let mut world = World::of_endpoints();
     let mut spec = http();
     spec["ports"] = json!([
@@ -84,7 +84,7 @@ fn addresses_with_the_same_ports_are_one_subset() {
 }
 
 #[test]
-fn endpoints_in_a_form_that_the_controller_does_not_write_are_not_read() {
+fn endpoints_in_a_foreign_form_are_not_parsed() {
     let address = |ip: &str, name: &str| {
         json!({"ip": ip, "nodeName": "n",
         "targetRef": {"kind": "Pod", "namespace": "ns", "name": name, "uid": name}})
@@ -106,7 +106,7 @@ fn endpoints_in_a_form_that_the_controller_does_not_write_are_not_read() {
 }
 
 #[test]
-fn endpoints_have_a_thousand_addresses_at_most() {
+fn endpoints_have_at_most_a_thousand_addresses() {
     let mut world = World::of_endpoints();
     world.service(http());
     for number in 0..1_003 {

@@ -63,7 +63,7 @@ fn drawing(seed: u64) -> impl FnMut(u32) -> u32 {
 }
 
 #[test]
-fn stretches_end_where_every_correct_choice_is_one() {
+fn segments_end_where_the_correct_choice_is_unique() {
     let options = RankOptions::at(NOW_NS);
     let mut seen = [0; 3];
     for seed in 1..4_000 {
@@ -103,7 +103,7 @@ fn correct_choices(order: &[Candidate<'_>], size: usize, options: &RankOptions) 
 }
 
 #[test]
-fn the_quick_test_for_an_order_is_the_slow_one() {
+fn the_fast_order_test_agrees_with_the_slow_one() {
     let options = RankOptions::at(NOW_NS);
     let mut orders = 0;
     for seed in 1..20_000 {
@@ -130,7 +130,7 @@ fn the_quick_test_for_an_order_is_the_slow_one() {
 }
 
 #[test]
-fn without_the_logarithm_there_are_ties_and_no_contradictions() {
+fn without_the_logarithm_there_are_no_contradictions() {
     let options = RankOptions {
         logarithmic_scale_down: false,
         ..RankOptions::at(NOW_NS)

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_pods_that_do_not_count_are_numbered_and_not_asked_for() {
+    fn names_of_uncounted_pods_are_counted_and_not_used() {
         let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
         for name in ["gone", "leaving", "staying", "stolen", "taken"] {
             pending.note(KEY, &owner, &name.into(), name == "taken", 0);

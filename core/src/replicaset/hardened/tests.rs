@@ -62,7 +62,7 @@ fn a_delete_spares_another_pod_of_the_same_name() {
 }
 
 #[test]
-fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
+fn a_pod_wrongly_reported_missing_is_deleted_again() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 1);
         harness.server.set_replicas(0);
@@ -84,7 +84,7 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
 }
 
 #[test]
-fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
+fn deletes_carry_the_uid_of_the_chosen_pod() {
     // Deletes of all pods, of some by rank, and of some after a claim.
     for (left, orphans) in [(0, 0), (1, 0), (0, 1), (2, 1)] {
         let mut harness = settled(Hardened, 4);
@@ -113,7 +113,7 @@ fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
 }
 
 #[test]
-fn a_create_that_a_terminating_namespace_refuses_is_retried() {
+fn a_create_refused_by_a_terminating_namespace_is_retried() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         let error = ApiError::status(403, Reason::Forbidden, "it is being terminated");
@@ -169,7 +169,7 @@ fn a_burst_ends_with_its_object() {
 }
 
 #[test]
-fn own_pods_on_a_node_count_without_an_owner() {
+fn own_pods_count_per_node_without_an_owner() {
     for kind in [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER] {
         for behaviour in [Upstream, Hardened] {
             let mut harness = Harness::before_first_sync(kind, behaviour, 0);
@@ -208,7 +208,7 @@ fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
 
 /// Seed 9027647 of the fault simulator: the events of changes by another client were lost.
 #[test]
-fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
+fn an_owner_is_woken_if_its_pod_changed_owner_unseen() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 1);
         finish_all(&mut harness);
@@ -225,7 +225,7 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
 
 /// Seed 1300107631 of the fault simulator: an owner that was refused an orphan waited 30 s longer.
 #[test]
-fn owners_that_match_an_orphan_are_woken_when_another_adopts_it() {
+fn an_adoption_wakes_the_other_matching_owners() {
     for (behaviour, removed, woken) in [
         (Upstream, false, 1),
         (Hardened, false, 2),
@@ -276,7 +276,7 @@ fn finish_keys(controller: &Controller) {
 }
 
 #[test]
-fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
+fn a_pod_of_the_other_kind_wakes_no_owner() {
     let pods = Arc::new(PodCache::new());
     let controllers = [Kind::REPLICATION_CONTROLLER, Kind::REPLICA_SET]
         .map(|kind| Controller::alone(ControllerOptions::new(kind), pods.clone()));
@@ -301,7 +301,7 @@ fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
 }
 
 #[test]
-fn a_failure_after_progress_is_a_first_one() {
+fn a_failure_after_progress_counts_as_the_first() {
     for (behaviour, failures) in [(Upstream, 3), (Hardened, 1)] {
         let mut harness = Harness::new(behaviour, 10);
         // In each sync one create succeeds and one of the next two fails.
@@ -329,7 +329,7 @@ fn a_failure_after_progress_is_a_first_one() {
 /// Seed 30014505 of the fault simulator: the fence could not be read for minutes. Then the cache
 /// lagged by some milliseconds, and the key waited for half a minute longer.
 #[test]
-fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
+fn a_readable_fence_clears_earlier_failures() {
     let mut harness = Harness::new(Hardened, 1);
     harness.server.fault("create", 0, LOST);
     for read in 0..12 {
@@ -354,7 +354,7 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
 }
 
 #[test]
-fn a_release_that_is_refused_as_invalid_is_tried_again() {
+fn a_release_refused_as_invalid_is_retried() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 1);
         let mut other = Pod::clone(harness.server.pods.values().next().unwrap());
@@ -382,7 +382,7 @@ fn a_release_that_is_refused_as_invalid_is_tried_again() {
 /// Seed 1400253375 of the fault simulator: a layer below sent an adoption twice. The answer was
 /// that the pod does not exist, although the first attempt had been carried out.
 #[test]
-fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
+fn no_pod_is_created_if_an_adoption_finds_no_pod() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         let mut orphan = harness.own_pod("orphan");
@@ -408,7 +408,7 @@ fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
 /// Seed 300009169 of the fault simulator: the event of an adoption was lost, and the pod was an
 /// orphan again in the next list, so no change was visible.
 #[test]
-fn an_adoption_whose_event_is_lost_is_looked_at_again() {
+fn an_adoption_with_a_lost_event_is_checked_again() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 1);
         let mut orphan = Pod::clone(harness.server.pods.values().next().unwrap());

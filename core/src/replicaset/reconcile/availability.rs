@@ -61,7 +61,7 @@ mod tests {
     const T: i64 = 1_700_000_000;
 
     #[test]
-    fn the_cutoff_is_the_last_second_that_is_available() {
+    fn the_cutoff_is_the_last_available_second() {
         for now in [
             T * NS_PER_SECOND - 1,
             T * NS_PER_SECOND,

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_has_a_dash_where_it_can_begin_a_pod_name() {
+    fn the_prefix_has_a_dash_if_it_can_begin_a_pod_name() {
         assert_eq!(pod_name_prefix("web"), "web-");
         assert_eq!(pod_name_prefix("Web"), "Web");
         assert_eq!(pod_name_prefix(&"x".repeat(253)).len(), 254);

@@ -55,7 +55,7 @@ fn a_status_is_not_written_onto_another_generation() {
 }
 
 #[test]
-fn a_conflict_about_something_else_is_retried_with_the_same_status() {
+fn an_unrelated_conflict_is_retried_with_the_same_status() {
     let mut harness = Harness::new(Hardened, 1);
     let before = harness.server.calls("put");
     let outcome = overtaken(&mut harness, |owner| {
@@ -66,7 +66,7 @@ fn a_conflict_about_something_else_is_retried_with_the_same_status() {
 }
 
 #[test]
-fn a_status_that_was_written_though_no_answer_came_is_not_written_again() {
+fn a_status_with_a_lost_answer_is_not_written_again() {
     for (behaviour, puts) in [(Upstream, 2), (Hardened, 1)] {
         let mut harness = Harness::new(behaviour, 1);
         harness.server.fault("put", 0, LOST);
@@ -77,7 +77,7 @@ fn a_status_that_was_written_though_no_answer_came_is_not_written_again() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_fails_the_sync() {
+fn an_unreadable_object_fails_the_sync() {
     let mut harness = Harness::new(Hardened, 1);
     let refuse = |code, reason| Fault::Refuse(ApiError::status(code, reason, "no"));
     harness

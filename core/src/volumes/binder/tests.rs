@@ -182,7 +182,7 @@ const CLAIM: Kind = Kind::PERSISTENT_VOLUME_CLAIM;
 const VOLUME: Kind = Kind::PERSISTENT_VOLUME;
 
 #[test]
-fn a_claim_gets_the_smallest_volume_that_suits_whichever_comes_first() {
+fn a_claim_gets_the_smallest_suitable_volume_in_any_order() {
     let mut world = World::new();
     world.volume("large", "9Gi", json!({}));
     world.volume("small", "1Gi", json!({}));
@@ -223,7 +223,7 @@ fn a_claim_gets_the_smallest_volume_that_suits_whichever_comes_first() {
 }
 
 #[test]
-fn what_a_volume_must_have() {
+fn a_volume_must_meet_every_requirement() {
     for (over, suits) in [
         (json!({}), true),
         (json!({"accessModes": ["ReadWriteMany"]}), false),
@@ -251,7 +251,7 @@ fn what_a_volume_must_have() {
 }
 
 #[test]
-fn volumes_that_do_not_suit_are_passed_over_for_larger_ones() {
+fn unsuitable_volumes_are_skipped_for_larger_ones() {
     let mut world = World::new();
     let gold = json!({"metadata": {"labels": {"tier": "gold"}}});
     world.volume("a-plain", "2Gi", json!({}));
@@ -271,7 +271,7 @@ fn volumes_that_do_not_suit_are_passed_over_for_larger_ones() {
 }
 
 #[test]
-fn a_volume_that_is_reserved_for_a_claim_waits_for_it_alone() {
+fn a_reserved_volume_waits_only_for_its_claim() {
     let mut world = World::new();
     let reference = json!({"spec": {"claimRef": {"namespace": "ns", "name": "mine"}}});
     world.volume("kept", "3Gi", reference);
@@ -287,7 +287,7 @@ fn a_volume_that_is_reserved_for_a_claim_waits_for_it_alone() {
 }
 
 #[test]
-fn a_claim_that_names_its_volume_gets_no_other() {
+fn a_claim_that_names_a_volume_gets_only_that_one() {
     let mut world = World::new();
     world.volume("v", "1Gi", json!({}));
     world.volume("w", "3Gi", json!({}));
@@ -325,7 +325,7 @@ fn a_claim_that_names_its_volume_gets_no_other() {
 }
 
 #[test]
-fn a_class_says_who_makes_volumes_and_when() {
+fn a_class_decides_who_creates_volumes_and_when() {
     let mut world = World::new();
     world.claim("a", json!({"spec": {"storageClassName": "fast"}}));
     let told = "ProvisioningFailed storageclass.storage.k8s.io \"fast\" not found";
@@ -401,7 +401,7 @@ fn a_claim_without_a_class_gets_the_default_one() {
 }
 
 #[test]
-fn a_volume_is_released_when_its_claim_is_gone_and_a_claim_lost_when_its_volume_is() {
+fn losing_one_side_releases_a_volume_or_loses_a_claim() {
     let mut world = World::new();
     world.volume("v", "3Gi", json!({}));
     world.claim("a", json!({}));
@@ -423,7 +423,7 @@ fn a_volume_is_released_when_its_claim_is_gone_and_a_claim_lost_when_its_volume_
 }
 
 #[test]
-fn of_two_volumes_for_one_claim_one_is_given_back() {
+fn one_of_two_volumes_for_a_claim_is_released() {
     for (over, phase) in [
         (json!({}), "Available"),
         (
@@ -446,7 +446,7 @@ fn of_two_volumes_for_one_claim_one_is_given_back() {
 }
 
 #[test]
-fn two_claims_of_one_volume_are_told_apart() {
+fn two_claims_of_one_volume_are_distinguished() {
     let mut world = World::new();
     world.volume("v", "3Gi", json!({}));
     world.claim("a", json!({}));

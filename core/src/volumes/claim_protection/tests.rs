@@ -101,7 +101,7 @@ impl World {
 const LET_GO: [&str; 2] = ["list", "put []"];
 
 #[test]
-fn a_claim_is_held_while_a_scheduled_pod_names_it() {
+fn a_claim_is_kept_while_a_scheduled_pod_names_it() {
     let mut world = World::new();
     world.claim(Value::Null, json!([]));
     assert_eq!(world.sync(), [format!("put [{FINALIZER:?}]")]);
@@ -116,7 +116,7 @@ fn a_claim_is_held_while_a_scheduled_pod_names_it() {
 }
 
 #[test]
-fn a_pod_without_a_node_holds_nothing() {
+fn a_pod_without_a_node_holds_no_claim() {
     let mut world = World::new();
     world.put(pod("a", None, "data"));
     world.delete();
@@ -124,7 +124,7 @@ fn a_pod_without_a_node_holds_nothing() {
 }
 
 #[test]
-fn a_pod_that_only_the_server_knows_holds_its_claim() {
+fn a_pod_that_is_only_on_the_server_holds_its_claim() {
     let mut world = World::new();
     let unseen = pod("a", Some("n"), "data");
     world.live.push(unseen.clone());
@@ -137,7 +137,7 @@ fn a_pod_that_only_the_server_knows_holds_its_claim() {
 }
 
 #[test]
-fn the_pods_of_a_list_into_an_empty_cache_count() {
+fn pods_listed_into_an_empty_cache_count() {
     let mut world = World::new();
     let listed = world
         .pods

@@ -150,7 +150,7 @@ fn a_pod_gets_the_claim_of_its_template() {
 }
 
 #[test]
-fn a_claim_is_made_again_while_its_pod_lives() {
+fn a_claim_is_recreated_while_its_pod_lives() {
     let mut world = World::new();
     let pod = pod("web", "u1", "v");
     world.put(&pod);
@@ -166,7 +166,7 @@ fn a_claim_is_made_again_while_its_pod_lives() {
 }
 
 #[test]
-fn a_claim_of_that_name_that_is_not_the_pods_is_waited_for() {
+fn a_pod_waits_for_a_foreign_claim_of_that_name() {
     let mut world = World::new();
     world.claim("web-v", None, true);
     world.put(&pod("web", "u1", "v"));
@@ -207,7 +207,7 @@ fn two_pods_can_need_a_claim_of_one_name() {
 }
 
 #[test]
-fn a_refused_claim_is_an_event_and_tried_again() {
+fn a_refused_claim_is_reported_and_retried() {
     let mut world = World::new();
     world.refuses = true;
     world.put(&pod("web", "u1", "v"));
@@ -218,7 +218,7 @@ fn a_refused_claim_is_an_event_and_tried_again() {
 }
 
 #[test]
-fn the_pods_of_a_list_into_an_empty_cache_count() {
+fn pods_listed_into_an_empty_cache_count() {
     let mut world = World::new();
     let pods = vec![pod("web", "u1", "v"), deleted(&pod("late", "u2", "v"))];
     let listed = world.pods.replace(pods, &ResourceVersion::from(3));

@@ -9,7 +9,7 @@ use super::*;
 use crate::cache::Delta;
 
 #[test]
-fn a_volume_is_held_while_it_is_bound() {
+fn a_volume_is_kept_while_it_is_bound() {
     let deleting = Some("2027-01-15T08:00:00Z");
     for (deleted, held, phase, is_held) in [
         (None, true, "Bound", None),

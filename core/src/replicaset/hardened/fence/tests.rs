@@ -24,7 +24,7 @@ fn is_postponed(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn a_create_whose_answer_is_lost_is_not_made_twice() {
+fn a_create_with_a_lost_answer_creates_one_pod() {
     for (behaviour, made) in [(Upstream, 2), (Hardened, 1)] {
         let mut harness = Harness::new(behaviour, 1);
         harness.server.fault("create", 0, LOST);
@@ -41,7 +41,7 @@ fn a_create_whose_answer_is_lost_is_not_made_twice() {
 }
 
 #[test]
-fn a_create_that_was_never_committed_is_retried_behind_the_fence() {
+fn an_uncommitted_create_is_retried_behind_the_fence() {
     let mut harness = Harness::new(Hardened, 1);
     let error = ApiError::transport("connection refused");
     harness.server.fault("create", 0, Fault::Refuse(error));
@@ -52,7 +52,7 @@ fn a_create_that_was_never_committed_is_retried_behind_the_fence() {
 }
 
 #[test]
-fn a_refusal_needs_no_fence_but_after_an_earlier_attempt() {
+fn only_a_refusal_after_an_earlier_attempt_needs_a_fence() {
     for resent in [false, true] {
         let mut harness = Harness::new(Hardened, 1);
         let mut error = ApiError::status(403, Reason::Forbidden, "exceeded quota");
@@ -64,7 +64,7 @@ fn a_refusal_needs_no_fence_but_after_an_earlier_attempt() {
 }
 
 #[test]
-fn a_sync_that_waits_for_its_caches_is_tried_again_within_seconds() {
+fn a_sync_waiting_for_its_caches_is_retried_within_seconds() {
     let mut harness = Harness::new(Hardened, 1);
     assert_eq!(harness.sync(), Outcome::Ok);
     harness.deliver_owners();
@@ -78,7 +78,7 @@ fn a_sync_that_waits_for_its_caches_is_tried_again_within_seconds() {
 }
 
 #[test]
-fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
+fn a_failed_fence_is_read_again_before_pods_are_counted() {
     let mut harness = Harness::new(Hardened, 1);
     let down = || Fault::Refuse(ApiError::transport("no route"));
     harness.server.fault("create", 0, LOST);
@@ -101,7 +101,7 @@ fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
 }
 
 #[test]
-fn a_delete_is_waited_for_like_a_create() {
+fn a_delete_must_be_seen_like_a_create() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 3);
         harness.server.set_replicas(2);
@@ -121,7 +121,7 @@ fn a_delete_is_waited_for_like_a_create() {
 }
 
 #[test]
-fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
+fn lost_deletes_and_missing_pods_need_a_fence() {
     for fault in [Some(LOST), None] {
         let mut harness = settled(Hardened, 1);
         harness.server.set_replicas(0);
@@ -144,7 +144,7 @@ fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
 }
 
 #[test]
-fn replication_controllers_wait_for_their_own_writes_too() {
+fn replication_controllers_also_wait_for_their_own_writes() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::before_first_sync(Kind::REPLICATION_CONTROLLER, behaviour, 1);
         assert_eq!(harness.sync(), Outcome::Ok);
@@ -154,7 +154,7 @@ fn replication_controllers_wait_for_their_own_writes_too() {
 }
 
 #[test]
-fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start() {
+fn nothing_is_counted_before_the_caches_reach_the_start() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, 1);
         // The previous incarnation created the pod; the first list did not show it.
@@ -171,7 +171,7 @@ fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start()
 }
 
 #[test]
-fn two_workers_may_ask_for_the_start_at_once() {
+fn two_workers_may_read_the_start_concurrently() {
     let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, Hardened, 0);
     let other = harness.controller.owners().intern("ns", "other");
     let mut second = super::super::super::Sync::default();
@@ -194,7 +194,7 @@ fn two_workers_may_ask_for_the_start_at_once() {
 }
 
 #[test]
-fn a_start_whose_versions_cannot_be_read_counts_nothing() {
+fn nothing_is_counted_if_the_start_cannot_be_read() {
     let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, Hardened, 1);
     let error = ApiError::status(503, Reason::Other("ServiceUnavailable".into()), "down");
     harness.server.fault("read", 1, Fault::Refuse(error));
@@ -206,7 +206,7 @@ fn a_start_whose_versions_cannot_be_read_counts_nothing() {
 }
 
 #[test]
-fn a_cache_that_goes_back_is_waited_for() {
+fn a_sync_waits_for_a_rewound_cache() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 1);
         // A list from a lagging server: without the pod, at the version before it.
@@ -219,7 +219,7 @@ fn a_cache_that_goes_back_is_waited_for() {
 }
 
 #[test]
-fn expectations_that_will_not_be_seen_hold_nothing_up() {
+fn lost_events_do_not_block_a_key() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         harness.sync();
@@ -258,7 +258,7 @@ fn a_key_that_expects_something_wakes_by_itself() {
 }
 
 #[test]
-fn a_status_of_unknown_outcome_is_waited_for() {
+fn a_status_of_unknown_outcome_must_be_seen() {
     let mut harness = Harness::new(Hardened, 0);
     harness
         .server
@@ -280,7 +280,7 @@ fn a_status_of_unknown_outcome_is_waited_for() {
 }
 
 #[test]
-fn a_successor_waits_for_no_more_than_its_own_writes() {
+fn a_successor_waits_only_for_its_own_writes() {
     let mut harness = Harness::new(Hardened, 1);
     harness.server.fault("create", 0, LOST);
     assert_eq!(harness.begin(), Progress::Waiting);
@@ -303,7 +303,7 @@ fn a_successor_waits_for_no_more_than_its_own_writes() {
 }
 
 #[test]
-fn a_postponed_sync_is_retried_within_the_bound_and_does_not_spin() {
+fn a_postponed_sync_is_retried_within_the_bound_without_spin() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         harness.server.fault("create", 0, LOST);
@@ -337,7 +337,7 @@ fn a_postponed_sync_is_retried_within_the_bound_and_does_not_spin() {
 }
 
 #[test]
-fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
+fn a_cache_rewound_during_the_sync_is_not_counted() {
     let mut harness = settled(Hardened, 1);
     let controller = &harness.controller;
     harness.driver.sync.reset(harness.key);

@@ -13,7 +13,7 @@ use podstorm_runtime::driver::Progress;
 use podstorm_runtime::limits::REQUEST_DEADLINE_NS;
 
 #[test]
-fn slots_have_names_of_their_own_that_look_like_the_servers() {
+fn each_slot_has_a_unique_name_like_the_servers() {
     for uid in ["7f420cbd-206a-47ea-a64a-f37288a6840d", "x", ""] {
         let names = SlotNames::new("web-", &Uid::new(uid));
         let all: BTreeSet<_> = (0..20_000).map(|slot| names.name(slot)).collect();
@@ -36,7 +36,7 @@ fn every_factor_reaches_every_suffix() {
 }
 
 #[test]
-fn long_prefixes_are_cut_and_owners_differ() {
+fn long_prefixes_are_cut_and_owners_get_different_names() {
     let prefix = "a".repeat(70);
     let one = SlotNames::new(&prefix, &Uid::from_u128(1)).name(0);
     let other = SlotNames::new(&prefix, &Uid::from_u128(2)).name(0);
@@ -48,7 +48,7 @@ fn long_prefixes_are_cut_and_owners_differ() {
 }
 
 #[test]
-fn the_lowest_slots_whose_names_are_free_are_taken() {
+fn the_lowest_slots_with_free_names_are_taken() {
     let mut harness = settled(Hardened, 3);
     let first: BTreeSet<String> = harness.server.pods.keys().cloned().collect();
     let gone = first.iter().next().unwrap().clone();
@@ -69,7 +69,7 @@ fn the_lowest_slots_whose_names_are_free_are_taken() {
 }
 
 #[test]
-fn a_create_of_another_incarnation_is_not_made_again() {
+fn a_create_of_another_incarnation_is_not_repeated() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 2);
         // Committed after the caches of this incarnation were filled and its fences read.
@@ -90,7 +90,7 @@ fn a_create_of_another_incarnation_is_not_made_again() {
 }
 
 #[test]
-fn a_name_that_another_holds_is_left_to_it() {
+fn a_name_held_by_another_pod_is_skipped() {
     let mut harness = Harness::new(Hardened, 1);
     let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
     let mut pod = Pod::default();
@@ -106,7 +106,7 @@ fn a_name_that_another_holds_is_left_to_it() {
 }
 
 #[test]
-fn batches_of_one_sync_share_no_name() {
+fn batches_of_one_sync_use_different_names() {
     let mut harness = Harness::new(Hardened, 40);
     assert_eq!(harness.sync(), Outcome::Ok);
     assert_eq!(harness.server.pods.len(), 40);
@@ -132,7 +132,7 @@ fn a_refused_create_is_reported_and_a_lost_one_keeps_its_slot() {
 }
 
 #[test]
-fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
+fn a_create_that_may_still_commit_is_retried_with_its_name() {
     let mut harness = settled(Hardened, 3);
     let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
     harness.server.set_replicas(4);
@@ -154,7 +154,7 @@ fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
 }
 
 #[test]
-fn a_late_create_that_lands_while_pods_are_adopted_is_not_made_beside() {
+fn a_late_create_during_an_adoption_is_not_duplicated() {
     let mut harness = Harness::new(Hardened, 2);
     // To the controller's knowledge, the create is not committed yet.
     let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
@@ -186,7 +186,7 @@ fn a_late_create_that_lands_while_pods_are_adopted_is_not_made_beside() {
 }
 
 #[test]
-fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come() {
+fn a_leaving_pod_is_not_replaced_while_its_create_may_commit() {
     // The answer is lost, or it shows that a layer below sent the create before.
     let lost = ApiError::transport("connection reset by peer");
     let taken = ApiError::status(409, Reason::AlreadyExists, "refused");

@@ -317,19 +317,19 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         bound_availability_checks: _,
         rank_without_owner: _,
         terminating_namespace_is_a_failure: _,
-        // `a_create_whose_answer_is_lost_is_not_made_twice`.
+        // `a_create_with_a_lost_answer_creates_one_pod`.
         fence_unknown_outcomes: _,
-        // `nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start`.
+        // `nothing_is_counted_before_the_caches_reach_the_start`.
         fence_at_start: _,
         // `a_burst_ends_with_its_object`.
         recheck_owner_between_batches: _,
         // `an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken`.
         wake_previous_owners: _,
-        // `a_pod_that_is_gone_before_its_finalizer_is_counted_once` of Jobs.
+        // `a_pod_gone_before_its_finalizer_is_counted_once` of Jobs.
         count_gone_pods_once: _,
-        // `an_orphan_whose_finalizer_stays_is_tried_again` of Jobs.
+        // `an_orphan_with_its_finalizer_left_is_retried` of Jobs.
         retry_orphans: _,
-        // `an_index_keeps_the_outcome_that_was_written_first` of Jobs.
+        // `an_index_keeps_its_first_written_outcome` of Jobs.
         keep_first_outcome: _,
         // The known bug m13.
         tell_active_in_backoff: _,
