@@ -1,5 +1,5 @@
-//! The name of the ReplicaSet that a Deployment's template gets, whose last part its pods are labelled with:
-//! `kubectl get deployment web -o json | cargo run --example replica_set_name`.
+//! Prints the name of the ReplicaSet for a Deployment's template, whose last part is also a label
+//! of its pods: `kubectl get deployment web -o json | cargo run --example replica_set_name`.
 
 use std::error::Error;
 use std::io::{self, Read, Write as _};
@@ -11,7 +11,7 @@ use podstorm::template::{pod_template_hash, replica_set_name};
 fn main() -> ExitCode {
     let (text, exit_code) = match name(io::stdin().lock()) {
         Ok(name) => (name, ExitCode::SUCCESS),
-        Err(error) => (format!("no Deployment: {error}"), ExitCode::FAILURE),
+        Err(error) => (format!("not a Deployment: {error}"), ExitCode::FAILURE),
     };
     match writeln!(io::stdout(), "{text}") {
         Ok(()) => exit_code,

@@ -1,5 +1,5 @@
-//! The version of a cache and its content: a thread that reads a version finds what was applied up
-//! to it.
+//! The version of a cache and its content: a thread that reads a version finds everything applied
+//! up to it.
 
 use podstorm::cache::{Delta, PodCache, StoreVersion};
 use podstorm::object::{Pod, ResourceVersion};
@@ -17,10 +17,10 @@ fn pod(name: &str, version: u64) -> std::sync::Arc<Pod> {
     std::sync::Arc::new(pod)
 }
 
-/// A version that is read was set before. Text and number are never mixed, and no earlier version
-/// comes back.
+/// A version that is read was set before. Text and number always belong together, and no earlier
+/// version comes back.
 #[test]
-fn versions_are_those_that_were_set_in_their_order() {
+fn versions_are_read_in_the_order_they_were_set() {
     check(3, || {
         let version = Arc::new(StoreVersion::default());
         let steps = ["x", "5", "y", "7"];
@@ -32,7 +32,7 @@ fn versions_are_those_that_were_set_in_their_order() {
         let position = |seen: ResourceVersion| {
             let seen = seen.to_string();
             let known = steps.iter().position(|&step| step == seen);
-            known.unwrap_or_else(|| panic!("no thread set {seen:?}"))
+            known.unwrap_or_else(|| panic!("no thread has set {seen:?}"))
         };
         let (first, second) = (position(version.get()), position(version.get()));
         assert!(first <= second, "{} came back", steps[second]);
@@ -41,9 +41,10 @@ fn versions_are_those_that_were_set_in_their_order() {
     });
 }
 
-/// A thread that reads the store's version finds the pods added up to it, and not those removed.
+/// A thread that reads the store's version finds the pods added up to it, and none removed before
+/// it.
 #[test]
-fn who_reads_a_version_finds_what_was_applied_up_to_it() {
+fn a_reader_of_a_version_finds_everything_applied_up_to_it() {
     check(2, || {
         let cache = Arc::new(PodCache::new());
         let informer = beside(&cache, |cache| {
@@ -52,11 +53,14 @@ fn who_reads_a_version_finds_what_was_applied_up_to_it() {
         });
         let reached = cache.version().get().number().unwrap_or(0);
         let seen = cache.get("ns", "a").is_some();
-        assert!(reached < 2 || !seen, "at version 2, where the pod is gone");
+        assert!(reached < 2 || !seen, "at version 2, which has no pod");
         if reached == 1 && !seen {
-            // Only possible because the deletion came meanwhile; then no thread finds the pod any
-            // more.
-            assert!(cache.get("ns", "a").is_none(), "it came after its version");
+            // This is possible only if the deletion came meanwhile; then no thread finds the pod
+            // any more.
+            assert!(
+                cache.get("ns", "a").is_none(),
+                "the pod arrived after its version"
+            );
         }
         informer.join().unwrap();
         assert_eq!(cache.version().get(), ResourceVersion::Number(2));
@@ -64,14 +68,13 @@ fn who_reads_a_version_finds_what_was_applied_up_to_it() {
     });
 }
 
-/// A thread that finds no older list since before it read the version has seen what the version
-/// promises.
+/// A thread that finds no older list since it read the version has seen what the version promises.
 #[test]
-fn what_is_read_beside_no_rewind_is_as_new_as_the_version() {
+fn reads_without_a_rewind_are_as_new_as_the_version() {
     check(3, || {
         let cache = Arc::new(PodCache::new());
         cache.apply(Delta::Applied(pod("a", 5)));
-        // A server that lags has no pod yet.
+        // A lagging server has no pod yet.
         let informer = beside(&cache, |cache| drop(cache.replace(Vec::new(), &3.into())));
         let rewinds = cache.version().rewinds();
         let reached = cache.version().get().number().unwrap_or(0);
@@ -86,7 +89,7 @@ fn what_is_read_beside_no_rewind_is_as_new_as_the_version() {
 
 /// Two threads apply one pod each, and the last one sets the store's version.
 #[test]
-fn a_bookmark_behind_several_appliers_covers_them_all() {
+fn a_bookmark_after_several_appliers_covers_them_all() {
     check(2, || {
         let (cache, left) = (Arc::new(PodCache::new()), Arc::new(AtomicUsize::new(2)));
         let appliers: Vec<_> = [("a", 1), ("b", 2)]

@@ -1,4 +1,4 @@
-//! Delayed adds: the earliest time wins and is announced, no add is lost, and none fires twice.
+//! Delayed adds: the earliest time wins and is reported, no add is lost, and none fires twice.
 
 use podstorm::workqueue::{RateLimitingQueue, Take};
 
@@ -9,7 +9,7 @@ use crate::{beside, check};
 
 type Queue = RateLimitingQueue<u32>;
 
-/// Takes and finishes all waiting keys. Returns how many there were.
+/// Takes and finishes all waiting keys. Returns their number.
 fn serve(queue: &Queue) -> usize {
     let keys = std::iter::from_fn(|| match queue.try_take(0) {
         Take::Key(key) => Some(key),
@@ -18,22 +18,22 @@ fn serve(queue: &Queue) -> usize {
     keys.map(|key| queue.done(key, 0)).count()
 }
 
-/// A thread that adds key 0 for the time 10.
+/// Starts a thread that adds key 0 for the time 10.
 fn adds_later(queue: &Arc<Queue>) -> JoinHandle<()> {
     beside(queue, |queue| {
         queue.add_after(0, 10, 0);
     })
 }
 
-/// A thread that fires due keys and returns how many there were.
+/// Starts a thread that fires due keys and returns their number.
 fn fires(queue: &Arc<Queue>, now_ns: i64) -> JoinHandle<usize> {
     beside(queue, move |queue| queue.fire_due(now_ns))
 }
 
-/// Of two delayed adds of a key the earlier stays. A thread that fires finds the key that the due
-/// time announced.
+/// Of two delayed adds of a key, the earlier one stays. A thread that fires finds the key of the
+/// reported due time.
 #[test]
-fn the_earlier_of_two_later_adds_stays() {
+fn the_earlier_of_two_delayed_adds_wins() {
     check(2, || {
         let queue = Arc::new(Queue::new());
         let later = beside(&queue, |queue| queue.add_after(0, 20, 0));
@@ -43,17 +43,17 @@ fn the_earlier_of_two_later_adds_stays() {
             assert_eq!(queue.len(), 1);
         }
         later.join().unwrap();
-        // Fired once or, if the second add came after the firing, twice.
+        // The key fired once or, if the second add came after the firing, twice.
         queue.fire_due(20);
         assert_eq!(queue.next_due(), None);
         assert_eq!(queue.len(), 1);
     });
 }
 
-/// A delayed add fires once, whichever of two timers finds it due. With an immediate add at the
-/// same time the key still waits only once.
+/// A delayed add fires once, whichever of two timers finds it due. With a concurrent immediate add
+/// the key still waits only once.
 #[test]
-fn a_later_add_fires_once_and_beside_an_add_the_key_waits_once() {
+fn a_delayed_add_fires_once_even_with_another_add() {
     check(2, || {
         let queue = Arc::new(Queue::new());
         let (adder, timer) = (adds_later(&queue), fires(&queue, 10));
@@ -66,10 +66,10 @@ fn a_later_add_fires_once_and_beside_an_add_the_key_waits_once() {
     });
 }
 
-/// A key that fires while it is worked on is served again afterwards, and that work sees what was
+/// A key that fires while a worker has it is served again afterwards, and that work sees everything
 /// done before the delayed add.
 #[test]
-fn a_firing_beside_the_work_is_served_and_sees_what_came_before() {
+fn a_firing_during_work_is_served_and_sees_earlier_writes() {
     check(2, || {
         let (queue, asked) = (Arc::new(Queue::new()), Arc::new(AtomicU32::new(0)));
         queue.add(0, 0);
@@ -101,10 +101,10 @@ fn a_firing_beside_the_work_is_served_and_sees_what_came_before() {
     });
 }
 
-/// The earliest remaining time was returned to a thread that sets the timer: by the add that
-/// brought it, or by a look after the firing.
+/// The earliest remaining time was returned to a thread that sets the timer: by the add, or by a
+/// check after the firing.
 #[test]
-fn the_timer_is_told_of_the_earliest_time() {
+fn the_timer_gets_the_earliest_time() {
     check(3, || {
         let queue = Arc::new(Queue::new());
         let add = |key: u32, delay_ns: i64| {
@@ -118,17 +118,17 @@ fn the_timer_is_told_of_the_earliest_time() {
         told.extend(adds.map(|add| add.join().unwrap()));
         let due_ns = queue.next_due();
         assert!(due_ns.is_some(), "the later of the two is not due yet");
-        assert!(told.contains(&due_ns), "{due_ns:?}, told were {told:?}");
-        // Keys that the first firing took are not due again.
+        assert!(told.contains(&due_ns), "{due_ns:?}, reported were {told:?}");
+        // Keys that the first firing took are not due any more.
         let left = 2 - usize::from(due_ns == Some(20));
         assert_eq!(queue.fire_due(20), left);
         assert_eq!(serve(&queue), 2);
     });
 }
 
-/// One key fires while another is added for later. The other stays, and its time is announced.
+/// One key fires while another is added with a delay. The other stays, and its time is reported.
 #[test]
-fn a_later_add_beside_a_firing_is_not_forgotten() {
+fn a_delayed_add_during_a_firing_is_not_lost() {
     check(3, || {
         let queue = Arc::new(Queue::new());
         queue.add_after(0, 10, 0);
@@ -136,15 +136,15 @@ fn a_later_add_beside_a_firing_is_not_forgotten() {
         assert_eq!(queue.fire_due(15), 1);
         let seen = queue.next_due();
         let told = adder.join().unwrap();
-        assert_eq!(queue.next_due(), Some(20), "its time was forgotten");
+        assert_eq!(queue.next_due(), Some(20), "the time of the key was lost");
         assert!(told || seen == Some(20), "no thread was notified");
         assert_eq!((queue.fire_due(20), serve(&queue)), (1, 2));
     });
 }
 
-/// A thread that looks while one of two keys fires sees that the other is still to come.
+/// A thread that checks while one of two keys fires sees that the other is still pending.
 #[test]
-fn what_waits_is_seen_beside_a_firing() {
+fn waiting_keys_are_visible_during_a_firing() {
     check(3, || {
         let queue = Arc::new(Queue::new());
         queue.add_after(0, 10, 0);
@@ -156,9 +156,9 @@ fn what_waits_is_seen_beside_a_firing() {
     });
 }
 
-/// Bounded retries with a timer and an event of the key: the retry neither moves nor gets lost.
+/// A bounded retry concurrent with a timer and an event of the key is neither moved nor lost.
 #[test]
-fn a_bounded_retry_beside_a_timer_stays() {
+fn a_bounded_retry_survives_a_concurrent_timer() {
     check(2, || {
         let queue = Arc::new(Queue::new());
         let first = queue.retry_within(0, 30, true, 0);
@@ -168,7 +168,7 @@ fn a_bounded_retry_beside_a_timer_stays() {
         let again = queue.retry_within(0, 30, true, 0);
         assert!(again <= 30);
         let fired = timer.join().unwrap();
-        assert_eq!(fired, 1, "due, and one key");
+        assert_eq!(fired, 1, "exactly one key is due");
         let rest = queue.fire_due(i64::MAX);
         assert!(rest <= 1, "the key waits at most once");
         assert_eq!(queue.next_due(), None);
@@ -176,7 +176,7 @@ fn a_bounded_retry_beside_a_timer_stays() {
     });
 }
 
-/// Shutting down during a delayed add and a firing: nothing is left to wait for.
+/// Shutting down during a delayed add and a firing leaves nothing to wait for.
 #[test]
 fn nothing_is_due_after_shutting_down() {
     check(2, || {

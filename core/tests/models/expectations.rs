@@ -1,5 +1,5 @@
-//! Expectations: a key is satisfied when all events are seen and not before, each pod counts once,
-//! and a thread that finds the key satisfied sees what was done before the observations.
+//! Expectations: a key is satisfied exactly when all events have been seen, each pod counts once,
+//! and a thread that finds the key satisfied sees everything done before the observations.
 
 use podstorm::expectations::Expectations;
 
@@ -10,8 +10,8 @@ use crate::{beside, check};
 
 type Store = Expectations<u32, u32>;
 
-/// Two handlers change the cache, each for its pod, and observe. The sync that they satisfy finds
-/// both changes.
+/// Two handlers change the cache, each for its pod, and observe. The sync whose expectations they
+/// satisfy finds both changes.
 fn who_is_satisfied_sees_both(expect: fn(&Store), observe: fn(&Store, u32)) {
     check(3, move || {
         let store = Arc::new(Store::new());
@@ -38,7 +38,7 @@ fn who_is_satisfied_sees_both(expect: fn(&Store), observe: fn(&Store, u32)) {
 }
 
 #[test]
-fn who_is_satisfied_by_creations_sees_the_pods() {
+fn a_sync_satisfied_by_creations_sees_the_pods() {
     who_is_satisfied_sees_both(
         |store| store.expect_creations(0, 2, 0),
         |store, _| store.creation_observed(0),
@@ -47,14 +47,14 @@ fn who_is_satisfied_by_creations_sees_the_pods() {
 
 /// Both pods are in one word.
 #[test]
-fn who_is_satisfied_by_deletions_sees_them() {
+fn a_sync_satisfied_by_deletions_sees_them() {
     who_is_satisfied_sees_both(
         |store| store.expect_deletions(0, [0, 1], 0),
         |store, pod| assert!(store.deletion_observed(0, &pod)),
     );
 }
 
-/// A pod's deletion is observed from two sources and counts once; the other pod is still awaited.
+/// A pod's deletion is observed from two sources and counts once; the other pod is still expected.
 #[test]
 fn a_deletion_counts_once() {
     check(3, || {
@@ -75,9 +75,8 @@ fn a_deletion_counts_once() {
     });
 }
 
-/// An observation that is overtaken by the next sets of the key takes nothing from them: neither
-/// from the next, which is in the other table, nor from the one after it, which is in the same
-/// buckets.
+/// A late observation takes nothing from later sets of the key: neither from the next set, which is
+/// in the other table, nor from the one after it, which is in the same buckets.
 #[test]
 fn a_late_observation_takes_nothing_from_a_later_set() {
     check(3, || {
@@ -94,8 +93,8 @@ fn a_late_observation_takes_nothing_from_a_later_set() {
     });
 }
 
-/// The same pod is awaited again. The observation counts for one of the sets that contain it; if it
-/// came too late for the first and before the second, for none.
+/// The same pod is expected again. The observation counts for one of the sets that contain it, or
+/// for none if it came too late for the first and too early for the second.
 #[test]
 fn an_observation_of_a_pod_in_two_sets_counts_once() {
     check(3, || {
@@ -114,10 +113,10 @@ fn an_observation_of_a_pod_in_two_sets_counts_once() {
     });
 }
 
-/// Creations are expected while pods of an older set are still being observed. The creations alone
+/// Creations are expected while pods of an older set are still being observed. Only the creations
 /// satisfy the counters.
 #[test]
-fn pods_left_over_do_not_hold_back_creations() {
+fn leftover_pods_do_not_hold_back_creations() {
     check(3, || {
         let store = Arc::new(Store::new());
         store.expect_deletions(0, [1], 0);
@@ -125,7 +124,10 @@ fn pods_left_over_do_not_hold_back_creations() {
         store.expect_creations(0, 1, 0);
         assert!(!store.satisfied(0, 0), "satisfied early");
         store.creation_observed(0);
-        assert!(store.satisfied(0, 0), "held back by what is not expected");
+        assert!(
+            store.satisfied(0, 0),
+            "held back by pods that are not expected"
+        );
         late.join().unwrap();
         assert!(store.satisfied(0, 0));
     });
@@ -133,7 +135,7 @@ fn pods_left_over_do_not_hold_back_creations() {
 
 /// A key that is cleared while it is observed stays satisfied, and can expect again afterwards.
 #[test]
-fn a_forgotten_key_starts_anew() {
+fn a_cleared_key_can_expect_again() {
     check(3, || {
         let store = Arc::new(Store::new());
         store.expect_deletions(0, [1], 0);

@@ -1,6 +1,6 @@
 //! Fences: no sync counts before the caches have reached the versions of the start, a key's next
-//! sync finds its wanted versions, and the caches never go back behind a version at which pods were
-//! counted.
+//! sync finds the versions it must read, and the caches never go back to before a version at which
+//! pods were counted.
 
 use podstorm::cache::StoreVersion;
 use podstorm::consistency::{Fences, Kinds};
@@ -22,19 +22,19 @@ fn at(pods: ResourceVersion) -> [ResourceVersion; 2] {
 struct Start {
     fences: Fences<u32>,
     reached: StoreVersion,
-    /// The content of the cache: the version up to which it is.
+    /// The content of the cache, as the version that it includes.
     cache: AtomicU64,
     /// The server's version, which other clients advance.
     server: AtomicU64,
 }
 
 impl Start {
-    /// A sync's steps up to reading its pods, as in the controller. Returns what it finds, if it
-    /// may read.
+    /// Runs the steps of a sync up to reading its pods, as in the controller. Returns the content
+    /// that it reads, if it may.
     fn sync(&self) -> Option<u64> {
         if !self.fences.is_started() {
             let read = self.server.load(Ordering::Relaxed);
-            // The read takes a while: another worker may be first.
+            // The read takes time: another worker may be first.
             if !self.fences.is_started() {
                 self.fences.raise(Kind::POD, &ResourceVersion::Number(read));
                 self.fences.start();
@@ -50,7 +50,7 @@ impl Start {
 /// The first list of a new incarnation is old: at version 1, while the server is at 2. Two workers
 /// race for the start; neither counts before the event that brings the cache to 2.
 #[test]
-fn nobody_counts_behind_the_start() {
+fn no_worker_counts_before_the_start_is_reached() {
     check(2, || {
         let start = Arc::new(Start {
             fences: Fences::new(KINDS),
@@ -70,14 +70,14 @@ fn nobody_counts_behind_the_start() {
             assert!(found >= 2, "counted at {found}");
         }
         informer.join().unwrap();
-        assert_eq!(start.sync(), Some(2), "put off endlessly");
+        assert_eq!(start.sync(), Some(2), "postponed endlessly");
     });
 }
 
-/// A sync ends and wants a version to be read. The next sync of the key, by any worker, finds this,
-/// while other keys' wanted versions come and go.
+/// A sync ends and requires the read of a version. The key's next sync, by any worker, finds this,
+/// while requirements of other keys come and go.
 #[test]
-fn a_wish_is_found_by_the_keys_next_sync() {
+fn the_next_sync_finds_the_required_version() {
     check(3, || {
         let (fences, queue) = (
             Arc::new(Fences::new(KINDS)),
@@ -102,7 +102,7 @@ fn a_wish_is_found_by_the_keys_next_sync() {
             thread::spawn(move || {
                 let taken = queue.try_take(0) == Take::Key(0);
                 if taken {
-                    assert_eq!(fences.wanted(&0), expected, "the wish was lost");
+                    assert_eq!(fences.wanted(&0), expected, "the requirement was lost");
                     fences.forget(&0);
                     assert!(fences.wanted(&0).is_empty());
                 }
@@ -123,10 +123,10 @@ fn a_wish_is_found_by_the_keys_next_sync() {
     });
 }
 
-/// A sync counts at one version. Then the cache goes back behind it, as with a list of a server
-/// that lags. The key's next sync, by another worker, is postponed.
+/// A sync counts at one version. Then the cache goes back to before it, as with a list from a
+/// lagging server. The key's next sync, by another worker, is postponed.
 #[test]
-fn what_was_counted_at_is_the_least_for_the_next_sync() {
+fn the_next_sync_needs_the_last_counted_version() {
     check(3, || {
         let (fences, queue) = (
             Arc::new(Fences::<u32>::new(KINDS)),

@@ -16,7 +16,7 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::Number(number)
 }
 
-/// The versions that the caches have reached; that of the owners does not matter.
+/// The versions of the caches; that of the owners does not matter.
 fn at(pods: u64) -> [ResourceVersion; 2] {
     [version(pods), ResourceVersion::default()]
 }
@@ -24,7 +24,7 @@ fn at(pods: u64) -> [ResourceVersion; 2] {
 /// The informer changes the cache and then sets its version. A worker whose last write was the
 /// second change checks, and then reads the cache. If the check passed, it finds that change.
 #[test]
-fn who_passes_the_gate_finds_the_write_in_the_cache() {
+fn a_worker_that_passes_the_gate_finds_its_write_cached() {
     check(3, || {
         let store = Store::new([Kind::POD, Kind::REPLICA_SET]);
         let (cache, reached) = (
@@ -48,7 +48,10 @@ fn who_passes_the_gate_finds_the_write_in_the_cache() {
         if answer.is_ok() {
             assert!(seen >= 3, "passed with a cache at {seen}");
         } else {
-            assert!(store.record(&0).is_some(), "asked in vain and forgotten");
+            assert!(
+                store.record(&0).is_some(),
+                "the check failed and the record was lost"
+            );
         }
         informer.join().unwrap();
         let stores = [reached.get(), ResourceVersion::default()];
@@ -57,10 +60,10 @@ fn who_passes_the_gate_finds_the_write_in_the_cache() {
     });
 }
 
-/// A write that is recorded while another worker checks is awaited by the next check, whether it
+/// A write that is recorded while another worker checks is required by the next check, whether it
 /// was recorded before or after the answer that drops the record.
 #[test]
-fn a_write_recorded_beside_a_positive_answer_stays() {
+fn a_write_recorded_during_a_passing_check_stays() {
     check(3, || {
         let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
         let uid = Uid::new("a");
@@ -76,9 +79,9 @@ fn a_write_recorded_beside_a_positive_answer_stays() {
     });
 }
 
-/// Writes that are recorded at the same time are all kept; of one resource the newest is kept.
+/// Concurrently recorded writes are all kept; of one resource the newest is kept.
 #[test]
-fn of_racing_records_the_newest_stays() {
+fn the_newest_of_racing_records_stays() {
     check(3, || {
         let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
         let other = beside(&store, |store| {
@@ -93,8 +96,8 @@ fn of_racing_records_the_newest_stays() {
 }
 
 /// A handler that clears a deleted owner, while a worker records for the successor with the same
-/// name, takes nothing from the successor. A late record for the deleted owner does replace it, as
-/// a record of a restored owner would.
+/// name, takes nothing from the successor. A late record for the deleted owner replaces it, as a
+/// record of a restored owner would.
 #[test]
 fn forgetting_an_owner_spares_its_successor() {
     check(3, || {

@@ -1,4 +1,4 @@
-//! Names and numbers: one name has one number, and a thread that has the number finds the name.
+//! Names and numbers: one name has one number, and a thread with the number finds the name.
 
 use podstorm::intern::KeyTable;
 
@@ -6,7 +6,7 @@ use crate::checker::sync::Arc;
 use crate::{beside, check};
 
 #[test]
-fn threads_that_name_a_key_first_agree_on_its_number() {
+fn threads_that_intern_a_new_key_agree_on_its_number() {
     check(3, || {
         let table = Arc::new(KeyTable::new());
         let other = beside(&table, |table| {

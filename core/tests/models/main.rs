@@ -2,10 +2,11 @@
 //! that the memory model lets a load return, up to a bound on preemptions.
 //!
 //! `cargo test -p podstorm --features loom --test models`. `LOOM_MAX_PREEMPTIONS=N` sets the bound
-//! (2 unless a model sets another), `LOOM_LOG=trace` shows the failed run. The same models and
-//! longer ones also run at random schedules: `tests/schedules`.
+//! (2 unless a model sets another), and `LOOM_LOG=trace` shows the failed run. The same models and
+//! longer ones also run at random schedules: see `tests/schedules`.
 //!
-//! The code under test is the library's, with the checker's atomics and locks in place of std's.
+//! The code under test is that of the library, with the checker's atomics and locks in place of
+//! std's.
 
 mod cache;
 mod delays;
@@ -22,7 +23,7 @@ mod checker {
     pub(crate) use loom::{sync, thread};
 }
 
-/// A thread that has its own handle of what is shared.
+/// Starts a thread that has its own handle to the shared state.
 fn beside<S: Clone + 'static, T: 'static>(
     shared: &S,
     work: impl FnOnce(S) -> T + 'static,
@@ -31,7 +32,8 @@ fn beside<S: Clone + 'static, T: 'static>(
     checker::thread::spawn(move || work(shared))
 }
 
-/// Runs a model with at most this many preemptions (a thread stops although it could continue).
+/// Runs a model with at most this many preemptions, where a thread stops although it could
+/// continue.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     if builder.preemption_bound.is_none() {
@@ -41,9 +43,12 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let model = std::sync::Arc::new(model);
     builder.check(move || {
         let model = model.clone();
-        // 32,768 words: what loom gives a model's first thread is too small for unoptimised frames.
+        // 32,768 words: loom's default for a model's first thread is too small for unoptimised
+        // frames.
         let roomy = checker::thread::Builder::new().stack_size(1 << 15);
-        let first = roomy.spawn(move || model()).expect("loom starts it");
-        first.join().expect("what fails ends the run");
+        let first = roomy
+            .spawn(move || model())
+            .expect("loom starts the thread");
+        first.join().expect("a failure ends the run");
     });
 }

@@ -1,5 +1,5 @@
-//! The work queue: every added key is served, by one worker at a time, and the worker sees what was
-//! done before the add. Every parked thread is woken.
+//! The work queue: every added key is served, by one worker at a time, and the worker sees
+//! everything done before the add. Every parked thread is woken.
 
 use podstorm::workqueue::{Take, WorkQueue};
 
@@ -39,10 +39,10 @@ fn a_worker_that_parks_is_woken() {
     });
 }
 
-/// An add that comes while the key is worked on is served afterwards, and that work sees what was
+/// An add that comes while a worker has the key is served afterwards, and that work sees everything
 /// done before the add, even if the add found the key waiting and changed nothing.
 #[test]
-fn no_add_is_lost_and_work_sees_what_came_before() {
+fn no_add_is_lost_and_work_sees_earlier_writes() {
     check(3, || {
         let (queue, asked) = (Arc::new(Queue::new()), Arc::new(AtomicU32::new(0)));
         let worker = {
@@ -62,15 +62,19 @@ fn no_add_is_lost_and_work_sees_what_came_before() {
     });
 }
 
-/// Two workers never have one key at the same time: not by two adds, and not by an add while the
-/// key is worked on.
+/// Two workers never have the same key: neither after two adds, nor after an add while a worker has
+/// the key.
 #[test]
-fn a_key_is_worked_on_once_at_a_time() {
+fn a_key_has_at_most_one_worker() {
     check(3, || {
         let (queue, running) = (Arc::new(Queue::new()), Arc::new(AtomicUsize::new(0)));
         let work = |queue: &Queue, running: &AtomicUsize| {
             if let Take::Key(key) = queue.try_take(0) {
-                assert_eq!(running.fetch_add(1, Ordering::Relaxed), 0, "twice at once");
+                assert_eq!(
+                    running.fetch_add(1, Ordering::Relaxed),
+                    0,
+                    "two workers have the key"
+                );
                 running.fetch_sub(1, Ordering::Relaxed);
                 queue.done(key, 0);
             }
@@ -92,7 +96,7 @@ fn a_key_is_worked_on_once_at_a_time() {
     });
 }
 
-/// A push to a ring that is replaced meanwhile and retired by a worker that found it empty.
+/// Covers a push to a ring that was replaced meanwhile and retired by a worker that found it empty.
 #[test]
 fn a_late_push_to_an_old_ring_is_found() {
     check(2, || {
@@ -117,8 +121,8 @@ fn a_late_push_to_an_old_ring_is_found() {
     });
 }
 
-/// A key whose add has returned is found although an add before it has its place and not yet its
-/// key in it. Both keys are in one ring.
+/// A key whose add has returned is found even if an earlier add has taken its slot but not yet
+/// stored its key. Both keys are in one ring.
 #[test]
 fn a_key_behind_an_unfinished_add_is_found() {
     check(3, || {
@@ -132,10 +136,10 @@ fn a_key_behind_an_unfinished_add_is_found() {
     });
 }
 
-/// If one add returned before another began, its key is served first, whatever rings the keys are
+/// If one add returned before another began, its key is served first, whichever rings the keys are
 /// in.
 #[test]
-fn the_order_of_adds_survives_the_replacing_of_rings() {
+fn the_order_of_adds_survives_a_new_ring() {
     check(3, || {
         let queue = Arc::new(Queue::new());
         let late = beside(&queue, |queue| {
@@ -156,7 +160,7 @@ fn the_order_of_adds_survives_the_replacing_of_rings() {
     });
 }
 
-/// A drain waits for the work in progress, and for nothing else.
+/// A drain waits only for the work in progress.
 #[test]
 fn a_drain_ends_with_the_last_work() {
     check(3, || {
@@ -181,7 +185,7 @@ fn a_drain_ends_with_the_last_work() {
 
 /// Shutting down wakes the parked threads, and keys added before are served.
 #[test]
-fn shutting_down_serves_what_was_added_and_wakes_everybody() {
+fn shutting_down_serves_added_keys_and_wakes_all_threads() {
     check(1, || {
         let queue = Arc::new(Queue::new());
         let workers: Vec<_> = (0..2)

@@ -13,7 +13,7 @@ use crate::checker::thread::{self, JoinHandle};
 
 const KEYS: usize = 3;
 
-/// One number per key.
+/// One number for each key.
 type Each = [AtomicUsize; KEYS];
 
 fn each() -> Arc<Each> {
@@ -25,10 +25,10 @@ fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
     joined.map(Result::unwrap).collect()
 }
 
-/// Three threads add, two work. No key is worked on twice at once, and for every key some work sees
-/// what came before its last add.
+/// Three threads add, two work. No two workers have the same key, and for every key some work sees
+/// everything done before its last add.
 #[test]
-fn every_add_is_worked_on_and_no_key_twice_at_once() {
+fn every_add_is_served_and_no_key_has_two_workers() {
     check(0, || {
         let queue = Arc::new(WorkQueue::<u32>::new());
         let (asked, seen, running) = (each(), each(), each());
@@ -39,7 +39,11 @@ fn every_add_is_worked_on_and_no_key_twice_at_once() {
                 thread::spawn(move || {
                     while let Some(key) = queue.take(&|| 0) {
                         let at = key as usize;
-                        assert_eq!(running[at].fetch_add(1, SeqCst), 0, "twice at once");
+                        assert_eq!(
+                            running[at].fetch_add(1, SeqCst),
+                            0,
+                            "two workers have the key"
+                        );
                         seen[at].fetch_max(asked[at].load(SeqCst), SeqCst);
                         running[at].fetch_sub(1, SeqCst);
                         queue.done(key, 0);
@@ -69,7 +73,7 @@ fn every_add_is_worked_on_and_no_key_twice_at_once() {
 /// Delayed adds at many different times, with a timer. Every key is served, and not before its
 /// earliest time.
 #[test]
-fn later_adds_are_served_and_never_early() {
+fn delayed_adds_are_served_and_never_early() {
     check(0, || {
         let queue = Arc::new(RateLimitingQueue::<u32>::new());
         let clock = Arc::new(AtomicI64::new(0));
@@ -120,10 +124,10 @@ fn later_adds_are_served_and_never_early() {
     });
 }
 
-/// Two rounds of creations and deletions of one key, observed by three handlers. A satisfied key
-/// means that all events of the round are in the cache.
+/// Two rounds of creations and deletions of one key, observed by three handlers. If the key is
+/// satisfied, all events of the round are in the cache.
 #[test]
-fn satisfied_means_all_of_the_round() {
+fn a_satisfied_key_has_seen_the_whole_round() {
     check(0, || {
         let store = Arc::new(Expectations::<u32, u32>::new());
         for round in 0..2u32 {
@@ -142,7 +146,7 @@ fn satisfied_means_all_of_the_round() {
                             store.creation_observed(0);
                         } else {
                             store.deletion_observed(0, &pod);
-                            // Observed once more, from a list.
+                            // Observed again, from a list.
                             store.deletion_observed(0, &pod);
                         }
                     })
@@ -158,7 +162,7 @@ fn satisfied_means_all_of_the_round() {
 }
 
 /// A small controller: a server whose writes reach the cache later, through an informer, and
-/// workers that sync keys after the read-your-writes check and create what the cache lacks.
+/// workers that sync keys after the read-your-writes check and create the missing pods.
 struct Little {
     queue: WorkQueue<u32>,
     gate: ConsistencyStore<u32>,
@@ -174,11 +178,11 @@ struct Little {
 const WANTED: usize = 2;
 
 impl Little {
-    /// Whether the key has all its pods, or an event for it is still to come.
+    /// Syncs the key once. Afterwards it has all its pods, or an event for it is still to come.
     fn sync(&self, key: usize) {
         let stores = [self.reached.get(), ResourceVersion::default()];
         if self.gate.ensure_ready(&(key as u32), &stores).is_err() {
-            // The write's event brings the key back.
+            // The event of the write brings the key back.
             return;
         }
         for _ in self.cache[key].load(SeqCst)..WANTED {
@@ -214,10 +218,10 @@ impl Little {
     }
 }
 
-/// With the read-your-writes check alone, without expectations, every key gets exactly the pods it
+/// With only the read-your-writes check, without expectations, every key gets exactly the pods it
 /// wants.
 #[test]
-fn behind_the_gate_no_pod_is_made_twice() {
+fn the_gate_alone_prevents_duplicate_pods() {
     check(0, || {
         let little = Arc::new(Little {
             queue: WorkQueue::new(),

@@ -1,11 +1,11 @@
-//! Random schedules: the models of `tests/models`, and longer ones with more threads and steps, too
-//! large to run in all orders.
+//! Random schedules: the models of `tests/models`, and longer ones with more threads and steps that
+//! are too large to run in all orders.
 //!
 //! `cargo test -p podstorm --features shuttle --test schedules`. Half of the schedules are
 //! uniformly random. The other half prefer one thread over another, except at a few random points
 //! (PCT); this finds bugs that need few switches at the right places. `SCHEDULES=N` sets the number
-//! of each kind per model, `SCHEDULES_SEED=S` the first seed. A failed schedule is printed;
-//! `SCHEDULES_REPLAY=TEXT` and the test's name run it again alone.
+//! of each kind per model, and `SCHEDULES_SEED=S` the first seed. A failed schedule is printed;
+//! `SCHEDULES_REPLAY=TEXT` with the name of the test runs only that schedule again.
 //!
 //! All accesses are sequentially consistent here; for weaker orderings see `tests/models`.
 
@@ -35,7 +35,7 @@ mod checker {
     pub(crate) use shuttle::{sync, thread};
 }
 
-/// A thread that has its own handle of what is shared.
+/// Starts a thread that has its own handle to the shared state.
 fn beside<S: Clone + Send + 'static, T: Send + 'static>(
     shared: &S,
     work: impl FnOnce(S) -> T + Send + 'static,
@@ -54,7 +54,7 @@ const DEPTH: usize = 3;
 /// stack.
 const STACK_BYTES: usize = 1 << 19;
 
-/// Runs a model at some schedules. The bound on preemptions of the exhaustive checker is ignored.
+/// Runs a model at some schedules. Ignores the bound on preemptions of the exhaustive checker.
 fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let model = std::sync::Arc::new(model);
     if let Ok(schedule) = env::var("SCHEDULES_REPLAY") {
@@ -62,11 +62,11 @@ fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     }
     let number = |name: &str| env::var(name).ok().map(|text| text.parse());
     let schedules = match number("SCHEDULES") {
-        Some(given) => given.expect("SCHEDULES is a number"),
+        Some(given) => given.expect("SCHEDULES must be a number"),
         None => SCHEDULES,
     };
     let seed = match number("SCHEDULES_SEED") {
-        Some(given) => given.expect("SCHEDULES_SEED is a number") as u64,
+        Some(given) => given.expect("SCHEDULES_SEED must be a number") as u64,
         None => 1,
     };
     let random = RandomScheduler::new_from_seed(seed, schedules);
