@@ -1,5 +1,5 @@
-//! Upstream's behaviour and the hardened behaviour, row by row. This is the only place that states
-//! where and why they differ.
+//! Upstream's behaviour and the hardened behaviour, row by row. Only this file states where and why
+//! they differ.
 //!
 //! A [`Policy`] has one field per row. The comment of a field describes what upstream does, what
 //! the hardened behaviour does, and what that costs. With [`Behaviour::Upstream`] every row is as

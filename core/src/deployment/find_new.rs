@@ -37,8 +37,8 @@ pub fn by_creation(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     age(a).cmp(&age(b))
 }
 
-/// Compares by revision, lowest first, 0 if absent; then by creation. Compares by creation only if
-/// a revision can't be parsed, so the order is then not total, as upstream's.
+/// Compares by revision, lowest first, 0 if absent; then by creation. If a revision can't be
+/// parsed, compares only by creation. As upstream, the order is then not total.
 pub fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     let of = |replica_set: &ReplicaSet| revision(&replica_set.metadata);
     let revisions = match (of(a), of(b)) {

@@ -1,5 +1,6 @@
 //! The decisions of a Job's next sync about given pods, with the rules behind them, for
-//! explanations. The code of the controller's syncs makes them; the server is not asked.
+//! explanations. They come from the code of the controller's syncs, without a request to the
+//! server.
 
 use std::sync::Arc;
 

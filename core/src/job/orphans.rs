@@ -149,8 +149,8 @@ mod tests {
     fn a_key_is_reused_only_after_all_its_syncs() {
         let keys = OrphanKeys::default();
         let first = keys.add(name("a"));
-        let (_, added) = keys.get(first).expect("it was added");
-        // An event comes while the sync is under way: its sync is still to come.
+        let (_, added) = keys.get(first).expect("the name was added");
+        // An event arrives during the sync, so another sync is still pending.
         assert_eq!(keys.add(name("a")), first);
         keys.free(first, added);
         assert_eq!(keys.get(first), Some((name("a"), 2)));

@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(
             same.next(&other, &other, 0).index,
             5,
-            "it is not read again"
+            "the annotation is not parsed again"
         );
     }
 }

@@ -211,7 +211,7 @@ mod tests {
                 ],
             ),
             (
-                "a lease that is renewed",
+                "a renewed lease",
                 vec![
                     (0, 0, renewal(0), false),
                     (50, 0, renewal(10), false),
@@ -220,7 +220,7 @@ mod tests {
                 ],
             ),
             (
-                "a lease that goes back is not renewed",
+                "a lease with an older time is not renewed",
                 vec![
                     (0, 0, renewal(9), false),
                     (50, 0, renewal(5), false),
@@ -228,7 +228,7 @@ mod tests {
                 ],
             ),
             (
-                "a lease that is gone",
+                "a deleted lease",
                 vec![
                     (0, 0, renewal(9), false),
                     (30, 0, never, false),
@@ -236,8 +236,8 @@ mod tests {
                 ],
             ),
             (
-                // The clock of the node is an hour behind.
-                "times of nodes are only compared",
+                // The clock of the node is an hour slow.
+                "times of nodes are only compared with each other",
                 vec![
                     (0, -3600, never, false),
                     (50, -3590, never, false),

@@ -271,28 +271,31 @@ mod tests {
         assert_eq!(
             zone.take(20 * SECOND_NS).as_deref(),
             Some("b"),
-            "it is tried again"
+            "the node is retried"
         );
         zone.remove("c");
         assert_eq!(zone.next_ns(), None);
         zone.add(&"a".into());
-        assert_eq!(zone.next_ns(), None, "it has had its turn");
+        assert_eq!(zone.next_ns(), None, "the node has had its turn");
         zone.remove("a");
         zone.add(&"a".into());
         assert_eq!(zone.take(30 * SECOND_NS).as_deref(), Some("a"));
         zone.put_back("b".into());
         zone.remove("b");
         zone.put_back("b".into());
-        assert_eq!(zone.next_ns(), None, "it is forgotten");
+        assert_eq!(zone.next_ns(), None, "the node is forgotten");
     }
 
     #[test]
     fn a_new_rate_keeps_whether_a_token_was_left() {
         let mut limiter = Limiter::new(100_000);
         limiter.swap(10_000, 0);
-        assert!(limiter.try_accept(0), "the old one had a token");
+        assert!(limiter.try_accept(0), "the old limiter had a token");
         limiter.swap(1_000_000, SECOND_NS);
-        assert!(!limiter.try_accept(SECOND_NS), "the old one had none");
+        assert!(
+            !limiter.try_accept(SECOND_NS),
+            "the old limiter had no token"
+        );
         assert!(limiter.try_accept(2 * SECOND_NS));
         limiter.swap(0, 9 * SECOND_NS);
         assert!(!limiter.try_accept(i64::MAX));
@@ -302,7 +305,7 @@ mod tests {
     fn the_modes_of_zones_follow_their_nodes() {
         let options = Options::default();
         let mut zones: BTreeMap<ZoneName, Zone> = BTreeMap::new();
-        // Counts of ready and not ready nodes of two zones, and what follows.
+        // Numbers of ready and not ready nodes of two zones, and the results.
         for (first, second, change, rates) in [
             ((3, 0), (3, 0), Change::Nothing, [100_000, 100_000]),
             ((0, 3), (3, 0), Change::Nothing, [100_000, 100_000]),

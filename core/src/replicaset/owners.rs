@@ -23,7 +23,7 @@ use crate::template::TemplateForm;
 /// The cached owners of one kind.
 pub type OwnerStore = Store<Owner>;
 
-/// A change of a cached owner, as an event made it.
+/// A change of a cached owner by an event.
 pub type OwnerChange = Change<Owner>;
 
 /// The kind and the pod cache that every cached owner is attached to.

@@ -149,7 +149,7 @@ mod tests {
         world.sync(0);
         world.delete(Kind::SERVICE_ACCOUNT, "shop", "default");
         assert_eq!(world.sync(1), ["create ServiceAccount shop/default: 201"]);
-        // Another account is none of the controller's.
+        // The controller ignores other accounts.
         world.put(Kind::SERVICE_ACCOUNT, "shop", "builder", &[]);
         world.delete(Kind::SERVICE_ACCOUNT, "shop", "builder");
         assert!(world.sync(2).is_empty());
@@ -165,7 +165,7 @@ mod tests {
         world.refuse_namespace("late");
         assert_eq!(world.sync(1), ["create ServiceAccount late/default: 403"]);
         assert_eq!(world.next_due(), None, "nothing is retried");
-        // The namespace of an account that goes with it is not in the cache any more.
+        // The namespace of an account that is deleted with it is no longer in the cache.
         world.namespace("gone", "Active");
         world.sync(2);
         world.delete(Kind::NAMESPACE, "", "gone");

@@ -61,7 +61,7 @@ fn a_delayed_add_fires_once_even_with_another_add() {
         let fired = queue.fire_due(10);
         adder.join().unwrap();
         let fired = fired + timer.join().unwrap() + queue.fire_due(10);
-        assert_eq!(fired, 1, "lost or doubled");
+        assert_eq!(fired, 1, "an add was lost or doubled");
         assert_eq!((queue.next_due(), serve(&queue)), (None, 1));
     });
 }
@@ -96,7 +96,7 @@ fn a_firing_during_work_is_served_and_sees_earlier_writes() {
             seen = asked.load(Ordering::Relaxed);
             queue.done(key, 0);
         }
-        assert_eq!(seen, 1, "the later add was lost");
+        assert_eq!(seen, 1, "the delayed add was lost");
         assert!(queue.is_empty() && queue.next_due().is_none());
     });
 }

@@ -120,7 +120,7 @@ fn delayed_adds_are_served_and_never_early() {
         queue.fire_due(1_000);
         assert_eq!(queue.next_due(), None);
         queue.shut_down();
-        assert_eq!(join([worker]), [[true; KEYS]], "a later add was lost");
+        assert_eq!(join([worker]), [[true; KEYS]], "a delayed add was lost");
     });
 }
 
