@@ -1,5 +1,5 @@
-//! The EndpointSlices that a sync creates, updates and deletes: as few writes as possible, and with
-//! that the fullest slices.
+//! The EndpointSlices that a sync creates, updates and deletes: first with as few writes as
+//! possible, then with slices as full as possible.
 //!
 //! Source: the reconciler of Kubernetes' `k8s.io/endpointslice`.
 

@@ -34,7 +34,7 @@ pub(crate) struct CachedJob {
     pub(super) spec: Arc<JobSpec>,
     pub(super) status: JobStatus,
     pub(super) selector: JobSelector,
-    /// A mark that distinguishes the selector from earlier selectors of the Job; never 0.
+    /// A nonzero mark that distinguishes the selector from earlier selectors of the Job.
     pub(super) selector_mark: u32,
     /// The controller reference of its pods.
     pub(super) controller_ref: Arc<OwnerReference>,

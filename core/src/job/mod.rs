@@ -229,12 +229,12 @@ impl Controller {
         Some((job.object.clone(), pods))
     }
 
-    /// Returns the state of a key that is not in the caches.
+    /// Returns the controller's state of a key, apart from the caches.
     pub fn remembered(&self, key: KeyId) -> Remembered {
         self.0.states.with(key, |state| state.clone())
     }
 
-    /// Changes the state of a key that is not in the caches.
+    /// Changes the controller's state of a key, apart from the caches.
     pub fn remember(&self, key: KeyId, change: impl FnOnce(&mut Remembered)) {
         self.0.states.with(key, change);
     }

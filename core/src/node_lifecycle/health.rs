@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_node_without_a_new_heartbeat_or_lease_is_silent() {
         let options = Options::default();
-        // By the second: heartbeat and Lease that are seen, and whether the node is silent.
+        // By second: the heartbeat and the Lease that are seen, and whether the node is silent.
         let never = None;
         for (name, looks) in [
             (
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(first["message"], "Kubelet stopped posting node status.");
         assert_eq!(first["lastHeartbeatTime"], at(3).wall().to_string());
         assert_eq!(stale["conditions"][1]["reason"], "NodeStatusNeverUpdated");
-        // Written, it is not written again.
+        // Once written, the status is not written again.
         let written = node(stale["conditions"].clone());
         health.as_mut().unwrap().written(&written, None);
         let found = look(&mut health, &written, None, &options, at(60));

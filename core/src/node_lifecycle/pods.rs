@@ -1,4 +1,4 @@
-//! Marks pods on a node that is not ready as not ready.
+//! Marks the pods of a node that is not ready as not ready.
 //!
 //! Source: `MarkPodsNotReady` of Kubernetes' `pkg/controller/util/node`.
 

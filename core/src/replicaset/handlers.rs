@@ -14,8 +14,8 @@ use crate::cache::{OwnedPods, PodChange};
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Handler<Owner> for Controller {
-    /// Wakes the owner. Clears the expectations and records of an owner that was deleted or
-    /// replaced by another with the same name first.
+    /// Wakes the owner. If the owner was deleted or replaced by another with the same name, first
+    /// clears its expectations and records.
     fn handle(&self, change: &OwnerChange, now: Now) {
         let gone = match (&change.last, &change.old, &change.new) {
             (Some(last), _, _) => Some(last),

@@ -160,7 +160,7 @@ mod tests {
         let mut world = world();
         world.namespace("shop", "Terminating");
         assert!(world.sync(0).is_empty());
-        // Its end begins before the cache has it.
+        // The deletion begins before the cache shows it.
         world.namespace("late", "Active");
         world.refuse_namespace("late");
         assert_eq!(world.sync(1), ["create ServiceAccount late/default: 403"]);

@@ -208,7 +208,7 @@ mod tests {
         assert!(world.sync(1).is_empty());
         world.delete(Kind::CONFIG_MAP, "shop", CONFIG_MAP);
         assert_eq!(world.sync(2), CREATED);
-        // Others are none of the publisher's.
+        // The publisher ignores other ConfigMaps.
         world.put(Kind::CONFIG_MAP, "shop", "settings", &[]);
         world.delete(Kind::CONFIG_MAP, "shop", "settings");
         assert!(world.sync(3).is_empty());
@@ -234,7 +234,7 @@ mod tests {
             assert_eq!(world.sync(at), UPDATED, "{change}");
             assert!(is_whole(&world), "{change}");
         }
-        // Whatever else it has stays.
+        // Other content stays.
         let other = json!({"metadata": {"annotations": {"mine": "1", DESCRIPTION: "Ours"}}});
         world.change(Kind::CONFIG_MAP, "shop", CONFIG_MAP, &other);
         assert!(world.sync(9).is_empty(), "any description will do");

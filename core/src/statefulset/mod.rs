@@ -1,10 +1,10 @@
 //! The StatefulSet controller: pods with stable names, an order, and claims of their own.
 //!
 //! A sync handles the pods in the order of their ordinals and stops at the first pod that it must
-//! wait for. With the pod management policy `Parallel` it handles all pods at the same time. A
-//! revision keeps the set's template, so pods below a partition are recreated from the old
-//! template. The controller makes the requests of Kubernetes' own controller, in the same order and
-//! with the same oddities. The files:
+//! wait for. With the pod management policy `Parallel` it handles all pods concurrently. A revision
+//! keeps the set's template, so pods below a partition are recreated from the old template. The
+//! controller makes the requests of Kubernetes' own controller, in the same order and with the same
+//! oddities. The files:
 //!
 //! * `cache`: the sets and the values derived from them; `spec`: the parts of a spec that a sync
 //!   reads; `handlers`: the events that wake a set.

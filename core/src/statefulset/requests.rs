@@ -202,7 +202,7 @@ impl Sync<'_> {
         claims.all(|claim| owners.are_up_to_date(&claim.metadata.owner_references))
     }
 
-    /// Reports whether a claim of a new pod is deleted with an earlier pod of the same name.
+    /// Reports whether a claim of a new pod still belongs to an earlier pod of the same name.
     pub(super) fn has_stale_claim(&self, pod: &Pod) -> bool {
         let spec = &self.set.spec.read;
         if spec.claim_templates.is_empty() || spec.policy.when_scaled == Policy::Retain {

@@ -36,7 +36,7 @@ pub enum WaitReason {
     NotReady,
     /// The pod has not been ready for `minReadySeconds`. Has the remaining time in ns.
     NotAvailable(i64),
-    /// The pod is not created until this claim is deleted with an earlier pod of the same name.
+    /// The pod is not created while this claim belongs to an earlier pod of the same name.
     StaleClaim(String),
 }
 

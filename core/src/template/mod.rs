@@ -73,7 +73,7 @@ pub struct TemplateForm {
 }
 
 impl TemplateForm {
-    /// Returns the form of a template. O(bytes), some ten microseconds.
+    /// Returns the form of a template. O(bytes), about ten microseconds.
     pub fn of(template: &PodTemplate) -> TemplateForm {
         TemplateForm {
             digest: canonical(template, Fnv64::START).0,
