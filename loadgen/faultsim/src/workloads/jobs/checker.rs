@@ -217,8 +217,10 @@ impl JobJudge {
         let active = pods().filter(|pod| pod.is_active() || job.replaces_failed());
         let active: Vec<_> = active.collect();
         let done = job.done_indexes();
-        let open = active.iter().filter(|pod| !done.contains(&index_of(pod)));
-        // As upstream: a second pod of an index that has failed takes no place of another index.
+        let is_open = |index: i64| job.has_index(index) && !done.contains(&index);
+        // As upstream: a pod takes the place of no open index if its own index has failed, or is
+        // not below the completions any more.
+        let open = active.iter().filter(|pod| is_open(index_of(pod)));
         for (count, wanted) in [(active.len(), job.most()), (open.count(), job.wanted())] {
             if count as i64 > wanted {
                 let text = format!("{name} has {count} pods with {pod_name}, and wants {wanted}");
@@ -229,7 +231,7 @@ impl JobJudge {
         if job.is_indexed() {
             let same = pods().filter(|pod| pod.is_active() && index_of(pod) == index);
             let same = same.count();
-            if same > 1 || done.contains(&index) {
+            if same > 1 || !is_open(index) {
                 let text = format!("index {index} of {name} has {pod_name} as one of {same} pods");
                 return Err(("B8", text));
             }

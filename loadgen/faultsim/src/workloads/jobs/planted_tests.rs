@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use podstorm::client::{Patch, Request};
 use podstorm::job::Jobs;
+use podstorm::job::pod::{COMPLETION_INDEX, completion_index};
 use podstorm::policy::Behaviour;
-use podstorm_objects::{DynamicObject, Kind};
+use podstorm_objects::{DynamicObject, Kind, Pod};
 use serde_json::{Value, json};
 
 use super::status::owner_of;
@@ -187,6 +188,27 @@ fn pods_that_are_too_many_are_noticed() {
         _ => None,
     };
     noticed(more, "B8", "");
+}
+
+#[test]
+fn a_pod_beyond_the_completions_is_noticed() {
+    let beyond: Replace = |request| match request {
+        Request::CreatePod {
+            namespace,
+            pod,
+            name,
+        } if completion_index(&pod.metadata.annotations) >= 0 => {
+            let mut pod = Pod::clone(pod);
+            pod.metadata.annotations = pod.metadata.annotations.with(COMPLETION_INDEX, "99");
+            Some(vec![Request::CreatePod {
+                namespace: namespace.clone(),
+                pod: Arc::new(pod),
+                name: name.clone(),
+            }])
+        }
+        _ => None,
+    };
+    noticed(beyond, "B8", "index 99");
 }
 
 #[test]

@@ -120,6 +120,13 @@ impl<'a> Read<'a> {
         done
     }
 
+    /// Reports whether pods may have an index: below the completions, or any in a Job without
+    /// indexes.
+    pub(super) fn has_index(&self, index: i64) -> bool {
+        let completions = self.number("completions").unwrap_or(i64::MAX);
+        !self.is_indexed() || (0..completions).contains(&index)
+    }
+
     /// How many pods may be active, those of indexes that have failed included.
     pub(super) fn most(&self) -> i64 {
         let completions = self.number("completions").unwrap_or(i64::MAX);
