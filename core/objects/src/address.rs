@@ -11,9 +11,9 @@ pub struct Address(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    /// Four decimal numbers without leading zeros; each address has exactly one such text.
+    /// Four decimal numbers without leading zeros. Each address has exactly one such text.
     V4([u8; 4]),
-    /// Any other text: IPv6 has many texts for one address.
+    /// Any other text. An IPv6 address has many texts.
     Text(Str),
 }
 
@@ -24,7 +24,7 @@ impl Default for Address {
     }
 }
 
-/// Two addresses and a time make up the start of a pod.
+/// A pod's start has two addresses and a time.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Address>() == 16);
 
@@ -34,7 +34,7 @@ impl Address {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
-    /// Reports whether it is an address of IP version 6.
+    /// Reports whether this is an IPv6 address.
     pub fn is_v6(&self) -> bool {
         match &self.0 {
             Repr::V4(_) => false,
@@ -53,8 +53,7 @@ impl Address {
 
 impl From<&str> for Address {
     fn from(text: &str) -> Self {
-        // The parser accepts exactly the form that `Display` writes: no leading zeros, nothing left
-        // out.
+        // The parser accepts exactly the form that `Display` writes: no leading zeros, nothing omitted.
         Address(match text.parse::<Ipv4Addr>() {
             Ok(address) => Repr::V4(address.octets()),
             Err(_) => Repr::Text(text.into()),
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_comes_back() {
+    fn every_text_reads_back_as_written() {
         for (text, packed) in [
             ("10.64.42.17", true),
             ("0.0.0.0", true),

@@ -1,11 +1,11 @@
 //! The Gregorian calendar, extended to the year 0: days since 1970-01-01 as dates and back.
 //!
-//! Times are a good part of what an answer costs. A year here begins in March, so that the day of a
-//! leap year comes last and a month's first day is a linear function of the month.
+//! Formatting times is a considerable part of the cost of an answer. A year here begins in March, so
+//! that the leap day comes last and the first day of a month is a linear function of the month.
 
-/// Days before 1970-01-01 since the first day of March of the year 0.
+/// Days from the first day of March of the year 0 until 1970-01-01.
 const MARCH_0: i32 = 719_468;
-/// Days of 400 years, after which the calendar repeats.
+/// Days in 400 years, after which the calendar repeats.
 const ERA: i32 = 146_097;
 
 /// Returns the year, month and day of a day since the epoch. `day` is within the years 0 to 9999.
@@ -37,7 +37,7 @@ pub(crate) fn day(year: u32, month: u32, day: u32) -> i32 {
     year * 365 + leap_days + (first_of(month) + day - 1) as i32 - MARCH_0
 }
 
-/// How many days a month has.
+/// Returns the number of days in a month.
 pub(crate) fn days_of_month(year: u32, month: u32) -> u32 {
     let ends = |years| year.is_multiple_of(years);
     let is_leap = ends(4) && (!ends(100) || ends(400));
@@ -48,7 +48,7 @@ pub(crate) fn days_of_month(year: u32, month: u32) -> u32 {
     }
 }
 
-/// Returns the days from the first of March to that of the month, which counts from March.
+/// Returns the days from the first of March to the first of the month, which counts from March.
 fn first_of(month: u32) -> u32 {
     (month * 153 + 2) / 5
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_those_of_another_calendar() {
+    fn days_agree_with_another_calendar() {
         let epoch = jiff::civil::date(1970, 1, 1);
         let first = jiff::civil::date(0, 1, 1);
         let mut number = first.duration_since(epoch).as_hours() as i32 / 24;

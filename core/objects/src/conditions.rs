@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{PackedTime, Rest, Time};
 
-/// How many conditions are stored inline: as many as a kubelet writes.
+/// The number of conditions stored inline: as many as a kubelet writes.
 const PLACES: usize = 5;
 
 /// The `rest` of each inline condition.
@@ -14,28 +14,28 @@ pub(super) type ConditionRests = [Rest; PLACES];
 /// An entry of `status.conditions`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodCondition {
-    /// What the condition is about.
+    /// The type of the condition.
     pub kind: ConditionType,
-    /// Whether it holds.
+    /// Whether the condition holds.
     pub status: ConditionStatus,
     /// When `status` last changed.
     pub last_transition_time: PackedTime,
-    /// Fields without a typed place; also `type` and `status` where they are `Other`.
+    /// Members without a typed field; also `type` and `status` if they are `Other`.
     pub rest: Rest,
 }
 
 /// `type` of a pod condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConditionType {
-    /// Bound to a node.
+    /// The pod is bound to a node.
     PodScheduled,
-    /// The sandbox is up.
+    /// The pod's sandbox is up.
     PodReadyToStartContainers,
-    /// All init containers have ended well.
+    /// All init containers have completed successfully.
     Initialized,
     /// All containers are ready.
     ContainersReady,
-    /// The pod can serve.
+    /// The pod can serve requests.
     Ready,
     /// Any other type. Its text is in `rest["type"]`.
     Other,
@@ -44,22 +44,22 @@ pub enum ConditionType {
 /// `status` of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It doesn't.
+    /// The condition does not hold.
     False,
-    /// Unknown.
+    /// It is unknown whether the condition holds.
     Unknown,
     /// Any other status. Its text is in `rest["status"]`.
     Other,
 }
 
-/// `status.conditions` of a pod, in the order given. A type may occur more than once. Up to five
-/// conditions with only a type, a status and a time take no allocation.
+/// `status.conditions` of a pod, in order. A type may occur more than once. Up to five conditions with
+/// only a type, a status and a time take no allocation.
 #[derive(Clone, Default, PartialEq)]
 pub struct PodConditions(Repr);
 
-/// Every pod contains one.
+/// Every pod contains this list.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<PodConditions>() == 48);
 
@@ -74,8 +74,8 @@ enum Repr {
 struct Few {
     /// Free entries are last.
     states: [Option<PackedCondition>; PLACES],
-    /// Absent if all are empty. Shared, because every condition may name the observed generation of
-    /// the pod, which is the same for most pods.
+    /// Absent if all are empty. Shared, because every condition may have the observed generation of the
+    /// pod, which is the same for most pods.
     rests: Option<Arc<ConditionRests>>,
 }
 
@@ -149,7 +149,7 @@ impl PodConditions {
         }
     }
 
-    /// Reports whether there is none.
+    /// Reports whether there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -167,7 +167,7 @@ impl PodConditions {
         (0..).map_while(|index| self.get(index))
     }
 
-    /// Status and last transition time of the first condition of this type. Later duplicates are
+    /// Returns status and last transition time of the first condition of this type. Later duplicates are
     /// ignored.
     #[inline]
     pub fn first(&self, kind: ConditionType) -> Option<(ConditionStatus, PackedTime)> {
@@ -190,9 +190,9 @@ impl PodConditions {
         }
     }
 
-    /// Sets the status of the first condition of this type, with the transition time `time` and no
-    /// other members. Appends a condition if there is none. A condition that has this status
-    /// already stays unchanged.
+    /// Sets the status of the first condition of this type, with the transition time `time` and no other
+    /// members. Appends a condition if there is none. A condition that already has this status does not
+    /// change.
     pub fn set(&mut self, kind: ConditionType, status: ConditionStatus, time: Time) {
         if self.first(kind).is_some_and(|(before, _)| before == status) {
             return;
@@ -213,7 +213,7 @@ impl PodConditions {
         }
     }
 
-    /// Changes each condition in turn.
+    /// Applies `change` to each condition, in order.
     pub fn update(&mut self, mut change: impl FnMut(&mut PodCondition)) {
         match &mut self.0 {
             Repr::Few(few) => {
@@ -228,7 +228,7 @@ impl PodConditions {
         }
     }
 
-    /// Reports whether the list has an allocation of its own.
+    /// Reports whether the list has its own allocation.
     pub fn spilled(&self) -> bool {
         match &self.0 {
             Repr::Few(few) => few.rests.is_some(),
@@ -236,7 +236,7 @@ impl PodConditions {
         }
     }
 
-    /// Returns the other members of the inline conditions, if any has some.
+    /// Returns the other members of the inline conditions if any has some.
     pub(super) fn rests_mut(&mut self) -> Option<&mut Arc<ConditionRests>> {
         match &mut self.0 {
             Repr::Few(few) => few.rests.as_mut(),
@@ -294,7 +294,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn it_does_what_a_vector_does(steps in proptest::collection::vec((0..4u8, 0..24u8), 0..20)) {
+        fn the_list_behaves_like_a_vector(steps in proptest::collection::vec((0..4u8, 0..24u8), 0..20)) {
             let (mut list, mut model) = (PodConditions::default(), Vec::new());
             for (step, number) in steps {
                 let one = condition(number);

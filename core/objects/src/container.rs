@@ -1,5 +1,5 @@
-//! Container statuses, in three parts: the members that the controller reads, the members that
-//! differ between containers, and the members that the containers of one template share.
+//! Container statuses in three parts: the members that the controller reads, the members that differ
+//! between containers, and the members that the containers of one template share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,35 +14,35 @@ pub type ContainerStatuses = SmallVec<[ContainerStatus; 1]>;
 /// An entry of `status.containerStatuses` or `status.initContainerStatuses`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerStatus {
-    /// Name of the container.
+    /// The name of the container.
     pub name: Str,
-    /// How often it was restarted.
+    /// How often the container has been restarted.
     pub restart_count: i32,
-    /// Whether it passes its readiness probe.
+    /// Whether the container passes its readiness probe.
     pub ready: bool,
     /// All other members; absent if there are none.
     pub details: Option<Arc<ContainerDetails>>,
 }
 
-/// The members of a container status that the controller does not read. The members that differ
-/// between containers have typed fields, so that `rest` can be shared.
+/// The members of a container status that the controller does not read. The members that differ between
+/// containers have typed fields, so that `rest` can be shared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerDetails {
     /// `containerID`.
     pub id: Option<ContainerId>,
     /// `state.running.startedAt` of a state with no other member. Unset if `state` is absent or has
-    /// another form; `rest` then has it.
+    /// another form, which `rest` then holds.
     pub running_since: PackedTime,
     /// Members without a typed field.
     pub rest: Rest,
 }
 
-/// With the counts of an `Arc`: 72 bytes per container, 33 of them for its id.
+/// Including the counts of an `Arc`, 72 bytes per container, 33 of them for its id.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<ContainerDetails>() <= 72 - 16);
 
-/// The id that a container runtime gave. `runtime://` and 64 hex digits take half the bytes; any
-/// other text is stored as it is.
+/// The id that a container runtime assigned. `runtime://` and 64 hex digits take half the bytes; any
+/// other text is stored unchanged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ContainerId(Repr);
 
@@ -54,13 +54,13 @@ enum Repr {
     Text(Box<str>),
 }
 
-/// What ids start with. An id stores the index in this list.
+/// The prefixes of ids. An id stores the index in this list.
 const RUNTIMES: [&str; 3] = ["containerd://", "cri-o://", "docker://"];
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl ContainerId {
-    /// Creates the id of that text.
+    /// Creates the id with this text.
     pub fn new(text: &str) -> ContainerId {
         let digest_of = |(runtime, start): (u8, &&str)| {
             let digest = read_digest(text.strip_prefix(*start)?.as_bytes())?;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_id_comes_back() {
+    fn every_id_reads_back_as_written() {
         let digits = "0123456789abcdef".repeat(4);
         for (text, packed) in [
             (format!("containerd://{digits}"), true),

@@ -1,8 +1,8 @@
 //! Reading objects from JSON: typed access to members, with errors that name the field.
 //!
-//! A [`Members`] takes typed members of a JSON object one by one. The members that are left are
-//! carried unread. Null means absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on
-//! the stack; it costs nothing until an error needs its text.
+//! A [`Members`] takes typed members of a JSON object one by one. The remaining members are carried
+//! unread. Null means absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on the
+//! stack that costs nothing until an error needs its text.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::json::{JsonValue, Pairs, Rest, order};
 use super::{Map, Str, Time};
 
-/// A place in an object, e.g. `spec.template.spec.containers[0].image`.
+/// The path of a member in an object, e.g. `spec.template.spec.containers[0].image`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPath(pub String);
 
@@ -31,7 +31,7 @@ impl fmt::Display for FieldPath {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct DecodeError {
-    /// Where the member is.
+    /// The path of the member.
     pub path: FieldPath,
     /// What is wrong and what is expected, e.g. `expected an integer, found the string "three"`.
     pub problem: String,
@@ -40,7 +40,7 @@ pub struct DecodeError {
 /// A text that could not be read as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The text is not JSON, or it has a member twice.
+    /// The text is not JSON, or it has a duplicate member.
     #[error(transparent)]
     Syntax(#[from] serde_json::Error),
     /// A member can't be read.
@@ -64,18 +64,18 @@ enum PathStep<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The whole object.
+    /// The path of the whole object.
     pub const ROOT: Path<'static> = Path {
         parent: None,
         step: PathStep::Root,
     };
 
-    /// Reports whether this is the whole object.
+    /// Reports whether this is the path of the whole object.
     pub fn is_root(&self) -> bool {
         matches!(self.step, PathStep::Root)
     }
 
-    /// Returns a member of the object at this place: `.name`.
+    /// Returns the path of a member of the object at this path: `.name`.
     pub fn member(&'a self, name: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
@@ -83,7 +83,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Returns an entry of the list at this place: `[3]`.
+    /// Returns the path of an entry of the list at this path: `[3]`.
     pub fn item(&'a self, index: usize) -> Path<'a> {
         Path {
             parent: Some(self),
@@ -91,7 +91,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Returns an entry of the map at this place: `[app]`.
+    /// Returns the path of an entry of the map at this path: `[app]`.
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
@@ -99,7 +99,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Returns an error at this place.
+    /// Returns an error at this path.
     pub fn error(&self, problem: impl Into<String>) -> DecodeError {
         DecodeError {
             path: FieldPath(self.to_string()),
@@ -107,7 +107,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Returns an error at this place: the value is not what was expected.
+    /// Returns the error for a value at this path that has another type or form than expected.
     pub fn mismatch(&self, expected: &str, found: JsonValue<'_>) -> DecodeError {
         let found = describe(&found.to_value());
         self.error(format!("expected {expected}, found {found}"))
@@ -131,8 +131,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Returns a JSON value in words: `the number 3`, `the string "three"`, `a list`. Long strings are
-/// shortened.
+/// Describes a JSON value: `the number 3`, `the string "three"`, `a list`. Truncates long strings.
 pub fn describe(value: &Value) -> String {
     const SHOWN_CHARS_MAX: usize = 64;
     match value {
@@ -154,8 +153,8 @@ pub fn describe(value: &Value) -> String {
 #[derive(Debug)]
 pub struct Members<'t, 'p> {
     all: Pairs<'t>,
-    /// The members that the last look-up did not pass, the index of the first of them, and the name
-    /// before it.
+    /// The members that the last look-up has not passed, the index of the first of them, and the
+    /// name before it.
     ahead: Pairs<'t>,
     place: usize,
     passed: Option<&'t str>,
@@ -165,10 +164,10 @@ pub struct Members<'t, 'p> {
 }
 
 impl<'t, 'p> Members<'t, 'p> {
-    /// Creates the members of `value`, which is at `path`. Null has none.
+    /// Opens the members of `value`, which is at `path`. Null has no members.
     ///
     /// # Errors
-    /// When it is not an object.
+    /// Fails if the value is neither an object nor null.
     pub fn new(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 'p>, DecodeError> {
         if value.is_null() || value.is_object() {
             return Ok(Members {
@@ -233,7 +232,7 @@ impl<'t, 'p> Members<'t, 'p> {
     /// Takes a string.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the member has another type.
     pub fn opt_text(&mut self, key: &str) -> Result<Option<&'t str>, DecodeError> {
         let read = |value| read_text(value, &self.path.member(key));
         self.take(key).map(read).transpose()
@@ -242,7 +241,7 @@ impl<'t, 'p> Members<'t, 'p> {
     /// Takes a string. Absent means empty.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the member has another type.
     pub fn text(&mut self, key: &str) -> Result<&'t str, DecodeError> {
         Ok(self.opt_text(key)?.unwrap_or_default())
     }
@@ -250,33 +249,33 @@ impl<'t, 'p> Members<'t, 'p> {
     /// Takes a string as a shared string. Absent means empty.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the member has another type.
     pub fn string(&mut self, key: &str) -> Result<Str, DecodeError> {
         Ok(self.text(key)?.into())
     }
 
-    /// Takes an integer of 64 bits.
+    /// Takes a 64-bit integer.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the member has another type.
     pub fn opt_i64(&mut self, key: &str) -> Result<Option<i64>, DecodeError> {
         let read = |value| read_i64(value, &self.path.member(key));
         self.take(key).map(read).transpose()
     }
 
-    /// Takes an integer of 32 bits.
+    /// Takes a 32-bit integer.
     ///
     /// # Errors
-    /// When it is something else or out of range.
+    /// Fails if the member has another type or is out of range.
     pub fn opt_i32(&mut self, key: &str) -> Result<Option<i32>, DecodeError> {
         let read = |value| read_i32(value, &self.path.member(key));
         self.take(key).map(read).transpose()
     }
 
-    /// Takes an integer of 32 bits. Absent means 0.
+    /// Takes a 32-bit integer. Absent means 0.
     ///
     /// # Errors
-    /// When it is something else or out of range.
+    /// Fails if the member has another type or is out of range.
     pub fn i32(&mut self, key: &str) -> Result<i32, DecodeError> {
         Ok(self.opt_i32(key)?.unwrap_or(0))
     }
@@ -284,7 +283,7 @@ impl<'t, 'p> Members<'t, 'p> {
     /// Takes a boolean.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the member has another type.
     pub fn opt_flag(&mut self, key: &str) -> Result<Option<bool>, DecodeError> {
         let Some(value) = self.take(key) else {
             return Ok(None);
@@ -296,7 +295,7 @@ impl<'t, 'p> Members<'t, 'p> {
     /// Takes an RFC 3339 time. Absent means unset.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the member is not such a time.
     pub fn time(&mut self, key: &str) -> Result<Time, DecodeError> {
         let read = |value| read_time(value, &self.path.member(key));
         self.take(key).map_or(Ok(Time::UNSET), read)
@@ -305,7 +304,7 @@ impl<'t, 'p> Members<'t, 'p> {
     /// Takes a member and reads it with `read`.
     ///
     /// # Errors
-    /// What `read` answers.
+    /// Returns the error of `read`.
     pub fn child<T>(
         &mut self,
         key: &str,
@@ -320,7 +319,7 @@ impl<'t, 'p> Members<'t, 'p> {
     /// Takes a list and reads each entry with `read`. Absent means empty.
     ///
     /// # Errors
-    /// When it is something else, or what `read` answers.
+    /// Fails if the member is not a list. Returns the first error of `read`.
     pub fn list<T, C: FromIterator<T>>(
         &mut self,
         key: &str,
@@ -379,20 +378,20 @@ pub(crate) fn read_string(value: JsonValue<'_>, path: &Path<'_>) -> Result<Str, 
     Ok(read_text(value, path)?.into())
 }
 
-/// Reads an integer of 64 bits.
+/// Reads a 64-bit integer.
 pub(crate) fn read_i64(value: JsonValue<'_>, path: &Path<'_>) -> Result<i64, DecodeError> {
     value
         .as_i64()
         .ok_or_else(|| path.mismatch("an integer", value))
 }
 
-/// Reads an integer of 32 bits.
+/// Reads a 32-bit integer.
 pub(crate) fn read_i32(value: JsonValue<'_>, path: &Path<'_>) -> Result<i32, DecodeError> {
     let number = read_i64(value, path)?;
-    i32::try_from(number).map_err(|_| path.mismatch("an integer of 32 bits", value))
+    i32::try_from(number).map_err(|_| path.mismatch("a 32-bit integer", value))
 }
 
-/// Reads a time; the empty string is unset.
+/// Reads a time. The empty string is unset.
 pub(crate) fn read_time(value: JsonValue<'_>, path: &Path<'_>) -> Result<Time, DecodeError> {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.ok_or_else(|| path.mismatch("a time such as 2026-01-02T03:04:05Z", value))
@@ -406,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_reads_as_people_write_it() {
+    fn paths_read_as_people_write_them() {
         let root = Path::ROOT;
         let spec = root.member("spec");
         let containers = spec.member("containers");
@@ -420,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_named_with_what_was_found() {
+    fn wrong_types_are_reported_with_the_value_found() {
         let path = Path::ROOT.member("spec");
         let value =
             json!({"a": 3, "b": "three", "c": 4_294_967_296_i64, "d": 1.5, "e": [1], "t": "x"});
@@ -437,7 +436,7 @@ mod tests {
         let problems = [
             "spec.a: expected a string, found the number 3",
             "spec.b: expected an integer, found the string \"three\"",
-            "spec.c: expected an integer of 32 bits, found the number 4294967296",
+            "spec.c: expected a 32-bit integer, found the number 4294967296",
             "spec.d: expected an integer, found the number 1.5",
             "spec.e[0]: expected a string, found the number 1",
             "spec.t: expected a time such as 2026-01-02T03:04:05Z, found the string \"x\"",
@@ -446,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_absent_and_what_is_not_taken_is_left() {
+    fn null_is_absent_and_untaken_members_remain() {
         let value = json!({"a": null, "b": null, "c": 1});
         let tape = Tape::of(&value);
         let mut members = Members::new(tape.root(), &Path::ROOT).unwrap();

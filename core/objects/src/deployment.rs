@@ -9,7 +9,7 @@ use super::{AnyObject, IntOrString, LabelSelector, ObjectMeta, PodTemplate, Rest
 pub struct Deployment {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// The wanted state.
+    /// The desired state.
     pub spec: DeploymentSpec,
     /// The observed state.
     pub status: DeploymentStatus,
@@ -18,22 +18,22 @@ pub struct Deployment {
 /// `spec` of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeploymentSpec {
-    /// The number of pods. The server sets 1 when it is absent.
+    /// The number of pods. The server sets 1 if it is absent.
     pub replicas: Option<i32>,
-    /// Which ReplicaSets. An absent selector matches nothing.
+    /// The selector of the ReplicaSets. An absent selector matches nothing.
     pub selector: Option<Arc<LabelSelector>>,
-    /// What new pods look like.
+    /// The template for new pods.
     pub template: Arc<PodTemplate>,
-    /// How old pods are replaced by new ones.
+    /// The way in which new pods replace old ones.
     pub strategy: DeploymentStrategy,
-    /// How many seconds a pod must stay ready before it is available.
+    /// The number of seconds that a pod must stay ready before it is available.
     pub min_ready_seconds: i32,
-    /// How many old ReplicaSets are kept; all of them when absent. The server sets 10.
+    /// The number of old ReplicaSets to keep; all of them if absent. The server sets 10.
     pub revision_history_limit: Option<i32>,
-    /// Whether no rollout begins and none goes on.
+    /// Whether rollouts are paused: none begins and none continues.
     pub paused: bool,
-    /// After how many seconds without progress a rollout counts as failed; never when absent. The
-    /// server sets 600.
+    /// The number of seconds without progress after which a rollout counts as failed; never if absent.
+    /// The server sets 600.
     pub progress_deadline_seconds: Option<i32>,
     /// Members without a typed field.
     pub rest: Rest,
@@ -53,9 +53,9 @@ pub struct DeploymentStrategy {
 /// `spec.strategy.rollingUpdate`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RollingUpdate {
-    /// How many pods may be missing, as a number or a share of `replicas`.
+    /// The number of pods that may be unavailable, or a percentage of `replicas`.
     pub max_unavailable: Option<IntOrString>,
-    /// How many pods there may be beyond `replicas`, as a number or a share of them.
+    /// The number of pods allowed beyond `replicas`, or a percentage of `replicas`.
     pub max_surge: Option<IntOrString>,
     /// Members without a typed field.
     pub rest: Rest,
@@ -64,23 +64,23 @@ pub struct RollingUpdate {
 /// `status` of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeploymentStatus {
-    /// The generation of the spec that this status answers.
+    /// The generation of the spec that this status reflects.
     pub observed_generation: i64,
     /// Active pods of all ReplicaSets.
     pub replicas: i32,
-    /// Those of the newest template.
+    /// Pods of the newest template.
     pub updated_replicas: i32,
-    /// Those that are ready.
+    /// Pods that are ready.
     pub ready_replicas: i32,
-    /// Those that have been ready for `minReadySeconds`.
+    /// Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// How many more must become available.
+    /// The number of pods that still must become available.
     pub unavailable_replicas: i32,
     /// Terminating pods. Absent if the feature is off, which differs from zero.
     pub terminating_replicas: Option<i32>,
-    /// In order.
+    /// The conditions, in order.
     pub conditions: Vec<DeploymentCondition>,
-    /// How often the name of a new ReplicaSet was taken.
+    /// How often the name of a new ReplicaSet was already taken.
     pub collision_count: Option<i32>,
     /// Members without a typed field.
     pub rest: Rest,
@@ -97,7 +97,7 @@ pub struct DeploymentCondition {
     pub last_update_time: Time,
     /// When `status` last changed.
     pub last_transition_time: Time,
-    /// A word for programs.
+    /// A single word for programs.
     pub reason: Str,
     /// A sentence for people.
     pub message: Str,
@@ -106,14 +106,14 @@ pub struct DeploymentCondition {
 }
 
 impl Deployment {
-    /// `spec.replicas`, 1 when absent as the server defaults it.
+    /// Returns `spec.replicas`, or the server's default of 1 if it is absent.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// Returns the Deployment that an object is: of this type, or of none, as a server without a
-    /// type for it gives it. `None` for another kind, or one whose members have types that no
-    /// server lets through. O(1), or O(bytes) for an object without a type.
+    /// Returns the Deployment in an object: one of this type, or one without a Rust type from a server that
+    /// has none. `None` for another kind, or if a member has a type that no server accepts. O(1), or
+    /// O(bytes) for an object without a Rust type.
     pub fn of(object: &AnyObject) -> Option<Arc<Deployment>> {
         match object.clone().downcast() {
             Some(deployment) => Some(deployment),

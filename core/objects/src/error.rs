@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-/// An answer other than success: a `Status`, or no answer at all.
+/// An unsuccessful answer: a `Status`, or no answer at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
-    /// HTTP status code; 0 when the transport failed and no `Status` came.
+    /// The HTTP status code; 0 if the transport failed and no `Status` arrived.
     pub code: u16,
     /// The machine-readable reason.
     pub reason: Reason,
-    /// The whole text.
+    /// The full text.
     pub message: String,
-    /// What it is about and why; boxed, as answers are moved on hot paths and few have any.
+    /// The object and the causes. Boxed, because answers are moved on hot paths and few have details.
     pub details: Option<Box<Details>>,
-    /// Whether the client sent the request more than once. Then this answers the last attempt, and
-    /// an earlier one may have taken effect.
+    /// Whether the client sent the request more than once. The error then belongs to the last attempt,
+    /// and an earlier one may have taken effect.
     pub resent: bool,
 }
 
-/// `details` of a `Status`. What is empty or 0 is left out of its JSON; of some errors it is empty.
+/// `details` of a `Status`. Empty and zero members are omitted from its JSON. Some errors have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// The object's name.
@@ -30,18 +30,18 @@ pub struct Details {
     pub kind: String,
     /// The object's UID.
     pub uid: String,
-    /// Why, one for each field at fault.
+    /// The causes, one for each invalid field.
     pub causes: Vec<Cause>,
-    /// `Retry-After`, s.
+    /// `Retry-After`, in seconds.
     pub retry_after_seconds: u32,
-    /// `metadata.continue` of the `Status`: the token by which an expired list can go on.
+    /// `metadata.continue` of the `Status`: the token with which an expired list can continue.
     pub continue_token: String,
 }
 
 /// An entry of `details.causes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// A word for programs, e.g. `FieldValueInvalid`, `NamespaceTerminating`.
+    /// A single word for programs, e.g. `FieldValueInvalid`, `NamespaceTerminating`.
     pub reason: String,
     /// A sentence for people.
     pub message: String,
@@ -58,9 +58,9 @@ pub enum Reason {
     Forbidden,
     /// 404.
     NotFound,
-    /// 409, the name is taken.
+    /// 409: the name is taken.
     AlreadyExists,
-    /// 409, a precondition failed.
+    /// 409: a precondition failed.
     Conflict,
     /// 410.
     Expired,
@@ -72,7 +72,7 @@ pub enum Reason {
     InternalError,
     /// 504.
     Timeout,
-    /// Anything else, the empty text included.
+    /// Any other text, including the empty one.
     Other(String),
 }
 
@@ -94,7 +94,7 @@ impl Reason {
         }
     }
 
-    /// Creates the reason of that text.
+    /// Creates the reason with this text.
     pub fn new(text: &str) -> Reason {
         match text {
             "BadRequest" => Reason::BadRequest,
@@ -119,7 +119,7 @@ impl fmt::Display for Reason {
 }
 
 impl ApiError {
-    /// Returns a `Status` without details.
+    /// Creates a `Status` without details.
     pub fn status(code: u16, reason: Reason, message: impl Into<String>) -> ApiError {
         ApiError {
             code,
@@ -130,41 +130,41 @@ impl ApiError {
         }
     }
 
-    /// Returns a failure of the transport: it is unknown whether the request took effect.
+    /// Creates a transport failure: it is unknown whether the request took effect.
     pub fn transport(message: impl Into<String>) -> ApiError {
         ApiError::status(0, Reason::Other(String::new()), message)
     }
 
-    /// The same error with these details.
+    /// Sets the details.
     pub fn with_details(mut self, details: Details) -> ApiError {
         self.details = Some(Box::new(details));
         self
     }
 
-    /// The same error with one more cause.
+    /// Adds a cause.
     pub fn with_cause(mut self, cause: Cause) -> ApiError {
         self.details.get_or_insert_default().causes.push(cause);
         self
     }
 
-    /// The same error, to be tried again after that many seconds.
+    /// Sets the number of seconds after which to retry.
     pub fn with_retry_after(mut self, seconds: u32) -> ApiError {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self
     }
 
-    /// `details.causes`.
+    /// Returns `details.causes`.
     pub fn causes(&self) -> &[Cause] {
         self.details.as_ref().map_or(&[], |details| &details.causes)
     }
 
-    /// `Retry-After`, s.
+    /// Returns `Retry-After`, in seconds.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         let seconds = self.details.as_ref()?.retry_after_seconds;
         (seconds != 0).then_some(seconds)
     }
 
-    /// Reports whether the request may have taken effect although it failed: no answer came, the
+    /// Reports whether the request may have taken effect although it failed: no answer arrived, the
     /// server timed out or failed, or an earlier attempt may have succeeded.
     pub fn outcome_is_unknown(&self) -> bool {
         self.resent || self.code == 0 || self.code == 408 || self.code >= 500
@@ -180,7 +180,7 @@ impl ApiError {
         self.reason == Reason::Invalid
     }
 
-    /// Reports whether a cause of that reason is among the details.
+    /// Reports whether the details have a cause with this reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.causes().iter().any(|cause| cause.reason == reason)
     }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_refusal_of_the_only_attempt_is_certain() {
+    fn only_a_refusal_of_a_single_attempt_is_certain() {
         for (code, unknown) in [
             (0, true),
             (400, false),

@@ -1,5 +1,5 @@
-//! Events, in a form small enough to keep tens of thousands. Events with the same type, reason and
-//! source share one allocation for them. A repetition changes three plain members.
+//! Events, in a form small enough to keep tens of thousands of them. Events with the same type, reason
+//! and source share one allocation for these. A repetition changes three plain members.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::{Kind, ObjectMeta, ResourceVersion, Rest, Str, Time, Uid};
 pub struct Event {
     /// Name and namespace.
     pub metadata: ObjectMeta,
-    /// `involvedObject`: what it is about.
+    /// `involvedObject`: the object that the event is about.
     pub regarding: Option<Regarding>,
     /// Type, reason and source of the event.
     pub topic: Arc<EventTopic>,
     /// `message`: a sentence for people.
     pub message: Box<str>,
-    /// `count`: how often it has happened.
+    /// `count`: how often the event has occurred.
     pub count: i32,
-    /// `firstTimestamp`: when it happened first.
+    /// `firstTimestamp`: the first occurrence.
     pub first_timestamp: Time,
-    /// `lastTimestamp`: when it happened last.
+    /// `lastTimestamp`: the last occurrence.
     pub last_timestamp: Time,
-    /// Members without a typed place.
+    /// Members without a typed field.
     pub rest: Rest,
 }
 
@@ -35,7 +35,7 @@ pub struct Event {
 pub struct EventTopic {
     /// `type`: `Normal` or `Warning`.
     pub kind: Str,
-    /// `reason`: a word for programs.
+    /// `reason`: a single word for programs.
     pub reason: Str,
     /// `source.component`.
     pub component: Str,
@@ -47,10 +47,10 @@ pub struct EventTopic {
     pub reporting_instance: Str,
 }
 
-/// The object an event is about.
+/// The object that an event is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Regarding {
-    /// An object of a known kind, with every member of a full reference and no others.
+    /// An object of a known kind, with exactly the members of a full reference.
     Object(Arc<ObjectReference>),
     /// Any other reference, unchanged. Reading never uses it for a reference that
     /// [`Regarding::Object`] can hold.
@@ -58,7 +58,7 @@ pub enum Regarding {
 }
 
 impl Regarding {
-    /// Returns the object's namespace; empty when there is none.
+    /// Returns the object's namespace; empty if there is none.
     pub fn namespace(&self) -> Cow<'_, str> {
         match self {
             Regarding::Object(object) => Cow::Borrowed(&object.namespace),
@@ -70,24 +70,24 @@ impl Regarding {
     }
 }
 
-/// An object of a known kind, at the version that the cache had. All events of a sync share one
-/// reference.
+/// A reference to an object of a known kind, at the version that the cache had. All events of a sync
+/// share one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReference {
-    /// Its kind, which implies the API version.
+    /// The object's kind, which implies the API version.
     pub kind: Kind,
-    /// Its namespace.
+    /// The object's namespace.
     pub namespace: Str,
-    /// Its name.
+    /// The object's name.
     pub name: CompactString,
-    /// Its UID.
+    /// The object's UID.
     pub uid: Uid,
-    /// The version the sync saw.
+    /// The version that the sync saw.
     pub resource_version: ResourceVersion,
 }
 
 impl ObjectReference {
-    /// Creates the reference to an object of that kind and metadata.
+    /// Creates a reference to an object of this kind with this metadata.
     pub fn new(kind: Kind, metadata: &ObjectMeta) -> ObjectReference {
         ObjectReference {
             kind,

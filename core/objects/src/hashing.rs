@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_of_the_maps_after_it_and_stays() {
+    fn the_first_seed_stays_and_applies_to_later_maps() {
         let mut before = HashMap::with_hasher(hash_state());
         before.insert("a", 1);
         let fixed = hash_state().hash_one("a");

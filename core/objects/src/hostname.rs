@@ -1,34 +1,34 @@
-//! The host name of a pod that its own names give: `spec.hostname` of the pods of indexed Jobs and of StatefulSets.
-//! Once it is taken out, the specs of one template's pods are equal and can be shared.
+//! Host names that a pod's own names determine: `spec.hostname` of the pods of indexed Jobs and of
+//! StatefulSets. Once such a name is taken out, the specs of one template's pods are equal and can be shared.
 
 use super::ObjectMeta;
 
-/// The member of a spec.
+/// The name of the member in a spec.
 pub(super) const HOSTNAME: &str = "hostname";
 
-/// Where `spec.hostname` of a pod is.
+/// The place of a pod's `spec.hostname`.
 ///
-/// Each pod has one form: a host name that the names of the pod give is never in its spec.
+/// Each pod has exactly one form: a host name that the pod's names determine is never in its spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hostname {
     /// In the spec, or absent.
     #[default]
     OfSpec,
-    /// It is the name of the pod.
+    /// Equal to the name of the pod.
     Name,
-    /// It is `generateName` of the pod without the dash at its end.
+    /// Equal to the pod's `generateName` without the final dash.
     Prefix,
 }
 
 impl Hostname {
-    /// Creates the form of a host name in a pod with this metadata.
+    /// Returns the form of a host name in a pod with this metadata.
     pub(super) fn new(hostname: &str, meta: &ObjectMeta) -> Hostname {
         let all = [Hostname::Name, Hostname::Prefix];
         let is_it = |form: &Hostname| !hostname.is_empty() && form.of(meta) == Some(hostname);
         all.into_iter().find(is_it).unwrap_or_default()
     }
 
-    /// Returns the host name, unless the spec has it.
+    /// Returns the host name if it is outside the spec.
     pub(super) fn of(self, meta: &ObjectMeta) -> Option<&str> {
         match self {
             Hostname::OfSpec => None,

@@ -1,4 +1,4 @@
-//! A count, or a share of one as a percentage.
+//! A count, or a percentage of one.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Label and annotation maps: sorted, immutable, shared between the objects made from one template.
+//! Label and annotation maps: sorted, immutable, shared between the objects created from one template.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,24 +11,24 @@ use super::decode::{DecodeError, Members, Path};
 use super::json::{JsonValue, Tape, Writer};
 use super::{Map, Str};
 
-/// Pairs stored next to the reference count. More pairs get an allocation of their own.
+/// The number of pairs stored next to the reference count. More pairs get their own allocation.
 const INLINE_PAIRS: usize = 2;
 
 type Pairs = SmallVec<[(Str, Str); INLINE_PAIRS]>;
 
-/// A string map sorted by key. Absent (JSON null) and empty are different, like a nil and an empty
-/// map in Go. Cloning shares the map; equality compares the pointers first.
+/// A string map sorted by key. Absent (JSON null) and empty are different, like a nil and an empty map
+/// in Go. Cloning shares the map. Equality compares the pointers first.
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<Pairs>>);
 
-/// So many pairs are looked through from the first to the last.
+/// Up to this many pairs are searched linearly.
 const FEW: usize = 8;
 
 impl Labels {
     /// The absent map.
     pub const ABSENT: Labels = Labels(None);
 
-    /// Returns a map with these pairs. Of equal keys the last one stays.
+    /// Creates a map with these pairs. Of equal keys, the last one stays.
     pub fn from_pairs<K: Into<Str>, V: Into<Str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
         let map: std::collections::BTreeMap<Str, Str> = pairs
             .into_iter()
@@ -40,15 +40,15 @@ impl Labels {
     /// Reads a JSON object of strings. Null means absent. A null value means the empty string.
     ///
     /// # Errors
-    /// When it is something else, naming the key.
+    /// Fails for any other value, and names the key.
     pub fn from_json(value: Value) -> Result<Labels, DecodeError> {
         Labels::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    /// As [`Labels::from_json`], for a value of a tape at `path`.
+    /// Like [`Labels::from_json`], for a value of a tape at `path`.
     ///
     /// # Errors
-    /// When it is something else, naming the key.
+    /// Fails for any other value, and names the key.
     pub fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<Labels, DecodeError> {
         if value.is_null() {
             return Ok(Labels::ABSENT);
@@ -68,7 +68,7 @@ impl Labels {
         Ok(Labels(Some(Arc::new(pairs))))
     }
 
-    /// Returns the JSON object; null when absent.
+    /// Returns the JSON object, null if absent.
     pub fn to_json(&self) -> Value {
         if self.is_absent() {
             return Value::Null;
@@ -81,7 +81,7 @@ impl Labels {
         )
     }
 
-    /// Returns a map of pairs that mostly come sorted, each key once.
+    /// Creates a map of distinct pairs that are usually sorted already.
     pub(crate) fn from_sorted(mut pairs: Vec<(Str, Str)>) -> Labels {
         if !pairs.is_sorted_by(|(a, _), (b, _)| a < b) {
             pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -94,7 +94,7 @@ impl Labels {
         self.0.is_none()
     }
 
-    /// Reports whether there is no pair in it.
+    /// Reports whether there are no pairs.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -106,8 +106,8 @@ impl Labels {
         self.pairs().len()
     }
 
-    /// Reports whether the pairs have an allocation of their own, because there are too many to
-    /// store next to the reference count.
+    /// Reports whether the pairs have their own allocation, because there are too many to store next to
+    /// the reference count.
     pub fn spilled(&self) -> bool {
         self.0.as_ref().is_some_and(|pairs| pairs.spilled())
     }
@@ -121,7 +121,7 @@ impl Labels {
     /// Returns the value of a key. O(log n).
     pub fn get(&self, key: &str) -> Option<&Str> {
         let pairs = self.pairs();
-        // Keys begin alike, and lengths differ: to look for an equal one costs less than to order.
+        // Keys often share a prefix and differ in length, so testing for equality is cheaper than ordering.
         let at = match pairs.len() {
             0..=FEW => pairs.iter().position(|(probe, _)| **probe == *key),
             _ => pairs.binary_search_by(|(probe, _)| (**probe).cmp(key)).ok(),
@@ -129,7 +129,7 @@ impl Labels {
         Some(&pairs[at?].1)
     }
 
-    /// Reports whether both are the same allocation (or both absent).
+    /// Reports whether both are the same allocation, or both absent.
     pub fn is_same(&self, other: &Labels) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -145,7 +145,7 @@ impl Labels {
             .is_some_and(|pairs| Arc::strong_count(pairs) > 1)
     }
 
-    /// Reports whether every pair of `other` is in this map too.
+    /// Reports whether this map has every pair of `other`.
     #[inline]
     pub fn contains_all(&self, other: &Labels) -> bool {
         self.is_same(other)
@@ -155,13 +155,13 @@ impl Labels {
                 .all(|(key, value)| self.get(key) == Some(value))
     }
 
-    /// This map with `key` set to `value`. It shares all other texts, and that of a key that is there.
+    /// Returns this map with `key` set to `value`. Shares all other texts, and the key's if it exists.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Labels {
         self.with_shared(key, value.into())
     }
 
-    /// As [`with`](Labels::with), with a value whose text others share.
+    /// Like [`with`](Labels::with), for a value whose text is shared.
     #[must_use]
     pub fn with_shared(&self, key: &str, value: Str) -> Labels {
         let old = self.pairs();
@@ -179,7 +179,7 @@ impl Labels {
         Labels(Some(Arc::new(pairs)))
     }
 
-    /// This map without `key`; absent when nothing is left.
+    /// Returns this map without `key`, absent if nothing is left.
     #[must_use]
     pub fn without(&self, key: &str) -> Labels {
         Labels::from_pairs(
@@ -191,7 +191,8 @@ impl Labels {
         .or_absent()
     }
 
-    /// This map, absent if it is empty. The two differ only in a ReplicationController's selector.
+    /// Returns this map, or an absent one if it is empty. The two differ only in a ReplicationController's
+    /// selector.
     #[must_use]
     pub fn or_absent(self) -> Labels {
         if self.is_empty() {
@@ -206,7 +207,7 @@ impl Members<'_, '_> {
     /// Takes a map of strings.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails if the value is not a map of strings.
     pub fn labels(&mut self, key: &str) -> Result<Labels, DecodeError> {
         let labels = self.child(key, Labels::read)?;
         Ok(labels.unwrap_or(Labels::ABSENT))
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_found_by_key_and_changed_in_copies() {
+    fn pairs_are_found_by_key_and_change_in_copies() {
         let labels = Labels::from_pairs([("tier", "front"), ("app", "web")]);
         assert_eq!(labels.get("app").map(|v| &**v), Some("web"));
         assert_eq!(labels.get("none"), None);

@@ -11,7 +11,7 @@ use super::{Labels, OwnerReference, OwnerReferences, ResourceVersion, Rest, Str,
 pub struct ObjectMeta {
     /// The name; stored in place up to 24 bytes.
     pub name: CompactString,
-    /// The prefix from which the server makes a name when `name` is empty.
+    /// The prefix from which the server generates a name if `name` is empty.
     pub generate_name: Option<Str>,
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: Str,
@@ -25,7 +25,7 @@ pub struct ObjectMeta {
     pub creation_timestamp: Time,
     /// Set when deletion has begun; unset otherwise.
     pub deletion_timestamp: Time,
-    /// Seconds allowed for the deletion under way.
+    /// Seconds allowed for the deletion in progress.
     pub deletion_grace_period_seconds: OptionalSeconds,
     /// The labels.
     pub labels: Labels,
@@ -33,7 +33,7 @@ pub struct ObjectMeta {
     pub annotations: Labels,
     /// The owners, at most one of them the controller.
     pub owner_references: OwnerReferences,
-    /// What must happen before the object is removed; absent when none.
+    /// The finalizers that must be removed before the object is; absent if there are none.
     pub finalizers: Option<Arc<Vec<Str>>>,
     /// Members without a typed field.
     pub rest: Rest,
@@ -44,15 +44,15 @@ pub struct ObjectMeta {
 pub struct OptionalSeconds(i64);
 
 impl OptionalSeconds {
-    /// No number.
+    /// The absent number.
     pub const NONE: OptionalSeconds = OptionalSeconds(i64::MIN);
 
-    /// This number of seconds. The smallest `i64`, 292 thousand million years ago, means none.
+    /// Creates a number of seconds. The smallest `i64`, 292 thousand million years ago, means absent.
     pub const fn new(seconds: i64) -> OptionalSeconds {
         OptionalSeconds(seconds)
     }
 
-    /// Returns the number; `None` when absent.
+    /// Returns the number; `None` if absent.
     pub const fn get(self) -> Option<i64> {
         if self.0 == i64::MIN {
             None
@@ -81,7 +81,7 @@ impl std::fmt::Debug for OptionalSeconds {
 }
 
 impl ObjectMeta {
-    /// Drops `managedFields`. O(bytes of the unread members) where there are any.
+    /// Drops `managedFields`. O(bytes of the unread members) if there are any.
     pub fn strip_for_cache(&mut self) {
         if !self.rest.is_empty() {
             self.rest = self.rest.without("managedFields");
@@ -99,25 +99,25 @@ impl ObjectMeta {
         !self.deletion_timestamp.is_unset()
     }
 
-    /// Returns the finalizers, none when absent.
+    /// Returns the finalizers; empty if absent.
     #[inline]
     pub fn finalizers(&self) -> &[Str] {
         self.finalizers.as_ref().map_or(&[], |names| names)
     }
 
-    /// Reports whether a finalizer of that name is there.
+    /// Reports whether the object has a finalizer with this name.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers().iter().any(|held| **held == *name)
     }
 
-    /// Adds a finalizer as the last one, unless it is there.
+    /// Appends a finalizer unless it exists.
     pub fn add_finalizer(&mut self, name: &str) {
         if !self.has_finalizer(name) {
             Arc::make_mut(self.finalizers.get_or_insert_default()).push(name.into());
         }
     }
 
-    /// Removes a finalizer wherever it is.
+    /// Removes a finalizer, at any position.
     pub fn remove_finalizer(&mut self, name: &str) {
         let rest: Vec<Str> = self
             .finalizers()

@@ -11,7 +11,7 @@ pub struct Node {
     pub spec: Map,
     /// `status` as JSON.
     pub status: Map,
-    /// `status.allocatable.pods` (or `capacity.pods`): how many pods fit; absent when not said.
+    /// The number of pods that fit: `status.allocatable.pods` or `capacity.pods`. Absent if neither is set.
     pub pods_allocatable: Option<u32>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,

@@ -9,21 +9,21 @@ use serde_json::Value;
 use super::json::{JsonValue, Tape, Writer};
 use super::{DecodeError, Kind, ObjectMeta, ReadError};
 
-/// The interface of every object, whatever its type.
+/// The interface of every object of any type.
 pub trait Object: Any + Debug + Send + Sync {
-    /// Its kind.
+    /// Returns the object's kind.
     fn kind(&self) -> Kind;
 
-    /// Its metadata.
+    /// Returns the object's metadata.
     fn metadata(&self) -> &ObjectMeta;
 
-    /// Its metadata, to change before it is published.
+    /// Returns the object's metadata for changes before the object is published.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 
-    /// Writes its JSON form, `apiVersion` and `kind` included. Unset members are left out.
+    /// Writes the JSON form, including `apiVersion` and `kind`. Unset members are omitted.
     fn write_json(&self, out: &mut Writer);
 
-    /// Its JSON form as a tree. O(bytes): the text is written, then parsed.
+    /// Returns the JSON form as a tree. O(bytes): the text is written, then parsed.
     fn to_json(&self) -> Value {
         let mut out = Writer::new();
         self.write_json(&mut out);
@@ -31,27 +31,27 @@ pub trait Object: Any + Debug + Send + Sync {
     }
 }
 
-/// An object whose kind has a type of its own.
+/// An object whose kind has its own Rust type.
 pub trait Resource: Object + Clone {
     /// The kind of this type.
     const KIND: Kind;
 
-    /// Reads an object. `apiVersion` and `kind` may be absent; fields without a typed place are
-    /// carried in `rest`.
+    /// Reads an object. `apiVersion` and `kind` may be absent. Members without a typed field are carried
+    /// in `rest`.
     ///
     /// # Errors
-    /// A field of a wrong type or an unreadable value, with its path.
+    /// Fails for a member of a wrong type or with an unreadable value. The error has its path.
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError>;
 
     /// Reads an object from its JSON text: one pass over the text and a short one over its values.
     ///
     /// # Errors
-    /// Where the text is not JSON or gives a member twice; then as [`read`](Resource::read).
+    /// Fails if the text is not JSON or has a duplicate member, and as [`read`](Resource::read).
     fn from_slice(text: &[u8]) -> Result<Self, ReadError> {
         Ok(Self::read(Tape::from_slice(text)?.root())?)
     }
 
-    /// Reads an object from a tree. As [`read`](Resource::read).
+    /// Reads an object from a tree; see [`read`](Resource::read).
     ///
     /// # Errors
     /// As [`read`](Resource::read).
@@ -64,13 +64,13 @@ pub trait Resource: Object + Clone {
 pub type AnyObject = Arc<dyn Object>;
 
 impl dyn Object {
-    /// Returns the object itself, if it is of that type.
+    /// Returns the object itself if it has this type.
     pub fn downcast<T: Object>(self: Arc<Self>) -> Option<Arc<T>> {
         let any: Arc<dyn Any + Send + Sync> = self;
         any.downcast().ok()
     }
 
-    /// Returns a reference to the object itself, if it is of that type.
+    /// Returns a reference to the object itself if it has this type.
     pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
         let any: &dyn Any = self;
         any.downcast_ref()
@@ -96,7 +96,7 @@ mod tests {
     use crate::{Namespace, Pod};
 
     #[test]
-    fn an_object_of_any_kind_is_given_back_as_what_it_is() {
+    fn an_object_of_any_kind_downcasts_to_its_type() {
         let pod = Arc::new(Pod::default());
         let any: AnyObject = pod.clone();
         assert_eq!(any.kind(), Kind::POD);

@@ -22,20 +22,20 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
-/// `metadata.ownerReferences`: a list that derefs to a slice. Most objects have at most one owner,
-/// which takes no allocation. Changing a longer list copies it.
+/// `metadata.ownerReferences`: a list that derefs to a slice. Most objects have at most one owner, which
+/// takes no allocation. Changing a longer list copies it.
 #[derive(Clone)]
 pub struct OwnerReferences(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// None or one.
+    /// Zero or one owner.
     Few(Option<Arc<OwnerReference>>),
-    /// Any number, mostly more than one.
+    /// Any number of owners, usually more than one.
     Many(Box<[Arc<OwnerReference>]>),
 }
 
-/// The metadata of every object contains one.
+/// The metadata of every object contains this list.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<OwnerReferences>() == 16);
 
@@ -53,7 +53,7 @@ impl OwnerReferences {
     /// Inserts an owner before the one at `index`. O(length).
     ///
     /// # Panics
-    /// When `index` is beyond the end.
+    /// Panics if `index` is beyond the end.
     pub fn insert(&mut self, index: usize, owner: Arc<OwnerReference>) {
         if let Repr::Few(one @ None) = &mut self.0
             && index == 0
@@ -66,7 +66,7 @@ impl OwnerReferences {
         *self = all.into();
     }
 
-    /// Keeps those owners that `keep` holds for, in their order. O(length).
+    /// Keeps the owners for which `keep` returns true, in order. O(length).
     pub fn retain(&mut self, mut keep: impl FnMut(&Arc<OwnerReference>) -> bool) {
         match &mut self.0 {
             Repr::Few(one) => drop(one.take_if(|owner| !keep(owner))),
@@ -78,7 +78,7 @@ impl OwnerReferences {
         }
     }
 
-    /// Removes all.
+    /// Removes all owners.
     pub fn clear(&mut self) {
         *self = OwnerReferences::new();
     }
@@ -86,7 +86,7 @@ impl OwnerReferences {
     /// Returns the first owner whose `controller` is true.
     #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
-        // Every event of a pod calls this, so the case of one owner has no loop.
+        // Called for every event of a pod, so the case of a single owner has no loop.
         let is_controller = |owner: &&Arc<OwnerReference>| owner.controller == Some(true);
         match &self.0 {
             Repr::Few(one) => one.as_ref().filter(is_controller),
@@ -94,7 +94,7 @@ impl OwnerReferences {
         }
     }
 
-    /// Reports whether the list has an allocation of its own.
+    /// Reports whether the list has its own allocation.
     pub fn spilled(&self) -> bool {
         matches!(self.0, Repr::Many(_))
     }
@@ -222,7 +222,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn the_controller_is_the_first_that_says_so(flags in proptest::collection::vec(0..3u8, 0..5)) {
+        fn the_controller_is_the_first_owner_marked_as_one(flags in proptest::collection::vec(0..3u8, 0..5)) {
             let owners = flags.iter().zip(0..).map(|(flag, name)| {
                 let controller = [None, Some(false), Some(true)][usize::from(*flag)];
                 let owner = OwnerReference::clone(&owner(name));
@@ -235,7 +235,7 @@ mod tests {
         }
 
         #[test]
-        fn it_does_what_a_vector_does(steps in proptest::collection::vec((0..6u8, 0..9u8), 0..12)) {
+        fn the_list_behaves_like_a_vector(steps in proptest::collection::vec((0..6u8, 0..9u8), 0..12)) {
             let (mut list, mut model) = (OwnerReferences::new(), Vec::new());
             for (step, name) in steps {
                 let one = owner(name);

@@ -1,4 +1,4 @@
-//! The changes that controllers request other than writes of whole objects.
+//! The changes that controllers request besides writes of whole objects.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum OwnerPatch {
         /// The UID the object must have.
         uid: Uid,
     },
-    /// Removes the reference with that UID.
+    /// Removes the reference with this UID.
     Release {
         /// UID of the reference to remove.
         owner_uid: Uid,
@@ -59,11 +59,11 @@ pub struct EventPatch {
     pub namespace: Str,
     /// The event's name.
     pub name: String,
-    /// How often it has happened by now.
+    /// How often the event has occurred so far.
     pub count: i32,
     /// The newest message.
     pub message: String,
-    /// When it happened last.
+    /// The time of the last occurrence.
     pub last_timestamp: Time,
     /// The members that a patch does not change.
     pub source: EventSource,
@@ -72,11 +72,11 @@ pub struct EventPatch {
 /// The members of an event that a patch does not change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventSource {
-    /// What the event is about.
+    /// The object that the event is about.
     pub regarding: Arc<ObjectReference>,
     /// Type, reason and reporter.
     pub topic: Arc<EventTopic>,
-    /// When it happened first.
+    /// The time of the first occurrence.
     pub first_timestamp: Time,
 }
 
@@ -90,8 +90,8 @@ impl EventPatch {
         })
     }
 
-    /// Returns the whole event, to be created if the patch was answered with 404 because the server
-    /// has dropped the event. Name, count and first time stay.
+    /// Returns the whole event, to be created if the patch was answered with 404 because the server has
+    /// dropped the event. It keeps the name, the count and the first time.
     pub fn to_event(&self) -> Event {
         let EventSource {
             regarding,
@@ -115,12 +115,12 @@ impl EventPatch {
     }
 }
 
-/// The propagation policy: what happens to the dependents.
+/// The propagation policy: the effect of a deletion on the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They lose their reference before the object is removed.
+    /// The dependents lose their reference before the object is removed.
     Orphan,
-    /// The object is removed at once, its dependents later.
+    /// The object is removed immediately, its dependents later.
     Background,
     /// The dependents that block the deletion are removed first.
     Foreground,
@@ -137,12 +137,12 @@ impl Propagation {
     }
 }
 
-/// The options of a deletion. The default is that of an empty request body.
+/// The options of a deletion. The default equals an empty request body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Seconds for the object to end by itself; 0: at once; negative values count as 1.
+    /// Seconds in which the object may end by itself. 0: immediately. Negative values count as 1.
     pub grace_period_seconds: Option<i64>,
-    /// What happens to the dependents.
+    /// The effect on the dependents.
     pub propagation: Option<Propagation>,
     /// The UID that the object must have.
     pub precondition_uid: Option<Uid>,
@@ -152,14 +152,14 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
 }
 
-/// `autoscaling/v1` `Scale` of an object.
+/// The `autoscaling/v1` `Scale` of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// The object's UID.
     pub uid: Uid,
     /// The object's version.
     pub resource_version: ResourceVersion,
-    /// When the object was created.
+    /// The creation time of the object.
     pub creation_timestamp: Time,
     /// `spec.replicas`.
     pub replicas: i32,

@@ -1,5 +1,5 @@
-//! Looks up the entries of a list: by comparing them one by one while they are few, as in most objects, and by hash
-//! above that. Checking a list of n entries costs O(n), hostile lists included.
+//! Looks up the entries of a list: linearly while there are few, as in most objects, and by hash above that. Checking a
+//! list of n entries costs O(n), even for hostile lists.
 
 use std::hash::Hash;
 
@@ -7,14 +7,14 @@ use crate::hash_state;
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-/// Most entries that are compared one by one.
+/// The maximum number of entries that are compared one by one.
 const FEW: usize = 16;
 
-/// Entries in their order, and where each was first.
+/// Entries in order, and the first position of each.
 #[derive(Clone, Debug)]
 pub struct Places<T> {
     all: Vec<T>,
-    /// Empty while the entries are few. Never iterated.
+    /// Empty while there are few entries. Never iterated.
     first: HashMap<T, usize, RandomState>,
 }
 
@@ -28,7 +28,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T: Clone + Eq + Hash> Places<T> {
-    /// Returns the place of the first entry that is equal.
+    /// Returns the position of the first equal entry.
     pub fn position(&self, entry: &T) -> Option<usize> {
         match self.all.len() <= FEW {
             true => self.all.iter().position(|other| other == entry),
@@ -36,12 +36,12 @@ impl<T: Clone + Eq + Hash> Places<T> {
         }
     }
 
-    /// Reports whether an entry is equal.
+    /// Reports whether there is an equal entry.
     pub fn contains(&self, entry: &T) -> bool {
         self.position(entry).is_some()
     }
 
-    /// Adds an entry, which may be there already. O(1), as the others.
+    /// Adds an entry, possibly a duplicate. O(1), like the other methods.
     pub fn push(&mut self, entry: T) {
         self.all.push(entry);
         let unhashed = match self.all.len() {
@@ -54,12 +54,12 @@ impl<T: Clone + Eq + Hash> Places<T> {
         }
     }
 
-    /// All that was pushed, in order.
+    /// Returns all entries, in order.
     pub fn all(&self) -> &[T] {
         &self.all
     }
 
-    /// Reports whether nothing was pushed.
+    /// Reports whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_found_where_they_were_first() {
+    fn entries_are_found_at_their_first_position() {
         for count in [1, FEW - 1, FEW, FEW + 1, FEW + 2, 100] {
             let entries: Vec<usize> = (0..count).map(|number| number % 30).collect();
             let seen: Places<usize> = entries.iter().copied().collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_times_the_entries_are_ten_times_the_comparisons() {
+    fn ten_times_the_entries_take_ten_times_the_comparisons() {
         let compared = |count: usize| {
             COMPARED.set(0);
             let mut seen = Places::default();

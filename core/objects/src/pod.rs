@@ -1,4 +1,4 @@
-//! Pods: a small part of their own, and a spec that the pods of one template share.
+//! Pods: a small part for each pod, and a spec that the pods of one template share.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::{
     PodConditions, Rest, Str, Time, TokenVolume,
 };
 
-/// Most objects are pods, and most pods are held three times: in the store, in the log of changes,
-/// and as a version that is about to be freed. With the 16 bytes of an `Arc`'s counts a pod takes
-/// 304 bytes: metadata 152, spec and node name 8 each, token volume and host name 8 together, status 112
+/// Most objects are pods, and most pods are held three times: in the store, in the log of changes, and
+/// as a version that is about to be freed. Including the 16 bytes of an `Arc`'s counts, a pod takes 304
+/// bytes: metadata 152, spec and node name 8 each, token volume and host name 8 together, status 112
 /// (conditions 48, container 32, phase 8, init containers, start and rest 8 each).
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Pod>() <= 304 - 16);
@@ -23,15 +23,14 @@ const _: () = assert!(size_of::<Pod>() <= 304 - 16);
 pub struct Pod {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// The spec without the members that belong to this pod alone. All pods of one template share
-    /// it.
+    /// The spec without the members that belong to this pod only. All pods of one template share it.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName`; absent until the pod is bound.
     pub node_name: Option<Str>,
-    /// The name that admission gave the pod's service-account volume. Absent if `spec` contains the
-    /// name, or if there is no such volume.
+    /// The name that admission gave the pod's service-account volume. Absent if `spec` contains the name,
+    /// or if there is no such volume.
     pub token_volume: Option<TokenVolume>,
-    /// Where `spec.hostname` is.
+    /// The place of `spec.hostname`.
     pub hostname: Hostname,
     /// The status.
     pub status: PodStatus,
@@ -40,13 +39,13 @@ pub struct Pod {
 /// A pod spec as JSON text. The few members that are read also have typed fields, filled once.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
-    /// Every member but `nodeName`, and but for a `hostname` that the names of the pod give. A placeholder stands where the name of the service-account
-    /// volume was taken out.
+    /// Every member except `nodeName`, and except a `hostname` that the pod's names determine. A placeholder marks each
+    /// place from which the name of the service-account volume was taken out.
     pub(super) members: Rest,
-    /// The positions of the placeholders' stars in that text.
+    /// The positions of the placeholders' stars in the text.
     pub(super) stars: SmallVec<[u32; 2]>,
     /// Whether there is a `securityContext` and both service-account members are equal. Reading a
-    /// ReplicationController makes sure of this.
+    /// ReplicationController ensures this.
     pub(super) is_converted: bool,
     /// `terminationGracePeriodSeconds`.
     pub termination_grace_period_seconds: Option<i64>,
@@ -54,16 +53,16 @@ pub struct PodSpec {
     pub containers: SmallVec<[SpecContainer; 1]>,
     /// `initContainers`, in order.
     pub init_containers: Box<[SpecContainer]>,
-    /// `schedulerName`; absent where it is `default-scheduler`, which is what absent means.
+    /// `schedulerName`; absent if it is `default-scheduler`, which is the meaning of absent.
     pub scheduler_name: Option<Str>,
     /// Whether there is a `hostname`.
     pub(super) has_hostname: bool,
-    /// Whether `schedulingGates` has any.
+    /// Whether `schedulingGates` is not empty.
     pub is_gated: bool,
-    /// Whether the pod says more of its node than what it requests: a node selector, required affinity or
-    /// anti-affinity, a topology spread that must hold, a host port, or a toleration that not every pod has.
+    /// Whether the pod constrains its node beyond its requests: a node selector, required affinity or anti-affinity, a
+    /// mandatory topology spread, a host port, or a toleration that not every pod has.
     pub is_particular: bool,
-    /// `priority`; 0 where absent, which is what absent means.
+    /// `priority`; 0 if absent, which is the meaning of absent.
     pub priority: i32,
     /// `restartPolicy`.
     pub restart_policy: RestartPolicy,
@@ -71,7 +70,7 @@ pub struct PodSpec {
     pub active_deadline_seconds: Option<i64>,
 }
 
-/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready, or not reachable.
+/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready or unreachable.
 pub const TOLERATED_TAINTS: [&str; 2] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -80,21 +79,21 @@ pub const TOLERATED_TAINTS: [&str; 2] = [
 /// A claim that a volume of a pod needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodClaim {
-    /// Its name.
+    /// The name of the claim.
     pub name: Str,
-    /// The name and the template of the generic ephemeral volume for which the claim is made, if it is one.
+    /// The name and the claim template of the generic ephemeral volume, if the claim is created for one.
     pub template: Option<(Str, Value)>,
 }
 
 /// `restartPolicy` of a pod or a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// A container that ends starts again. The default of a pod.
+    /// A container that ends is restarted. The default of a pod.
     #[default]
     Always,
-    /// A container that fails starts again.
+    /// A container that fails is restarted.
     OnFailure,
-    /// No container starts again.
+    /// Containers are not restarted.
     Never,
 }
 
@@ -115,9 +114,9 @@ impl RestartPolicy {
 pub struct SpecContainer {
     /// `name`.
     pub name: Str,
-    /// `image`; empty when absent.
+    /// `image`; empty if absent.
     pub image: Str,
-    /// Whether it is an init container that keeps running: its `restartPolicy` is `Always`.
+    /// Whether this is an init container that keeps running: its `restartPolicy` is `Always`.
     pub is_sidecar: bool,
 }
 
@@ -137,29 +136,29 @@ impl Hash for PodSpec {
 /// `status` of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodStatus {
-    /// Where the pod is in its life.
+    /// The phase of the pod's life.
     pub phase: PodPhase,
-    /// In the order given. A type may occur more than once.
+    /// The conditions, in order. A type may occur more than once.
     pub conditions: PodConditions,
     /// One status per container. Most pods have one container.
     pub container_statuses: ContainerStatuses,
-    /// One for each init container; absent when none.
+    /// One status per init container; absent if there are none.
     pub init_container_statuses: Option<Box<ContainerStatuses>>,
-    /// Start time and addresses of a pod that its kubelet has seen and that has at most one address of each kind.
+    /// Start time and addresses of a pod that its kubelet has seen and that has at most one address of each family.
     pub started: Option<Arc<PodStart>>,
     /// Members without a typed field; also `phase` if it is `Other`.
     pub rest: Rest,
 }
 
-/// The members that a kubelet writes when it starts a pod: `startTime` and `hostIP`, later `podIP`,
-/// and the lists with just these addresses. Pods that share their node's address share this too.
+/// The members that a kubelet writes when it starts a pod: `startTime` and `hostIP`, later `podIP`, and
+/// the lists with only these addresses. Pods with equal values share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStart {
-    /// `hostIP`, and the one entry of `hostIPs`.
+    /// `hostIP`, and the only entry of `hostIPs`.
     pub host_ip: Address,
-    /// `podIP`, and the one entry of `podIPs`; empty where the pod has no address yet.
+    /// `podIP`, and the only entry of `podIPs`; empty if the pod has no address yet.
     pub pod_ip: Address,
-    /// `startTime`; set.
+    /// `startTime`, never unset.
     pub time: Time,
 }
 
@@ -169,30 +168,30 @@ pub enum PodPhase {
     /// Empty or absent.
     #[default]
     Unset,
-    /// Accepted, not yet all running.
+    /// Accepted, but not all containers have started.
     Pending,
     /// Bound and started.
     Running,
-    /// Ended well, for good.
+    /// Ended successfully, permanently.
     Succeeded,
-    /// Ended badly, for good.
+    /// Ended with a failure, permanently.
     Failed,
-    /// The node could not be asked.
+    /// The node could not be reached.
     Unknown,
     /// A text that Kubernetes doesn't define. It is in `rest["phase"]`.
     Other,
 }
 
 impl PodPhase {
-    /// Reports whether the pod has ended for good: `Succeeded` or `Failed`.
+    /// Reports whether the pod has ended permanently: `Succeeded` or `Failed`.
     pub fn is_terminal(self) -> bool {
         matches!(self, PodPhase::Succeeded | PodPhase::Failed)
     }
 }
 
 impl Pod {
-    /// Drops `metadata.managedFields`, which the controller never reads and no write has to send
-    /// back. The informer applies this transform once, when a pod enters the cache.
+    /// Drops `metadata.managedFields`, which the controller never reads and no write needs to send back.
+    /// The informer applies this transform once, when a pod enters the cache.
     pub fn strip_for_cache(&mut self) {
         self.metadata.strip_for_cache();
     }
@@ -202,26 +201,26 @@ impl Pod {
         !self.status.phase.is_terminal() && !self.metadata.is_deleting()
     }
 
-    /// Reports whether the pod is on its way out but has not ended: deletion begun, phase not terminal.
+    /// Reports whether the pod is terminating but has not ended: deletion has begun, phase not terminal.
     pub fn is_terminating(&self) -> bool {
         !self.status.phase.is_terminal() && self.metadata.is_deleting()
     }
 
-    /// Reports whether the pod is ready, whatever its phase.
+    /// Reports whether the pod is ready, regardless of its phase.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.ready_condition()
             .is_some_and(|(status, _)| status == ConditionStatus::True)
     }
 
-    /// When the pod became ready. Unset if the pod is not ready or the time is not recorded.
+    /// Returns when the pod became ready. Unset if the pod is not ready or the time is not recorded.
     pub fn ready_time(&self) -> Time {
         self.ready_condition()
             .filter(|(status, _)| *status == ConditionStatus::True)
             .map_or(Time::UNSET, |(_, since)| since.get())
     }
 
-    /// Status and last transition time of the first condition of type `Ready`.
+    /// Returns status and last transition time of the first condition of type `Ready`.
     #[inline]
     fn ready_condition(&self) -> Option<(ConditionStatus, PackedTime)> {
         self.status.conditions.first(ConditionType::Ready)

@@ -20,10 +20,10 @@ pub struct QuantityError;
 const NANO: i128 = 1_000_000_000;
 
 impl Quantity {
-    /// Reads a quantity from JSON: a string, or a plain number.
+    /// Reads a quantity from JSON: a string or a plain number.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails for any other value.
     pub fn from_json(value: &Value) -> Result<Quantity, QuantityError> {
         match value {
             Value::String(text) => text.parse(),
@@ -32,10 +32,10 @@ impl Quantity {
         }
     }
 
-    /// As [`from_json`](Quantity::from_json), of a value of a tape.
+    /// Like [`from_json`](Quantity::from_json), for a value of a tape.
     ///
     /// # Errors
-    /// When it is something else.
+    /// Fails for any other value.
     pub fn read(value: JsonValue<'_>) -> Result<Quantity, QuantityError> {
         match value.as_str() {
             Some(text) => text.parse(),
@@ -54,17 +54,17 @@ impl Quantity {
         self.nanos.div_euclid(MILLI) + (self.nanos.rem_euclid(MILLI) != 0) as i128
     }
 
-    /// Reports whether it is a whole number.
+    /// Reports whether the amount is a whole number.
     pub const fn is_whole(self) -> bool {
         self.nanos.rem_euclid(NANO) == 0
     }
 
-    /// Reports whether it is below zero.
+    /// Reports whether the amount is below zero.
     pub const fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// Reports whether it is zero.
+    /// Reports whether the amount is zero.
     pub const fn is_zero(self) -> bool {
         self.nanos == 0
     }
@@ -87,17 +87,17 @@ impl Quantity {
         }
     }
 
-    /// How many times another amount, which is above zero, fits into this one.
+    /// Returns how many times another amount, which must be above zero, fits into this one.
     pub const fn whole_times(self, other: Quantity) -> i128 {
         self.nanos.div_euclid(other.nanos)
     }
 
-    /// Returns the nearest number.
+    /// Returns the nearest floating-point number.
     pub fn to_f64(self) -> f64 {
         self.nanos as f64 / NANO as f64
     }
 
-    /// Its text, in the kind of suffix that another quantity's text has.
+    /// Returns the amount as text, with the type of suffix that another quantity's text has.
     pub fn text_like(self, other: &str) -> String {
         spelled(self.nanos, other)
     }
@@ -111,15 +111,15 @@ impl FromStr for Quantity {
     }
 }
 
-/// Returns a quantity in the form that servers give it: no fraction, no exponent that can be had
-/// smaller, of the kind of suffix that it had; `None` for an invalid text.
+/// Returns a quantity in the canonical form of servers: no fraction, the smallest exponent, and the type
+/// of suffix that it had. `None` for an invalid text.
 ///
 /// Source: `CanonicalizeBytes` of apimachinery's `resource.Quantity`.
 pub fn canonical_quantity(text: &str) -> Option<String> {
     Some(spelled(parse(text)?.nanos, text))
 }
 
-/// As [`canonical_quantity`], rounded up to thousandths, as amounts of resources are.
+/// Like [`canonical_quantity`], but rounded up to thousandths, as amounts of resources are.
 pub fn milli_quantity(text: &str) -> Option<String> {
     const MILLI: i128 = NANO / 1000;
     let nanos = parse(text)?.nanos;
@@ -127,8 +127,8 @@ pub fn milli_quantity(text: &str) -> Option<String> {
     Some(spelled(up, text))
 }
 
-/// Returns a quick test whether a quantity is in its [canonical](canonical_quantity) form; of the
-/// forms that are usual it knows each.
+/// Reports, by a quick test, whether a quantity is in its [canonical](canonical_quantity) form.
+/// Recognizes all common canonical forms.
 pub fn is_canonical_quantity(text: &str) -> bool {
     const DIGITS_MAX: usize = 18;
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -143,7 +143,7 @@ pub fn is_canonical_quantity(text: &str) -> bool {
     }
 }
 
-/// Returns an amount in the kind of suffix that `text` has.
+/// Formats an amount with the type of suffix that `text` has.
 fn spelled(nanos: i128, text: &str) -> String {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     let units = nanos.div_euclid(NANO) + i128::from(nanos.rem_euclid(NANO) != 0);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_amounts_are_equal_in_any_spelling() {
+    fn equal_amounts_compare_equal_in_any_spelling() {
         assert_eq!(quantity("1"), quantity("1000m"));
         assert_eq!(quantity("1Gi"), quantity("1024Mi"));
         assert!(quantity("999m") < quantity("1"));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_have_one_form() {
+    fn quantities_have_one_canonical_form() {
         for (text, canonical) in [
             ("0.5", "500m"),
             ("1.5", "1500m"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_test_of_the_form_agrees_with_the_form() {
+    fn the_quick_test_agrees_with_the_canonical_form() {
         for number in ["0", "1", "00", "7000", "1024", "2048", "1500", "3000000"] {
             for suffix in ["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "i"] {
                 let text = format!("{number}{suffix}");

@@ -1,4 +1,4 @@
-//! ReplicaSets and the pod template within.
+//! ReplicaSets and their pod templates.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{LabelSelector, ObjectMeta, PodSpec, Rest, Str, Time, TokenVolume};
 pub struct ReplicaSet {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// The wanted state.
+    /// The desired state.
     pub spec: ReplicaSetSpec,
     /// The observed state.
     pub status: ReplicaSetStatus,
@@ -18,13 +18,13 @@ pub struct ReplicaSet {
 /// `spec` of a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaSetSpec {
-    /// The number of pods. The server sets 1 when it is absent.
+    /// The number of pods. The server sets 1 if it is absent.
     pub replicas: Option<i32>,
-    /// How many seconds a pod must stay ready before it is available.
+    /// The number of seconds that a pod must stay ready before it is available.
     pub min_ready_seconds: i32,
-    /// Which pods. An absent selector matches nothing.
+    /// The selector of the pods. An absent selector matches nothing.
     pub selector: Option<Arc<LabelSelector>>,
-    /// What new pods look like.
+    /// The template for new pods.
     pub template: Arc<PodTemplate>,
     /// Members without a typed field.
     pub rest: Rest,
@@ -35,8 +35,8 @@ pub struct ReplicaSetSpec {
 pub struct PodTemplate {
     /// Labels, annotations and finalizers are copied to the pods; the rest is ignored.
     pub metadata: ObjectMeta,
-    /// Shared by every pod made from the template. As in a pod, the members that belong to one pod
-    /// alone are not in it.
+    /// The spec that every pod created from the template shares. As in a pod, it lacks the members that
+    /// belong to a single pod.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName` of the template, which pins all pods to one node.
     pub node_name: Option<Str>,
@@ -49,17 +49,17 @@ pub struct PodTemplate {
 pub struct ReplicaSetStatus {
     /// Active pods.
     pub replicas: i32,
-    /// Those that carry every label of the template.
+    /// Pods that have every label of the template.
     pub fully_labeled_replicas: i32,
-    /// Those that are ready.
+    /// Pods that are ready.
     pub ready_replicas: i32,
-    /// Those that have been ready for `minReadySeconds`.
+    /// Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
     /// Terminating pods. Absent if the feature is off, which differs from zero.
     pub terminating_replicas: Option<i32>,
-    /// The generation of the spec that this status answers.
+    /// The generation of the spec that this status reflects.
     pub observed_generation: i64,
-    /// In order. The controller owns only `ReplicaFailure`.
+    /// The conditions, in order. The controller owns only `ReplicaFailure`.
     pub conditions: Vec<ReplicaSetCondition>,
     /// Members without a typed field.
     pub rest: Rest,
@@ -74,7 +74,7 @@ pub struct ReplicaSetCondition {
     pub status: Str,
     /// When `status` last changed.
     pub last_transition_time: Time,
-    /// A word for programs.
+    /// A single word for programs.
     pub reason: Str,
     /// A sentence for people.
     pub message: Str,
@@ -83,7 +83,7 @@ pub struct ReplicaSetCondition {
 }
 
 impl ReplicaSet {
-    /// `spec.replicas`, 1 when absent as the server defaults it.
+    /// Returns `spec.replicas`, or the server's default of 1 if it is absent.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }

@@ -1,4 +1,4 @@
-//! ReplicationControllers as the API has them, and the adapter that shows them as ReplicaSets.
+//! ReplicationControllers as in the API, and the adapter that presents them as ReplicaSets.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ use super::{
 pub struct ReplicationController {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// The number of pods. The server sets 1 when it is absent.
+    /// The number of pods. The server sets 1 if it is absent.
     pub replicas: Option<i32>,
-    /// How many seconds a pod must stay ready before it is available.
+    /// The number of seconds that a pod must stay ready before it is available.
     pub min_ready_seconds: i32,
-    /// Labels that pods must carry: absent matches nothing, empty everything.
+    /// Labels that pods must have. An absent selector matches nothing, an empty one everything.
     pub selector: Labels,
-    /// What new pods look like; may be absent in old objects.
+    /// The template for new pods. May be absent in old objects.
     pub template: Option<Arc<PodTemplate>>,
     /// Other members of `spec`.
     pub spec_rest: Rest,
-    /// The status; `terminatingReplicas` is never set.
+    /// The status. `terminatingReplicas` is never set.
     pub status: ReplicaSetStatus,
 }
 
 impl ReplicationController {
-    /// This object as a ReplicaSet. The selector map becomes `matchLabels`: absent stays absent and
-    /// matches nothing, empty matches everything. An absent template becomes an empty one. A
-    /// present template gets `securityContext: {}` if it has none, and `serviceAccountName` and
-    /// `serviceAccount` become equal, as in a conversion by the server's own types.
+    /// Returns this object as a ReplicaSet. The selector map becomes `matchLabels`: absent stays absent and
+    /// matches nothing, empty matches everything. An absent template becomes an empty one. A present
+    /// template gets `securityContext: {}` if it has none, and `serviceAccountName` and `serviceAccount`
+    /// become equal, as in a conversion through the server's own types.
     ///
-    /// Copies the template's spec only where that changes it.
+    /// Copies the template's spec only if that changes it.
     pub fn to_replica_set(&self) -> ReplicaSet {
         ReplicaSet {
             metadata: self.metadata.clone(),
@@ -58,11 +58,11 @@ impl ReplicationController {
         }
     }
 
-    /// Returns the reverse conversion: what is written when the controller writes `replica_set`. An
-    /// empty template stays a template; `terminatingReplicas` is dropped.
+    /// Converts back: returns what is written when the controller writes `replica_set`. An empty template
+    /// stays a template. `terminatingReplicas` is dropped.
     ///
     /// # Errors
-    /// When the selector has expressions, which [`Self::to_replica_set`] never makes.
+    /// Fails if the selector has expressions, which [`Self::to_replica_set`] never creates.
     pub fn from_replica_set(replica_set: &ReplicaSet) -> Result<Self, DecodeError> {
         let spec = &replica_set.spec;
         let selector = match spec.selector.as_deref() {
@@ -73,7 +73,7 @@ impl ReplicationController {
                 let at = at.member("selector");
                 return Err(at
                     .member("matchExpressions")
-                    .error("a ReplicationController can select by label pairs only"));
+                    .error("a ReplicationController can select only by label pairs"));
             }
             Some(selector) if selector.match_labels.is_absent() => {
                 Labels::from_pairs::<&str, &str>([])
@@ -116,7 +116,7 @@ fn converted(template: &Arc<PodTemplate>) -> Arc<PodTemplate> {
     let spec = template.spec.with_members(members);
     Arc::new(PodTemplate {
         spec: spec
-            .expect("an object and texts are what they may be")
+            .expect("these members may be an object and texts")
             .into(),
         ..PodTemplate::clone(template)
     })
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_empty_selectors_stay_what_they_are() {
+    fn absent_and_empty_selectors_stay_distinct() {
         let selector = |value| {
             read(json!({"selector": value}))
                 .to_replica_set()
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_passage_fills_security_context_and_service_account() {
+    fn the_conversion_fills_security_context_and_service_account() {
         let spec = |spec: Value| {
             let controller = read(json!({"template": {"spec": spec}}));
             let template = controller.to_replica_set().spec.template.clone();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_passage_keeps_the_names_of_volumes() {
+    fn the_conversion_keeps_the_names_of_volumes() {
         let volumes = json!([{"name": "kube-api-access-aaaaa"}]);
         let controller = read(json!({"template": {"spec": {"volumes": volumes}}}));
         let replica_set = controller.to_replica_set();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_needs_nothing_is_shared() {
+    fn a_template_that_needs_no_change_is_shared() {
         let controller = read(json!({"template": {"spec": {"securityContext": {"a": 1},
             "serviceAccountName": "x", "serviceAccount": "x"}}}));
         let replica_set = controller.to_replica_set();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn selector_expressions_have_no_way_back() {
+    fn selector_expressions_cannot_be_converted_back() {
         let replica_set = ReplicaSet::from_json(json!({"spec": {"selector": {
             "matchExpressions": [{"key": "a", "operator": "Exists"}]}}}))
         .unwrap();

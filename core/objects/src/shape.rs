@@ -1,25 +1,25 @@
-//! Types of the members that are carried unread. A table says what each member must be, so a wrong
-//! type is refused with its path although no code reads the member.
+//! Types of the members that are carried unread. A table states the type of each member, so a wrong type
+//! is refused with its path although no code reads the member.
 
 use std::cmp::Ordering;
 
 use crate::decode::{DecodeError, Path, read_i32, read_i64, read_time};
 use crate::json::{JsonValue, order};
 
-/// What a JSON value must be. Null is accepted as absent wherever a member may be absent.
+/// The type of a JSON value. Null is accepted as absent wherever a member may be absent.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// A string.
     Text,
     /// A boolean.
     Flag,
-    /// An integer of 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     Int64,
     /// An RFC 3339 time.
     Time,
-    /// A string or an integer of 32 bits: a port by name or number, a count or a percentage.
+    /// A string or a 32-bit integer: a port by name or number, a count or a percentage.
     IntOrText,
     /// A string or a number: a resource quantity.
     Quantity,
@@ -35,7 +35,7 @@ impl Shape {
     /// An object with any members.
     pub const ANY_OBJECT: Shape = Shape::Object(&[]);
 
-    /// Reports whether every table within is sorted by name, as it must be.
+    /// Reports whether every table within is sorted by name, as required.
     pub fn is_sorted(&self) -> bool {
         match self {
             Shape::MapOf(each) | Shape::List(each) => each.is_sorted(),
@@ -48,7 +48,7 @@ impl Shape {
     }
 }
 
-/// Checks the members of an object, which stands at `path`, against an object shape.
+/// Checks the members of an object at `path` against an object shape.
 pub(crate) fn check(
     object: JsonValue<'_>,
     shape: &Shape,

@@ -11,7 +11,7 @@ pub struct Namespace {
     pub metadata: ObjectMeta,
     /// Whether `status.phase` is `Terminating`.
     pub terminating: bool,
-    /// Every member but `metadata`, `apiVersion`, `kind`.
+    /// Every member except `metadata`, `apiVersion` and `kind`.
     pub fields: Map,
 }
 
@@ -27,7 +27,7 @@ impl Namespace {
         finalizers.filter_map(Value::as_str).collect()
     }
 
-    /// Sets `status.phase`, and nothing else. A status that is not an object stays as it is.
+    /// Sets only `status.phase`. A status that is not an object does not change.
     pub fn set_phase(&mut self, phase: &str) {
         let status = self.fields.entry("status").or_insert_with(|| json!({}));
         if let Value::Object(status) = status {

@@ -1,17 +1,17 @@
-//! API time stamps in whole seconds, and the `Now` that callers pass in.
+//! API timestamps in whole seconds, and the `Now` that callers pass in.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::calendar;
 
-/// An API time stamp: whole seconds since 1970-01-01T00:00:00Z, the resolution in which the API
-/// server serves `metav1.Time`. Unset is what Go calls the zero time and sorts before all others.
+/// An API timestamp: whole seconds since 1970-01-01T00:00:00Z, the resolution in which the API server
+/// serves `metav1.Time`. Unset is what Go calls the zero time, and sorts before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(i64);
 
 impl Time {
-    /// The unset time stamp (JSON null or absent).
+    /// The unset timestamp (JSON null or absent).
     pub const UNSET: Time = Time(i64::MIN);
 
     /// Returns the instant `seconds` after the Unix epoch.
@@ -19,22 +19,22 @@ impl Time {
         Time(seconds)
     }
 
-    /// Returns the second that a wall-clock reading in nanoseconds since the Unix epoch falls in.
+    /// Returns the second that contains a wall-clock reading in nanoseconds since the Unix epoch.
     pub const fn from_unix_nanos(nanos: i64) -> Time {
         Time(nanos.div_euclid(1_000_000_000))
     }
 
-    /// Reports whether no time is set.
+    /// Reports whether the time is unset.
     pub const fn is_unset(self) -> bool {
         self.0 == i64::MIN
     }
 
-    /// Seconds since the Unix epoch; `None` when unset.
+    /// Returns the seconds since the Unix epoch; `None` if unset.
     pub const fn unix_seconds(self) -> Option<i64> {
         if self.is_unset() { None } else { Some(self.0) }
     }
 
-    /// Nanoseconds since the Unix epoch, saturating; `None` when unset.
+    /// Returns the nanoseconds since the Unix epoch, saturating; `None` if unset.
     pub const fn unix_nanos(self) -> Option<i64> {
         if self.is_unset() {
             None
@@ -52,8 +52,8 @@ impl PackedTime {
     /// The seconds that fit: 4.4 million years in both directions. The smallest value means unset.
     const SECONDS: std::ops::RangeInclusive<i64> = -(1 << 47)..=(1 << 47) - 1;
 
-    /// Creates the packed time. A time beyond 4.4 million years, which no text can express, becomes
-    /// the nearest that fits.
+    /// Packs a time. A time beyond 4.4 million years, which no text can express, becomes the nearest one
+    /// that fits.
     pub const fn new(time: Time) -> PackedTime {
         let (low, high) = (*Self::SECONDS.start(), *Self::SECONDS.end());
         let seconds = if time.is_unset() {
@@ -104,7 +104,7 @@ impl Default for Time {
 }
 
 impl Time {
-    /// Reports whether this time is written as exactly that text. The text must be of the same time.
+    /// Reports whether this time is written as exactly this text, which must be a text of the time.
     pub fn is_written(self, text: &str) -> bool {
         // Without a fraction and an offset, a time has exactly one text.
         text.len() == "2026-01-02T03:04:05Z".len() && text.ends_with('Z')
@@ -123,25 +123,25 @@ const WRITABLE_SECONDS: std::ops::RangeInclusive<i64> =
 /// 0001-01-01T00:00:00Z, which Go cannot tell from an unset time.
 const GO_ZERO_SECONDS: i64 = -719_162 * 86_400;
 
-/// Why a text is not an RFC 3339 time.
+/// The reason why a text is not an RFC 3339 time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a time of the form 2026-01-02T03:04:05Z")]
 pub struct TimeError(Mismatch);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mismatch {
-    /// The part of the layout that doesn't fit, and where in the text.
+    /// The part of the layout that doesn't match, and its position in the text.
     Part(&'static str, usize),
-    /// A part that fits and is too large or too small.
+    /// A part that matches but is out of range.
     Range(&'static str),
-    /// Where the text goes on behind the time.
+    /// The position at which the text continues after the time.
     Extra(usize),
-    /// The time is in a year that has no four digits in UTC.
+    /// The time is in a year that does not have four digits in UTC.
     Year,
 }
 
 impl TimeError {
-    /// What Go's `time.Parse` says of that text by that layout.
+    /// Returns the error of Go's `time.Parse` for this text and layout.
     pub fn told(self, text: &str, layout: &str) -> String {
         let quoted = go_time_quoted(text);
         let from = |at: usize| go_time_quoted(text.get(at..).unwrap_or(""));
@@ -157,7 +157,7 @@ impl TimeError {
     }
 }
 
-/// Returns a text as Go's `time` quotes it: byte by byte where it is not ASCII.
+/// Quotes a text like Go's `time`: byte by byte if it is not ASCII.
 fn go_time_quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -177,8 +177,8 @@ fn go_time_quoted(text: &str) -> String {
 }
 
 impl fmt::Display for Time {
-    /// RFC 3339 in UTC, e.g. `2026-01-02T03:04:05Z`; nothing when unset. A time outside the years
-    /// 0 to 9999 shows as the nearest one within.
+    /// Formats RFC 3339 in UTC, e.g. `2026-01-02T03:04:05Z`, and nothing if unset. A time outside the years
+    /// 0 to 9999 shows as the nearest one within them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(seconds) = self.unix_seconds() else {
             return Ok(());
@@ -188,7 +188,7 @@ impl fmt::Display for Time {
 }
 
 impl Time {
-    /// Returns the time that a text of that second means.
+    /// Returns the time that a text of this second means.
     fn of_readable(seconds: i64) -> Time {
         match seconds {
             GO_ZERO_SECONDS => Time::UNSET,
@@ -196,13 +196,13 @@ impl Time {
         }
     }
 
-    /// As `Display`, without a formatter: writes the text into `room`.
+    /// Like `Display`, without a formatter: writes the text into `room`.
     pub(crate) fn text(self, room: &mut [u8; 20]) -> &str {
         self.unix_seconds().map_or("", |at| usual_text(at, room))
     }
 }
 
-/// Writes a time as its text, or the nearest one that has four digits for its year.
+/// Writes a time as its text, or the nearest time with a four-digit year.
 fn usual_text(seconds: i64, room: &mut [u8; 20]) -> &str {
     let seconds = seconds.clamp(*WRITABLE_SECONDS.start(), *WRITABLE_SECONDS.end());
     let (day, second) = (
@@ -226,7 +226,7 @@ fn usual_text(seconds: i64, room: &mut [u8; 20]) -> &str {
     str::from_utf8(room).expect("digits are ASCII")
 }
 
-/// Reads a text of the usual form; `None` for every other text, and for parts out of range.
+/// Reads a text of the usual form. `None` for every other text, and for parts out of range.
 fn read_usual(text: &str) -> Option<i64> {
     let text: &[u8; 20] = text.as_bytes().try_into().ok()?;
     let mut is_usual = true;
@@ -252,7 +252,7 @@ fn read_usual(text: &str) -> Option<i64> {
 impl FromStr for Time {
     type Err = TimeError;
 
-    /// As [`Time::read`]; the empty text means unset.
+    /// Like [`Time::read`], but the empty text means unset.
     fn from_str(text: &str) -> Result<Time, TimeError> {
         if text.is_empty() {
             return Ok(Time::UNSET);
@@ -262,13 +262,13 @@ impl FromStr for Time {
 }
 
 impl Time {
-    /// Reads RFC 3339 with any offset, as Go does: the hour may have one digit, and a fraction, which is cut off,
-    /// may stand behind a comma. 0001-01-01T00:00:00Z, the zero time of Go, means unset.
+    /// Reads RFC 3339 with any offset, as Go does: the hour may have one digit, and a fraction, which is truncated, may
+    /// follow a comma. 0001-01-01T00:00:00Z, the zero time of Go, means unset.
     ///
-    /// Source: `time.Parse` of Go.
+    /// Source: `time.Parse` in Go.
     ///
     /// # Errors
-    /// What Go doesn't read, and a time whose year in UTC doesn't have four digits.
+    /// Fails for a text that Go doesn't read, and for a time whose year in UTC doesn't have four digits.
     pub fn read(text: &str) -> Result<Time, TimeError> {
         if let Some(seconds) = read_usual(text) {
             return Ok(Time::of_readable(seconds));
@@ -285,10 +285,10 @@ impl Time {
         reader.end(local)
     }
 
-    /// As [`read`](Time::read), with a fraction of six digits; gives the microseconds too.
+    /// Like [`read`](Time::read), for a fraction of six digits. Also returns the microseconds.
     ///
     /// # Errors
-    /// As there.
+    /// As [`read`](Time::read).
     pub fn read_micros(text: &str) -> Result<(Time, u32), TimeError> {
         const FRACTION: &str = ".000000";
         let mut reader = Reader { text, at: 0 };
@@ -333,7 +333,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns a number of two digits; of one where that is allowed.
+    /// Reads a two-digit number, or a one-digit number if `is_fixed` is false.
     fn number(&mut self, part: &'static str, is_fixed: bool) -> Result<i64, TimeError> {
         let (number, digits) = match (self.digit(0), self.digit(1)) {
             (Some(tens), Some(ones)) => (tens * 10 + ones, 2),
@@ -344,7 +344,7 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// Reads `2026-01-02T03:04:05` as seconds since the epoch, with whether the month has that day.
+    /// Reads `2026-01-02T03:04:05` as seconds since the epoch. Also returns whether the month has that day.
     fn local(&mut self) -> Result<(i64, bool), TimeError> {
         let range = |what| TimeError(Mismatch::Range(what));
         let mut digits = (0..4).map(|ahead| self.digit(ahead));
@@ -410,7 +410,7 @@ impl Reader<'_> {
         let hours = self.number(ZONE, true).map_err(|_| wrong)?;
         self.at += 1;
         let minutes = self.number(ZONE, true).map_err(|_| wrong)?;
-        // Sic: some write offsets of 24 hours or 60 minutes.
+        // As in Go: some texts have offsets of 24 hours or 60 minutes.
         let range = |what| Err(TimeError(Mismatch::Range(what)));
         match (hours, minutes, sign) {
             (25.., ..) => range("time zone offset hour"),
@@ -422,24 +422,24 @@ impl Reader<'_> {
     }
 }
 
-/// The current time, passed in by the driver: core reads no clock.
+/// The current time, passed in by the driver, because this crate reads no clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Monotonic nanoseconds with an arbitrary origin: for delays and time-outs.
+    /// Monotonic nanoseconds with an arbitrary origin, for delays and timeouts.
     pub mono_ns: i64,
-    /// Nanoseconds since the Unix epoch: for everything that is compared with an API time or
-    /// written as one.
+    /// Nanoseconds since the Unix epoch, for everything that is compared with an API time or written as
+    /// one.
     pub wall_ns: i64,
 }
 
 impl Now {
-    /// Returns the wall clock cut to API resolution.
+    /// Returns the wall-clock time, truncated to API resolution.
     #[inline]
     pub const fn wall(self) -> Time {
         Time::from_unix_nanos(self.wall_ns)
     }
 
-    /// This instant moved by `ns` nanoseconds in both fields, saturating.
+    /// Returns this instant moved by `ns` nanoseconds in both fields, saturating.
     #[must_use]
     pub const fn plus_ns(self, ns: i64) -> Now {
         Now {
@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_times_are_the_times_they_were() {
+    fn packed_times_unpack_to_the_same_times() {
         for seconds in [
             0,
             1,
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused_in_the_words_of_go() {
+    fn other_texts_are_refused_with_gos_messages() {
         const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
         let table = r#"
 2026-01-02 => cannot parse "" as "T"
@@ -556,7 +556,7 @@ soon => cannot parse "soon" as "2006"
     }
 
     #[test]
-    fn times_of_microseconds_have_six_digits() {
+    fn microsecond_times_have_six_digits() {
         const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
         let read = |text: &str| {
             let read = Time::read_micros(text);

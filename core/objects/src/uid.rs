@@ -1,4 +1,4 @@
-//! Object UIDs: 16 bytes for the canonical UUIDs that the API server makes, text for anything else.
+//! Object UIDs: 16 bytes for the canonical UUIDs that the API server generates, text for anything else.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,15 +12,15 @@ pub struct Uid(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    /// A lower-case UUID in the 8-4-4-4-12 form, stored as a number. The numbers sort like the
-    /// texts: the dashes are at the same places and `0`..`9` sort before `a`..`f`.
+    /// A lower-case UUID in the 8-4-4-4-12 form, stored as a number. The numbers sort like the texts: the
+    /// dashes have fixed positions, and `0`..`9` sort before `a`..`f`.
     Uuid { high: u64, low: NonZeroU64 },
-    /// Any other text, also the empty one. Also a UUID whose lower half is zero: no valid UUID has
-    /// that, so zero can distinguish the variants.
+    /// Any other text, including the empty one, and a UUID whose lower half is zero. No valid UUID has
+    /// such a half, so zero can distinguish the variants.
     Text(Str),
 }
 
-/// The metadata of every object contains one.
+/// The metadata of every object contains a UID.
 const _: () = assert!(size_of::<Uid>() == 16);
 
 const DASHES: [usize; 4] = [8, 13, 18, 23];
@@ -46,7 +46,7 @@ impl Uid {
         }
     }
 
-    /// Returns the bits of a canonical UUID, which order as the texts do; `None` for any other text.
+    /// Returns the bits of a canonical UUID, which sort like the texts; `None` for any other text.
     #[inline]
     pub fn as_u128(&self) -> Option<u128> {
         match &self.0 {
@@ -55,7 +55,7 @@ impl Uid {
         }
     }
 
-    /// Reports whether the text is empty, which it is until the API server sets the UID.
+    /// Reports whether the text is empty, as it is until the API server sets the UID.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_kept_as_they_are() {
+    fn other_texts_are_kept_unchanged() {
         for text in [
             "",
             "u1",

@@ -1,5 +1,4 @@
-//! Resource versions. Clients may only compare them, and only in the way that Kubernetes 1.36
-//! allows.
+//! Resource versions. Clients may only compare them, and only in the way that Kubernetes 1.36 allows.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,7 +11,7 @@ pub enum ResourceVersion {
     /// The empty string.
     #[default]
     Unset,
-    /// A decimal number without leading zeros that fits 64 bits: every version of our own server.
+    /// A decimal number without leading zeros that fits into 64 bits: every version from our own server.
     Number(u64),
     /// Any other text.
     Opaque(Box<CompactString>),
@@ -31,12 +30,12 @@ impl ResourceVersion {
         }
     }
 
-    /// Reports whether it is the empty string.
+    /// Reports whether the version is the empty string.
     pub fn is_unset(&self) -> bool {
         matches!(self, ResourceVersion::Unset)
     }
 
-    /// Returns the number, if the version is a number of 64 bits.
+    /// Returns the number if the version is a 64-bit number.
     pub fn number(&self) -> Option<u64> {
         match self {
             ResourceVersion::Number(number) => Some(*number),
@@ -44,8 +43,8 @@ impl ResourceVersion {
         }
     }
 
-    /// Compares two versions like apimachinery: decimal strings without leading zeros, the longer
-    /// one is newer, equal lengths digit by digit. `None` for anything else.
+    /// Compares two versions like apimachinery: both are decimal strings without leading zeros, the longer
+    /// one is newer, and equal lengths compare digit by digit. `None` for anything else.
     pub fn compare(&self, other: &ResourceVersion) -> Option<Ordering> {
         if let (Some(a), Some(b)) = (self.number(), other.number()) {
             return Some(a.cmp(&b));

@@ -11,13 +11,13 @@ pub enum WatchEvent<T: ?Sized> {
     Added(Arc<T>),
     /// The object changed.
     Modified(Arc<T>),
-    /// The object is gone. Its last state has the version of the deletion.
+    /// The object was deleted. Its last state has the version of the deletion.
     Deleted(Arc<T>),
     /// Progress without a change.
     Bookmark {
         /// Everything up to this version has been sent.
         version: ResourceVersion,
-        /// Whether the events before it were the initial state, now complete.
+        /// Whether the events before it were the initial state, which is now complete.
         initial_events_end: bool,
     },
     /// The stream ends with this error, e.g. 410 Expired.

@@ -13,7 +13,7 @@ use crate::{
 spec_and_status!(Deployment, DEPLOYMENT, DeploymentSpec, DeploymentStatus);
 
 impl Deployment {
-    /// The same object without a type, as a server that has none for it takes it.
+    /// Converts to an object without a Rust type, for servers that have no type for Deployments.
     pub fn to_untyped(&self) -> DynamicObject {
         let mut object = DynamicObject::new(Kind::DEPLOYMENT);
         object.metadata = self.metadata.clone();
@@ -27,8 +27,8 @@ impl Deployment {
         object
     }
 
-    /// Returns the Deployment in an object without a type; `None` for one of another kind, or with
-    /// a member of a wrong type. O(bytes).
+    /// Returns the Deployment in an object without a Rust type. `None` if the object is of another kind
+    /// or has a member of a wrong type. O(bytes).
     pub fn of_untyped(object: &dyn Object) -> Option<Deployment> {
         let untyped = object.downcast_ref::<DynamicObject>()?;
         if untyped.kind() != Kind::DEPLOYMENT {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_without_a_type_is_the_same() {
+    fn a_deployment_survives_the_untyped_form() {
         let untyped = DynamicObject::from_json(Kind::DEPLOYMENT, full()).unwrap();
         let object: AnyObject = Arc::new(untyped);
         let deployment = Deployment::of(&object).unwrap();

@@ -1,4 +1,4 @@
-//! JSON of objects of kinds that have no Rust type.
+//! JSON of objects whose kind has no Rust type.
 
 use serde_json::Value;
 
@@ -12,12 +12,12 @@ impl DynamicObject {
     /// Reads an object of this kind from its JSON form. `apiVersion` and `kind` may be absent.
     ///
     /// # Errors
-    /// The value is not an object, the object is of another kind, or a member has a wrong type.
+    /// Fails if the value is not an object, the object is of another kind, or a member has a wrong type.
     pub fn from_json(kind: Kind, value: Value) -> Result<DynamicObject, DecodeError> {
         DynamicObject::read(kind, Tape::of(&value).root())
     }
 
-    /// As [`from_json`](DynamicObject::from_json), of a value of a tape.
+    /// Like [`from_json`](DynamicObject::from_json), for a value of a tape.
     ///
     /// # Errors
     /// As [`from_json`](DynamicObject::from_json).
@@ -61,7 +61,7 @@ mod tests {
     use crate::ResourceType;
 
     #[test]
-    fn what_has_no_type_is_carried_whole() {
+    fn members_without_a_type_are_carried_unchanged() {
         let kind = Kind::define(ResourceType {
             group: "example.com",
             api_version: "example.com/v1",

@@ -43,7 +43,7 @@ const REFERENCE_MEMBERS: [&str; 6] = [
 
 object!(Event, |event, out| {
     let topic = &*event.topic;
-    // An API server writes what is no pointer in Go even where it is empty.
+    // An API server writes this even if it is empty, because it is not a pointer in Go.
     out.member("involvedObject", |out| {
         out.object(|out| {
             if let Some(regarding) = &event.regarding {
@@ -102,7 +102,7 @@ impl Resource for Event {
     }
 }
 
-/// Component and host.
+/// Reads the component and the host.
 fn read_source<'t>(
     value: JsonValue<'t>,
     path: &Path<'_>,
@@ -130,7 +130,7 @@ impl Regarding {
 }
 
 impl ObjectReference {
-    /// Returns the typed reference, if the object has exactly its members; `None` if it has no typed form.
+    /// Returns the typed reference if the object has exactly its members; `None` if it has no typed form.
     fn of_members(members: JsonValue<'_>) -> Option<ObjectReference> {
         let present = members.pairs().filter(|(_, value)| !value.is_null());
         if !present.map(|(name, _)| name).eq(REFERENCE_MEMBERS) {
@@ -152,8 +152,8 @@ impl ObjectReference {
         })
     }
 
-    /// As in `involvedObject`: `apiVersion`, `kind`, `name`, and those of `namespace`, `resourceVersion` and `uid`
-    /// that are not empty.
+    /// Returns the JSON form in `involvedObject`: `apiVersion`, `kind`, `name`, and `namespace`,
+    /// `resourceVersion` and `uid` if they are not empty.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn references_without_a_typed_form_are_kept_as_they_are() {
+    fn references_without_a_typed_form_are_kept_unchanged() {
         for (member, value) in [
             ("kind", json!("Deployment")),
             ("apiVersion", json!("extensions/v1beta1")),

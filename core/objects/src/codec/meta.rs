@@ -15,17 +15,17 @@ const REST: &Shape = &Shape::Object(&[
 ]);
 
 impl ObjectMeta {
-    /// Reads `metadata`; null is empty.
+    /// Reads `metadata`. Null is empty.
     ///
     /// # Errors
-    /// A member of a wrong type.
+    /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ObjectMeta, DecodeError> {
         ObjectMeta::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
     pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ObjectMeta, DecodeError> {
         let mut members = Members::new(value, path)?;
-        // In the order of their names: one pass.
+        // In the order of their names, so one pass reads all members.
         let annotations = members.labels("annotations")?.or_absent();
         let creation_timestamp = members.time("creationTimestamp")?;
         let grace = members.opt_i64("deletionGracePeriodSeconds")?;
@@ -89,7 +89,7 @@ impl OwnerReference {
     /// Reads an entry of `metadata.ownerReferences`.
     ///
     /// # Errors
-    /// The value is not an object, or a member has a wrong type.
+    /// Fails if the value is not an object or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<OwnerReference, DecodeError> {
         OwnerReference::read(Tape::of(&value).root(), &Path::ROOT)
     }
@@ -106,7 +106,7 @@ impl OwnerReference {
         })
     }
 
-    /// Returns the JSON object; the four identifying members are always written.
+    /// Returns the JSON object. The four identifying members are always written.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_null_and_empty_members_are_left_out() {
+    fn absent_null_and_empty_members_are_omitted() {
         let value = json!({"name": "a", "creationTimestamp": null, "labels": {}, "uid": "",
             "ownerReferences": null, "finalizers": [], "generateName": "", "generation": 0});
         let meta = ObjectMeta::from_json(value).unwrap();

@@ -1,11 +1,11 @@
-//! JSON codecs of the objects: each file reads and writes one family of types.
+//! JSON codecs of the objects. Each file reads and writes one family of types.
 //!
 //! Objects are read from a value of a tape and written as text; neither direction builds a tree.
 //! Nulls of typed members are dropped. Members that no Kubernetes version defines are pruned, as an
-//! API server does, where they are siblings of `metadata`, `spec` and `status`, or members of owner
+//! API server does, if they are siblings of `metadata`, `spec` and `status`, or members of owner
 //! references and selectors, whose members are all typed. Unset members are not written.
 
-/// `Object` for a type with metadata: `apiVersion`, `kind` and `metadata` are written, then what is given.
+/// Implements `Object` for a type with metadata: writes `apiVersion`, `kind` and `metadata`, then the given members.
 macro_rules! object {
     ($type:ident, |$object:ident, $out:ident| $others:expr) => {
         impl crate::Object for $type {
@@ -33,7 +33,7 @@ macro_rules! object {
     };
 }
 
-/// A kind of object that has a `spec` and a `status` of these types and nothing else.
+/// Implements a kind of object that has only a `spec` and a `status` of these types.
 macro_rules! spec_and_status {
     ($type:ident, $kind:ident, $spec:ident, $status:ident) => {
         object!($type, |object, out| {
@@ -74,8 +74,8 @@ use super::decode::{DecodeError, Members, Path};
 use super::json::{JsonValue, Writer};
 use super::{Kind, ObjectMeta};
 
-/// Opens an object of `kind` and reads its metadata. Its `apiVersion` and `kind` may be absent, but they may not
-/// name another kind.
+/// Opens an object of `kind` and reads its metadata. Its `apiVersion` and `kind` may be absent, but must not name
+/// another kind.
 fn open(
     value: JsonValue<'_>,
     kind: Kind,
@@ -89,23 +89,22 @@ fn open(
     let found_kind = members.text("kind")?;
     let differs = |found: &str, expected: &str| !found.is_empty() && found != expected;
     if differs(found_version, kind.api_version()) || differs(found_kind, kind.name()) {
-        let or_absent = |found| match found {
-            "" => "(absent)",
-            found => found,
+        let found = match (found_version, found_kind) {
+            ("", kind) => format!("{kind} without an apiVersion"),
+            (version, "") => format!("{version} without a kind"),
+            (version, kind) => format!("{version} {kind}"),
         };
         return Err(ROOT.error(format!(
-            "expected {} {}, found {} {}",
+            "expected {} {}, found {found}",
             kind.api_version(),
             kind.name(),
-            or_absent(found_version),
-            or_absent(found_kind),
         )));
     }
     let metadata = members.child("metadata", ObjectMeta::read)?;
     Ok((members, metadata.unwrap_or_default()))
 }
 
-/// Opens an entry of a list. Null is not an entry.
+/// Opens an entry of a list. Null is not a valid entry.
 fn item<'t, 'p>(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 'p>, DecodeError> {
     if value.is_null() {
         return Err(path.mismatch("an object", value));
@@ -113,7 +112,8 @@ fn item<'t, 'p>(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 
     Members::new(value, path)
 }
 
-/// Writes `kind` and `apiVersion`, in the order of Go's structs; custom objects are none, and sorted.
+/// Writes `kind` and `apiVersion` in the order of Go's structs. Custom objects are not structs, so their members are
+/// sorted.
 fn put_kind(out: &mut Writer, kind: Kind) {
     match kind.row().custom {
         None => {
@@ -129,7 +129,7 @@ fn put_kind(out: &mut Writer, kind: Kind) {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! What the codec tests share.
+    //! Shared parts of the codec tests.
 
     use serde_json::Value;
 
@@ -138,7 +138,7 @@ pub(crate) mod testing {
     use crate::json::Tape;
     use crate::{PodSpec, Resource, TokenVolume};
 
-    /// Returns a pod spec, and the name of the pod's own volume taken out of it.
+    /// Reads a pod spec. Returns it with the name of the pod's own volume, which was taken out of it.
     pub(crate) fn read_spec(spec: &Value) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
         let read = ReadSpec::read(Tape::of(spec).root(), &Path::ROOT, None)?;
         Ok((PodSpec::clone(&read.spec), read.token_volume))
@@ -163,12 +163,12 @@ pub(crate) mod testing {
         }
     }
 
-    /// Reads and writes an object and checks that nothing got lost; returns the object.
+    /// Reads and writes an object and checks that nothing was lost. Returns the object.
     pub(crate) fn round_trip<T: Resource + PartialEq>(value: &Value) -> T {
         let object = T::from_json(value.clone()).expect("a readable object");
         let written = object.to_json();
         assert_eq!(
-            T::from_json(written.clone()).expect("our own output"),
+            T::from_json(written.clone()).expect("the written object is readable"),
             object
         );
         let mut expected = normal(value.clone());
@@ -178,7 +178,7 @@ pub(crate) mod testing {
         object
     }
 
-    /// Values that can't be read, one a line of a text: the JSON, and after ` => ` what is said.
+    /// Parses values that can't be read, one per line: the JSON, then the error message after ` => `.
     pub(crate) fn wrong_values(text: &str) -> impl Iterator<Item = (Value, &str)> {
         text.trim().lines().map(|line| {
             let (value, problem) = line.split_once(" => ").expect("both parts");
@@ -186,10 +186,10 @@ pub(crate) mod testing {
         })
     }
 
-    /// Returns the text of the error with which reading fails.
+    /// Returns the message of the error that reading causes.
     pub(crate) fn refusal<T: Resource>(value: Value) -> String {
         T::from_json(value)
-            .expect_err("must be refused")
+            .expect_err("reading must fail")
             .to_string()
     }
 }

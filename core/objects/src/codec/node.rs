@@ -45,7 +45,7 @@ const STATUS: Shape = Shape::Object(&[
 
 object!(Node, |node, out| {
     let (mut spec, mut status) = (node.spec.clone(), node.status.clone());
-    // A typed member that was changed after reading wins.
+    // A typed member that was changed after reading takes precedence.
     if node.unschedulable {
         spec.insert("unschedulable".into(), true.into());
     } else if spec.get("unschedulable").is_some_and(|flag| *flag == true) {
@@ -103,7 +103,7 @@ fn set_allocatable(status: &mut Map, pods: Option<u32>) {
     }
 }
 
-/// `allocatable.pods`, else `capacity.pods`.
+/// Returns `allocatable.pods`, or `capacity.pods` if that is absent.
 fn pods_allocatable(status: &Map) -> Result<Option<u32>, DecodeError> {
     for list in ["allocatable", "capacity"] {
         let Some(value) = status.get(list).and_then(|list| list.get("pods")) else {
@@ -118,7 +118,7 @@ fn pods_allocatable(status: &Map) -> Result<Option<u32>, DecodeError> {
         let wrong = || {
             let status = root.member(status);
             status.member(list).key("pods").error(format!(
-                "expected a quantity of pods, found {}",
+                "expected a number of pods such as 110, found {}",
                 describe(value)
             ))
         };
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_members_win_when_written() {
+    fn typed_members_take_precedence_when_written() {
         let node = Node {
             pods_allocatable: Some(9),
             unschedulable: true,
@@ -173,7 +173,7 @@ mod tests {
     fn a_bad_quantity_is_refused_with_its_path() {
         assert_eq!(
             refusal::<Node>(json!({"status": {"allocatable": {"pods": "many"}}})),
-            "status.allocatable[pods]: expected a quantity of pods, found the string \"many\""
+            "status.allocatable[pods]: expected a number of pods such as 110, found the string \"many\""
         );
     }
 }

@@ -36,10 +36,10 @@ impl PodStatus {
         })
     }
 
-    /// Reads `status`; null is empty.
+    /// Reads `status`. Null is empty.
     ///
     /// # Errors
-    /// A member of a wrong type.
+    /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<PodStatus, DecodeError> {
         PodStatus::read(Tape::of(&value).root(), &Path::ROOT)
     }
@@ -67,8 +67,8 @@ impl PodStatus {
             init.flat_map(|statuses| statuses.iter()),
             status,
         );
-        // An unread member stays in `rest` when its typed member is set later. The typed member
-        // then wins.
+        // An unread member stays in `rest` when its typed member is set later. The typed member then
+        // takes precedence.
         let of_start = |member| self.started.as_ref().map(|_| member);
         let has_address = |start: &&Arc<PodStart>| !start.pod_ip.is_empty();
         let of_address = |member| self.started.as_ref().filter(has_address).map(|_| member);
@@ -87,8 +87,8 @@ impl PodStatus {
 }
 
 impl PodStart {
-    /// Takes the members of the start out of a status. Leaves all of them if any has another form. Those of the pod's
-    /// address may be absent.
+    /// Takes the members of the start out of a status. Leaves all of them if any has another form. The members with
+    /// the pod's address may be absent.
     fn take_from(members: &mut Members<'_, '_>) -> Option<PodStart> {
         let mut address = |one: &str, list: &str, is_needed: bool| -> Option<Address> {
             if !is_needed && members.look(one).is_none() && members.look(list).is_none() {
@@ -151,7 +151,7 @@ impl PodPhase {
         }
     }
 
-    /// Returns the text in the API, empty when unset. `None` for [`PodPhase::Other`], whose text is
+    /// Returns the text in the API, empty if unset. `None` for [`PodPhase::Other`], whose text is
     /// in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
@@ -238,7 +238,7 @@ impl PodCondition {
     fn write(&self, out: &mut Writer) {
         out.put_some("type", self.kind.as_str());
         out.put_some("status", self.status.as_str());
-        // Go can't leave out times that are no pointers.
+        // Go always writes these times, because they are not pointers.
         if self.rest.is_empty() || !self.rest.as_str().contains("\"lastProbeTime\":") {
             out.put_time_or_null("lastProbeTime", Time::UNSET);
         }
@@ -280,7 +280,7 @@ impl ContainerDetails {
     /// Takes the members that differ between containers out of the rest of a status.
     fn of(members: &mut Members<'_, '_>) -> Option<ContainerDetails> {
         members.left().next()?;
-        // It is a string: the types have been checked.
+        // This is a string, because the types have been checked.
         let id = members.opt_text("containerID").ok().flatten();
         let running_since = members.take("state").and_then(running_since);
         if running_since.is_none() {
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typed_member_wins_over_what_came_unread() {
+    fn a_typed_member_takes_precedence_over_an_unread_one() {
         let mut status = PodStatus::from_json(json!({
             "phase": "Dreaming", "startTime": "2026-01-02T03:04:05Z", "reason": "r",
             "conditions": [{"type": "Odd", "status": "Maybe"}],

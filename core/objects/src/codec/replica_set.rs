@@ -44,10 +44,10 @@ impl ReplicaSetSpec {
 }
 
 impl PodTemplate {
-    /// Reads a pod template; null is empty.
+    /// Reads a pod template. Null is empty.
     ///
     /// # Errors
-    /// A member of a wrong type.
+    /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<PodTemplate, DecodeError> {
         PodTemplate::read(Tape::of(&value).root(), &Path::ROOT)
     }
@@ -67,7 +67,7 @@ impl PodTemplate {
         })
     }
 
-    /// Returns the JSON object, with empty `metadata` and `spec` left out.
+    /// Returns the JSON object. Omits empty `metadata` and `spec`.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -92,10 +92,10 @@ impl PodTemplate {
 }
 
 impl ReplicaSetStatus {
-    /// Reads `status`; null is empty.
+    /// Reads `status`. Null is empty.
     ///
     /// # Errors
-    /// A member of a wrong type.
+    /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ReplicaSetStatus, DecodeError> {
         ReplicaSetStatus::read(Tape::of(&value).root(), &Path::ROOT)
     }
@@ -117,8 +117,8 @@ impl ReplicaSetStatus {
         })
     }
 
-    /// Returns the JSON object. `replicas` is always written, other counts unless zero, and
-    /// `terminatingReplicas` whenever it is set.
+    /// Returns the JSON object. `replicas` is always written, other counts only if they are not zero,
+    /// and `terminatingReplicas` whenever it is set.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_of_the_template_is_written_to_its_places() {
+    fn a_volume_name_of_the_template_is_restored() {
         let mut value = full();
         let spec = &mut value["spec"]["template"]["spec"];
         spec["volumes"] = json!([{"name": "kube-api-access-aaaaa"}]);
@@ -228,7 +228,7 @@ mod tests {
     fn wrong_types_are_refused_with_their_path() {
         let cases = r#"
 {"spec": {"template": {"spec": {"containers": [{"image": 3}]}}}} => spec.template.spec.containers[0].image: expected a string, found the number 3
-{"spec": {"replicas": 2147483648}} => spec.replicas: expected an integer of 32 bits, found the number 2147483648
+{"spec": {"replicas": 2147483648}} => spec.replicas: expected a 32-bit integer, found the number 2147483648
 {"status": {"conditions": [null]}} => status.conditions[0]: expected an object, found null
 {"apiVersion": "v1", "kind": "Pod"} => the object: expected apps/v1 ReplicaSet, found v1 Pod
 "#;

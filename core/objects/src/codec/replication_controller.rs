@@ -32,7 +32,7 @@ impl Resource for ReplicationController {
     }
 }
 
-/// Returns a ReplicationController with only the members of `spec` set.
+/// Reads a ReplicationController and sets only the members of `spec`.
 fn read_spec(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicationController, DecodeError> {
     let mut members = Members::new(value, path)?;
     Ok(ReplicationController {

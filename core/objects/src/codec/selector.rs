@@ -10,11 +10,11 @@ use crate::json::{JsonValue, Tape, Writer};
 use crate::{LabelSelector, LabelSelectorRequirement, Str};
 
 impl LabelSelector {
-    /// Reads a selector. Null reads as an empty selector, so the caller must check first whether
-    /// the member is present.
+    /// Reads a selector. Null reads as an empty selector, so the caller must first check whether the
+    /// member is present.
     ///
     /// # Errors
-    /// A member of a wrong type. Operators and values are not checked.
+    /// Fails if a member has a wrong type. Operators and values are not checked.
     pub fn from_json(value: Value) -> Result<LabelSelector, DecodeError> {
         LabelSelector::read(Tape::of(&value).root(), &Path::ROOT)
     }
@@ -31,7 +31,7 @@ impl LabelSelector {
         })
     }
 
-    /// Returns the JSON object; `{}` when it has no requirement.
+    /// Returns the JSON object, `{}` if there is no requirement.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }

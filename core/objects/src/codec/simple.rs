@@ -23,7 +23,7 @@ const NAMESPACE: Shape = Shape::Object(&[
 object!(Namespace, |namespace, out| {
     let mut fields = namespace.fields.clone();
     let phase = fields.get("status").and_then(|status| status.get("phase"));
-    // A typed member that was changed after reading wins.
+    // A typed member that was changed after reading takes precedence.
     if namespace.terminating != phase.is_some_and(|phase| phase == "Terminating") {
         let phase = if namespace.terminating {
             "Terminating"
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_writes_the_phase_it_has_now() {
+    fn a_namespace_writes_its_current_phase() {
         let namespace = Namespace {
             terminating: true,
             ..Namespace::default()

@@ -39,7 +39,7 @@ impl ApiError {
             };
             match details.continue_token.is_empty() {
                 true => out.member("details", |out| out.object(write)),
-                // Written elsewhere, and upstream's details are not there then.
+                // Written elsewhere. Upstream has no details in that case.
                 false => out.put_object("details", write),
             }
         })
@@ -48,7 +48,7 @@ impl ApiError {
     /// Reads a `Status` object.
     ///
     /// # Errors
-    /// The object is not a `Status`, or a member has a wrong type.
+    /// Fails if the object is not a `Status` or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ApiError, DecodeError> {
         const ROOT: &Path<'static> = &Path::ROOT;
         let tape = Tape::of(&value);
@@ -60,7 +60,7 @@ impl ApiError {
         let code = members.opt_i64("code")?.unwrap_or(0);
         let code = u16::try_from(code).map_err(|_| {
             ROOT.member("code")
-                .error(format!("{code} is no HTTP status code"))
+                .error(format!("expected an HTTP status code, found the number {code}"))
         })?;
         let mut error = ApiError::status(
             code,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_may_say_how_a_list_goes_on() {
+    fn a_status_may_have_a_continue_token() {
         let error = ApiError::status(410, Reason::Expired, "m").with_details(Details {
             continue_token: "abc".into(),
             ..Details::default()
@@ -154,6 +154,6 @@ mod tests {
     fn other_objects_are_refused() {
         assert!(ApiError::from_json(json!({"kind": "Pod"})).is_err());
         let error = ApiError::from_json(json!({"code": -1})).unwrap_err();
-        assert_eq!(error.to_string(), "code: -1 is no HTTP status code");
+        assert_eq!(error.to_string(), "code: expected an HTTP status code, found the number -1");
     }
 }

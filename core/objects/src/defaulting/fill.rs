@@ -4,33 +4,33 @@ use crate::Map;
 use crate::json::JsonValue;
 use serde_json::Value;
 
-/// An object whose missing members are set, or only looked for. Each rule is written once for both.
+/// An object whose missing members are set, or only searched for. Each rule is written once for both.
 pub trait Fill: Sized {
-    /// Returns the string of a member; empty where it is none.
+    /// Returns the string of a member; empty if it is not a string.
     fn text(&self, key: &str) -> &str;
 
     /// Reports whether a member is true.
     fn is_true(&self, key: &str) -> bool;
 
-    /// Reports whether there is any member but this one.
+    /// Reports whether there is a member besides this one.
     fn has_others(&self, key: &str) -> bool;
 
     /// Sets a member that is absent or has Go's zero value.
     fn set(&mut self, key: &'static str, value: impl Into<Value>);
 
-    /// Sets a member that is absent; zero and empty values stay.
+    /// Sets a member that is absent. Zero and empty values stay.
     fn set_absent(&mut self, key: &'static str, value: impl Into<Value>);
 
-    /// Sets a member that is absent or zero to the number of another, unless that is zero.
+    /// Copies the number `from` to the member `to` if that is absent or zero, unless the number is zero.
     fn copy_number(&mut self, from: &str, to: &'static str);
 
-    /// Makes two members that mean the same equal: the first, unless it is empty, wins.
+    /// Makes two members with the same meaning equal. The first takes precedence unless it is empty.
     fn unite(&mut self, key: &'static str, alias: &'static str);
 
     /// Sets a negative number to 1.
     fn no_negative(&mut self, key: &'static str);
 
-    /// Copies to one object, which is created where needed, the members that only the other has.
+    /// Copies the members that only `from` has to the object `to`, which is created if needed.
     fn copy_members(&mut self, from: &str, to: &'static str);
 
     /// Calls `change` for each object in a list.
@@ -132,9 +132,9 @@ impl Fill for Map {
     }
 }
 
-/// What needs an object to change.
+/// Operations that need a real object to change.
 pub trait Within {
-    /// Calls `change` for an object, which is created where it is missing.
+    /// Calls `change` for an object, which is created if it is missing.
     fn within(&mut self, key: &str, change: impl FnOnce(&mut Map));
 }
 
@@ -147,7 +147,7 @@ impl Within for Map {
     }
 }
 
-/// Sets nothing, and finds out whether a member is missing.
+/// Sets nothing, and determines whether a member is missing.
 pub(super) struct MissingMembers<'a> {
     object: JsonValue<'a>,
     pub(super) lacks: bool,

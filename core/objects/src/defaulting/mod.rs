@@ -1,8 +1,8 @@
-//! Defaulting: the defaults of ReplicaSets, ReplicationControllers and pods, as Kubernetes 1.36
-//! sets them.
+//! Defaulting: the defaults of ReplicaSets, ReplicationControllers and pods, as Kubernetes 1.36 sets
+//! them.
 //!
-//! All functions are pure. A pod spec that lacks nothing keeps its allocation, so pods and
-//! templates still share it.
+//! All functions are pure. A complete pod spec keeps its allocation, so pods and templates continue to
+//! share it.
 
 mod fill;
 
@@ -14,24 +14,24 @@ use crate::{Map, Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationCon
 use self::fill::MissingMembers;
 pub use self::fill::{Fill, Within};
 
-/// Mode of files in volumes made from API objects: 0644.
+/// The mode of files in volumes created from API objects: 0644.
 const FILE_MODE: i64 = 0o644;
 /// Seconds until a projected service-account token expires.
 const TOKEN_SECONDS: i64 = 3600;
 
-/// Sets the defaults of a ReplicaSet: one replica, and those of its pod template.
+/// Sets the defaults of a ReplicaSet: one replica, and the defaults of its pod template.
 pub fn default_replica_set(replica_set: &mut ReplicaSet) {
     default_replicas(replica_set);
     default_template(&mut replica_set.spec.template);
 }
 
-/// Sets the defaults of a ReplicaSet, but not those of its pod template.
+/// Sets the defaults of a ReplicaSet except those of its pod template.
 pub fn default_replicas(replica_set: &mut ReplicaSet) {
     replica_set.spec.replicas.get_or_insert(1);
 }
 
-/// Sets the defaults of a ReplicationController: one replica, the template's labels as its selector
-/// and labels where these are empty, and the defaults of its pod template.
+/// Sets the defaults of a ReplicationController: one replica, the template's labels as its selector and
+/// labels if these are empty, and the defaults of its pod template.
 pub fn default_replication_controller(controller: &mut ReplicationController) {
     controller.replicas.get_or_insert(1);
     let Some(template) = &mut controller.template else {
@@ -49,7 +49,7 @@ pub fn default_replication_controller(controller: &mut ReplicationController) {
     default_template(template);
 }
 
-/// Sets the defaults of a pod: those of any pod spec, and those of pods alone, which are requests
+/// Sets the defaults of a pod: those of any pod spec, and those that only pods have, which are requests
 /// from limits, service links, and host ports of pods in the host network.
 pub fn default_pod(pod: &mut Pod) {
     default_spec(&mut pod.spec, true);
@@ -64,13 +64,13 @@ pub fn default_template(template: &mut Arc<PodTemplate>) {
     }
 }
 
-/// Returns the quality-of-service class of a pod with this spec: `Guaranteed`, `Burstable`, `BestEffort`.
+/// Returns the quality-of-service class of a pod with this spec: `Guaranteed`, `Burstable` or `BestEffort`.
 pub fn qos_class(spec: &PodSpec) -> &'static str {
     spec.look(None, class_of)
 }
 
 fn class_of(spec: JsonValue<'_>) -> &'static str {
-    // Requests and limits of the whole pod, where given, replace those of its containers.
+    // Requests and limits of the whole pod, if set, replace those of its containers.
     let of_pod = spec
         .get("resources")
         .filter(|resources| has_amounts(Some(*resources)));
@@ -93,7 +93,7 @@ fn class_of(spec: JsonValue<'_>) -> &'static str {
     }
 }
 
-/// Returns the amount of CPU or memory under `list`, unless absent, unreadable or zero.
+/// Returns the amount of CPU or memory under `list`, unless it is absent, unreadable or zero.
 fn amount(resources: Option<JsonValue<'_>>, list: &str, resource: &str) -> Option<Quantity> {
     let value = resources?.get(list)?.get(resource)?;
     Quantity::read(value)
@@ -112,7 +112,7 @@ fn has_amounts(resources: Option<JsonValue<'_>>) -> bool {
 fn is_guaranteed(resources: Option<JsonValue<'_>>) -> bool {
     ["cpu", "memory"].into_iter().all(|name| {
         let limit = amount(resources, "limits", name);
-        // A request that is absent is the limit.
+        // An absent request equals the limit.
         let request = amount(resources, "requests", name).or(limit);
         limit.is_some() && request == limit
     })
@@ -125,7 +125,7 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
             fill_pod_only(spec);
         }
     }
-    // Most specs that come from a server lack nothing.
+    // Most specs that come from a server are complete.
     let is_complete = spec.look(None, |members| {
         let mut look = MissingMembers::at(members);
         fill(&mut look, is_pod);
@@ -136,7 +136,7 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
     }
     let mut members = spec.to_map(None);
     fill(&mut members, is_pod);
-    // Defaults keep every member readable; if one is not, validation reports it.
+    // Defaults keep every member readable. If one is not, validation reports it.
     if let Ok(filled) = spec.with_members(members) {
         *spec = filled.into();
     }
@@ -149,7 +149,7 @@ pub fn fill_spec(spec: &mut impl Fill) {
     spec.set("schedulerName", "default-scheduler");
     spec.set_absent("terminationGracePeriodSeconds", 30);
     spec.set_absent("securityContext", Map::new());
-    // The second is the first one's old name.
+    // `serviceAccount` is the old name of `serviceAccountName`.
     spec.unite("serviceAccountName", "serviceAccount");
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         spec.each(list, fill_container);
@@ -157,7 +157,7 @@ pub fn fill_spec(spec: &mut impl Fill) {
     spec.each("volumes", fill_volume);
 }
 
-/// Returns the policy to pull an image: one that may change is pulled again.
+/// Returns the policy to pull an image. An image that may change is pulled again.
 fn pull_policy(image: &str) -> &'static str {
     match tag(image) {
         Some("latest") => "Always",
@@ -171,7 +171,7 @@ fn fill_container<T: Fill>(container: &mut T) {
     let message = "/dev/termination-log";
     container.set("terminationMessagePath", message);
     container.set("terminationMessagePolicy", "File");
-    // No pointer in Go: never absent.
+    // Not a pointer in Go, so never absent.
     container.set_absent("resources", Map::new());
     container.each("ports", |port| port.set("protocol", "TCP"));
     container.each("env", |variable| {
@@ -262,7 +262,7 @@ fn fill_pod_only(spec: &mut impl Fill) {
     let in_host_network = spec.is_true("hostNetwork");
     for list in ["containers", "initContainers"] {
         spec.each(list, |container| {
-            // A limit without a request is the request.
+            // A limit without a request also sets the request.
             container.with("resources", |resources| {
                 resources.copy_members("limits", "requests");
             });
@@ -275,13 +275,13 @@ fn fill_pod_only(spec: &mut impl Fill) {
     }
 }
 
-/// Returns the tag of an image; `latest` when it has neither tag nor digest, `None` with a digest alone.
+/// Returns the tag of an image; `latest` if it has neither tag nor digest, `None` if it has only a digest.
 fn tag(image: &str) -> Option<&str> {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
         None => (image, None),
     };
-    // A colon before the last slash belongs to the registry's port.
+    // A colon before the last slash belongs to the port of the registry.
     let last = name.rsplit('/').next().unwrap_or(name);
     match (last.split_once(':'), digest) {
         (Some((_, tag)), _) => Some(tag),

@@ -1,4 +1,4 @@
-//! Defaults.
+//! Tests of the defaults.
 
 use crate::Map;
 use crate::{Object, Resource};
@@ -54,7 +54,7 @@ fn the_name_of_a_pods_own_volume_stays() {
 }
 
 #[test]
-fn what_is_complete_keeps_its_allocation() {
+fn a_complete_spec_keeps_its_allocation() {
     let mut pod = pod(json!({"containers": [{"name": "c", "image": "img:1"}]}));
     let before = pod.spec.clone();
     default_pod(&mut pod);
@@ -154,7 +154,7 @@ fn rarer_probes_references_and_volumes_are_filled_too() {
 }
 
 #[test]
-fn pods_alone_request_what_is_limited() {
+fn only_pods_get_requests_from_limits() {
     let pod = pod(
         json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i",
         "ports": [{"containerPort": 80}],

@@ -1,5 +1,5 @@
-//! PodDisruptionBudgets in the form that the controller and the eviction read and change. Objects
-//! come from the store as [`DynamicObject`]s and go back with another status.
+//! PodDisruptionBudgets in the form that the controller and the eviction read and change. Objects come
+//! from the store as [`DynamicObject`]s and are written back with a new status.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
 /// The type of a budget's condition.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// The reason of a budget's condition when the budget could not be computed.
+/// The reason of a budget's condition if the budget could not be computed.
 pub const SYNC_FAILED: &str = "SyncFailed";
 
 /// A PodDisruptionBudget.
@@ -21,45 +21,45 @@ pub const SYNC_FAILED: &str = "SyncFailed";
 pub struct Budget {
     /// Name, namespace, version, generation.
     pub metadata: ObjectMeta,
-    /// `spec.selector`: its pods. Absent selects none, empty selects all of the namespace.
+    /// `spec.selector`, which selects the budget's pods. Absent selects none, empty selects all in the namespace.
     pub selector: Option<LabelSelector>,
     /// `spec.minAvailable`.
     pub min_available: Option<Amount>,
     /// `spec.maxUnavailable`.
     pub max_unavailable: Option<Amount>,
     /// Whether `spec.unhealthyPodEvictionPolicy` is `AlwaysAllow`. Otherwise it is
-    /// `IfHealthyBudget`, which absent means too.
+    /// `IfHealthyBudget`, which is also the meaning of absent.
     pub always_allows_unhealthy: bool,
     /// The status.
     pub status: BudgetStatus,
 }
 
-/// A number of pods, or a share of them.
+/// A number of pods, or a percentage of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// A number.
     Number(i64),
-    /// A text, valid as a whole percentage such as `50%`.
+    /// A text. Valid texts are whole percentages such as `50%`.
     Text(String),
 }
 
 /// `status` of a PodDisruptionBudget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetStatus {
-    /// The generation of the spec that the other members are of.
+    /// The generation of the spec that the other members belong to.
     pub observed_generation: i64,
-    /// The pods whose eviction was allowed and whose deletion was not seen yet, with the time of
+    /// The pods whose eviction was allowed and whose deletion has not been seen yet, with the time of
     /// the eviction.
     pub disrupted_pods: BTreeMap<String, Time>,
-    /// Evictions that are allowed now.
+    /// The number of evictions that are allowed now.
     pub disruptions_allowed: i64,
-    /// Ready pods.
+    /// The number of ready pods.
     pub current_healthy: i64,
-    /// Pods that must be ready.
+    /// The number of pods that must be ready.
     pub desired_healthy: i64,
-    /// Pods that the budget counts with.
+    /// The number of pods that the budget is computed from.
     pub expected_pods: i64,
-    /// One of type `DisruptionAllowed` is the controller's.
+    /// The conditions. The one of type `DisruptionAllowed` belongs to the controller.
     pub conditions: Vec<Condition>,
 }
 
@@ -70,11 +70,11 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// The generation of the spec that it is of.
+    /// The generation of the spec that the condition belongs to.
     pub observed_generation: i64,
     /// When `status` last changed.
     pub last_transition_time: Time,
-    /// A word for programs.
+    /// A single word for programs.
     pub reason: String,
     /// A sentence for people.
     pub message: String,
@@ -89,12 +89,12 @@ impl Amount {
         }
     }
 
-    /// Returns the number of pods that this is of `total`; a share is rounded up.
+    /// Returns this amount as a number of pods out of `total`. A percentage is rounded up.
     ///
     /// # Errors
-    /// A text that is no percentage, which validation refuses.
+    /// Fails for a text that is not a percentage, which validation refuses.
     ///
-    /// Source: `GetScaledValueFromIntOrPercent` of Kubernetes' apimachinery.
+    /// Source: `GetScaledValueFromIntOrPercent` in Kubernetes' apimachinery.
     pub fn of(&self, total: i64) -> Result<i64, String> {
         let text = match self {
             Amount::Number(number) => return Ok(*number),
@@ -116,8 +116,8 @@ impl Amount {
 }
 
 impl Budget {
-    /// Returns the budget that an object holds. Members of wrong types, with which no object is
-    /// read, count as absent.
+    /// Reads the budget in an object. Members of a wrong type count as absent, but reading an object
+    /// already refuses them.
     pub fn of(object: &DynamicObject) -> Budget {
         let spec = object.fields.get("spec").unwrap_or(&Value::Null);
         let selector = match &spec["selector"] {
@@ -134,7 +134,7 @@ impl Budget {
         }
     }
 
-    /// Returns the object to send to `/status`: with the metadata and the status alone.
+    /// Returns the object to send to `/status`, with only the metadata and the status.
     pub fn status_update(&self) -> DynamicObject {
         let mut object = DynamicObject::new(Kind::POD_DISRUPTION_BUDGET);
         object.metadata = self.metadata.clone();
@@ -147,19 +147,19 @@ impl Budget {
     /// Returns the compiled selector.
     ///
     /// # Errors
-    /// A selector that is not valid.
+    /// Fails if the selector is invalid.
     pub fn compiled(&self) -> Result<Selector, SelectorError> {
         Selector::compile(self.selector.as_ref())
     }
 
-    /// Returns the reference that its events carry.
+    /// Returns the reference for the budget's events.
     pub fn reference(&self) -> ObjectReference {
         ObjectReference::new(Kind::POD_DISRUPTION_BUDGET, &self.metadata)
     }
 }
 
 impl BudgetStatus {
-    /// Returns the status in its JSON form. Members of wrong types count as absent.
+    /// Reads the status from its JSON form. Members of wrong types count as absent.
     pub fn of(value: &Value) -> BudgetStatus {
         let number = |member: &str| value[member].as_i64().unwrap_or(0);
         let disrupted = value["disruptedPods"].as_object().into_iter().flatten();
@@ -209,15 +209,15 @@ impl BudgetStatus {
         conditions.find(|condition| condition.kind == DISRUPTION_ALLOWED)
     }
 
-    /// Sets the condition to what the number of allowed disruptions says.
+    /// Sets the condition from the number of allowed disruptions.
     ///
-    /// Source: `UpdateDisruptionAllowedCondition` of Kubernetes' component-helpers.
+    /// Source: `UpdateDisruptionAllowedCondition` in Kubernetes' component-helpers.
     pub fn set_condition(&mut self, now: Now) {
         let (status, reason) = self.computed_condition();
         self.put_condition(status, reason, "", now);
     }
 
-    /// Status and reason of the condition that the number of allowed disruptions asks for.
+    /// Returns the status and the reason of the condition for the number of allowed disruptions.
     pub fn computed_condition(&self) -> (&'static str, &'static str) {
         match self.disruptions_allowed > 0 {
             true => ("True", "SufficientPods"),
@@ -225,7 +225,7 @@ impl BudgetStatus {
         }
     }
 
-    /// Sets the condition; its time changes with its status alone.
+    /// Sets the condition. Its transition time changes only with its status.
     pub fn put_condition(&mut self, status: &str, reason: &str, message: &str, now: Now) {
         let before = self.condition().filter(|before| before.status == status);
         let since = before.map_or(now.wall(), |before| before.last_transition_time);

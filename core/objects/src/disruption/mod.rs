@@ -1,4 +1,4 @@
-//! Disruption budgets and the condition of pods that are about to be disrupted, as the disruption
+//! Disruption budgets, and the condition of pods that are about to be disrupted, as the disruption
 //! controller and the eviction of pods read and write them.
 
 mod budget;

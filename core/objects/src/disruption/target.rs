@@ -1,17 +1,17 @@
-//! The condition `DisruptionTarget` of pods: set when a pod is about to be evicted, taken back when
-//! it was not deleted.
+//! The condition `DisruptionTarget` of pods: set when a pod is about to be evicted, and reset if the
+//! pod was not deleted.
 
 use crate::{ConditionStatus, ConditionType, Now, Pod, PodCondition, PodConditions, Rest};
 
-/// How long an evicted pod may take until its deletion begins, ns.
+/// The time until the deletion of an evicted pod must begin, in ns.
 ///
-/// Source: `DeletionTimeout` of Kubernetes' `pkg/controller/disruption`.
+/// Source: `DeletionTimeout` in Kubernetes' `pkg/controller/disruption`.
 pub const DELETION_TIMEOUT_NS: i64 = 120 * 1_000_000_000;
 
 /// The type of the condition.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// The reason of a condition that a kubelet has set, which stays.
+/// The reason of a condition set by a kubelet, which is never reset.
 const BY_KUBELET: &str = "TerminationByKubelet";
 
 fn is_target(condition: &PodCondition) -> bool {
@@ -22,13 +22,13 @@ fn is_target(condition: &PodCondition) -> bool {
             .is_some_and(|kind| kind == DISRUPTION_TARGET)
 }
 
-/// When the condition of a pod becomes stale, ns since the epoch: it says that the pod is about to
-/// be disrupted, and the deletion has not begun. `None` when there is no such condition.
+/// Returns when the condition of a pod becomes stale, in ns since the epoch: the condition announces a
+/// disruption, but the deletion has not begun. `None` if there is no such condition.
 ///
-/// Source: `nonTerminatingPodHasStaleDisruptionCondition` of Kubernetes' `pkg/controller/disruption`.
+/// Source: `nonTerminatingPodHasStaleDisruptionCondition` in Kubernetes' `pkg/controller/disruption`.
 pub fn stale_from_ns(pod: &Pod) -> Option<i64> {
     let conditions = &pod.status.conditions;
-    // Before anything is read from text: hardly a pod has a condition of another type.
+    // Checked before any text is read, because few pods have a condition of another type.
     conditions.first(ConditionType::Other)?;
     if !pod.is_active() {
         return None;
@@ -57,7 +57,7 @@ pub fn evicted(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::True, &members, now)
 }
 
-/// Returns the pod with the condition that the scheduler sets on a pod that has to go for another one.
+/// Returns the pod with the condition that the scheduler sets on a pod that it preempts.
 pub fn preempted(pod: &Pod, now: Now) -> Pod {
     let members = [
         ("reason", "PreemptionByScheduler"),
@@ -69,12 +69,12 @@ pub fn preempted(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::True, &members, now)
 }
 
-/// Returns the pod with a condition that says that it is not about to be disrupted.
+/// Returns the pod with the condition reset, because it is not about to be disrupted.
 pub fn spared(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::False, &[], now)
 }
 
-/// Sets the condition; its time changes with its status alone.
+/// Sets the condition. Its transition time changes only with its status.
 fn with_condition(pod: &Pod, status: ConditionStatus, members: &[(&str, &str)], now: Now) -> Pod {
     let mut rest = Rest::NONE.with("type", DISRUPTION_TARGET);
     for (name, text) in members {

@@ -1,6 +1,6 @@
-//! A reader of YAML as `kubectl get -o yaml` writes it: block style, each scalar on its own line.
-//! It gives up at anything else (comments, anchors, flow style except `{}` and `[]`, scalars of
-//! unclear type), and a YAML library then reads the whole text. Both readers read the same values.
+//! A reader for YAML as `kubectl get -o yaml` writes it: block style, each scalar on its own line. It
+//! gives up at anything else (comments, anchors, flow style except `{}` and `[]`, scalars of unclear
+//! type), and a YAML library then reads the whole text. Both readers return the same values.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::quick;
 use super::tape::{self, Slot};
 use super::value::order;
 
-/// The most levels of lists and mappings.
+/// The maximum number of levels of lists and mappings.
 const DEPTH_MAX: usize = 127;
 
 /// Appends the value of a text to a tape.
@@ -19,8 +19,8 @@ pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
     reader.next_line().is_none().then_some(())
 }
 
-/// A reader. Its position is the first character of a line that is not a space, or the start of a
-/// value after a name.
+/// The reader. Its position is the first non-space character of a line, or the start of a value after
+/// a name.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -58,8 +58,8 @@ impl<'t> Reader<'t> {
         (is_usual(line) && !line.ends_with(' ')).then_some(line)
     }
 
-    /// Reads the value after a name or a dash: the rest of the line, or the following lines with
-    /// more indentation. After a name a list may begin at the name's own column.
+    /// Reads the value after a name or a dash: the rest of the line, or the following lines with more
+    /// indentation. After a name, a list may begin at the column of the name.
     fn node(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match self.text.as_bytes()[self.at] {
@@ -125,7 +125,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads the value of a member whose name was consumed.
+    /// Reads the value of a member whose name has been consumed.
     fn member(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
         match self.text.as_bytes().get(self.at) {
             Some(b' ') => {
@@ -177,7 +177,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Returns the following lines with more indentation than the column, unchanged.
+    /// Returns the following lines that are indented deeper than the column, unchanged.
     fn literal(&mut self, column: usize, ends_with_feed: bool) -> Option<Slot<'t>> {
         let (indent, _) = self.peek_line().filter(|(indent, _)| *indent > column)?;
         let mut text = String::new();
@@ -214,7 +214,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Reports whether the text has only ASCII characters and no white space but spaces.
+/// Reports whether the text is ASCII and its only white space is spaces.
 fn is_usual(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
@@ -227,14 +227,14 @@ fn text_slot(text: &str) -> Slot<'_> {
     }
 }
 
-/// Returns the end of the name with which a line begins: a colon followed by a space or the end of
-/// the line.
+/// Returns the end of the name at the start of a line: a colon followed by a space or the end of the
+/// line.
 fn name_end(line: &str) -> Option<usize> {
     let mut colons = memchr::memchr_iter(b':', line.as_bytes());
     colons.find(|at| matches!(line.as_bytes().get(at + 1), None | Some(b' ')))
 }
 
-/// Returns an integer in JSON's form.
+/// Returns an integer if the text has JSON's form of one.
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_usual = match digits.as_bytes() {
@@ -245,8 +245,8 @@ fn integer(text: &str) -> Option<i64> {
     is_usual.then(|| text.parse().ok())?
 }
 
-/// Reports whether a plain scalar is certainly a text. A scalar that is a number, a boolean or null
-/// in any version of YAML is not, nor one with YAML syntax.
+/// Reports whether a plain scalar is certainly a text. False for a scalar that is a number, a boolean
+/// or null in any version of YAML, or that has YAML syntax.
 fn is_text(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity",

@@ -1,11 +1,11 @@
-//! Changes of members that are carried unread, without a tree.
+//! Changes to members that are carried unread, without a tree.
 
 use smallvec::SmallVec;
 
 use super::writer::Scalar;
 use super::{Rest, Writer};
 
-/// So many members need no allocation.
+/// Up to this many members need no allocation.
 const FEW: usize = 12;
 
 /// The members of a [`Rest`] while they are changed: texts, sorted by name. Each look-up and change is O(members).
@@ -21,12 +21,12 @@ pub struct Members<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Text<'a> {
     Old(&'a str),
-    /// Begin and end in the text of new values.
+    /// Start and end in the text of new values.
     New(usize, usize),
 }
 
 impl Rest {
-    /// Returns the members, to be changed. O(bytes).
+    /// Opens the members for changes. O(bytes).
     pub fn edit(&self) -> Members<'_> {
         let parts = self.parts();
         Members {
@@ -40,22 +40,22 @@ impl Rest {
 }
 
 impl<'a> Members<'a> {
-    /// Reports whether there is a member of that name, which has no character to escape.
+    /// Reports whether there is a member with this name, which must not need escaping.
     pub fn has(&self, name: &str) -> bool {
         self.all.iter().any(|(found, _)| *found == name)
     }
 
-    /// Removes a member, if it is there.
+    /// Removes a member if it exists.
     pub fn remove(&mut self, name: &str) {
         self.all.retain(|(found, _)| *found != name);
     }
 
-    /// Sets a member whose name has no character to escape.
+    /// Sets a member whose name does not need escaping.
     pub fn set(&mut self, name: &'static str, value: impl Scalar) {
         self.set_with(name, |out| value.write(out));
     }
 
-    /// Sets a member to the value that `write` writes, objects in it with their members sorted by name.
+    /// Sets a member to the value that `write` writes. Objects in the value must have their members sorted by name.
     pub fn set_with(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         let begin = self.new.len();
         write(&mut self.new);
@@ -67,7 +67,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Returns the changed members: in the memory of those before, if they are equal.
+    /// Returns the changed members. If they equal the original ones, shares their memory.
     pub fn done(&self) -> Rest {
         self.of.or_new(|out| {
             for (name, text) in &self.all {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_changed_as_those_of_a_tree() {
+    fn members_change_like_those_of_a_tree() {
         let rest = Rest::from(crate::Map::from_iter([
             ("b".to_owned(), json!({"x": [1, "},\""], "y": null})),
             ("d".to_owned(), json!("old")),

@@ -1,4 +1,4 @@
-//! JSON without a tree. A text is read into a flat [`Tape`]; objects are decoded from the tape and
+//! JSON without a tree. A text is read into a flat [`Tape`]. Objects are decoded from the tape and
 //! written with a [`Writer`]. Members without a typed field are carried as text in a [`Rest`].
 
 mod block_yaml;

@@ -1,5 +1,5 @@
-//! A fast reader of JSON text: it reads eight bytes of a string, and sixteen bytes of indentation,
-//! at a time. It gives up at any error, and serde_json then reports it. It accepts nothing that
+//! A fast reader of JSON text that reads eight bytes of a string, and sixteen bytes of indentation, at
+//! a time. It gives up at any error, and serde_json then reports the error. It accepts nothing that
 //! serde_json would refuse or read differently.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use serde_json::Number;
 use super::tape::{self, Slot};
 use super::value::order;
 
-/// The most levels of lists and objects in a text from outside: as many as serde_json allows.
+/// The maximum number of levels of lists and objects in an external text: as many as serde_json allows.
 pub(super) const DEPTH_MAX: usize = 127;
 
 /// Appends the value of a text to a tape. The value may have `depth_max` levels.
@@ -32,13 +32,13 @@ impl<'t> Reader<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Eight bytes from this position, the first one lowest.
+    /// Returns eight bytes from this position, the first one lowest.
     fn eight(&self, at: usize) -> Option<u64> {
         let bytes = self.text.as_bytes().get(at..at + 8)?;
         bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// Sixteen bytes from this position, the first one lowest.
+    /// Returns sixteen bytes from this position, the first one lowest.
     fn sixteen(&self, at: usize) -> Option<u128> {
         let bytes = self.text.as_bytes().get(at..at + 16)?;
         bytes.try_into().ok().map(u128::from_le_bytes)
@@ -146,7 +146,7 @@ impl<'t> Reader<'t> {
                     return None;
                 }
                 self.at += 1;
-                // Most values are strings; this saves a call.
+                // Most values are strings, so this saves a call.
                 match self.next()? {
                     b'"' => {
                         let text = self.string()?;
@@ -169,7 +169,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a string, from its opening quote to after the closing one.
+    /// Reads a string, from its opening quote to just after the closing one.
     fn string(&mut self) -> Option<Slot<'t>> {
         let start = self.at + 1;
         let end = self.special(start)?;
@@ -193,7 +193,7 @@ impl<'t> Reader<'t> {
     /// Returns the position of the first quote, backslash or control character from this position.
     fn special(&self, mut at: usize) -> Option<usize> {
         while let Some(bytes) = self.eight(at) {
-            // The lowest set bit belongs to a match, because borrows go upwards.
+            // The lowest set bit belongs to a match, because borrows propagate upwards.
             let found = zeros(bytes ^ eight_of(b'"'))
                 | zeros(bytes ^ eight_of(b'\\'))
                 | bytes.wrapping_sub(eight_of(b' ')) & !bytes & eight_of(0x80);
@@ -245,7 +245,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Eight copies of this byte.
+/// Returns eight copies of this byte.
 const fn eight_of(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }

@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::{Tape, Writer};
 use crate::Map;
 
-/// Members of an object without a typed field, as compact JSON text. The members are sorted by
-/// name, in nested objects too, so equal members are equal texts. It takes one word; a clone shares
-/// the text, and the empty value takes no memory.
+/// Members of an object without a typed field, as compact JSON text. Members are sorted by name, in
+/// nested objects too, so equal members have equal texts. The value takes one word. A clone shares the
+/// text, and the empty value takes no memory.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rest(ArcStr);
 
@@ -24,19 +24,19 @@ thread_local! {
     static SCRATCH: Cell<Writer> = Cell::default();
 }
 
-/// How much of the buffer a thread keeps. A pod's spec has a few thousand bytes.
+/// The part of the buffer that a thread keeps. A pod's spec has a few thousand bytes.
 const SCRATCH_BYTES_MAX: usize = 1 << 16;
 
 impl Rest {
     /// No members.
     pub const NONE: Rest = Rest(ArcStr::new());
 
-    /// Returns the members that `put` writes, which must be sorted by name.
+    /// Creates the members that `put` writes, which must be sorted by name.
     pub fn of(put: impl FnOnce(&mut Writer)) -> Rest {
         Rest::NONE.or_new(put)
     }
 
-    /// As [`Rest::of`], in the memory of this one if they are equal.
+    /// Like [`Rest::of`], but shares the memory of this value if the members are equal.
     #[must_use]
     pub fn or_new(&self, put: impl FnOnce(&mut Writer)) -> Rest {
         let mut out = SCRATCH.take();
@@ -56,12 +56,12 @@ impl Rest {
         &self.0
     }
 
-    /// Reports whether there is no member.
+    /// Reports whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reports whether both are the same text in memory.
+    /// Reports whether both share one text in memory.
     pub fn is_same(&self, other: &Rest) -> bool {
         ArcStr::ptr_eq(&self.0, &other.0)
     }
@@ -71,7 +71,7 @@ impl Rest {
         ArcStr::strong_count(&self.0) != Some(1)
     }
 
-    /// Returns the members. O(bytes): the text is parsed at each call.
+    /// Returns the members. O(bytes): each call parses the text.
     pub fn to_map(&self) -> Map {
         if self.is_empty() {
             return Map::new();
@@ -94,7 +94,7 @@ impl Rest {
         Some(Tape::of_written(value?).root().to_value())
     }
 
-    /// The compact JSON text of a member whose name has no character to escape. O(bytes), without an allocation.
+    /// Returns the compact JSON text of a member whose name does not need escaping. O(bytes), without an allocation.
     pub fn raw(&self, name: &str) -> Option<&str> {
         raw_part(self.as_str(), name)
     }
@@ -115,7 +115,7 @@ impl Rest {
         parts(self.as_str())
     }
 
-    /// These members with one of them set to a value. O(bytes).
+    /// Returns these members with one of them set to a value. O(bytes).
     #[must_use]
     pub fn with(&self, name: &str, value: impl Into<Value>) -> Rest {
         let mut members = self.to_map();
@@ -123,8 +123,8 @@ impl Rest {
         members.into()
     }
 
-    /// These members with one of them set to a value, given as compact JSON whose members are sorted by
-    /// name. O(bytes).
+    /// Returns these members with one of them set to a value in compact JSON, whose members must be sorted
+    /// by name. O(bytes).
     #[must_use]
     pub fn with_text(&self, name: &str, value: &str) -> Rest {
         let member = format!("{}:{value}", Value::from(name));
@@ -140,7 +140,7 @@ impl Rest {
         Rest(texts.join(",").into())
     }
 
-    /// These members without one. O(bytes).
+    /// Returns these members without one of them. O(bytes).
     #[must_use]
     pub fn without(&self, name: &str) -> Rest {
         let name = Value::from(name).to_string();
@@ -158,8 +158,8 @@ impl Rest {
     }
 }
 
-/// Returns the text of a member of an object, both compact JSON; the name has no character to
-/// escape. `None` too if it is no object. O(bytes), without an allocation.
+/// Returns the text of a member of an object, both compact JSON. The name must not need escaping. `None`
+/// if the text is not an object or has no such member. O(bytes), without an allocation.
 pub fn raw_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     raw_part(object.strip_prefix('{')?.strip_suffix('}')?, name)
 }
@@ -167,7 +167,7 @@ pub fn raw_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
 fn raw_part<'a>(members: &'a str, name: &str) -> Option<&'a str> {
     let is_it = |quoted: &str| quoted.len() == name.len() + 2 && quoted[1..].starts_with(name);
     let first = name.bytes().next().unwrap_or(b'"');
-    // They are sorted: what begins with a later letter comes after it, but for one that is escaped.
+    // Members are sorted: a name with a later first letter comes after it, unless it is escaped.
     let is_before = |quoted: &str| quoted.as_bytes()[1] <= first || quoted.as_bytes()[1] == b'\\';
     let mut candidates = parts(members).take_while(|(found, _)| is_before(found));
     let (_, value) = candidates.find(|(found, _)| is_it(found))?;
@@ -185,7 +185,7 @@ fn parts(mut left: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns the end of the string with which the text begins; `None` if the text ends first.
+/// Returns the end of the string at the start of the text; `None` if the text ends first.
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -197,9 +197,9 @@ fn end_of_string(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where the first quote or backslash is.
+/// Returns the position of the first quote or backslash.
 fn quote_or_backslash(text: &[u8]) -> Option<usize> {
-    // Most strings are short: eight bytes take less time than a call of a search that is made for long texts.
+    // Most strings are short, and for eight bytes this is faster than calling a search made for long texts.
     let mut at = 0;
     while at < SHORT_BYTES
         && let Some(eight) = text[at..].first_chunk()
@@ -214,20 +214,20 @@ fn quote_or_backslash(text: &[u8]) -> Option<usize> {
     Some(at + memchr2(b'"', b'\\', &text[at..])?)
 }
 
-/// How many bytes of a string are read without a search.
+/// The number of bytes of a string that are read without the search.
 const SHORT_BYTES: usize = 32;
 
 const QUOTES: u64 = u64::from_le_bytes([b'"'; 8]);
 const BACKSLASHES: u64 = u64::from_le_bytes([b'\\'; 8]);
 
-/// Returns the lowest bit that is set is the highest bit of the first byte that is 0.
+/// Marks zero bytes: the lowest set bit of the result is the highest bit of the first zero byte.
 fn first_zero(eight: u64) -> u64 {
     const LOW: u64 = u64::from_le_bytes([1; 8]);
     eight.wrapping_sub(LOW) & !eight & (LOW << 7)
 }
 
-/// Returns the end of the value with which the text begins: a comma outside of brackets, or the end
-/// of the text.
+/// Returns the end of the value at the start of the text: a comma outside brackets, or the end of the
+/// text.
 fn end_of_value(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0);
     while let Some(byte) = text.get(at) {
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_quote_or_backslash_is_found_wherever_it_is() {
+    fn the_first_quote_or_backslash_is_found_at_any_position() {
         for length in 0..80 {
             let mut text = vec![b'a'; length];
             assert_eq!(quote_or_backslash(&text), None);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_kept_sorted_and_changed_in_copies() {
+    fn members_stay_sorted_and_change_in_copies() {
         let Value::Object(map) = json!({"b": [{"y": 1, "x": "{}"}], "a": null}) else {
             unreachable!("an object literal")
         };

@@ -1,5 +1,5 @@
 //! The tape: the values of a text in one list, in the order of the text, except that the members of
-//! objects are sorted by name. It takes one allocation per text; strings without escapes are not
+//! objects are sorted by name. It takes one allocation per text. Strings without escapes are not
 //! copied.
 //!
 //! Source of the format: the tape of Langdale and Lemire, "Parsing Gigabytes of JSON per Second",
@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{JsonValue, block_yaml, quick};
 
-/// One value, or the name of a member, which comes before its value. The content of a list or
-/// object follows its slot.
+/// One value, or the name of a member, which comes before its value. The content of a list or object
+/// follows its slot.
 #[derive(Clone, Debug)]
 pub(super) enum Slot<'t> {
     Null,
@@ -49,14 +49,14 @@ impl Slot<'_> {
 #[derive(Clone, Debug)]
 pub struct Tape<'t>(Vec<Slot<'t>>);
 
-/// About how many bytes of text one value has in JSON as API servers write it.
+/// The approximate number of bytes of text per value, in JSON as API servers write it.
 const BYTES_PER_SLOT: usize = 12;
 
 impl<'t> Tape<'t> {
     /// Reads a JSON text. O(bytes), and O(n log n) for an object of n members that are not sorted.
     ///
     /// # Errors
-    /// The text is not JSON, is nested more than 127 deep, or has a member twice.
+    /// Fails if the text is not JSON, is nested more than 127 levels deep, or has a duplicate member.
     pub fn from_slice(text: &'t [u8]) -> Result<Tape<'t>, serde_json::Error> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         if let Ok(text) = str::from_utf8(text)
@@ -71,31 +71,31 @@ impl<'t> Tape<'t> {
         Ok(Tape(slots))
     }
 
-    /// Reads a text that a [`Writer`](super::Writer) wrote, of any depth: the depth was limited
-    /// when its source was read.
+    /// Reads a text that a [`Writer`](super::Writer) wrote, of any depth: the depth was limited when its
+    /// source was read.
     ///
     /// # Panics
-    /// The text is not JSON.
+    /// Panics if the text is not JSON.
     pub(crate) fn of_written(text: &'t str) -> Tape<'t> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
-        quick::read(text, &mut slots, usize::MAX).expect("it was written as JSON");
+        quick::read(text, &mut slots, usize::MAX).expect("the text was written as JSON");
         Tape(slots)
     }
 
-    /// Reads YAML in the form that `kubectl get -o yaml` writes: block style, each scalar on its
-    /// own line. `None` for any other form, which a YAML library must read. O(bytes).
+    /// Reads YAML in the form that `kubectl get -o yaml` writes: block style, each scalar on its own
+    /// line. `None` for any other form, which a YAML library must read. O(bytes).
     pub fn from_block_yaml(text: &'t str) -> Option<Tape<'t>> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         block_yaml::read(text, &mut slots)?;
         Some(Tape(slots))
     }
 
-    /// Returns the tape of a value.
+    /// Creates the tape of a value.
     ///
     /// # Panics
-    /// A list or an object in it has 2³² values or more.
+    /// Panics if a list or an object in it has 2³² values or more.
     pub fn of(value: &'t Value) -> Tape<'t> {
-        Tape::deserialize(value).expect("a value has each member once")
+        Tape::deserialize(value).expect("a value has no duplicate members")
     }
 
     /// Returns the value of the whole text.
@@ -122,7 +122,7 @@ impl<'t> Fill<'_, 't> {
     }
 }
 
-/// Returns the number of slots after that of a list or object.
+/// Returns the number of slots that follow the slot of a list or object.
 fn content<E: Error>(slots: &[Slot<'_>], at: usize) -> Result<u32, E> {
     u32::try_from(slots.len() - at - 1).map_err(|_| E::custom("too many values"))
 }
@@ -139,7 +139,7 @@ impl<'t> Visitor<'t> for Fill<'_, 't> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true, false, null, a list or an object")
+        f.write_str("a string, a number, a boolean, null, a list or an object")
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
@@ -160,7 +160,7 @@ impl<'t> Visitor<'t> for Fill<'_, 't> {
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
         if !value.is_finite() {
             return Err(E::custom(
-                "a number that JSON can't say; quote it to make it a text",
+                "a number that JSON cannot represent; quote it to make it a string",
             ));
         }
         self.push(Slot::Float(value))
@@ -229,13 +229,12 @@ impl<'t> DeserializeSeed<'t> for Name<'_, 't> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'t>>(self, deserializer: D) -> Result<(), D::Error> {
-        // Always as a text: in YAML a name may look like a number or a boolean.
+        // Always as a text, because in YAML a name may look like a number or a boolean.
         deserializer.deserialize_str(Fill(self.0))
     }
 }
 
-/// Sorts the members from there to the end by name. The error is the name of a member that occurs
-/// twice.
+/// Sorts the members from `from` to the end by name. The error is the name of a duplicate member.
 pub(super) fn sort(slots: &mut Vec<Slot<'_>>, from: usize) -> Result<(), String> {
     let mut members = Vec::new();
     let mut at = from;
@@ -269,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_come_sorted_and_what_they_hold_with_them() {
+    fn members_are_sorted_together_with_their_content() {
         let text = br#"{"b": [{"y": 1, "x": 2}, 3], "": null, "a": {"z": "\u00e9"}}"#;
         let tape = Tape::from_slice(text).unwrap();
         let names: Vec<&str> = tape.root().pairs().map(|(name, _)| name).collect();
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn invalid_json_is_refused() {
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(Tape::from_slice(deep(127).as_bytes()).is_ok());
         for text in [
@@ -316,7 +315,7 @@ mod tests {
         })]
 
         #[test]
-        fn a_text_is_read_as_the_tree_reads_it(value in any_value()) {
+        fn a_text_is_read_like_the_tree_reads_it(value in any_value()) {
             let text = value.to_string();
             let read: Value = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(Tape::from_slice(text.as_bytes()).unwrap().root().to_value(), read);
@@ -326,13 +325,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_brings_it_down(text in prop::collection::vec(prop::sample::select(
+        fn no_text_causes_a_panic(text in prop::collection::vec(prop::sample::select(
             b"{}[]\":,\\u0a1-e.+ntf \n\xc3\xa9".to_vec()), 0..40))
         {
             let tree = serde_json::from_slice::<Value>(&text);
             match Tape::from_slice(&text) {
                 Ok(tape) => prop_assert_eq!(tape.root().to_value(), tree.unwrap()),
-                // A duplicate member is the only error that reading lets pass.
+                // A duplicate member is the only error that reading a tree ignores.
                 Err(error) => prop_assert!(tree.is_err() || error.to_string().contains("twice")),
             }
         }

@@ -14,7 +14,7 @@ use crate::Map;
 pub struct JsonValue<'t>(&'t [Slot<'t>]);
 
 impl<'t> JsonValue<'t> {
-    /// Creates the value that begins there.
+    /// Creates the value at the start of these slots.
     pub(super) fn new(slots: &'t [Slot<'t>]) -> JsonValue<'t> {
         JsonValue(slots)
     }
@@ -23,7 +23,7 @@ impl<'t> JsonValue<'t> {
         &self.0[0]
     }
 
-    /// Returns the number of slots that it fills.
+    /// Returns the number of slots of the value.
     pub(crate) fn slots(&self) -> usize {
         1 + match self.slot() {
             Slot::List(content) | Slot::Object(content) => *content as usize,
@@ -31,27 +31,27 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Reports whether it is null.
+    /// Reports whether the value is null.
     pub fn is_null(&self) -> bool {
         matches!(self.slot(), Slot::Null)
     }
 
-    /// Reports whether it is an object.
+    /// Reports whether the value is an object.
     pub fn is_object(&self) -> bool {
         matches!(self.slot(), Slot::Object(_))
     }
 
-    /// Reports whether it is a list.
+    /// Reports whether the value is a list.
     pub fn is_list(&self) -> bool {
         matches!(self.slot(), Slot::List(_))
     }
 
-    /// Reports whether it is a number.
+    /// Reports whether the value is a number.
     pub fn is_number(&self) -> bool {
         matches!(self.slot(), Slot::Int(_) | Slot::Uint(_) | Slot::Float(_))
     }
 
-    /// Returns the string, if it is one.
+    /// Returns the string if the value is one.
     pub fn as_str(&self) -> Option<&'t str> {
         match self.slot() {
             Slot::Plain(text) => Some(text),
@@ -60,7 +60,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Returns the integer, if it is one: a number without a fraction, within the range.
+    /// Returns the integer if the value is one: a number without a fraction, within the range.
     pub fn as_i64(&self) -> Option<i64> {
         match self.slot() {
             Slot::Int(number) => Some(*number),
@@ -68,7 +68,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Returns the boolean, if it is one.
+    /// Returns the boolean if the value is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self.slot() {
             Slot::Bool(flag) => Some(*flag),
@@ -76,7 +76,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Returns the items of a list; none for any other value.
+    /// Returns the items of a list; no items for any other value.
     pub fn items(&self) -> Items<'t> {
         Items(match self.slot() {
             Slot::List(content) => &self.0[1..=*content as usize],
@@ -84,7 +84,7 @@ impl<'t> JsonValue<'t> {
         })
     }
 
-    /// Names and values of an object's members, sorted by name; none for any other value.
+    /// Returns the names and values of an object's members, sorted by name; none for any other value.
     pub fn pairs(&self) -> Pairs<'t> {
         Pairs(match self.slot() {
             Slot::Object(content) => &self.0[1..=*content as usize],
@@ -119,7 +119,7 @@ impl<'t> JsonValue<'t> {
     /// Returns the members of an object as trees.
     pub fn to_map(&self) -> Map {
         let mut map = Map::new();
-        // Collected, they would go through a list of their own.
+        // Inserted one by one, because collecting them would build another list first.
         for (name, value) in self.pairs() {
             map.insert(name.to_owned(), value.to_value());
         }
@@ -135,14 +135,14 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Writes it as compact JSON.
+    /// Writes the value as compact JSON.
     pub(crate) fn write(&self, out: &mut Writer) {
         match self.slot() {
             Slot::Null => out.raw("null"),
             Slot::Bool(flag) => out.bool(*flag),
             Slot::Int(number) => out.integer(*number),
             Slot::Uint(_) | Slot::Float(_) => {
-                out.shown(&self.number().expect("it is a number"));
+                out.shown(&self.number().expect("the value is a number"));
             }
             Slot::Plain(text) => out.plain(text),
             Slot::Text(text) => out.text(text),
@@ -165,7 +165,7 @@ impl From<JsonValue<'_>> for Value {
 }
 
 impl fmt::Display for JsonValue<'_> {
-    /// Compact JSON.
+    /// Writes compact JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Writer::new();
         self.write(&mut out);
@@ -206,7 +206,7 @@ impl<'t> Iterator for Pairs<'t> {
 }
 
 impl Pairs<'_> {
-    /// Writes the members that are left.
+    /// Writes the remaining members.
     fn write(mut self, out: &mut Writer) {
         while let Some((name, rest)) = self.0.split_first() {
             self.0 = rest;
@@ -218,7 +218,7 @@ impl Pairs<'_> {
     }
 }
 
-/// Compares two names by their bytes. Most differ in the first four.
+/// Compares two names by their bytes. Most differ in the first four bytes.
 #[inline]
 pub(crate) fn order(a: &str, b: &str) -> Ordering {
     let four = |text: &str| {
@@ -244,7 +244,7 @@ pub(crate) mod testing {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    /// Any value, of some depth.
+    /// Generates values of limited depth.
     pub(crate) fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),

@@ -11,9 +11,9 @@ use crate::{Map, Time};
 #[derive(Clone, Debug, Default)]
 pub struct Writer(String);
 
-/// A value that is written in one way only.
+/// A value with a single written form.
 pub trait Scalar {
-    /// Writes it.
+    /// Writes the value.
     fn write(self, out: &mut Writer);
 }
 
@@ -42,12 +42,12 @@ impl Scalar for i32 {
 }
 
 impl Writer {
-    /// Nothing written yet.
+    /// Creates an empty writer.
     pub fn new() -> Writer {
         Writer::default()
     }
 
-    /// What has been written.
+    /// Returns what has been written so far.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -60,19 +60,19 @@ impl Writer {
     /// Returns the value that was written, as a tree.
     ///
     /// # Panics
-    /// The text is not a whole value.
+    /// Panics if the text is not a complete value.
     pub(crate) fn to_value(&self) -> Value {
         Tape::of_written(&self.0).root().to_value()
     }
 
-    /// Returns an object of the members that are put, as a tree.
+    /// Returns an object with the members that `put` writes, as a tree.
     pub(crate) fn object_value(put: impl FnOnce(&mut Writer)) -> Value {
         let mut out = Writer::new();
         out.object(put);
         out.to_value()
     }
 
-    /// Writes a tree: for types outside of this crate.
+    /// Writes a tree, for types outside this crate.
     pub fn value(&mut self, value: &Value) {
         self.shown(value);
     }
@@ -121,7 +121,7 @@ impl Writer {
 
     /// Writes a value whose `Display` form is JSON.
     pub(crate) fn shown(&mut self, json: &impl Display) {
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(self.0, "{json}");
     }
 
@@ -132,7 +132,7 @@ impl Writer {
         self.0.push('"');
     }
 
-    /// Writes a string without characters to escape.
+    /// Writes a string that does not need escaping.
     pub(crate) fn plain(&mut self, text: &str) {
         self.0.reserve(text.len() + 2);
         self.0.push('"');
@@ -168,21 +168,21 @@ impl Writer {
         self.0.push(bracket);
     }
 
-    /// Writes a comma, unless the next value is the first inside its brackets.
+    /// Writes a comma unless the next value is the first inside its brackets.
     pub(crate) fn comma(&mut self) {
         if !matches!(self.0.as_bytes().last(), Some(b'{' | b'[') | None) {
             self.0.push(',');
         }
     }
 
-    /// Writes an object of the members that `write` puts.
+    /// Writes an object with the members that `write` puts.
     pub fn object(&mut self, write: impl FnOnce(&mut Writer)) {
         self.0.push('{');
         write(self);
         self.0.push('}');
     }
 
-    /// Writes a list of the items that `write` puts.
+    /// Writes a list with the items that `write` puts.
     pub fn list(&mut self, write: impl FnOnce(&mut Writer)) {
         self.0.push('[');
         write(self);
@@ -195,7 +195,7 @@ impl Writer {
         write(self);
     }
 
-    /// Puts a member of any name.
+    /// Puts a member with any name.
     pub(crate) fn member_named(&mut self, name: &str, write: impl FnOnce(&mut Writer)) {
         self.begin_member(name);
         write(self);
@@ -208,7 +208,7 @@ impl Writer {
         self.0.push(':');
     }
 
-    /// Puts a member whose name needs no escape.
+    /// Puts a member whose name does not need escaping.
     pub(crate) fn member(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         self.comma();
         self.0.push('"');
@@ -217,7 +217,7 @@ impl Writer {
         write(self);
     }
 
-    /// Puts a member whose name needs no escape.
+    /// Puts a member whose name does not need escaping.
     pub fn put(&mut self, name: &'static str, value: impl Scalar) {
         self.member(name, |out| value.write(out));
     }
@@ -239,7 +239,7 @@ impl Writer {
     pub(crate) fn put_shown(&mut self, name: &'static str, value: &impl Display) {
         self.member(name, |out| {
             out.0.push('"');
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(Escape(out), "{value}");
             out.0.push('"');
         });
@@ -259,7 +259,7 @@ impl Writer {
         }
     }
 
-    /// Puts a time, null where it is unset.
+    /// Puts a time, or null if it is unset.
     pub fn put_time_or_null(&mut self, name: &'static str, time: Time) {
         match time.is_unset() {
             true => self.member(name, |out| out.raw("null")),
@@ -306,7 +306,7 @@ impl Writer {
         }
     }
 
-    /// Puts members that are carried unread, except for these, whose typed members were put.
+    /// Puts members that are carried unread, except those whose typed members were already put.
     pub(crate) fn put_rest_but(&mut self, rest: &Rest, put: &[Option<&str>]) {
         for (name, value) in rest.parts() {
             if !put.iter().flatten().any(|put| is_quoted(name, put)) {
@@ -319,7 +319,7 @@ impl Writer {
     }
 }
 
-/// Reports whether this is a name in quotes that needs no escape.
+/// Reports whether this is a name in quotes that does not need escaping.
 pub(super) fn is_quoted(quoted: &str, name: &str) -> bool {
     let inner = quoted
         .strip_prefix('"')
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_escaped_as_json_wants() {
+    fn texts_are_escaped_as_json_requires() {
         for text in [
             "",
             "plain",
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_left_out() {
+    fn empty_members_are_omitted() {
         let mut out = Writer::new();
         out.object(|out| {
             out.put_text("a", "");

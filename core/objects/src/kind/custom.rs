@@ -6,44 +6,45 @@ use serde_json::{Value, json};
 
 use super::columns::JsonPath;
 
-/// One version of a kind that a CustomResourceDefinition describes: what its row says besides. It lives as
-/// long as the process, but for the schema.
+/// One version of a kind that a CustomResourceDefinition describes: the data that supplements its row. Except for the
+/// schema, it lives as long as the process.
 #[derive(Debug)]
 pub struct CustomType {
-    /// The schema of objects, as the definition has it, with `apiVersion`, `kind` and `metadata`.
+    /// The schema of the objects, as in the definition, with `apiVersion`, `kind` and `metadata`.
     pub schema: CustomSchema,
-    /// The bytes of the schema as JSON.
+    /// The length of the schema as JSON, in bytes.
     pub schema_bytes: usize,
-    /// The `kind` of lists.
+    /// The `kind` of lists of these objects.
     pub list_kind: &'static str,
-    /// The name of one object in lower case.
+    /// The singular name in lower case.
     pub singular: &'static str,
-    /// What clients of the version are warned of; empty for nothing.
+    /// The warning that clients of the version get; empty for none.
     pub deprecation: &'static str,
-    /// Whether it is the version that objects are stored in.
+    /// Whether objects are stored in this version.
     pub is_stored: bool,
-    /// Where `/scale` finds its numbers, if it is served.
+    /// The paths of the numbers that `/scale` uses, if it is served.
     pub scale: Option<&'static ScalePaths>,
 }
 
-/// Where `/scale` finds the numbers of a custom kind.
+/// The paths at which `/scale` finds the numbers of a custom kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalePaths {
     /// `specReplicasPath`.
     pub spec_replicas: JsonPath,
     /// `statusReplicasPath`.
     pub status_replicas: JsonPath,
-    /// `labelSelectorPath`, if it is given.
+    /// `labelSelectorPath`, if it is set.
     pub selector: Option<JsonPath>,
 }
 
-/// A schema that lives as long as a reference from [`hold`](CustomSchema::hold) does. Rows are never freed; schemas
-/// are large and change, so rows must not keep them alive.
+/// A schema that lives as long as a reference from [`hold`](CustomSchema::hold). Rows are never freed, but schemas are
+/// large and change, so rows must not keep them alive.
 #[derive(Debug, Default)]
 pub struct CustomSchema(RwLock<Weak<Value>>);
 
 impl CustomSchema {
-    /// The schema, or one that accepts any object after the last reference is gone. Locks while it clones an `Arc`.
+    /// Returns the schema, or one that accepts any object once the last reference has been dropped. Holds a
+    /// lock while it clones an `Arc`.
     pub fn get(&self) -> Arc<Value> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
@@ -52,8 +53,8 @@ impl CustomSchema {
         })
     }
 
-    /// Returns a reference that keeps the schema alive. `make` builds the schema if no reference
-    /// exists; it must always build the same one.
+    /// Returns a reference that keeps the schema alive. `make` builds the schema if there is no
+    /// reference; it must always build the same one.
     pub fn hold(&self, make: impl FnOnce() -> Value) -> Arc<Value> {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {
@@ -63,7 +64,7 @@ impl CustomSchema {
         })
     }
 
-    /// Returns a reference that keeps the schema alive; `None` after the last one is gone.
+    /// Returns a reference that keeps the schema alive; `None` once the last one has been dropped.
     pub fn held(&self) -> Option<Arc<Value>> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         held.upgrade()

@@ -9,10 +9,10 @@ pub struct DynamicObject {
     kind: Kind,
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// Every member but `metadata`, `apiVersion`, `kind`.
+    /// Every member except `metadata`, `apiVersion` and `kind`.
     pub fields: Map,
-    /// Whether members that upstream keeps as the texts that were sent have blanks between their parts. To
-    /// write the object as JSON takes these out, and so does a patch.
+    /// Whether a member that upstream keeps as the text that was sent has white space between its tokens.
+    /// Writing the object as JSON removes this white space, and so does a patch.
     pub has_blanks: bool,
 }
 
@@ -27,13 +27,13 @@ impl DynamicObject {
         }
     }
 
-    /// The same object as one of another version of its kind.
+    /// Returns the object as one of another version of its kind.
     #[must_use]
     pub fn with_kind(self, kind: Kind) -> DynamicObject {
         DynamicObject { kind, ..self }
     }
 
-    /// Its kind.
+    /// Returns the object's kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }

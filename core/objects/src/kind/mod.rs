@@ -23,10 +23,10 @@ use untyped::{
     SERVICE_ACCOUNT, STATEFUL_SET, STORAGE_CLASS,
 };
 
-/// The properties of a kind of object that the API needs to know: one row of a table. Nothing else
-/// lists kinds.
+/// The properties of a kind of object that the API needs to know: one row of a table. There is no other
+/// list of kinds.
 ///
-/// Source: `APIResource` of Kubernetes' discovery, and the strategies in its `pkg/registry`.
+/// Source: `APIResource` in Kubernetes' discovery, and the strategies in its `pkg/registry`.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceType {
     /// The API group; empty for the core group.
@@ -39,96 +39,96 @@ pub struct ResourceType {
     pub resource: &'static str,
     /// Whether objects live in a namespace.
     pub namespaced: bool,
-    /// Whether `status` is written through `/status` alone.
+    /// Whether `status` can be written only through `/status`.
     pub has_status: bool,
-    /// Whether `metadata.generation` counts the changes of all that is neither metadata nor status.
+    /// Whether `metadata.generation` counts the changes outside metadata and status.
     pub has_generation: bool,
     /// The changes that the generation counts.
     pub generation_of: GenerationOf,
     /// Whether a `PUT` must name the version that it replaces.
     pub needs_version: bool,
-    /// Whether the dependents of a deleted object stay if the request doesn't say. Otherwise they
-    /// are garbage-collected.
+    /// Whether the dependents of a deleted object stay if the request doesn't state it. Otherwise they are
+    /// garbage-collected.
     pub orphans_dependents: bool,
     /// Defaults and validation. Only for kinds without a Rust type, whose objects are
     /// [`DynamicObject`]s.
     pub rules: Rules,
     /// Shorter names of the resource, e.g. `rs`.
     pub short_names: &'static [&'static str],
-    /// Groups of resources that it is in, e.g. `all`, which `kubectl get all` lists.
+    /// Groups of resources that include it, e.g. `all`, which `kubectl get all` lists.
     pub categories: &'static [&'static str],
     /// Whether `/scale` reads and writes the number of replicas.
     pub has_scale: bool,
-    /// The subresources but `status` and `scale`.
+    /// The subresources except `status` and `scale`.
     pub subresources: &'static [Subresource],
     /// The members that field selectors may name besides `metadata.name` and
     /// `metadata.namespace`, e.g. `spec.nodeName`.
     pub selectable: &'static [&'static str],
-    /// What a name may be.
+    /// The format of names.
     pub name_format: NameFormat,
-    /// How often the rules of an update look at the metadata.
+    /// How often the rules of an update check the metadata.
     pub metadata_checks: MetadataChecks,
-    /// Whether a `PUT` of an object that is not there creates it.
+    /// Whether a `PUT` of a missing object creates it.
     pub put_creates: bool,
-    /// Whether a deletion at once is answered with the object instead of a `Status`.
+    /// Whether an immediate deletion is answered with the object instead of a `Status`.
     pub returns_deleted: bool,
     /// The columns of tables.
     pub columns: &'static [Column],
-    /// What a CustomResourceDefinition says of it besides; `None` for the kinds of Kubernetes.
+    /// The additional data from a CustomResourceDefinition; `None` for the kinds of Kubernetes.
     pub custom: Option<&'static CustomType>,
 }
 
 /// The changes that `metadata.generation` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerationOf {
-    /// Those of all that is neither metadata nor status.
+    /// Changes outside metadata and status.
     Spec,
-    /// Those of labels too.
+    /// Changes of labels too.
     SpecAndLabels,
-    /// Those of annotations too.
+    /// Changes of annotations too.
     SpecAndAnnotations,
-    /// None: it stays 1.
+    /// No changes: it stays 1.
     Creation,
 }
 
-/// What the name of an object may be.
+/// The format of an object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFormat {
     /// A DNS subdomain.
     Subdomain,
     /// A DNS label.
     Label,
-    /// Whatever can be a part of a path.
+    /// Any text that can be a segment of a path.
     PathSegment,
 }
 
-/// How often the rules of an update look at the metadata, besides the checks that all kinds share.
-/// Each of them tells what is wrong.
+/// How often the rules of an update check the metadata, in addition to the checks that all kinds share.
+/// Each check reports its own errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataChecks {
-    /// As that of a new object.
+    /// Checks of the metadata as if of a new object.
     pub whole: usize,
-    /// As the change of another.
+    /// Checks of the change of the metadata.
     pub change: usize,
 }
 
 impl MetadataChecks {
-    /// Not at all.
+    /// No checks.
     pub const NONE: MetadataChecks = MetadataChecks {
         whole: 0,
         change: 0,
     };
-    /// The change.
+    /// One check of the change.
     pub const CHANGE: MetadataChecks = MetadataChecks {
         whole: 0,
         change: 1,
     };
-    /// As that of a new object.
+    /// One check as if of a new object.
     pub const WHOLE: MetadataChecks = MetadataChecks {
         whole: 1,
         change: 0,
     };
-    /// Both.
+    /// One check of each type.
     pub const BOTH: MetadataChecks = MetadataChecks {
         whole: 1,
         change: 1,
@@ -138,25 +138,25 @@ impl MetadataChecks {
 /// A subresource, as discovery describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subresource {
-    /// The last part of its path, e.g. `binding`.
+    /// The last segment of its path, e.g. `binding`.
     pub name: &'static str,
-    /// The `apiVersion` of what is sent to it or comes from it.
+    /// The `apiVersion` of the objects that it accepts or returns.
     pub api_version: &'static str,
-    /// The `kind` of that.
+    /// The `kind` of these objects.
     pub kind: &'static str,
-    /// Its methods, e.g. `create`.
+    /// The supported verbs, e.g. `create`.
     pub verbs: &'static [&'static str],
 }
 
 impl Subresource {
-    /// The methods of a part of an object.
+    /// The verbs of a part of an object.
     pub const CHANGE: &[&str] = &["get", "patch", "update"];
-    /// The methods by which streams are opened.
+    /// The verbs that open streams.
     pub const STREAM: &[&str] = &["create", "get"];
-    /// The methods that are passed on.
+    /// The verbs that are passed on.
     pub const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
-    /// One that takes or gives a kind of the core group.
+    /// Creates a subresource that accepts or returns a kind of the core group.
     pub const fn of_core(
         name: &'static str,
         kind: &'static str,
@@ -174,29 +174,29 @@ impl Subresource {
 /// Defaults and validation of a kind without a Rust type.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The types of the members other than metadata. Members not listed are accepted unread. The
-    /// tables are sorted by name.
+    /// The types of the members other than metadata. Members not listed are accepted unread. The tables
+    /// are sorted by name.
     pub shape: Shape,
     /// Fills in defaults.
     pub default: fn(&mut DynamicObject),
     /// Members that objects have only while a feature gate is on.
     pub gated: &'static [GatedMember],
-    /// Sets what clients may not: members of a new object, or for an update those of the stored one.
+    /// Sets the members that clients may not set: in a new object, or in an update from the stored object.
     pub prepare: fn(&mut DynamicObject, Option<&DynamicObject>),
-    /// Sets what the rules of a new object look at though it follows from name and UID, which are given before
-    /// the rules are checked then.
+    /// Sets the members that depend on the name and the UID of a new object and that its rules check. Name and
+    /// UID are then assigned before the check.
     pub identify: Option<fn(&mut DynamicObject)>,
-    /// Sets what follows from the name and the UID of a new object, and from a number that no
+    /// Sets the members that depend on the name and the UID of a new object, and on a number that no
     /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
-    /// The phase that a new object's status begins with; empty for kinds without one.
+    /// The initial phase in a new object's status; empty for kinds without a phase.
     pub first_phase: &'static str,
     /// Fills in defaults of a changed status.
     pub prepare_status: fn(&mut DynamicObject),
-    /// The rules that an object breaks, other than those of metadata. For an update it also gets
-    /// the stored object.
+    /// Returns the violations of an object, other than those of metadata. For an update it also gets the
+    /// stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
-    /// The rules that a changed status breaks; it gets the stored object too.
+    /// Returns the violations of a changed status. It also gets the stored object.
     pub validate_status: fn(&DynamicObject, &DynamicObject) -> Vec<Cause>,
 }
 
@@ -217,7 +217,7 @@ impl Rules {
 }
 
 impl ResourceType {
-    /// Reports whether `api_version` belongs to the group, and the tables of the shape are sorted.
+    /// Reports whether `api_version` belongs to the group and the tables of the shape are sorted.
     pub fn is_sound(&self) -> bool {
         let version = self.api_version.strip_prefix(self.group);
         let fits = match version {
@@ -228,7 +228,7 @@ impl ResourceType {
         fits && self.rules.shape.is_sorted()
     }
 
-    /// A namespaced kind without status and generation, to be changed by `..`.
+    /// A namespaced kind without status and generation, to be completed with the `..` syntax.
     pub const DEFAULT: ResourceType = ResourceType {
         group: "",
         api_version: "v1",
@@ -255,8 +255,8 @@ impl ResourceType {
     };
 }
 
-/// A kind of Kubernetes object: a reference to its row. Kinds are equal if their group and resource
-/// are; they sort by these.
+/// A kind of Kubernetes object: a reference to its row. Kinds are equal if their group and resource are
+/// equal, and sort by these.
 #[derive(Clone, Copy)]
 pub struct Kind(&'static ResourceType);
 
@@ -392,46 +392,44 @@ impl Kind {
     pub const POD: Kind = Kind(&POD);
     /// `apps/v1` `ReplicaSet`.
     pub const REPLICA_SET: Kind = Kind(&REPLICA_SET);
-    /// `apps/v1` `Deployment`, whose objects the server keeps without a type of their own.
+    /// `apps/v1` `Deployment`, which the server stores without a Rust type.
     pub const DEPLOYMENT: Kind = Kind(&DEPLOYMENT);
-    /// `batch/v1` `Job`, whose objects the server keeps without a type of their own.
+    /// `batch/v1` `Job`, which the server stores without a Rust type.
     pub const JOB: Kind = Kind(&JOB);
-    /// `coordination.k8s.io/v1` `Lease`, whose objects the server keeps without a type of their own.
+    /// `coordination.k8s.io/v1` `Lease`, which the server stores without a Rust type.
     pub const LEASE: Kind = Kind(&LEASE);
-    /// `apps/v1` `StatefulSet`, whose objects the server keeps without a type of their own.
+    /// `apps/v1` `StatefulSet`, which the server stores without a Rust type.
     pub const STATEFUL_SET: Kind = Kind(&STATEFUL_SET);
-    /// `apps/v1` `ControllerRevision`, whose objects the server keeps without a type of their own.
+    /// `apps/v1` `ControllerRevision`, which the server stores without a Rust type.
     pub const CONTROLLER_REVISION: Kind = Kind(&CONTROLLER_REVISION);
-    /// `policy/v1` `PodDisruptionBudget`, whose objects the server keeps without a type of their own.
+    /// `policy/v1` `PodDisruptionBudget`, which the server stores without a Rust type.
     pub const POD_DISRUPTION_BUDGET: Kind = Kind(&POD_DISRUPTION_BUDGET);
-    /// `v1` `Service`, whose objects the server keeps without a type of their own.
+    /// `v1` `Service`, which the server stores without a Rust type.
     pub const SERVICE: Kind = Kind(&SERVICE);
-    /// `v1` `Endpoints`, whose objects the server keeps without a type of their own.
+    /// `v1` `Endpoints`, which the server stores without a Rust type.
     pub const ENDPOINTS: Kind = Kind(&ENDPOINTS);
-    /// `discovery.k8s.io/v1` `EndpointSlice`, whose objects the server keeps without a type of their own.
+    /// `discovery.k8s.io/v1` `EndpointSlice`, which the server stores without a Rust type.
     pub const ENDPOINT_SLICE: Kind = Kind(&ENDPOINT_SLICE);
-    /// `v1` `PersistentVolume`, cluster-scoped, whose objects the server keeps without a type of their own.
+    /// `v1` `PersistentVolume`, cluster-scoped, which the server stores without a Rust type.
     pub const PERSISTENT_VOLUME: Kind = Kind(&PERSISTENT_VOLUME);
-    /// `v1` `PersistentVolumeClaim`, whose objects the server keeps without a type of their own.
+    /// `v1` `PersistentVolumeClaim`, which the server stores without a Rust type.
     pub const PERSISTENT_VOLUME_CLAIM: Kind = Kind(&PERSISTENT_VOLUME_CLAIM);
-    /// `storage.k8s.io/v1` `StorageClass`, cluster-scoped, whose objects the server keeps without a type of
-    /// their own.
+    /// `storage.k8s.io/v1` `StorageClass`, cluster-scoped, which the server stores without a Rust type.
     pub const STORAGE_CLASS: Kind = Kind(&STORAGE_CLASS);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
-    /// `rbac.authorization.k8s.io/v1` `ClusterRole`, cluster-scoped, whose objects the server keeps without a type
-    /// of their own.
+    /// `rbac.authorization.k8s.io/v1` `ClusterRole`, cluster-scoped, which the server stores without a Rust type.
     pub const CLUSTER_ROLE: Kind = Kind(&CLUSTER_ROLE);
-    /// `v1` `ServiceAccount`, whose objects the server keeps without a type of their own.
+    /// `v1` `ServiceAccount`, which the server stores without a Rust type.
     pub const SERVICE_ACCOUNT: Kind = Kind(&SERVICE_ACCOUNT);
-    /// `v1` `ConfigMap`, whose objects the server keeps without a type of their own.
+    /// `v1` `ConfigMap`, which the server stores without a Rust type.
     pub const CONFIG_MAP: Kind = Kind(&CONFIG_MAP);
-    /// `v1` `Secret`, whose objects the server keeps without a type of their own.
+    /// `v1` `Secret`, which the server stores without a Rust type.
     pub const SECRET: Kind = Kind(&SECRET);
     /// `v1` `Event`.
     pub const EVENT: Kind = Kind(&EVENT);
 
-    /// The kinds that a server keeps by a Rust type, in a fixed order.
+    /// The kinds that a server stores with a Rust type, in a fixed order.
     pub const TYPED: [Kind; 6] = [
         Kind::NAMESPACE,
         Kind::NODE,
@@ -450,13 +448,13 @@ impl Kind {
     /// process.
     ///
     /// # Panics
-    /// The row is not [sound](ResourceType::is_sound).
+    /// Panics if the row is not [consistent](ResourceType::is_sound).
     pub fn define(row: ResourceType) -> Kind {
         assert!(row.is_sound(), "{row:?} contradicts itself");
         Kind(Box::leak(Box::new(row)))
     }
 
-    /// Its row.
+    /// Returns the row of the kind.
     pub const fn row(self) -> &'static ResourceType {
         self.0
     }
@@ -478,7 +476,7 @@ impl Kind {
 
     /// Reports whether an `apiVersion` has this kind's group, in any version.
     pub fn is_of_group(self, api_version: &str) -> bool {
-        // The text before the slash. Searching for the slash would slow down every create.
+        // Compares the text before the slash. Searching for the slash would slow down every create.
         match api_version.strip_prefix(self.0.group) {
             Some(rest) if self.0.group.is_empty() => rest.starts_with('/') || !rest.contains('/'),
             Some(rest) => rest.starts_with('/'),
@@ -499,8 +497,8 @@ impl Kind {
         }
     }
 
-    /// Returns the controller reference to an object of this kind, as its controller writes it into
-    /// the objects that it creates.
+    /// Returns the controller reference to an object of this kind, as its controller writes it into the
+    /// objects that it creates.
     pub fn controller_reference(self, owner: &ObjectMeta) -> OwnerReference {
         OwnerReference {
             api_version: self.api_version().into(),
@@ -557,7 +555,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_the_same_by_group_and_resource_and_sort_by_them() {
+    fn kinds_compare_and_sort_by_group_and_resource() {
         let row = ResourceType {
             group: "example.com",
             api_version: "example.com/v1",
@@ -577,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_what_stands_before_the_slash() {
+    fn the_group_is_the_text_before_the_slash() {
         for version in ["v1", "v1beta1", "/v1"] {
             assert!(Kind::POD.is_of_group(version), "{version}");
             assert!(!Kind::REPLICA_SET.is_of_group(version), "{version}");

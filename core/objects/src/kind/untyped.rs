@@ -1,5 +1,5 @@
-//! The rows of kinds whose objects the server keeps without a type of their own: without the columns and
-//! rules, which the server adds.
+//! The rows of kinds whose objects the server stores without a Rust type. The server adds their columns
+//! and rules.
 
 use super::{GenerationOf, MetadataChecks, NameFormat, ResourceType, Subresource};
 
@@ -37,7 +37,7 @@ pub(super) static STATEFUL_SET: ResourceType = ResourceType {
     resource: "statefulsets",
     has_status: true,
     has_generation: true,
-    // They begin those of pods, with a number behind.
+    // Names of pods begin with it, followed by a number.
     name_format: NameFormat::Label,
     short_names: &["sts"],
     categories: &["all"],
@@ -71,7 +71,7 @@ pub(super) static POD_DISRUPTION_BUDGET: ResourceType = ResourceType {
 pub(super) static SERVICE: ResourceType = ResourceType {
     kind: "Service",
     name_format: NameFormat::Label,
-    // Since names of new Services may be longer ones, an update looks at nothing but the change.
+    // An update checks only the change, because names of new Services may be longer than before.
     metadata_checks: MetadataChecks::CHANGE,
     put_creates: true,
     resource: "services",

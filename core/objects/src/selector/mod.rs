@@ -1,7 +1,7 @@
 //! Label selectors: as written, and compiled for matching.
 //!
-//! Compiling sorts the requirements by key, like the labels. Matching then searches few labels, or
-//! walks over two sorted lists. It allocates nothing and stops at the first failure.
+//! Compiling sorts the requirements by key, like the labels. Matching then searches few labels, or walks
+//! over two sorted lists. It allocates nothing and stops at the first requirement that fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ mod syntax;
 
 pub use syntax::{SyntaxError, check_label_key, check_label_value, is_dns_subdomain};
 
-/// Up to this number of labels, each requirement searches the labels. Above it, both sorted lists
-/// are walked in order.
+/// Up to this many labels, each requirement searches the labels. Above it, both sorted lists are walked
+/// in order.
 const SEARCHED_LABELS: usize = 8;
 
 /// A `LabelSelector` as written: all of `match_labels` and all of `match_expressions` must hold.
@@ -22,11 +22,11 @@ const SEARCHED_LABELS: usize = 8;
 pub struct LabelSelector {
     /// Pairs that must be present.
     pub match_labels: Labels,
-    /// Further requirements, in the order written; empty when absent.
+    /// Further requirements, in the order written; empty if absent.
     pub match_expressions: Arc<[LabelSelectorRequirement]>,
 }
 
-/// One requirement as written; the operator is any text until it is compiled.
+/// A requirement as written. The operator is any text until it is compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelSelectorRequirement {
     /// The label key.
@@ -42,10 +42,10 @@ pub struct LabelSelectorRequirement {
 #[error("{0}")]
 pub struct SelectorError(pub String);
 
-/// A compiled selector. Cloning shares.
+/// A compiled selector. Cloning shares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// Sorted by key; requirements of one key in the order written. `None` matches nothing.
+    /// Sorted by key, requirements of one key in the order written. `None` matches nothing.
     requirements: Option<Arc<[Requirement]>>,
     /// The pairs that every match has, sorted by key, one pair per key.
     required_pairs: Arc<[(Str, Str)]>,
@@ -58,11 +58,11 @@ struct Requirement {
     test: Test,
 }
 
-/// What a requirement asks of its key.
+/// The condition that a requirement imposes on its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {
     Equals(Str),
-    /// Sorted; at least one; repetitions stay, since they are printed.
+    /// Sorted, at least one value. Duplicates stay, because they are printed.
     In(Arc<[Str]>),
     NotEquals(Str),
     /// As `In`.
@@ -76,11 +76,11 @@ enum Test {
 }
 
 impl Selector {
-    /// Compiles a selector; absent matches nothing, empty matches everything.
+    /// Compiles a selector. Absent matches nothing, empty matches everything.
     ///
     /// # Errors
-    /// An operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`; no values for the first
-    /// two, or values for the others; a key or a value that no label could have.
+    /// Fails for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`, if the first two have no
+    /// values or the others have some, and for a key or a value that no label can have.
     pub fn compile(selector: Option<&LabelSelector>) -> Result<Selector, SelectorError> {
         let Some(selector) = selector else {
             return Ok(Selector::nothing());
@@ -101,9 +101,9 @@ impl Selector {
         Selector::from_requirements(requirements)
     }
 
-    /// Returns the selector of a plain map, as Services and ReplicationControllers have it: absent
-    /// matches nothing, empty matches everything. The syntax is not checked: such maps are compared
-    /// as they are, and a pair that no label could have just never matches.
+    /// Creates the selector of a plain map, as in Services and ReplicationControllers: absent matches
+    /// nothing, empty matches everything. The syntax is not checked: such maps are compared unchanged, and
+    /// a pair that no label can have never matches.
     pub fn of_pairs(labels: &Labels) -> Selector {
         if labels.is_absent() {
             return Selector::nothing();
@@ -122,11 +122,11 @@ impl Selector {
         }
     }
 
-    /// Reads the canonical string form and what `kubectl --selector` takes besides:
+    /// Parses the canonical string form and the other forms that `kubectl --selector` accepts:
     /// `app=web,tier in (a,b),env!=dev,x,!y,cores>4`. The empty string matches everything.
     ///
     /// # Errors
-    /// Text that is no selector, or a key or a value that no label could have.
+    /// Fails for a text that is not a selector, or that has a key or a value that no label can have.
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         Selector::from_requirements(parse::requirements(text)?)
     }
@@ -164,7 +164,7 @@ impl Selector {
         })
     }
 
-    /// Reports whether the selector was present and has no requirement: it matches everything.
+    /// Reports whether the selector was present without requirements, so that it matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements
             .as_ref()
@@ -180,8 +180,8 @@ impl Selector {
         for requirement in requirements.iter() {
             let key = &requirement.key;
             let value = if labels.len() <= SEARCHED_LABELS {
-                // Texts of different lengths differ, so most labels are passed without a look at
-                // their text; those before the one found are not asked about again.
+                // Texts of different lengths differ, so most labels are skipped without reading their
+                // text. Labels before the one found are not searched again.
                 labels.iter().position(|(probe, _)| probe == key).map(|at| {
                     labels = &labels[at..];
                     &*labels[0].1
@@ -190,7 +190,7 @@ impl Selector {
                 loop {
                     match labels.first() {
                         Some((probe, _)) if **probe < **key => labels = &labels[1..],
-                        // The label stays: the next requirement may ask about the same key.
+                        // The label stays, because the next requirement may have the same key.
                         Some((probe, value)) if probe == key => break Some(&**value),
                         _ => break None,
                     }
@@ -203,8 +203,8 @@ impl Selector {
         true
     }
 
-    /// Returns the pairs that a match must carry (`matchLabels`, and `In` with a single value),
-    /// sorted by key: what an index can look up. Empty when there are none or nothing can match.
+    /// Returns the pairs that a match must have (`matchLabels`, and `In` with a single value), sorted by
+    /// key, for look-ups in an index. Empty if there are none or nothing can match.
     pub fn required_pairs(&self) -> &[(Str, Str)] {
         &self.required_pairs
     }
@@ -248,7 +248,7 @@ impl Test {
         }
     }
 
-    /// Reports whether a label with this value, or the absence of the label, passes.
+    /// Reports whether a label with this value passes or, for `None`, the absence of the label.
     fn holds(&self, value: Option<&str>) -> bool {
         let Some(value) = value else {
             return matches!(
@@ -303,8 +303,8 @@ fn sorted(values: &[Str]) -> Arc<[Str]> {
     values.into()
 }
 
-/// The canonical string form, e.g. `app=web,tier in (a,b),!x`, sorted by key. The selector that
-/// matches everything and the one that matches nothing both print as the empty text.
+/// Formats the canonical string form, e.g. `app=web,tier in (a,b),!x`, sorted by key. Both the selector
+/// that matches everything and the one that matches nothing print as the empty text.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, requirement) in self

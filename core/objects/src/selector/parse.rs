@@ -1,4 +1,4 @@
-//! Reading selectors from text, e.g. `app=web,tier in (a,b),!x`.
+//! Parsing selectors from text, e.g. `app=web,tier in (a,b),!x`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError
         found.push(reader.requirement()?);
         match reader.next() {
             Token::End => return Ok(found),
-            // Unlike the end of the text, a comma promises another requirement.
+            // Unlike the end of the text, a comma requires another requirement.
             Token::Sign(",") => {}
             other => return Err(reader.unexpected(other, "',' or the end")),
         }
@@ -36,7 +36,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-/// Longer ones first.
+/// Longer signs first.
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn is_space(character: char) -> bool {
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         Ok(Requirement { key, test })
     }
 
-    /// Returns the value after `=`. Nothing before the next comma means the empty value.
+    /// Returns the value after `=`. If a comma follows directly, the value is empty.
     fn value(&mut self) -> Str {
         match self.peek() {
             Token::Word(word) => {
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the list of `in` and `notin`, parentheses included. An empty place means the empty value.
+    /// Parses the list of `in` and `notin`, including the parentheses. An empty place means the empty value.
     fn values(&mut self) -> Result<Arc<[Str]>, SelectorError> {
         match self.next() {
             Token::Sign("(") => {}
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_and_double_equals_are_taken() {
+    fn spaces_and_double_equals_are_accepted() {
         let selector = Selector::parse(" app == web , tier   in ( b , a ) ").unwrap();
         assert_eq!(selector.to_string(), "app=web,tier in (a,b)");
         assert!(selector.matches(&Labels::from_pairs([("app", "web"), ("tier", "a")])));

@@ -1,21 +1,21 @@
-//! What a label key and a label value may look like.
+//! The syntax of label keys and label values.
 
-/// Why a text is no label key or value.
+/// The reason why a text is not a label key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
-    /// A key has no name after its prefix, or none at all.
+    /// A key has no name after its prefix, or is empty.
     #[error("the name part must not be empty")]
     EmptyName,
     /// The name of a key, or a value, is too long.
     #[error("must be no more than 63 bytes")]
     TooLong,
-    /// A character that is not allowed, or not allowed at the edge.
+    /// A character that is not allowed, or not at the start or end.
     #[error(
         "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
          alphanumeric character"
     )]
     Characters,
-    /// The prefix of a key is no DNS subdomain.
+    /// The prefix of a key is not a DNS subdomain.
     #[error("the prefix must be a lower-case DNS subdomain of at most 253 bytes")]
     Prefix,
     /// A key with more than one slash.
@@ -23,12 +23,12 @@ pub enum SyntaxError {
     Slashes,
 }
 
-/// Longest name part of a key, and longest value.
+/// The maximum length of the name part of a key, and of a value.
 const NAME_BYTES_MAX: usize = 63;
-/// Longest prefix of a key.
+/// The maximum length of the prefix of a key.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
-/// Which bytes may be inside a name or a value: a table, because every byte is looked up.
+/// The bytes allowed inside a name or a value: a table, because every byte is looked up.
 const INNER: [bool; 256] = {
     let mut inner = [false; 256];
     let mut byte = 0_u8;
@@ -42,9 +42,9 @@ const INNER: [bool; 256] = {
 /// Checks a label key: an optional DNS subdomain with a slash, then a name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the rule that the key violates.
 pub fn check_label_key(key: &str) -> Result<(), SyntaxError> {
-    // A loop: keys are too short for a search that is made for long texts.
+    // A loop, because keys are too short for a search made for long texts.
     let name = match key.bytes().position(|byte| byte == b'/') {
         None => key,
         Some(slash) if key[slash + 1..].contains('/') => return Err(SyntaxError::Slashes),
@@ -65,7 +65,7 @@ pub fn check_label_key(key: &str) -> Result<(), SyntaxError> {
 /// Checks a label value, which may be empty.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the rule that the value violates.
 pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
     let bytes = value.as_bytes();
     if bytes.len() > NAME_BYTES_MAX {
@@ -84,10 +84,10 @@ pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
     }
 }
 
-/// Reports whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters,
-/// digits and inner dashes, of at most 253 bytes.
+/// Reports whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters, digits and
+/// inner dashes, of at most 253 bytes in total.
 pub fn is_dns_subdomain(text: &str) -> bool {
-    // One pass: keys of labels are checked with every create.
+    // One pass, because every create checks label keys.
     let mut before = b'.';
     for byte in text.bytes() {
         let fits = match byte {

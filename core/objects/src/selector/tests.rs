@@ -25,7 +25,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 #[test]
-fn required_pairs_are_what_every_match_carries() {
+fn every_match_has_the_required_pairs() {
     let expressions = [
         requirement("zone", "In", &["x", "x"]),
         requirement("tier", "In", &["a", "b"]),
@@ -47,7 +47,7 @@ fn required_pairs_are_what_every_match_carries() {
 }
 
 #[test]
-fn what_cannot_be_converted_is_refused() {
+fn invalid_requirements_are_refused() {
     for (key, operator, values) in [
         ("app", "Bogus", &[][..]),
         ("app", "in", &["web"]),

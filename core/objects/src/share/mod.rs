@@ -1,9 +1,9 @@
 //! Sharing between objects that were read separately: equal pod specs, label maps, texts, owner
 //! references and unread members become one allocation each.
 //!
-//! Objects that this program makes share already. Objects read from a dump or a list don't: a
-//! thousand pods of one template hold a thousand specs. Pass each object through a [`Sharer`] right
-//! after reading it, and one spec is left.
+//! Objects that this program creates already share their parts. Objects read from a dump or a list don't:
+//! a thousand pods of one template hold a thousand specs. Pass each object through a [`Sharer`]
+//! immediately after reading it, and only one spec is left.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::{
     Str, hash_state,
 };
 
-/// Remembers each content and replaces an equal one by the first. It keeps everything alive that it
-/// has seen, so drop it after reading, or call [`Sharer::shrink`] now and then.
+/// Remembers each content and replaces equal content by the first. It keeps everything alive that it has
+/// seen, so drop it after reading, or call [`Sharer::shrink`] from time to time.
 #[derive(Debug)]
 pub struct Sharer {
     hasher: RandomState,
@@ -65,7 +65,7 @@ impl Sharer {
         let init = init.flat_map(|statuses| statuses.iter_mut());
         for status in pod.status.container_statuses.iter_mut().chain(init) {
             self.share_text(&mut status.name);
-            // Details with another holder are not copied to share a part of them.
+            // Details with another holder are not copied just to share a part of them.
             if let Some(details) = status.details.as_mut().and_then(Arc::get_mut) {
                 self.share_rest(&mut details.rest);
             }
@@ -73,7 +73,7 @@ impl Sharer {
         self.share_rest(&mut pod.status.rest);
     }
 
-    /// Shares the node names of a pod: for a pod made from one whose other parts are shared.
+    /// Shares the node names of a pod that was created from one whose other parts are shared already.
     /// O(length of the names).
     pub fn share_place(&mut self, pod: &mut Pod) {
         if let Some(node_name) = &mut pod.node_name {
@@ -82,13 +82,13 @@ impl Sharer {
         if let Some(started) = pod.status.started.as_mut().and_then(Arc::get_mut)
             && let Some(text) = started.host_ip.text_mut()
         {
-            // Many pods run on one host; a pod's own address is unique.
+            // Many pods run on one host, but a pod's own address is unique.
             self.share_text(text);
         }
     }
 
-    /// Shares the parts of a ReplicaSet. The spec of its template and the equal specs of its pods
-    /// become one.
+    /// Shares the parts of a ReplicaSet. The spec of its template and the equal specs of its pods become
+    /// one.
     pub fn share_replica_set(&mut self, replica_set: &mut ReplicaSet) {
         self.share_meta(&mut replica_set.metadata);
         if let Some(selector) = &mut replica_set.spec.selector {
@@ -103,7 +103,7 @@ impl Sharer {
         }
     }
 
-    /// Shares namespace, labels, annotations and owner references.
+    /// Shares the namespace, labels, annotations and owner references.
     pub fn share_meta(&mut self, meta: &mut ObjectMeta) {
         self.share_text(&mut meta.namespace);
         if let Some(prefix) = &mut meta.generate_name {
@@ -123,7 +123,7 @@ impl Sharer {
         share(&mut self.specs, spec, hash, |a, b| a == b);
     }
 
-    /// Shares a label map, and the texts of one not seen before.
+    /// Shares a label map, and the texts of a new one.
     pub fn share_labels(&mut self, labels: &mut Labels) {
         if labels.is_empty() {
             return;
@@ -144,7 +144,7 @@ impl Sharer {
         });
     }
 
-    /// Shares an owner reference, and the texts of one not seen before.
+    /// Shares an owner reference, and the texts of a new one.
     pub fn share_owner(&mut self, owner: &mut Arc<OwnerReference>) {
         let hash = self.hasher.hash_one(&**owner);
         if let Some(known) = self.owners.find(hash, |known| known == owner) {

@@ -43,7 +43,7 @@ fn equal_parts_of_pods_become_one() {
 }
 
 #[test]
-fn pods_that_run_apart_share_what_is_not_their_own() {
+fn pods_on_different_nodes_share_their_common_parts() {
     let running = |name: &str, last: u8| {
         let address = |net: u8| format!("10.{net}.0.{last}");
         Pod::from_json(json!({

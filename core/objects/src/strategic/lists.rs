@@ -1,4 +1,4 @@
-//! Lists of strategic merge patches: entries merged by their key or as a set, taken out, put in order.
+//! Lists of strategic merge patches: merging entries by key or as a set, deleting and ordering them.
 
 use serde_json::Value;
 
@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{Map, Places};
 
-/// What tells an entry of a list from the others: its key, or itself where the key is empty; `None` where it has none.
+/// Returns what identifies an entry of a list: the value of its key or, if `key` is empty, the entry itself. `None` if
+/// it has no such key.
 fn id_of<'v>(entry: &'v Value, key: &str) -> Option<&'v Value> {
     match key {
         "" => Some(entry),
@@ -30,7 +31,7 @@ pub(super) fn merge<R: MergeRules>(
     Ok(())
 }
 
-/// What the lists become together, in the order of `order`.
+/// Returns the merged list, in the order of `order`.
 fn merged<R: MergeRules>(
     stored: &[Value],
     changes: &[Value],
@@ -64,7 +65,7 @@ fn merged<R: MergeRules>(
     arrange(entries, order, stored, field.merge_key)
 }
 
-/// Merges maps by their key; the patch's new ones come last.
+/// Merges maps by their key. New entries of the patch come last.
 fn merge_maps<R: MergeRules>(
     stored: &[Value],
     changes: &[Value],
@@ -103,7 +104,7 @@ fn merge_maps<R: MergeRules>(
         if id.is_none() {
             return Err(without_key(change, key));
         }
-        // To merge may have taken a key away that is null.
+        // The merge may have removed the key because the patch has null for it.
         let place = ids.position(&id);
         let place = place.filter(|place| id_of(&entries[*place], key) == id);
         match place.map(|place| &mut entries[place]) {
@@ -117,10 +118,10 @@ fn merge_maps<R: MergeRules>(
     Ok(entries)
 }
 
-/// Puts a list in order, merged with what the patch changes of it.
+/// Orders a list and merges it with the patch's changes to it.
 ///
 /// # Errors
-/// The order is not a list, what it orders neither, or the patch names its entries in another order.
+/// Fails if the order or the list is not a list, or if the patch has its entries in another order.
 pub(super) fn order<R: MergeRules>(
     target: &mut Map,
     member: &str,
@@ -176,7 +177,7 @@ fn list(value: &Value) -> Result<&Vec<Value>, PatchProblem> {
 }
 
 /// # Errors
-/// The patch has entries, but for those that it deletes, that don't follow each other in the order.
+/// Fails if the entries that the patch keeps don't follow each other in the given order.
 fn check_order(changes: &[Value], order: &[Value], key: &str) -> Result<(), PatchProblem> {
     let is_kept = |change: &&Value| change.get(DIRECTIVE).is_none();
     let mut wanted = changes.iter().filter(is_kept).peekable();
@@ -212,7 +213,7 @@ fn keyed<'v>(entry: &'v Value, key: &str) -> Result<&'v Value, PatchProblem> {
     })
 }
 
-/// Takes values out of a list.
+/// Deletes values from a list.
 pub(super) fn delete(target: &mut Map, list: &str, values: &Value) -> Result<(), PatchProblem> {
     if let (Some(Value::Array(entries)), Value::Array(values)) = (target.get_mut(list), values)
         && !(entries.is_empty() && values.is_empty())
@@ -224,7 +225,7 @@ pub(super) fn delete(target: &mut Map, list: &str, values: &Value) -> Result<(),
     Ok(())
 }
 
-/// Of which type the entries of a list are, as Go tells types apart.
+/// The type of a list's entries, as Go distinguishes types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Null,
@@ -253,7 +254,7 @@ impl Entry {
 /// Returns the type that all entries of both lists have.
 ///
 /// # Errors
-/// They have several, are lists, or there is none.
+/// Fails if the entries have several types, if they are lists, or if there are none.
 fn check_entries(stored: &[Value], changes: &[Value]) -> Result<Entry, PatchProblem> {
     let mut all = stored.iter().chain(changes).map(Entry::of);
     let Some(first) = all.next() else {
@@ -273,9 +274,9 @@ fn check_entries(stored: &[Value], changes: &[Value]) -> Result<Entry, PatchProb
     Ok(first)
 }
 
-/// Sorts the entries: those in `order` get that order, the others keep the stored order. One of the
-/// others goes before one of `order` only if it was stored before it. So new entries come before
-/// those that the patch does not name.
+/// Sorts the entries. Those in `order` get that order, the others keep the stored order. One of the
+/// others precedes one of `order` only if it was stored before it. So new entries precede those that
+/// the patch does not name.
 fn arrange(
     entries: Vec<Value>,
     order: &[Value],
@@ -284,7 +285,7 @@ fn arrange(
 ) -> Result<Vec<Value>, PatchProblem> {
     let in_order: Places<Option<&Value>> = order.iter().map(|entry| id_of(entry, key)).collect();
     let in_stored: Places<Option<&Value>> = stored.iter().map(|entry| id_of(entry, key)).collect();
-    // With its places in the order and in the stored list.
+    // With its positions in the order and in the stored list.
     type Placed = (Option<usize>, Option<usize>, Value);
     let placed = entries.into_iter().map(|entry| {
         let id = Some(keyed(&entry, key)?);

@@ -1,7 +1,7 @@
-//! Merge patches of JSON documents: strategic ones, which merge lists and maps by the rules of their fields, and
-//! plain ones.
+//! Merge patches of JSON documents: strategic ones, which merge lists and maps by the rules of their fields, and plain
+//! ones.
 //!
-//! Source: `util/strategicpatch` of Kubernetes' apimachinery.
+//! Source: `util/strategicpatch` in Kubernetes' apimachinery.
 
 mod lists;
 
@@ -9,25 +9,25 @@ use serde_json::Value;
 
 use crate::{Map, Places};
 
-/// The member that says what to do with its map or list entry: `delete` or `replace`.
+/// The member with the action on its map or list entry: `delete` or `replace`.
 const DIRECTIVE: &str = "$patch";
-/// The member with the keys of a map that stay.
+/// The member with the keys of a map that are kept.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// What the member begins with that has the entries to remove from a list of values.
+/// The prefix of a member with the values to delete from a list.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-/// What the member begins with that orders a list's entries.
+/// The prefix of a member with the order of a list's entries.
 const ELEMENT_ORDER: &str = "$setElementOrder";
 
 /// A patch that can't be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchProblem {
-    /// A directive has another form than it may have.
+    /// A directive has a wrong form.
     #[error("{0}")]
     Malformed(&'static str),
-    /// It asks for what there is no merge for.
+    /// The patch requests an unsupported merge.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// Patch and document don't fit together, as the text says.
+    /// Patch and document don't match. The text states why.
     #[error("{0}")]
     Unfit(String),
 }
@@ -39,23 +39,23 @@ const WRONG_DELETION: PatchProblem =
 const WRONG_ORDER: PatchProblem =
     PatchProblem::Malformed("invalid patch format of setElementOrder list");
 
-/// What is known of a value that is merged: of a struct its members, of anything else nothing.
+/// The known type of a merged value: a struct has known members, any other value has none.
 pub trait MergeRules: Copy {
-    /// What Go calls the struct; `None` if the value is no struct, and may have any member.
+    /// Returns Go's name of the struct; `None` if the value is not a struct and may have any member.
     fn struct_name(&self) -> Option<&str>;
 
-    /// How a member is merged; `None` where nothing is known of it.
+    /// Returns how a member is merged; `None` if nothing is known about it.
     fn member(&self, name: &str) -> Option<MergeField<'_, Self>>;
 }
 
-/// How patches merge a member.
+/// The rules by which patches merge a member.
 #[derive(Clone, Copy, Debug)]
 pub struct MergeField<'r, R> {
-    /// Its strategies, which commas divide.
+    /// The strategies, separated by commas.
     pub strategies: &'r str,
-    /// The merge key of its list; empty for a list of scalars.
+    /// The merge key of the list; empty for a list of scalars.
     pub merge_key: &'r str,
-    /// What is known of its value; of a list, of the entries.
+    /// The type of the value or, for a list, of its entries.
     pub inside: R,
 }
 
@@ -65,13 +65,13 @@ impl<R> MergeField<'_, R> {
     }
 }
 
-/// What is known of a value; nothing of the values in what is unknown.
+/// The type of a value. The values inside one of unknown type are unknown too.
 #[derive(Clone, Copy, Debug)]
 struct Of<R>(Option<R>);
 
 impl<R: MergeRules> Of<R> {
     /// # Errors
-    /// A struct has no member of that name.
+    /// Fails if a struct has no member with this name.
     fn declared(&self, member: &str) -> Result<MergeField<'_, Of<R>>, PatchProblem> {
         let struct_name = self.struct_name().unwrap_or("");
         match self.known(member) {
@@ -106,13 +106,13 @@ impl<R: MergeRules> Of<R> {
     }
 }
 
-/// Applies a strategic merge patch to an object with these rules. Null removes a member; maps are merged member by
-/// member and lists entry by entry where their field says so; anything else is replaced. No directive stays in the
+/// Applies a strategic merge patch to an object with these rules. Null removes a member. Maps are merged member by
+/// member, and lists entry by entry if their field has that rule. Anything else is replaced. No directive stays in the
 /// object. O(object + patch).
 ///
 /// # Errors
-/// A directive that does not exist, has a wrong form or stands where it can't; entries of a list without their key.
-/// The object is half patched then.
+/// Fails for a directive that does not exist, has a wrong form or is in a wrong place, and for entries of a list
+/// without their key. The object is then partly patched.
 pub fn strategic_merge<R: MergeRules>(
     rules: Option<R>,
     target: &mut Map,
@@ -146,7 +146,7 @@ fn merge_map<R: MergeRules>(target: &mut Map, patch: &Map, of: Of<R>) -> Result<
                 Some(order) => lists::order(target, member, Some(value), order, of)?,
             },
             Member::Deletion(list) => lists::delete(target, list, value)?,
-            // With its list, where the patch has that too.
+            // Handled with its list if the patch has that too.
             Member::Order(list) if !patch.contains_key(list) => {
                 lists::order(target, list, None, value, of)?;
             }
@@ -156,20 +156,20 @@ fn merge_map<R: MergeRules>(target: &mut Map, patch: &Map, of: Of<R>) -> Result<
     Ok(())
 }
 
-/// A member of a patch, by its name.
+/// A member of a patch, classified by its name.
 enum Member<'a> {
     Plain(&'a str),
-    /// Values that are taken out of this list.
+    /// Values to delete from this list.
     Deletion(&'a str),
     /// The order of this list.
     Order(&'a str),
-    /// Read before.
+    /// A directive that was handled before.
     Directive,
 }
 
 impl Member<'_> {
     /// # Errors
-    /// A name of a directive for a list that names no list.
+    /// Fails if the name is a directive for a list but names no list.
     fn of(name: &str) -> Result<Member<'_>, PatchProblem> {
         if !name.starts_with('$') {
             return Ok(Member::Plain(name));
@@ -189,7 +189,7 @@ impl Member<'_> {
 }
 
 /// # Errors
-/// The keys that stay are no list, or the patch sets another one.
+/// Fails if the keys to keep are not a list, or if the patch sets a key that is not among them.
 fn retain_keys(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
     let Some(keys) = patch.get(RETAIN_KEYS) else {
         return Ok(());
@@ -240,8 +240,8 @@ fn merge_member<R: MergeRules>(
     Ok(())
 }
 
-/// What a value of a patch adds where there is nothing to merge it with: it without its nulls and directives. `None`
-/// where a directive says what to do with what isn't there, sic: also how to replace it.
+/// Returns what a value of a patch adds if there is nothing to merge it with: the value without its nulls and
+/// directives. `None` if it has a directive for the missing value. As upstream, this includes `replace`.
 fn added(value: &Value) -> Option<Value> {
     match value {
         Value::Object(members) if members.contains_key(DIRECTIVE) => None,
@@ -271,7 +271,7 @@ fn is_directive(name: &str) -> bool {
     !matches!(Member::of(name), Ok(Member::Plain(_)))
 }
 
-/// What `$patch` says.
+/// The value of `$patch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Directive {
     Delete,
@@ -284,7 +284,7 @@ fn directive(map: &Map) -> Result<Option<Directive>, PatchProblem> {
         Some(Value::String(text)) if text == "delete" => Ok(Some(Directive::Delete)),
         Some(Value::String(text)) if text == "replace" => Ok(Some(Directive::Replace)),
         Some(other) => {
-            // As Go prints what should be a text.
+            // Formatted as Go prints a value that should be a string.
             let shown = match other {
                 Value::Number(number) if number.is_i64() => format!("%!s(int64={number})"),
                 Value::Number(number) => format!("%!s(float64={number})"),
@@ -299,7 +299,7 @@ fn directive(map: &Map) -> Result<Option<Directive>, PatchProblem> {
     }
 }
 
-/// Returns a value as Go prints it.
+/// Formats a value as Go prints it.
 pub fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -1,4 +1,4 @@
-//! Tests of the volume name: every spec comes back as it was read.
+//! Tests of the volume name: every spec reads back as it was written.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::PodSpec;
 use crate::codec::testing::read_spec;
 use crate::json::Tape;
 
-/// Returns the spec without the name, and what was taken out.
+/// Returns the spec without the name, and the name that was taken out.
 fn taken(spec: &Value) -> (PodSpec, Option<TokenVolume>) {
     read_spec(spec).expect("a readable spec")
 }
@@ -24,7 +24,7 @@ fn full(spec: &PodSpec, volume: Option<TokenVolume>) -> Value {
 }
 
 #[test]
-fn names_of_the_usual_form_are_known() {
+fn names_of_the_usual_form_are_recognized() {
     for (name, known) in [
         ("kube-api-access-q7w2n", true),
         ("kube-api-access-aeiou", true),
@@ -64,7 +64,7 @@ fn specs_that_differ_in_the_name_become_equal() {
 }
 
 #[test]
-fn a_spec_of_another_form_stays_as_it_is() {
+fn a_spec_of_another_form_does_not_change() {
     let (one, two) = ("kube-api-access-aaaaa", "kube-api-access-bbbbb");
     for spec in [
         json!({}),
@@ -87,7 +87,7 @@ fn a_spec_of_another_form_stays_as_it_is() {
 }
 
 #[test]
-fn the_name_is_left_where_it_names_no_volume() {
+fn the_name_stays_where_it_does_not_name_a_volume() {
     let name = "kube-api-access-aaaaa";
     let spec = |at: &str| {
         json!({"volumes": [{"name": at, "secret": {"name": name}}], "hostname": name,
@@ -99,7 +99,7 @@ fn the_name_is_left_where_it_names_no_volume() {
     assert_eq!(full(&kept, volume), spec(name));
 }
 
-/// Names and things that are none, such as a spec has at its odd places.
+/// Generates names and other values, for the unusual places of a spec.
 fn name() -> impl Strategy<Value = Value> {
     let names = [
         "kube-api-access-aaaaa",
@@ -150,17 +150,17 @@ proptest! {
     })]
 
     #[test]
-    fn every_spec_comes_back(spec in hostile()) {
-        // A name that is not a string is refused, and a null of the spec itself is left out.
+    fn every_spec_reads_back_as_written(spec in hostile()) {
+        // A name that is not a string is refused, and a null in the spec itself is dropped.
         let Ok((kept, volume)) = read_spec(&spec) else { return Ok(()) };
         let mut spec = spec;
         spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        // What was taken out is not found again, and what is left says so.
+        // What was taken out is not found again, and the remaining spec shows it.
         let rest = left(&kept);
         prop_assert_eq!(TokenVolume::find(Tape::of(&rest).root()), None);
         prop_assert_eq!(volume.is_some(), rest != spec);
         prop_assert_eq!(full(&kept, volume), spec.clone());
-        // And again: the form is the only one that a spec has.
+        // A second time: a spec has only this one form.
         prop_assert_eq!(taken(&spec), (kept, volume));
     }
 }

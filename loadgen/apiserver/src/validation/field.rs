@@ -163,7 +163,7 @@ impl<'a> Field<'a> {
             .is_some_and(|it| i32::try_from(it).is_ok());
         if !self.is_null() && !fits {
             self.invalid(format!(
-                "expected an integer of 32 bits, found {}",
+                "expected a 32-bit integer, found {}",
                 self.value
             ));
         }

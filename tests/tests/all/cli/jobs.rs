@@ -181,11 +181,11 @@ fn jobs_that_no_server_takes_are_refused_by_place_and_rule() {
         ),
         (
             "completions: 99999999999",
-            "spec.completions | an integer of 32 bits, found 99999999999",
+            "spec.completions | a 32-bit integer, found 99999999999",
         ),
         (
             "completions: \"3\"",
-            "spec.completions | an integer of 32 bits",
+            "spec.completions | a 32-bit integer",
         ),
         (
             "completionMode: Indexed\n  parallelism: 2",

@@ -1,4 +1,4 @@
-//! The host names of pods: read, set and compared, whether a spec has them or the names of the pod give them.
+//! Host names of pods: reading, setting and comparing them, whether the spec or the pod's names hold them.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::json::{JsonValue, Tape};
 use crate::{DecodeError, Hostname, Map, Pod, PodSpec};
 
 impl Pod {
-    /// `spec.hostname` if it is kept outside the spec.
+    /// Returns `spec.hostname` if it is kept outside the spec.
     pub fn own_hostname(&self) -> Option<&str> {
         self.hostname.of(&self.metadata)
     }
 
-    /// `spec.hostname`. O(bytes of the spec) if it is in the spec.
+    /// Returns `spec.hostname`. O(bytes of the spec) if it is in the spec.
     pub fn hostname(&self) -> Option<String> {
         if let Some(own) = self.own_hostname() {
             return Some(own.to_owned());
@@ -23,10 +23,10 @@ impl Pod {
         of_spec.flatten()?.as_str().map(str::to_owned)
     }
 
-    /// Sets `spec.hostname`. O(1) if the names of the pod give it and the spec has none.
+    /// Sets `spec.hostname`. O(1) if the pod's names determine it and the spec has none.
     ///
     /// # Errors
-    /// None, as long as the spec can be read.
+    /// Fails only if the spec can't be read.
     pub fn set_hostname(&mut self, hostname: &str) -> Result<(), DecodeError> {
         self.hostname = Hostname::new(hostname, &self.metadata);
         if self.hostname == Hostname::OfSpec || self.spec.has_hostname {
@@ -40,7 +40,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Returns the members of the spec but for `nodeName`, as trees. O(bytes).
+    /// Returns the members of the spec except `nodeName`, as trees. O(bytes).
     pub fn spec_map(&self) -> Map {
         let mut members = self.spec.to_map(self.token_volume);
         if let Some(hostname) = self.own_hostname() {
@@ -49,7 +49,7 @@ impl Pod {
         members
     }
 
-    /// Calls `look` with the members of the spec but for `nodeName`. O(bytes).
+    /// Calls `look` with the members of the spec except `nodeName`. O(bytes).
     pub fn look_at_spec<R>(&self, look: impl FnOnce(JsonValue<'_>) -> R) -> R {
         if self.own_hostname().is_none() {
             return self.spec.look(self.token_volume, look);
@@ -71,7 +71,7 @@ impl Pod {
         }
     }
 
-    /// Takes the spec of another pod, which may have another `generateName`.
+    /// Takes over the spec of another pod, which may have another `generateName`.
     pub fn take_spec_of(&mut self, other: &Pod) {
         self.spec = Arc::clone(&other.spec);
         self.node_name.clone_from(&other.node_name);
@@ -88,7 +88,7 @@ impl Pod {
 }
 
 impl PodSpec {
-    /// Reports whether the member `hostname` is here.
+    /// Reports whether the spec has the member `hostname`.
     pub fn has_hostname(&self) -> bool {
         self.has_hostname
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_whose_names_give_the_host_name_share_a_spec() {
+    fn pods_whose_names_determine_the_host_name_share_a_spec() {
         let first = pod("array-0-abcde", "array-0-", "array-0");
         let second = pod("array-1-fghij", "array-1-", "array-1");
         let third = pod("db-2", "", "db-2");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_host_name_has_the_form_of_one_that_is_read() {
+    fn setting_a_host_name_gives_the_form_that_reading_gives() {
         for hostname in ["a-0-x", "a-0", "other"] {
             for before in ["a-0", "gone"] {
                 let mut set = pod("a-0-x", "a-0-", before);

@@ -52,8 +52,7 @@ impl Resource for Pod {
     }
 }
 
-/// A pod spec as read. The members that belong to one pod alone are kept apart from the shared
-/// spec.
+/// A pod spec as read. The members that belong to a single pod are kept apart from the shared spec.
 #[derive(Default)]
 pub(super) struct ReadSpec {
     pub(super) spec: Arc<PodSpec>,
@@ -63,7 +62,7 @@ pub(super) struct ReadSpec {
 }
 
 impl ReadSpec {
-    /// Returns the spec of a pod with this metadata; without, of a template.
+    /// Reads the spec of a pod with this metadata or, without metadata, of a template.
     pub(super) fn read(
         value: JsonValue<'_>,
         path: &Path<'_>,
@@ -93,7 +92,7 @@ impl ReadSpec {
     }
 }
 
-/// Writes `spec` with the members that belong to this pod alone. Writes nothing if the spec is
+/// Writes `spec` with the members that belong to this pod only. Writes nothing if the spec is
 /// empty.
 pub(super) fn put_spec(
     out: &mut Writer,
@@ -109,19 +108,19 @@ pub(super) fn put_spec(
     });
 }
 
-const KEPT_OUTSIDE: &str = "is kept outside the spec that pods share";
+const KEPT_OUTSIDE: &str = "not allowed in a spec that pods share";
 
 impl PodSpec {
-    /// Bytes in memory, about.
+    /// Returns the approximate number of bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of::<PodSpec>() + self.members.as_str().len()
     }
 
-    /// Returns a pod spec with these members, which must be members that pods share.
+    /// Creates a pod spec with these members, all of which must be members that pods share.
     ///
     /// # Errors
-    /// A member of a wrong type; `nodeName` or the name of a [`TokenVolume`], because those are
-    /// stored outside the shared spec.
+    /// Fails if a member has a wrong type, and for `nodeName` and the name of a [`TokenVolume`],
+    /// because these are stored outside the shared spec.
     pub fn from_json(members: Map) -> Result<PodSpec, DecodeError> {
         let members = Value::Object(members);
         let tape = Tape::of(&members);
@@ -131,21 +130,21 @@ impl PodSpec {
         PodSpec::of_members(tape.root(), None)
     }
 
-    /// Returns a spec with changed members. The members come from [`to_map`](PodSpec::to_map) of this spec, called
-    /// without a volume name, so the placeholders stand where the names were taken out.
+    /// Returns a spec with changed members. `members` comes from [`to_map`](PodSpec::to_map) of this spec,
+    /// called without a volume name, so placeholders mark the places of the names that were taken out.
     ///
     /// # Errors
-    /// A member of a wrong type; `nodeName`.
+    /// Fails if a member has a wrong type, and for `nodeName`.
     pub fn with_members(&self, members: Map) -> Result<PodSpec, DecodeError> {
         let members = Value::Object(members);
         let name = (!self.stars.is_empty()).then_some(MARKER);
         PodSpec::of_members(Tape::of(&members).root(), name)
     }
 
-    /// Returns a pod spec with these members, and the volume whose name was taken out of them, if there is one.
+    /// Creates a pod spec with these members. Returns it with the volume whose name was taken out, if there is one.
     ///
     /// # Errors
-    /// A member of a wrong type; `nodeName`.
+    /// Fails if a member has a wrong type, and for `nodeName`.
     pub fn with_volume(members: Map) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
         let members = Value::Object(members);
         let tape = Tape::of(&members);
@@ -165,7 +164,7 @@ impl PodSpec {
         Ok(PodSpec::read(members, name))
     }
 
-    /// Calls `look` with the members. The name of the pod's service-account volume is put back in
+    /// Calls `look` with the members. The name of the pod's service-account volume is restored in
     /// each of its places. O(bytes): the text is parsed.
     pub fn look<R>(
         &self,
@@ -176,7 +175,7 @@ impl PodSpec {
         look(Tape::of_written(&text).root())
     }
 
-    /// Returns the members as trees. Cost as [`look`](PodSpec::look).
+    /// Returns the members as trees. Costs as much as [`look`](PodSpec::look).
     pub fn to_map(&self, token_volume: Option<TokenVolume>) -> Map {
         self.look(token_volume, |members| members.to_map())
     }
@@ -186,8 +185,8 @@ impl PodSpec {
         self.members.get(name)
     }
 
-    /// Returns the claims that the `volumes` of a pod of that name need, in their order. A spec
-    /// without claims is searched for two words; any other is parsed.
+    /// Returns the claims that the `volumes` of a pod with this name need, in order. A spec without
+    /// claims is only searched for two words; any other is parsed.
     pub fn claims(&self, pod: &str) -> Vec<PodClaim> {
         let text = self.members.as_str();
         if !["\"persistentVolumeClaim\"", "\"ephemeral\""]
@@ -216,7 +215,7 @@ impl PodSpec {
     }
 
     /// Calls `give` with the text of the members, piece by piece. The name of the pod's
-    /// service-account volume is put back in each of its places. O(number of places).
+    /// service-account volume is restored in each of its places. O(number of places).
     fn pieces(&self, token_volume: Option<TokenVolume>, mut give: impl FnMut(&str)) {
         let text = self.members.as_str();
         let mut done = 0;
@@ -231,15 +230,15 @@ impl PodSpec {
         give(&text[done..]);
     }
 
-    /// Returns the text of the members, without braces. The name of the pod's service-account
-    /// volume is put back in each of its places. O(bytes).
+    /// Returns the text of the members, without braces. The name of the pod's service-account volume
+    /// is restored in each of its places. O(bytes).
     pub fn text_with(&self, token_volume: Option<TokenVolume>) -> String {
         let mut full = String::with_capacity(self.members.as_str().len() + 4 * self.stars.len());
         self.pieces(token_volume, |piece| full.push_str(piece));
         full
     }
 
-    /// Returns the spec of the members that were not taken. Their types have been checked. The
+    /// Creates the spec from the members that were not taken. Their types have been checked. The
     /// volume name `name` is taken out.
     fn read(mut members: Members<'_, '_>, name: Option<&str>) -> PodSpec {
         let mut stars = SmallVec::new();
@@ -250,7 +249,7 @@ impl PodSpec {
                 text.member(name, value);
             }
         });
-        // In the order of their names: one pass.
+        // In the order of their names, so one pass reads all members.
         let mut look = |member| members.look(member);
         let deadline = look("activeDeadlineSeconds").and_then(|seconds| seconds.as_i64());
         let affinity = look("affinity");
@@ -288,16 +287,16 @@ impl PodSpec {
             has_hostname: hostname.is_some(),
             is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
             is_particular,
-            // Validation refuses a number out of range.
+            // Validation refuses an out-of-range number.
             priority: priority.and_then(|it| it.try_into().ok()).unwrap_or(0),
-            // Absent means `Always`, as does a text that admission refuses.
+            // Absent means `Always`, and so does a text that admission refuses.
             restart_policy: policy.and_then(RestartPolicy::new).unwrap_or_default(),
             active_deadline_seconds: deadline,
         }
     }
 }
 
-/// Reports whether a list has such an item.
+/// Reports whether a list has an item for which `is_one` is true.
 fn any(list: Option<JsonValue<'_>>, is_one: fn(JsonValue<'_>) -> bool) -> bool {
     list.is_some_and(|list| list.items().any(is_one))
 }
@@ -314,7 +313,7 @@ fn takes_host_port(container: JsonValue<'_>) -> bool {
     any(container.get("ports"), is_taken)
 }
 
-/// Reports whether an affinity says more than what is preferred.
+/// Reports whether an affinity has more than preferences.
 fn has_required_terms(affinity: JsonValue<'_>) -> bool {
     let required = |kind| {
         affinity
@@ -331,7 +330,7 @@ fn must_hold(constraint: JsonValue<'_>) -> bool {
     !is_text(constraint, "whenUnsatisfiable", "ScheduleAnyway")
 }
 
-/// Reports whether a toleration is of a taint that every pod tolerates.
+/// Reports whether this is a toleration for a taint that every pod tolerates.
 fn is_usual_toleration(toleration: JsonValue<'_>) -> bool {
     let is_usual = |key: &str| is_text(toleration, "key", key);
     is_text(toleration, "effect", "NoExecute") && TOLERATED_TAINTS.into_iter().any(is_usual)
@@ -382,7 +381,7 @@ impl SpecText<'_> {
         }
     }
 
-    /// Writes a list by its items.
+    /// Writes a list item by item.
     fn list(&mut self, list: JsonValue<'_>, mut write: impl FnMut(&mut Self, JsonValue<'_>)) {
         if !list.is_list() {
             return list.write(self.out);
@@ -395,7 +394,7 @@ impl SpecText<'_> {
         self.out.close(']');
     }
 
-    /// Writes an object by its members.
+    /// Writes an object member by member.
     fn object(
         &mut self,
         object: JsonValue<'_>,
@@ -412,14 +411,14 @@ impl SpecText<'_> {
         self.out.close('}');
     }
 
-    /// Writes an item whose `name` may be the volume's name.
+    /// Writes an item whose `name` may be the name of the volume.
     fn named(&mut self, item: JsonValue<'_>) {
         self.object(item, |text, member, value| {
             if member == "name" && value.as_str() == text.name {
                 text.out.text(MARKER);
                 // Before the closing quote.
                 let star = u32::try_from(text.out.len() - 2);
-                text.stars.push(star.expect("no spec has 4 GiB"));
+                text.stars.push(star.expect("a spec has less than 4 GiB"));
             } else {
                 value.write(text.out);
             }

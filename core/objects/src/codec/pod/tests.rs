@@ -41,7 +41,7 @@ fn dropping_managed_fields_leaves_the_rest() {
 }
 
 #[test]
-fn what_lies_deeper_than_json_may_is_carried_and_read_again() {
+fn members_nested_beyond_the_json_limit_read_back() {
     let deep = (0..190).fold(json!({}), |inner, _| json!({"a": [inner]}));
     let pod: Pod = round_trip(&json!({"metadata": {"name": "p", "managedFields": [deep]},
         "spec": {"affinity": {"nodeAffinity": {"a": deep}}}}));
@@ -71,7 +71,7 @@ fn sidecars_are_the_restartable_init_containers() {
 }
 
 #[test]
-fn a_pods_volume_is_read_apart_and_written_to_its_places() {
+fn a_pods_volume_name_is_taken_out_and_restored() {
     let name = "kube-api-access-q7w2n";
     let pod = Pod::from_json(fixture()).unwrap();
     assert_eq!(pod.token_volume, TokenVolume::new(name));
@@ -83,8 +83,8 @@ fn a_pods_volume_is_read_apart_and_written_to_its_places() {
     };
     let full = pod.spec.to_map(pod.token_volume);
     assert_eq!(spec(&full, "node-0042"), fixture()["spec"]);
-    assert_eq!(pod.to_json()["spec"], fixture()["spec"], "to the letter");
-    // Another pod of the template has the same spec, but it is a different pod.
+    assert_eq!(pod.to_json()["spec"], fixture()["spec"], "every character is restored");
+    // Another pod of the template has an equal spec, but is a different pod.
     let text = fixture().to_string().replace(name, "kube-api-access-00000");
     let other = Pod::from_json(serde_json::from_str(&text).unwrap()).unwrap();
     assert_eq!(other.spec, pod.spec);
@@ -115,7 +115,7 @@ fn odd_status_texts_are_kept() {
 }
 
 #[test]
-fn a_start_of_another_form_is_kept_as_it_is() {
+fn a_start_of_another_form_is_kept_unchanged() {
     let status = json!({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}],
         "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}],
         "startTime": "2026-01-02T03:04:05Z", "qosClass": "Burstable"});
@@ -151,7 +151,7 @@ fn a_start_of_another_form_is_kept_as_it_is() {
 }
 
 #[test]
-fn what_is_a_containers_own_is_kept_apart() {
+fn members_of_a_single_container_are_kept_apart() {
     let id = format!("containerd://{}", "5c0b6a4e".repeat(8));
     let running = json!({"running": {"startedAt": "2026-01-02T03:04:12Z"}});
     let details = |mut status: Value| {
@@ -201,7 +201,7 @@ fn what_is_a_containers_own_is_kept_apart() {
 fn wrong_types_are_refused_with_their_path() {
     let cases = r#"
 3 => the object: expected an object, found the number 3
-{"kind": "Node"} => the object: expected v1 Pod, found (absent) Node
+{"kind": "Node"} => the object: expected v1 Pod, found Node without an apiVersion
 {"apiVersion": "v2", "kind": "Pod"} => the object: expected v1 Pod, found v2 Pod
 {"metadata": []} => metadata: expected an object, found a list
 {"spec": {"containers": {}}} => spec.containers: expected a list, found an object
@@ -209,7 +209,7 @@ fn wrong_types_are_refused_with_their_path() {
 {"spec": {"initContainers": [{"ports": [{"containerPort": "x"}]}]}} => spec.initContainers[0].ports[0].containerPort: expected an integer, found the string "x"
 {"spec": {"nodeSelector": {"zone": 1}}} => spec.nodeSelector[zone]: expected a string, found the number 1
 {"spec": {"nodeName": 1}} => spec.nodeName: expected a string, found the number 1
-{"status": {"containerStatuses": [{"restartCount": 2147483648}]}} => status.containerStatuses[0].restartCount: expected an integer of 32 bits, found the number 2147483648
+{"status": {"containerStatuses": [{"restartCount": 2147483648}]}} => status.containerStatuses[0].restartCount: expected a 32-bit integer, found the number 2147483648
 {"status": {"conditions": [{"type": 1}]}} => status.conditions[0].type: expected a string, found the number 1
 {"status": {"containerStatuses": [{"containerID": 1}]}} => status.containerStatuses[0].containerID: expected a string, found the number 1
 {"status": {"containerStatuses": [{"state": {"running": {"startedAt": 1}}}]}} => status.containerStatuses[0].state.running.startedAt: expected a time such as 2026-01-02T03:04:05Z, found the number 1
@@ -228,7 +228,7 @@ fn wrong_types_are_refused_with_their_path() {
 }
 
 #[test]
-fn a_particular_pod_says_more_of_its_node_than_what_it_requests() {
+fn a_particular_pod_constrains_its_node_beyond_its_requests() {
     let affinity = |kind: &str, how: &str, terms: Value| json!({"affinity": {kind: {format!("{how}DuringSchedulingIgnoredDuringExecution"): terms}}});
     let tolerates = |key: &str, effect: &str| json!({"tolerations": [{"key": key, "operator": "Exists", "effect": effect}]});
     let port = |member: &str| json!({"containers": [{"name": "c", "ports": [{member: 80}]}]});

@@ -1,4 +1,4 @@
-//! What cells are made of.
+//! Functions that compute cells.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub fn or_none(value: Option<&Value>) -> Value {
     }
 }
 
-/// Returns the text at a JSON pointer; empty where there is none.
+/// Returns the text at a JSON pointer; empty if there is none.
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object
         .pointer(pointer)
@@ -22,7 +22,7 @@ pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or("")
 }
 
-/// Returns the whole number at a JSON pointer; 0 where there is none.
+/// Returns the integer at a JSON pointer; 0 if there is none.
 pub fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
@@ -42,15 +42,15 @@ pub fn since(at: &Value, now: Now) -> String {
     }
 }
 
-/// Returns a duration of so many seconds in the short form: `5s`, `3m10s`, `2d4h`, `3y20d`.
+/// Formats a number of seconds in the short form: `5s`, `3m10s`, `2d4h`, `3y20d`.
 ///
-/// Source: `duration.HumanDuration` of apimachinery.
+/// Source: `duration.HumanDuration` in apimachinery.
 pub fn duration(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;
     const YEAR: i64 = 365 * DAY;
-    // Two units where the smaller one still matters.
+    // Two units if the smaller one still matters.
     let two = |big: i64, big_unit: char, small: i64, small_unit: char| {
         let (whole, rest) = (seconds / big, seconds % big / small);
         match rest {
@@ -73,14 +73,14 @@ pub fn duration(seconds: i64) -> String {
     }
 }
 
-/// Returns the containers of a pod template by name or image, with commas.
+/// Returns the names or images of a pod template's containers, separated by commas.
 pub fn containers(object: &Value, member: &str) -> Value {
     let all = items(object, "/spec/template/spec/containers");
     let texts: Vec<&str> = all.filter_map(|one| one[member].as_str()).collect();
     texts.join(",").into()
 }
 
-/// Returns a map of labels as `kubectl -l` takes it.
+/// Formats a map of labels as `kubectl -l` accepts it.
 pub fn pairs(map: &Value) -> Value {
     let pairs = map.as_object().into_iter().flatten();
     let texts: Vec<String> = pairs
@@ -92,7 +92,7 @@ pub fn pairs(map: &Value) -> Value {
     }
 }
 
-/// Returns a label selector as `kubectl -l` takes it.
+/// Formats a label selector as `kubectl -l` accepts it.
 pub fn selector(selector: &Value) -> Value {
     let mut text = String::new();
     if let Value::String(labels) = pairs(&selector["matchLabels"])
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_have_one_unit_or_two() {
+    fn ages_have_one_or_two_units() {
         const DAY: i64 = 86_400;
         for (seconds, text) in [
             (-5, "<invalid>"),

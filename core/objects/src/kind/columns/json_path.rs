@@ -1,7 +1,7 @@
-//! Where a value is in an object, in the words of `kubectl`'s JSON paths, as far as definitions of custom
-//! kinds may use them: members, entries, all entries, and entries with a member of some value.
+//! Paths to values in an object, in the syntax of `kubectl`'s JSON paths, as far as definitions of custom kinds may
+//! use it: members, entries, all entries, and entries that have a member with a given value.
 //!
-//! Source: `client-go/util/jsonpath` of Kubernetes.
+//! Source: `client-go/util/jsonpath` in Kubernetes.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub struct JsonPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Member(String),
-    /// Counted from the end where negative.
+    /// An index, counted from the end if negative.
     Entry(i64),
     All,
     /// The entries whose value at a path of members is this text.
@@ -23,10 +23,10 @@ enum Step {
 }
 
 impl JsonPath {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
-    /// Where it can't be read, and why.
+    /// Returns the reason why the path can't be parsed, and the place.
     pub fn parse(text: &str) -> Result<JsonPath, String> {
         let mut steps = Vec::new();
         let inner = text.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
@@ -55,12 +55,12 @@ impl JsonPath {
         Ok(JsonPath { text, steps })
     }
 
-    /// Returns the path as it was given.
+    /// Returns the path as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the members on the way, where the path names nothing else.
+    /// Returns the members of the path if it has no other steps.
     pub fn members(&self) -> Option<Vec<&str>> {
         let names = self.steps.iter().map(|step| match step {
             Step::Member(name) => Some(name.as_str()),
@@ -69,7 +69,7 @@ impl JsonPath {
         names.collect()
     }
 
-    /// Returns the values there, in order.
+    /// Returns the values at the path, in order.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         let from = vec![object];
         self.steps.iter().fold(from, |found, step| {
@@ -107,7 +107,7 @@ impl Step {
     }
 }
 
-/// Returns a name up to the next `.` or `[`, and what follows; `\` takes the meaning from a character.
+/// Returns the name up to the next `.` or `[`, and the text after it. A `\` escapes the next character.
 fn member(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut characters = text.char_indices();
@@ -121,7 +121,7 @@ fn member(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// What stands between `[` and `]`.
+/// Parses the text between `[` and `]`.
 fn in_brackets(text: &str) -> Result<Step, String> {
     let unquoted = |text: &str| {
         let quoted = |mark: char| text.strip_prefix(mark).and_then(|it| it.strip_suffix(mark));
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_find_what_definitions_ask_for() {
+    fn paths_find_the_values_that_definitions_name() {
         let object = json!({
             "metadata": {"labels": {"a.b/c": "x"}},
             "spec": {"size": 3, "list": [{"n": "a"}, {"n": "b"}]},

@@ -1,7 +1,7 @@
 //! The columns in which `kubectl get` prints objects.
 //!
-//! Source: `pkg/printers/internalversion/printers.go` of Kubernetes 1.36; descriptions as its server
-//! sends them.
+//! Source: `pkg/printers/internalversion/printers.go` in Kubernetes 1.36. The descriptions are those that its
+//! server sends.
 
 pub mod cells;
 mod json_path;
@@ -19,39 +19,39 @@ pub use json_path::JsonPath;
 pub struct Column {
     /// The heading.
     pub name: &'static str,
-    /// What it shows, in a sentence.
+    /// The description, in a sentence.
     pub description: &'static str,
-    /// `type` of its definition, e.g. `string`; what cells hold may be of another.
+    /// The `type` in its definition, e.g. `string`. The cells may have another type.
     pub kind: &'static str,
-    /// `format` of its definition, e.g. `name`; empty where it has none.
+    /// The `format` in its definition, e.g. `name`; empty if there is none.
     pub format: &'static str,
-    /// 0 for what is always printed, 1 for what `-o wide` adds.
+    /// 0 for columns that are always printed, 1 for those that `-o wide` adds.
     pub priority: i32,
-    /// What an object has in it.
+    /// The content of the cell of an object.
     pub cell: Cell,
 }
 
-/// What an object has in a column.
+/// The content of the cell of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell {
-    /// Its name.
+    /// The object's name.
     Name,
-    /// How long it has existed.
+    /// The object's age.
     Age,
-    /// The text at a JSON pointer; `<none>` where there is none.
+    /// The text at a JSON pointer; `<none>` if there is none.
     Text(&'static str),
-    /// The text at a JSON pointer; empty where there is none.
+    /// The text at a JSON pointer; empty if there is none.
     TextOrEmpty(&'static str),
-    /// The whole number at a JSON pointer; 0 where there is none.
+    /// The integer at a JSON pointer; 0 if there is none.
     Number(&'static str),
-    /// What this function makes of the object's JSON.
+    /// The result of a function of the object's JSON.
     Of(fn(&Value, Now) -> Value),
-    /// The first value at a path, as a column of that type shows it: of a custom kind.
+    /// The first value at a path, shown as a column of this type. For custom kinds.
     At(&'static JsonPath, &'static str),
 }
 
 impl Column {
-    /// The names of objects.
+    /// The names of the objects.
     pub const NAME: Column = Column {
         name: "Name",
         description: "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
@@ -61,7 +61,7 @@ impl Column {
         cell: Cell::Name,
     };
 
-    /// How long objects have existed.
+    /// The ages of the objects.
     pub const AGE: Column = Column {
         name: "Age",
         description: "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
@@ -71,10 +71,10 @@ impl Column {
         cell: Cell::Age,
     };
 
-    /// The columns of kinds that have none of their own.
+    /// The columns of kinds that have no columns of their own.
     pub const USUAL: &'static [Column] = &[Column::NAME, CREATED];
 
-    /// Creates a column of every table.
+    /// Creates a column that every table has.
     pub const fn new(name: &'static str, description: &'static str, cell: Cell) -> Column {
         let kind = match cell {
             Cell::Number(_) => "integer",
@@ -90,12 +90,12 @@ impl Column {
         }
     }
 
-    /// The same column with another `type`.
+    /// Sets the `type`.
     pub const fn of_type(self, kind: &'static str) -> Column {
         Column { kind, ..self }
     }
 
-    /// As [`new`](Column::new), printed by `-o wide` alone.
+    /// Creates a column that only `-o wide` prints; see [`new`](Column::new).
     pub const fn wide(name: &'static str, description: &'static str, cell: Cell) -> Column {
         Column {
             priority: 1,
@@ -112,7 +112,7 @@ const CREATED: Column = Column {
 };
 
 impl Cell {
-    /// What the object of this JSON has in the column.
+    /// Returns the cell of the object with this JSON.
     pub fn of(&self, object: &Value, now: Now) -> Value {
         match self {
             Cell::Name => object["metadata"]["name"].clone(),
@@ -131,16 +131,16 @@ impl Cell {
     }
 }
 
-/// Returns a value in a column of a custom kind; null where it is of another type.
+/// Returns a value for a column of a custom kind; null if the value has another type.
 ///
-/// Source: `cellForJSONValue` of Kubernetes' `apiextensions-apiserver`.
+/// Source: `cellForJSONValue` in Kubernetes' `apiextensions-apiserver`.
 fn custom(value: &Value, kind: &str, now: Now) -> Value {
     match (kind, value) {
         ("string", Value::String(_)) => value.clone(),
         ("string", Value::Null) => "".into(),
         ("string", other) => other.to_string().into(),
         ("integer", Value::Number(number)) => {
-            // A fraction is cut off.
+            // Truncates a fraction.
             let whole = number
                 .as_i64()
                 .or_else(|| number.as_f64().map(|it| it as i64));

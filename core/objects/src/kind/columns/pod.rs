@@ -51,15 +51,15 @@ pub(super) const COLUMNS: &[Column] = &[
     ),
 ];
 
-/// What the containers of a pod come to.
+/// The summary of a pod's containers.
 ///
-/// Source: `printPod` of Kubernetes.
+/// Source: `printPod` in Kubernetes.
 struct Summary {
     ready: usize,
-    /// Containers that run for as long as the pod does: sidecars too.
+    /// Containers that run as long as the pod does, including sidecars.
     total: usize,
     restarts: i64,
-    /// When a container last ended before it was restarted.
+    /// When a container last ended before a restart.
     restarted: Option<Value>,
     reason: String,
 }
@@ -98,7 +98,7 @@ impl Summary {
         summary
     }
 
-    /// Adds the init containers; returns whether one has still to end.
+    /// Adds the init containers. Returns whether one of them has not ended yet.
     fn add_init(&mut self, pod: &Value) -> bool {
         let specs: Vec<&Value> = items(pod, "/spec/initContainers").collect();
         let is_sidecar = |name: &Value| {
@@ -189,7 +189,7 @@ impl Summary {
     }
 }
 
-/// How a container ended, in a word.
+/// Returns how a container ended, in one word.
 fn ending(terminated: &Value) -> String {
     let reason = terminated["reason"].as_str().unwrap_or("");
     match number(terminated, "/signal") {
