@@ -53,7 +53,8 @@ impl Address {
 
 impl From<&str> for Address {
     fn from(text: &str) -> Self {
-        // The parser accepts exactly the form that `Display` writes: no leading zeros, nothing omitted.
+        // The parser accepts exactly the form that `Display` writes: no leading zeros, nothing
+        // omitted.
         Address(match text.parse::<Ipv4Addr>() {
             Ok(address) => Repr::V4(address.octets()),
             Err(_) => Repr::Text(text.into()),

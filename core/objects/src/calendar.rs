@@ -1,7 +1,7 @@
 //! The Gregorian calendar, extended to the year 0: days since 1970-01-01 as dates and back.
 //!
-//! Formatting times is a considerable part of the cost of an answer. A year here begins in March, so
-//! that the leap day comes last and the first day of a month is a linear function of the month.
+//! Formatting times is a considerable part of the cost of an answer. A year here begins in March,
+//! so that the leap day comes last and the first day of a month is a linear function of the month.
 
 /// Days from the first day of March of the year 0 until 1970-01-01.
 const MARCH_0: i32 = 719_468;

@@ -54,8 +54,8 @@ pub enum ConditionStatus {
     Other,
 }
 
-/// `status.conditions` of a pod, in order. A type may occur more than once. Up to five conditions with
-/// only a type, a status and a time take no allocation.
+/// `status.conditions` of a pod, in order. A type may occur more than once. Up to five conditions
+/// with only a type, a status and a time take no allocation.
 #[derive(Clone, Default, PartialEq)]
 pub struct PodConditions(Repr);
 
@@ -74,8 +74,8 @@ enum Repr {
 struct Few {
     /// Free entries are last.
     states: [Option<PackedCondition>; PLACES],
-    /// Absent if all are empty. Shared, because every condition may have the observed generation of the
-    /// pod, which is the same for most pods.
+    /// Absent if all are empty. Shared, because every condition may have the observed generation of
+    /// the pod, which is the same for most pods.
     rests: Option<Arc<ConditionRests>>,
 }
 
@@ -167,8 +167,8 @@ impl PodConditions {
         (0..).map_while(|index| self.get(index))
     }
 
-    /// Returns status and last transition time of the first condition of this type. Later duplicates are
-    /// ignored.
+    /// Returns status and last transition time of the first condition of this type. Later
+    /// duplicates are ignored.
     #[inline]
     pub fn first(&self, kind: ConditionType) -> Option<(ConditionStatus, PackedTime)> {
         let state = match &self.0 {
@@ -190,9 +190,9 @@ impl PodConditions {
         }
     }
 
-    /// Sets the status of the first condition of this type, with the transition time `time` and no other
-    /// members. Appends a condition if there is none. A condition that already has this status does not
-    /// change.
+    /// Sets the status of the first condition of this type, with the transition time `time` and no
+    /// other members. Appends a condition if there is none. A condition that already has this
+    /// status does not change.
     pub fn set(&mut self, kind: ConditionType, status: ConditionStatus, time: Time) {
         if self.first(kind).is_some_and(|(before, _)| before == status) {
             return;

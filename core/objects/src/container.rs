@@ -1,5 +1,5 @@
-//! Container statuses in three parts: the members that the controller reads, the members that differ
-//! between containers, and the members that the containers of one template share.
+//! Container statuses in three parts: the members that the controller reads, the members that
+//! differ between containers, and the members that the containers of one template share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub struct ContainerStatus {
     pub details: Option<Arc<ContainerDetails>>,
 }
 
-/// The members of a container status that the controller does not read. The members that differ between
-/// containers have typed fields, so that `rest` can be shared.
+/// The members of a container status that the controller does not read. The members that differ
+/// between containers have typed fields, so that `rest` can be shared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerDetails {
     /// `containerID`.
@@ -41,8 +41,8 @@ pub struct ContainerDetails {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<ContainerDetails>() <= 72 - 16);
 
-/// The id that a container runtime assigned. `runtime://` and 64 hex digits take half the bytes; any
-/// other text is stored unchanged.
+/// The id that a container runtime assigned. `runtime://` and 64 hex digits take half the bytes;
+/// any other text is stored unchanged.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ContainerId(Repr);
 

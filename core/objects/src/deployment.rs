@@ -32,8 +32,8 @@ pub struct DeploymentSpec {
     pub revision_history_limit: Option<i32>,
     /// Whether rollouts are paused: none begins and none continues.
     pub paused: bool,
-    /// The number of seconds without progress after which a rollout counts as failed; never if absent.
-    /// The server sets 600.
+    /// The number of seconds without progress after which a rollout counts as failed; never if
+    /// absent. The server sets 600.
     pub progress_deadline_seconds: Option<i32>,
     /// Members without a typed field.
     pub rest: Rest,
@@ -111,9 +111,9 @@ impl Deployment {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// Returns the Deployment in an object: one of this type, or one without a Rust type from a server that
-    /// has none. `None` for another kind, or if a member has a type that no server accepts. O(1), or
-    /// O(bytes) for an object without a Rust type.
+    /// Returns the Deployment in an object: one of this type, or one without a Rust type from a
+    /// server that has none. `None` for another kind, or if a member has a type that no server
+    /// accepts. O(1), or O(bytes) for an object without a Rust type.
     pub fn of(object: &AnyObject) -> Option<Arc<Deployment>> {
         match object.clone().downcast() {
             Some(deployment) => Some(deployment),

@@ -12,14 +12,16 @@ pub struct ApiError {
     pub reason: Reason,
     /// The full text.
     pub message: String,
-    /// The object and the causes. Boxed, because answers are moved on hot paths and few have details.
+    /// The object and the causes. Boxed, because answers are moved on hot paths and few have
+    /// details.
     pub details: Option<Box<Details>>,
-    /// Whether the client sent the request more than once. The error then belongs to the last attempt,
-    /// and an earlier one may have taken effect.
+    /// Whether the client sent the request more than once. The error then belongs to the last
+    /// attempt, and an earlier one may have taken effect.
     pub resent: bool,
 }
 
-/// `details` of a `Status`. Empty and zero members are omitted from its JSON. Some errors have none.
+/// `details` of a `Status`. Empty and zero members are omitted from its JSON. Some errors have
+/// none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// The object's name.

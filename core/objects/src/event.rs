@@ -1,5 +1,5 @@
-//! Events, in a form small enough to keep tens of thousands of them. Events with the same type, reason
-//! and source share one allocation for these. A repetition changes three plain members.
+//! Events, in a form small enough to keep tens of thousands of them. Events with the same type,
+//! reason and source share one allocation for these. A repetition changes three plain members.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -70,8 +70,8 @@ impl Regarding {
     }
 }
 
-/// A reference to an object of a known kind, at the version that the cache had. All events of a sync
-/// share one reference.
+/// A reference to an object of a known kind, at the version that the cache had. All events of a
+/// sync share one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReference {
     /// The object's kind, which implies the API version.

@@ -1,8 +1,9 @@
 //! Hashers for maps with client-controlled keys: names, UIDs, labels, request texts.
 //!
-//! The seeds are fixed in simulations, which makes runs repeatable. A process that serves a network draws a random seed:
-//! a client that knows the seed can send colliding keys and make every lookup linear. A map keeps the hasher that it was
-//! created with. No output depends on the iteration order of such a map.
+//! The seeds are fixed in simulations, which makes runs repeatable. A process that serves a network
+//! draws a random seed: a client that knows the seed can send colliding keys and make every lookup
+//! linear. A map keeps the hasher that it was created with. No output depends on the iteration
+//! order of such a map.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,8 +24,8 @@ pub fn hash_state() -> RandomState {
     )
 }
 
-/// Sets the seed of all maps that this process creates from now on. The first non-zero seed stays; later calls have no
-/// effect.
+/// Sets the seed of all maps that this process creates from now on. The first non-zero seed stays;
+/// later calls have no effect.
 pub fn seed_hashes(seed: u64) {
     // Relaxed: as in `hash_state`.
     let _stays = SEED.compare_exchange(0, seed, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Host names that a pod's own names determine: `spec.hostname` of the pods of indexed Jobs and of
-//! StatefulSets. Once such a name is taken out, the specs of one template's pods are equal and can be shared.
+//! StatefulSets. Once such a name is taken out, the specs of one template's pods are equal and can
+//! be shared.
 
 use super::ObjectMeta;
 

@@ -1,4 +1,5 @@
-//! Label and annotation maps: sorted, immutable, shared between the objects created from one template.
+//! Label and annotation maps: sorted, immutable, shared between the objects created from one
+//! template.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,8 +17,8 @@ const INLINE_PAIRS: usize = 2;
 
 type Pairs = SmallVec<[(Str, Str); INLINE_PAIRS]>;
 
-/// A string map sorted by key. Absent (JSON null) and empty are different, like a nil and an empty map
-/// in Go. Cloning shares the map. Equality compares the pointers first.
+/// A string map sorted by key. Absent (JSON null) and empty are different, like a nil and an empty
+/// map in Go. Cloning shares the map. Equality compares the pointers first.
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<Pairs>>);
 
@@ -106,8 +107,8 @@ impl Labels {
         self.pairs().len()
     }
 
-    /// Reports whether the pairs have their own allocation, because there are too many to store next to
-    /// the reference count.
+    /// Reports whether the pairs have their own allocation, because there are too many to store
+    /// next to the reference count.
     pub fn spilled(&self) -> bool {
         self.0.as_ref().is_some_and(|pairs| pairs.spilled())
     }
@@ -121,7 +122,8 @@ impl Labels {
     /// Returns the value of a key. O(log n).
     pub fn get(&self, key: &str) -> Option<&Str> {
         let pairs = self.pairs();
-        // Keys often share a prefix and differ in length, so testing for equality is cheaper than ordering.
+        // Keys often share a prefix and differ in length, so testing for equality is cheaper than
+        // ordering.
         let at = match pairs.len() {
             0..=FEW => pairs.iter().position(|(probe, _)| **probe == *key),
             _ => pairs.binary_search_by(|(probe, _)| (**probe).cmp(key)).ok(),
@@ -155,7 +157,8 @@ impl Labels {
                 .all(|(key, value)| self.get(key) == Some(value))
     }
 
-    /// Returns this map with `key` set to `value`. Shares all other texts, and the key's if it exists.
+    /// Returns this map with `key` set to `value`. Shares all other texts, and the key's if it
+    /// exists.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Labels {
         self.with_shared(key, value.into())
@@ -191,8 +194,8 @@ impl Labels {
         .or_absent()
     }
 
-    /// Returns this map, or an absent one if it is empty. The two differ only in a ReplicationController's
-    /// selector.
+    /// Returns this map, or an absent one if it is empty. The two differ only in a
+    /// ReplicationController's selector.
     #[must_use]
     pub fn or_absent(self) -> Labels {
         if self.is_empty() {

@@ -47,7 +47,8 @@ impl OptionalSeconds {
     /// The absent number.
     pub const NONE: OptionalSeconds = OptionalSeconds(i64::MIN);
 
-    /// Creates a number of seconds. The smallest `i64`, 292 thousand million years ago, means absent.
+    /// Creates a number of seconds. The smallest `i64`, 292 thousand million years ago, means
+    /// absent.
     pub const fn new(seconds: i64) -> OptionalSeconds {
         OptionalSeconds(seconds)
     }

@@ -36,8 +36,8 @@ pub trait Resource: Object + Clone {
     /// The kind of this type.
     const KIND: Kind;
 
-    /// Reads an object. `apiVersion` and `kind` may be absent. Members without a typed field are carried
-    /// in `rest`.
+    /// Reads an object. `apiVersion` and `kind` may be absent. Members without a typed field are
+    /// carried in `rest`.
     ///
     /// # Errors
     /// Fails for a member of a wrong type or with an unreadable value. The error has its path.

@@ -22,8 +22,8 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
-/// `metadata.ownerReferences`: a list that derefs to a slice. Most objects have at most one owner, which
-/// takes no allocation. Changing a longer list copies it.
+/// `metadata.ownerReferences`: a list that derefs to a slice. Most objects have at most one owner,
+/// which takes no allocation. Changing a longer list copies it.
 #[derive(Clone)]
 pub struct OwnerReferences(Repr);
 

@@ -90,8 +90,8 @@ impl EventPatch {
         })
     }
 
-    /// Returns the whole event, to be created if the patch was answered with 404 because the server has
-    /// dropped the event. It keeps the name, the count and the first time.
+    /// Returns the whole event, to be created if the patch was answered with 404 because the server
+    /// has dropped the event. It keeps the name, the count and the first time.
     pub fn to_event(&self) -> Event {
         let EventSource {
             regarding,

@@ -1,5 +1,5 @@
-//! Looks up the entries of a list: linearly while there are few, as in most objects, and by hash above that. Checking a
-//! list of n entries costs O(n), even for hostile lists.
+//! Looks up the entries of a list: linearly while there are few, as in most objects, and by hash
+//! above that. Checking a list of n entries costs O(n), even for hostile lists.
 
 use std::hash::Hash;
 

@@ -11,10 +11,10 @@ use super::{
     PodConditions, Rest, Str, Time, TokenVolume,
 };
 
-/// Most objects are pods, and most pods are held three times: in the store, in the log of changes, and
-/// as a version that is about to be freed. Including the 16 bytes of an `Arc`'s counts, a pod takes 304
-/// bytes: metadata 152, spec and node name 8 each, token volume and host name 8 together, status 112
-/// (conditions 48, container 32, phase 8, init containers, start and rest 8 each).
+/// Most objects are pods, and most pods are held three times: in the store, in the log of changes,
+/// and as a version that is about to be freed. Including the 16 bytes of an `Arc`'s counts, a pod
+/// takes 304 bytes: metadata 152, spec and node name 8 each, token volume and host name 8 together,
+/// status 112 (conditions 48, container 32, phase 8, init containers, start and rest 8 each).
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Pod>() <= 304 - 16);
 
@@ -23,12 +23,13 @@ const _: () = assert!(size_of::<Pod>() <= 304 - 16);
 pub struct Pod {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// The spec without the members that belong to this pod only. All pods of one template share it.
+    /// The spec without the members that belong to this pod only. All pods of one template share
+    /// it.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName`; absent until the pod is bound.
     pub node_name: Option<Str>,
-    /// The name that admission gave the pod's service-account volume. Absent if `spec` contains the name,
-    /// or if there is no such volume.
+    /// The name that admission gave the pod's service-account volume. Absent if `spec` contains the
+    /// name, or if there is no such volume.
     pub token_volume: Option<TokenVolume>,
     /// The place of `spec.hostname`.
     pub hostname: Hostname,
@@ -39,8 +40,9 @@ pub struct Pod {
 /// A pod spec as JSON text. The few members that are read also have typed fields, filled once.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
-    /// Every member except `nodeName`, and except a `hostname` that the pod's names determine. A placeholder marks each
-    /// place from which the name of the service-account volume was taken out.
+    /// Every member except `nodeName`, and except a `hostname` that the pod's names determine. A
+    /// placeholder marks each place from which the name of the service-account volume was taken
+    /// out.
     pub(super) members: Rest,
     /// The positions of the placeholders' stars in the text.
     pub(super) stars: SmallVec<[u32; 2]>,
@@ -59,8 +61,9 @@ pub struct PodSpec {
     pub(super) has_hostname: bool,
     /// Whether `schedulingGates` is not empty.
     pub is_gated: bool,
-    /// Whether the pod constrains its node beyond its requests: a node selector, required affinity or anti-affinity, a
-    /// mandatory topology spread, a host port, or a toleration that not every pod has.
+    /// Whether the pod constrains its node beyond its requests: a node selector, required affinity
+    /// or anti-affinity, a mandatory topology spread, a host port, or a toleration that not every
+    /// pod has.
     pub is_particular: bool,
     /// `priority`; 0 if absent, which is the meaning of absent.
     pub priority: i32,
@@ -70,7 +73,8 @@ pub struct PodSpec {
     pub active_deadline_seconds: Option<i64>,
 }
 
-/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready or unreachable.
+/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready
+/// or unreachable.
 pub const TOLERATED_TAINTS: [&str; 2] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -81,7 +85,8 @@ pub const TOLERATED_TAINTS: [&str; 2] = [
 pub struct PodClaim {
     /// The name of the claim.
     pub name: Str,
-    /// The name and the claim template of the generic ephemeral volume, if the claim is created for one.
+    /// The name and the claim template of the generic ephemeral volume, if the claim is created for
+    /// one.
     pub template: Option<(Str, Value)>,
 }
 
@@ -144,14 +149,15 @@ pub struct PodStatus {
     pub container_statuses: ContainerStatuses,
     /// One status per init container; absent if there are none.
     pub init_container_statuses: Option<Box<ContainerStatuses>>,
-    /// Start time and addresses of a pod that its kubelet has seen and that has at most one address of each family.
+    /// Start time and addresses of a pod that its kubelet has seen and that has at most one address
+    /// of each family.
     pub started: Option<Arc<PodStart>>,
     /// Members without a typed field; also `phase` if it is `Other`.
     pub rest: Rest,
 }
 
-/// The members that a kubelet writes when it starts a pod: `startTime` and `hostIP`, later `podIP`, and
-/// the lists with only these addresses. Pods with equal values share them.
+/// The members that a kubelet writes when it starts a pod: `startTime` and `hostIP`, later `podIP`,
+/// and the lists with only these addresses. Pods with equal values share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStart {
     /// `hostIP`, and the only entry of `hostIPs`.
@@ -190,8 +196,8 @@ impl PodPhase {
 }
 
 impl Pod {
-    /// Drops `metadata.managedFields`, which the controller never reads and no write needs to send back.
-    /// The informer applies this transform once, when a pod enters the cache.
+    /// Drops `metadata.managedFields`, which the controller never reads and no write needs to send
+    /// back. The informer applies this transform once, when a pod enters the cache.
     pub fn strip_for_cache(&mut self) {
         self.metadata.strip_for_cache();
     }
@@ -201,7 +207,8 @@ impl Pod {
         !self.status.phase.is_terminal() && !self.metadata.is_deleting()
     }
 
-    /// Reports whether the pod is terminating but has not ended: deletion has begun, phase not terminal.
+    /// Reports whether the pod is terminating but has not ended: deletion has begun, phase not
+    /// terminal.
     pub fn is_terminating(&self) -> bool {
         !self.status.phase.is_terminal() && self.metadata.is_deleting()
     }
@@ -213,7 +220,8 @@ impl Pod {
             .is_some_and(|(status, _)| status == ConditionStatus::True)
     }
 
-    /// Returns when the pod became ready. Unset if the pod is not ready or the time is not recorded.
+    /// Returns when the pod became ready. Unset if the pod is not ready or the time is not
+    /// recorded.
     pub fn ready_time(&self) -> Time {
         self.ready_condition()
             .filter(|(status, _)| *status == ConditionStatus::True)

@@ -111,8 +111,8 @@ impl FromStr for Quantity {
     }
 }
 
-/// Returns a quantity in the canonical form of servers: no fraction, the smallest exponent, and the type
-/// of suffix that it had. `None` for an invalid text.
+/// Returns a quantity in the canonical form of servers: no fraction, the smallest exponent, and the
+/// type of suffix that it had. `None` for an invalid text.
 ///
 /// Source: `CanonicalizeBytes` of apimachinery's `resource.Quantity`.
 pub fn canonical_quantity(text: &str) -> Option<String> {

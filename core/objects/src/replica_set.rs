@@ -35,8 +35,8 @@ pub struct ReplicaSetSpec {
 pub struct PodTemplate {
     /// Labels, annotations and finalizers are copied to the pods; the rest is ignored.
     pub metadata: ObjectMeta,
-    /// The spec that every pod created from the template shares. As in a pod, it lacks the members that
-    /// belong to a single pod.
+    /// The spec that every pod created from the template shares. As in a pod, it lacks the members
+    /// that belong to a single pod.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName` of the template, which pins all pods to one node.
     pub node_name: Option<Str>,

@@ -30,10 +30,10 @@ pub struct ReplicationController {
 }
 
 impl ReplicationController {
-    /// Returns this object as a ReplicaSet. The selector map becomes `matchLabels`: absent stays absent and
-    /// matches nothing, empty matches everything. An absent template becomes an empty one. A present
-    /// template gets `securityContext: {}` if it has none, and `serviceAccountName` and `serviceAccount`
-    /// become equal, as in a conversion through the server's own types.
+    /// Returns this object as a ReplicaSet. The selector map becomes `matchLabels`: absent stays
+    /// absent and matches nothing, empty matches everything. An absent template becomes an empty
+    /// one. A present template gets `securityContext: {}` if it has none, and `serviceAccountName`
+    /// and `serviceAccount` become equal, as in a conversion through the server's own types.
     ///
     /// Copies the template's spec only if that changes it.
     pub fn to_replica_set(&self) -> ReplicaSet {
@@ -58,8 +58,8 @@ impl ReplicationController {
         }
     }
 
-    /// Converts back: returns what is written when the controller writes `replica_set`. An empty template
-    /// stays a template. `terminatingReplicas` is dropped.
+    /// Converts back: returns what is written when the controller writes `replica_set`. An empty
+    /// template stays a template. `terminatingReplicas` is dropped.
     ///
     /// # Errors
     /// Fails if the selector has expressions, which [`Self::to_replica_set`] never creates.

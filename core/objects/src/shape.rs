@@ -1,5 +1,5 @@
-//! Types of the members that are carried unread. A table states the type of each member, so a wrong type
-//! is refused with its path although no code reads the member.
+//! Types of the members that are carried unread. A table states the type of each member, so a wrong
+//! type is refused with its path although no code reads the member.
 
 use std::cmp::Ordering;
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::calendar;
 
-/// An API timestamp: whole seconds since 1970-01-01T00:00:00Z, the resolution in which the API server
-/// serves `metav1.Time`. Unset is what Go calls the zero time, and sorts before all others.
+/// An API timestamp: whole seconds since 1970-01-01T00:00:00Z, the resolution in which the API
+/// server serves `metav1.Time`. Unset is what Go calls the zero time, and sorts before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(i64);
 
@@ -52,8 +52,8 @@ impl PackedTime {
     /// The seconds that fit: 4.4 million years in both directions. The smallest value means unset.
     const SECONDS: std::ops::RangeInclusive<i64> = -(1 << 47)..=(1 << 47) - 1;
 
-    /// Packs a time. A time beyond 4.4 million years, which no text can express, becomes the nearest one
-    /// that fits.
+    /// Packs a time. A time beyond 4.4 million years, which no text can express, becomes the
+    /// nearest one that fits.
     pub const fn new(time: Time) -> PackedTime {
         let (low, high) = (*Self::SECONDS.start(), *Self::SECONDS.end());
         let seconds = if time.is_unset() {
@@ -177,8 +177,8 @@ fn go_time_quoted(text: &str) -> String {
 }
 
 impl fmt::Display for Time {
-    /// Formats RFC 3339 in UTC, e.g. `2026-01-02T03:04:05Z`, and nothing if unset. A time outside the years
-    /// 0 to 9999 shows as the nearest one within them.
+    /// Formats RFC 3339 in UTC, e.g. `2026-01-02T03:04:05Z`, and nothing if unset. A time outside
+    /// the years 0 to 9999 shows as the nearest one within them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(seconds) = self.unix_seconds() else {
             return Ok(());
@@ -262,13 +262,15 @@ impl FromStr for Time {
 }
 
 impl Time {
-    /// Reads RFC 3339 with any offset, as Go does: the hour may have one digit, and a fraction, which is truncated, may
-    /// follow a comma. 0001-01-01T00:00:00Z, the zero time of Go, means unset.
+    /// Reads RFC 3339 with any offset, as Go does: the hour may have one digit, and a fraction,
+    /// which is truncated, may follow a comma. 0001-01-01T00:00:00Z, the zero time of Go, means
+    /// unset.
     ///
     /// Source: `time.Parse` in Go.
     ///
     /// # Errors
-    /// Fails for a text that Go doesn't read, and for a time whose year in UTC doesn't have four digits.
+    /// Fails for a text that Go doesn't read, and for a time whose year in UTC doesn't have four
+    /// digits.
     pub fn read(text: &str) -> Result<Time, TimeError> {
         if let Some(seconds) = read_usual(text) {
             return Ok(Time::of_readable(seconds));
@@ -344,7 +346,8 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// Reads `2026-01-02T03:04:05` as seconds since the epoch. Also returns whether the month has that day.
+    /// Reads `2026-01-02T03:04:05` as seconds since the epoch. Also returns whether the month has
+    /// that day.
     fn local(&mut self) -> Result<(i64, bool), TimeError> {
         let range = |what| TimeError(Mismatch::Range(what));
         let mut digits = (0..4).map(|ahead| self.digit(ahead));
@@ -427,8 +430,8 @@ impl Reader<'_> {
 pub struct Now {
     /// Monotonic nanoseconds with an arbitrary origin, for delays and timeouts.
     pub mono_ns: i64,
-    /// Nanoseconds since the Unix epoch, for everything that is compared with an API time or written as
-    /// one.
+    /// Nanoseconds since the Unix epoch, for everything that is compared with an API time or
+    /// written as one.
     pub wall_ns: i64,
 }
 

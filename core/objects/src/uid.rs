@@ -1,4 +1,5 @@
-//! Object UIDs: 16 bytes for the canonical UUIDs that the API server generates, text for anything else.
+//! Object UIDs: 16 bytes for the canonical UUIDs that the API server generates, text for anything
+//! else.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,11 +13,11 @@ pub struct Uid(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    /// A lower-case UUID in the 8-4-4-4-12 form, stored as a number. The numbers sort like the texts: the
-    /// dashes have fixed positions, and `0`..`9` sort before `a`..`f`.
+    /// A lower-case UUID in the 8-4-4-4-12 form, stored as a number. The numbers sort like the
+    /// texts: the dashes have fixed positions, and `0`..`9` sort before `a`..`f`.
     Uuid { high: u64, low: NonZeroU64 },
-    /// Any other text, including the empty one, and a UUID whose lower half is zero. No valid UUID has
-    /// such a half, so zero can distinguish the variants.
+    /// Any other text, including the empty one, and a UUID whose lower half is zero. No valid UUID
+    /// has such a half, so zero can distinguish the variants.
     Text(Str),
 }
 
@@ -35,7 +36,8 @@ impl Uid {
         }
     }
 
-    /// Returns the UID whose canonical UUID form has these bits. The caller sets version and variant.
+    /// Returns the UID whose canonical UUID form has these bits. The caller sets version and
+    /// variant.
     pub fn from_u128(bits: u128) -> Uid {
         match NonZeroU64::new(bits as u64) {
             Some(low) => Uid(Repr::Uuid {

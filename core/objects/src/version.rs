@@ -1,4 +1,5 @@
-//! Resource versions. Clients may only compare them, and only in the way that Kubernetes 1.36 allows.
+//! Resource versions. Clients may only compare them, and only in the way that Kubernetes 1.36
+//! allows.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,7 +12,8 @@ pub enum ResourceVersion {
     /// The empty string.
     #[default]
     Unset,
-    /// A decimal number without leading zeros that fits into 64 bits: every version from our own server.
+    /// A decimal number without leading zeros that fits into 64 bits: every version from our own
+    /// server.
     Number(u64),
     /// Any other text.
     Opaque(Box<CompactString>),
@@ -43,8 +45,8 @@ impl ResourceVersion {
         }
     }
 
-    /// Compares two versions like apimachinery: both are decimal strings without leading zeros, the longer
-    /// one is newer, and equal lengths compare digit by digit. `None` for anything else.
+    /// Compares two versions like apimachinery: both are decimal strings without leading zeros, the
+    /// longer one is newer, and equal lengths compare digit by digit. `None` for anything else.
     pub fn compare(&self, other: &ResourceVersion) -> Option<Ordering> {
         if let (Some(a), Some(b)) = (self.number(), other.number()) {
             return Some(a.cmp(&b));

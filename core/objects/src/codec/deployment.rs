@@ -27,8 +27,8 @@ impl Deployment {
         object
     }
 
-    /// Returns the Deployment in an object without a Rust type. `None` if the object is of another kind
-    /// or has a member of a wrong type. O(bytes).
+    /// Returns the Deployment in an object without a Rust type. `None` if the object is of another
+    /// kind or has a member of a wrong type. O(bytes).
     pub fn of_untyped(object: &dyn Object) -> Option<Deployment> {
         let untyped = object.downcast_ref::<DynamicObject>()?;
         if untyped.kind() != Kind::DEPLOYMENT {

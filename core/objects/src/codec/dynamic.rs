@@ -12,7 +12,8 @@ impl DynamicObject {
     /// Reads an object of this kind from its JSON form. `apiVersion` and `kind` may be absent.
     ///
     /// # Errors
-    /// Fails if the value is not an object, the object is of another kind, or a member has a wrong type.
+    /// Fails if the value is not an object, the object is of another kind, or a member has a wrong
+    /// type.
     pub fn from_json(kind: Kind, value: Value) -> Result<DynamicObject, DecodeError> {
         DynamicObject::read(kind, Tape::of(&value).root())
     }

@@ -130,7 +130,8 @@ impl Regarding {
 }
 
 impl ObjectReference {
-    /// Returns the typed reference if the object has exactly its members; `None` if it has no typed form.
+    /// Returns the typed reference if the object has exactly its members; `None` if it has no typed
+    /// form.
     fn of_members(members: JsonValue<'_>) -> Option<ObjectReference> {
         let present = members.pairs().filter(|(_, value)| !value.is_null());
         if !present.map(|(name, _)| name).eq(REFERENCE_MEMBERS) {

@@ -5,7 +5,8 @@
 //! API server does, if they are siblings of `metadata`, `spec` and `status`, or members of owner
 //! references and selectors, whose members are all typed. Unset members are not written.
 
-/// Implements `Object` for a type with metadata: writes `apiVersion`, `kind` and `metadata`, then the given members.
+/// Implements `Object` for a type with metadata: writes `apiVersion`, `kind` and `metadata`, then
+/// the given members.
 macro_rules! object {
     ($type:ident, |$object:ident, $out:ident| $others:expr) => {
         impl crate::Object for $type {
@@ -74,8 +75,8 @@ use super::decode::{DecodeError, Members, Path};
 use super::json::{JsonValue, Writer};
 use super::{Kind, ObjectMeta};
 
-/// Opens an object of `kind` and reads its metadata. Its `apiVersion` and `kind` may be absent, but must not name
-/// another kind.
+/// Opens an object of `kind` and reads its metadata. Its `apiVersion` and `kind` may be absent, but
+/// must not name another kind.
 fn open(
     value: JsonValue<'_>,
     kind: Kind,
@@ -112,8 +113,8 @@ fn item<'t, 'p>(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 
     Members::new(value, path)
 }
 
-/// Writes `kind` and `apiVersion` in the order of Go's structs. Custom objects are not structs, so their members are
-/// sorted.
+/// Writes `kind` and `apiVersion` in the order of Go's structs. Custom objects are not structs, so
+/// their members are sorted.
 fn put_kind(out: &mut Writer, kind: Kind) {
     match kind.row().custom {
         None => {
@@ -138,13 +139,15 @@ pub(crate) mod testing {
     use crate::json::Tape;
     use crate::{PodSpec, Resource, TokenVolume};
 
-    /// Reads a pod spec. Returns it with the name of the pod's own volume, which was taken out of it.
+    /// Reads a pod spec. Returns it with the name of the pod's own volume, which was taken out of
+    /// it.
     pub(crate) fn read_spec(spec: &Value) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
         let read = ReadSpec::read(Tape::of(spec).root(), &Path::ROOT, None)?;
         Ok((PodSpec::clone(&read.spec), read.token_volume))
     }
 
-    /// Returns the value without nulls, empty lists, empty objects and empty strings, at every depth.
+    /// Returns the value without nulls, empty lists, empty objects and empty strings, at every
+    /// depth.
     pub(crate) fn normal(value: Value) -> Value {
         let is_empty = |value: &Value| match value {
             Value::Null => true,
@@ -178,7 +181,8 @@ pub(crate) mod testing {
         object
     }
 
-    /// Parses values that can't be read, one per line: the JSON, then the error message after ` => `.
+    /// Parses values that can't be read, one per line: the JSON, then the error message after ` =>
+    /// `.
     pub(crate) fn wrong_values(text: &str) -> impl Iterator<Item = (Value, &str)> {
         text.trim().lines().map(|line| {
             let (value, problem) = line.split_once(" => ").expect("both parts");

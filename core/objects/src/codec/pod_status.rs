@@ -67,8 +67,8 @@ impl PodStatus {
             init.flat_map(|statuses| statuses.iter()),
             status,
         );
-        // An unread member stays in `rest` when its typed member is set later. The typed member then
-        // takes precedence.
+        // An unread member stays in `rest` when its typed member is set later. The typed member
+        // then takes precedence.
         let of_start = |member| self.started.as_ref().map(|_| member);
         let has_address = |start: &&Arc<PodStart>| !start.pod_ip.is_empty();
         let of_address = |member| self.started.as_ref().filter(has_address).map(|_| member);
@@ -87,8 +87,8 @@ impl PodStatus {
 }
 
 impl PodStart {
-    /// Takes the members of the start out of a status. Leaves all of them if any has another form. The members with
-    /// the pod's address may be absent.
+    /// Takes the members of the start out of a status. Leaves all of them if any has another form.
+    /// The members with the pod's address may be absent.
     fn take_from(members: &mut Members<'_, '_>) -> Option<PodStart> {
         let mut address = |one: &str, list: &str, is_needed: bool| -> Option<Address> {
             if !is_needed && members.look(one).is_none() && members.look(list).is_none() {

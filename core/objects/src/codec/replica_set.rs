@@ -117,8 +117,8 @@ impl ReplicaSetStatus {
         })
     }
 
-    /// Returns the JSON object. `replicas` is always written, other counts only if they are not zero,
-    /// and `terminatingReplicas` whenever it is set.
+    /// Returns the JSON object. `replicas` is always written, other counts only if they are not
+    /// zero, and `terminatingReplicas` whenever it is set.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }

@@ -10,8 +10,8 @@ use crate::json::{JsonValue, Tape, Writer};
 use crate::{LabelSelector, LabelSelectorRequirement, Str};
 
 impl LabelSelector {
-    /// Reads a selector. Null reads as an empty selector, so the caller must first check whether the
-    /// member is present.
+    /// Reads a selector. Null reads as an empty selector, so the caller must first check whether
+    /// the member is present.
     ///
     /// # Errors
     /// Fails if a member has a wrong type. Operators and values are not checked.

@@ -59,8 +59,9 @@ impl ApiError {
         }
         let code = members.opt_i64("code")?.unwrap_or(0);
         let code = u16::try_from(code).map_err(|_| {
-            ROOT.member("code")
-                .error(format!("expected an HTTP status code, found the number {code}"))
+            ROOT.member("code").error(format!(
+                "expected an HTTP status code, found the number {code}"
+            ))
         })?;
         let mut error = ApiError::status(
             code,
@@ -154,6 +155,9 @@ mod tests {
     fn other_objects_are_refused() {
         assert!(ApiError::from_json(json!({"kind": "Pod"})).is_err());
         let error = ApiError::from_json(json!({"code": -1})).unwrap_err();
-        assert_eq!(error.to_string(), "code: expected an HTTP status code, found the number -1");
+        assert_eq!(
+            error.to_string(),
+            "code: expected an HTTP status code, found the number -1"
+        );
     }
 }

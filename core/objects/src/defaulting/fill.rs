@@ -4,7 +4,8 @@ use crate::Map;
 use crate::json::JsonValue;
 use serde_json::Value;
 
-/// An object whose missing members are set, or only searched for. Each rule is written once for both.
+/// An object whose missing members are set, or only searched for. Each rule is written once for
+/// both.
 pub trait Fill: Sized {
     /// Returns the string of a member; empty if it is not a string.
     fn text(&self, key: &str) -> &str;
@@ -21,10 +22,12 @@ pub trait Fill: Sized {
     /// Sets a member that is absent. Zero and empty values stay.
     fn set_absent(&mut self, key: &'static str, value: impl Into<Value>);
 
-    /// Copies the number `from` to the member `to` if that is absent or zero, unless the number is zero.
+    /// Copies the number `from` to the member `to` if that is absent or zero, unless the number is
+    /// zero.
     fn copy_number(&mut self, from: &str, to: &'static str);
 
-    /// Makes two members with the same meaning equal. The first takes precedence unless it is empty.
+    /// Makes two members with the same meaning equal. The first takes precedence unless it is
+    /// empty.
     fn unite(&mut self, key: &'static str, alias: &'static str);
 
     /// Sets a negative number to 1.

@@ -1,8 +1,8 @@
-//! Defaulting: the defaults of ReplicaSets, ReplicationControllers and pods, as Kubernetes 1.36 sets
-//! them.
+//! Defaulting: the defaults of ReplicaSets, ReplicationControllers and pods, as Kubernetes 1.36
+//! sets them.
 //!
-//! All functions are pure. A complete pod spec keeps its allocation, so pods and templates continue to
-//! share it.
+//! All functions are pure. A complete pod spec keeps its allocation, so pods and templates continue
+//! to share it.
 
 mod fill;
 
@@ -30,8 +30,8 @@ pub fn default_replicas(replica_set: &mut ReplicaSet) {
     replica_set.spec.replicas.get_or_insert(1);
 }
 
-/// Sets the defaults of a ReplicationController: one replica, the template's labels as its selector and
-/// labels if these are empty, and the defaults of its pod template.
+/// Sets the defaults of a ReplicationController: one replica, the template's labels as its selector
+/// and labels if these are empty, and the defaults of its pod template.
 pub fn default_replication_controller(controller: &mut ReplicationController) {
     controller.replicas.get_or_insert(1);
     let Some(template) = &mut controller.template else {
@@ -49,8 +49,8 @@ pub fn default_replication_controller(controller: &mut ReplicationController) {
     default_template(template);
 }
 
-/// Sets the defaults of a pod: those of any pod spec, and those that only pods have, which are requests
-/// from limits, service links, and host ports of pods in the host network.
+/// Sets the defaults of a pod: those of any pod spec, and those that only pods have, which are
+/// requests from limits, service links, and host ports of pods in the host network.
 pub fn default_pod(pod: &mut Pod) {
     default_spec(&mut pod.spec, true);
 }
@@ -64,7 +64,8 @@ pub fn default_template(template: &mut Arc<PodTemplate>) {
     }
 }
 
-/// Returns the quality-of-service class of a pod with this spec: `Guaranteed`, `Burstable` or `BestEffort`.
+/// Returns the quality-of-service class of a pod with this spec: `Guaranteed`, `Burstable` or
+/// `BestEffort`.
 pub fn qos_class(spec: &PodSpec) -> &'static str {
     spec.look(None, class_of)
 }
@@ -275,7 +276,8 @@ fn fill_pod_only(spec: &mut impl Fill) {
     }
 }
 
-/// Returns the tag of an image; `latest` if it has neither tag nor digest, `None` if it has only a digest.
+/// Returns the tag of an image; `latest` if it has neither tag nor digest, `None` if it has only a
+/// digest.
 fn tag(image: &str) -> Option<&str> {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),

@@ -1,5 +1,5 @@
-//! PodDisruptionBudgets in the form that the controller and the eviction read and change. Objects come
-//! from the store as [`DynamicObject`]s and are written back with a new status.
+//! PodDisruptionBudgets in the form that the controller and the eviction read and change. Objects
+//! come from the store as [`DynamicObject`]s and are written back with a new status.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ pub const SYNC_FAILED: &str = "SyncFailed";
 pub struct Budget {
     /// Name, namespace, version, generation.
     pub metadata: ObjectMeta,
-    /// `spec.selector`, which selects the budget's pods. Absent selects none, empty selects all in the namespace.
+    /// `spec.selector`, which selects the budget's pods. Absent selects none, empty selects all in
+    /// the namespace.
     pub selector: Option<LabelSelector>,
     /// `spec.minAvailable`.
     pub min_available: Option<Amount>,
@@ -48,8 +49,8 @@ pub enum Amount {
 pub struct BudgetStatus {
     /// The generation of the spec that the other members belong to.
     pub observed_generation: i64,
-    /// The pods whose eviction was allowed and whose deletion has not been seen yet, with the time of
-    /// the eviction.
+    /// The pods whose eviction was allowed and whose deletion has not been seen yet, with the time
+    /// of the eviction.
     pub disrupted_pods: BTreeMap<String, Time>,
     /// The number of evictions that are allowed now.
     pub disruptions_allowed: i64,
@@ -116,8 +117,8 @@ impl Amount {
 }
 
 impl Budget {
-    /// Reads the budget in an object. Members of a wrong type count as absent, but reading an object
-    /// already refuses them.
+    /// Reads the budget in an object. Members of a wrong type count as absent, but reading an
+    /// object already refuses them.
     pub fn of(object: &DynamicObject) -> Budget {
         let spec = object.fields.get("spec").unwrap_or(&Value::Null);
         let selector = match &spec["selector"] {

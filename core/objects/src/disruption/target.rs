@@ -1,5 +1,5 @@
-//! The condition `DisruptionTarget` of pods: set when a pod is about to be evicted, and reset if the
-//! pod was not deleted.
+//! The condition `DisruptionTarget` of pods: set when a pod is about to be evicted, and reset if
+//! the pod was not deleted.
 
 use crate::{ConditionStatus, ConditionType, Now, Pod, PodCondition, PodConditions, Rest};
 
@@ -22,10 +22,11 @@ fn is_target(condition: &PodCondition) -> bool {
             .is_some_and(|kind| kind == DISRUPTION_TARGET)
 }
 
-/// Returns when the condition of a pod becomes stale, in ns since the epoch: the condition announces a
-/// disruption, but the deletion has not begun. `None` if there is no such condition.
+/// Returns when the condition of a pod becomes stale, in ns since the epoch: the condition
+/// announces a disruption, but the deletion has not begun. `None` if there is no such condition.
 ///
-/// Source: `nonTerminatingPodHasStaleDisruptionCondition` in Kubernetes' `pkg/controller/disruption`.
+/// Source: `nonTerminatingPodHasStaleDisruptionCondition` in Kubernetes'
+/// `pkg/controller/disruption`.
 pub fn stale_from_ns(pod: &Pod) -> Option<i64> {
     let conditions = &pod.status.conditions;
     // Checked before any text is read, because few pods have a condition of another type.

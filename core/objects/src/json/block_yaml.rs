@@ -1,6 +1,7 @@
-//! A reader for YAML as `kubectl get -o yaml` writes it: block style, each scalar on its own line. It
-//! gives up at anything else (comments, anchors, flow style except `{}` and `[]`, scalars of unclear
-//! type), and a YAML library then reads the whole text. Both readers return the same values.
+//! A reader for YAML as `kubectl get -o yaml` writes it: block style, each scalar on its own line.
+//! It gives up at anything else (comments, anchors, flow style except `{}` and `[]`, scalars of
+//! unclear type), and a YAML library then reads the whole text. Both readers return the same
+//! values.
 
 use std::borrow::Cow;
 
@@ -19,8 +20,8 @@ pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
     reader.next_line().is_none().then_some(())
 }
 
-/// The reader. Its position is the first non-space character of a line, or the start of a value after
-/// a name.
+/// The reader. Its position is the first non-space character of a line, or the start of a value
+/// after a name.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -58,8 +59,8 @@ impl<'t> Reader<'t> {
         (is_usual(line) && !line.ends_with(' ')).then_some(line)
     }
 
-    /// Reads the value after a name or a dash: the rest of the line, or the following lines with more
-    /// indentation. After a name, a list may begin at the column of the name.
+    /// Reads the value after a name or a dash: the rest of the line, or the following lines with
+    /// more indentation. After a name, a list may begin at the column of the name.
     fn node(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match self.text.as_bytes()[self.at] {
@@ -227,8 +228,8 @@ fn text_slot(text: &str) -> Slot<'_> {
     }
 }
 
-/// Returns the end of the name at the start of a line: a colon followed by a space or the end of the
-/// line.
+/// Returns the end of the name at the start of a line: a colon followed by a space or the end of
+/// the line.
 fn name_end(line: &str) -> Option<usize> {
     let mut colons = memchr::memchr_iter(b':', line.as_bytes());
     colons.find(|at| matches!(line.as_bytes().get(at + 1), None | Some(b' ')))
@@ -245,8 +246,8 @@ fn integer(text: &str) -> Option<i64> {
     is_usual.then(|| text.parse().ok())?
 }
 
-/// Reports whether a plain scalar is certainly a text. False for a scalar that is a number, a boolean
-/// or null in any version of YAML, or that has YAML syntax.
+/// Reports whether a plain scalar is certainly a text. False for a scalar that is a number, a
+/// boolean or null in any version of YAML, or that has YAML syntax.
 fn is_text(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity",

@@ -8,7 +8,8 @@ use super::{Rest, Writer};
 /// Up to this many members need no allocation.
 const FEW: usize = 12;
 
-/// The members of a [`Rest`] while they are changed: texts, sorted by name. Each look-up and change is O(members).
+/// The members of a [`Rest`] while they are changed: texts, sorted by name. Each look-up and change
+/// is O(members).
 #[derive(Debug)]
 pub struct Members<'a> {
     of: &'a Rest,
@@ -55,7 +56,8 @@ impl<'a> Members<'a> {
         self.set_with(name, |out| value.write(out));
     }
 
-    /// Sets a member to the value that `write` writes. Objects in the value must have their members sorted by name.
+    /// Sets a member to the value that `write` writes. Objects in the value must have their members
+    /// sorted by name.
     pub fn set_with(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         let begin = self.new.len();
         write(&mut self.new);

@@ -1,6 +1,6 @@
-//! A fast reader of JSON text that reads eight bytes of a string, and sixteen bytes of indentation, at
-//! a time. It gives up at any error, and serde_json then reports the error. It accepts nothing that
-//! serde_json would refuse or read differently.
+//! A fast reader of JSON text that reads eight bytes of a string, and sixteen bytes of indentation,
+//! at a time. It gives up at any error, and serde_json then reports the error. It accepts nothing
+//! that serde_json would refuse or read differently.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use serde_json::Number;
 use super::tape::{self, Slot};
 use super::value::order;
 
-/// The maximum number of levels of lists and objects in an external text: as many as serde_json allows.
+/// The maximum number of levels of lists and objects in an external text: as many as serde_json
+/// allows.
 pub(super) const DEPTH_MAX: usize = 127;
 
 /// Appends the value of a text to a tape. The value may have `depth_max` levels.

@@ -12,8 +12,8 @@ use super::{Tape, Writer};
 use crate::Map;
 
 /// Members of an object without a typed field, as compact JSON text. Members are sorted by name, in
-/// nested objects too, so equal members have equal texts. The value takes one word. A clone shares the
-/// text, and the empty value takes no memory.
+/// nested objects too, so equal members have equal texts. The value takes one word. A clone shares
+/// the text, and the empty value takes no memory.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rest(ArcStr);
 
@@ -94,7 +94,8 @@ impl Rest {
         Some(Tape::of_written(value?).root().to_value())
     }
 
-    /// Returns the compact JSON text of a member whose name does not need escaping. O(bytes), without an allocation.
+    /// Returns the compact JSON text of a member whose name does not need escaping. O(bytes),
+    /// without an allocation.
     pub fn raw(&self, name: &str) -> Option<&str> {
         raw_part(self.as_str(), name)
     }
@@ -123,8 +124,8 @@ impl Rest {
         members.into()
     }
 
-    /// Returns these members with one of them set to a value in compact JSON, whose members must be sorted
-    /// by name. O(bytes).
+    /// Returns these members with one of them set to a value in compact JSON, whose members must be
+    /// sorted by name. O(bytes).
     #[must_use]
     pub fn with_text(&self, name: &str, value: &str) -> Rest {
         let member = format!("{}:{value}", Value::from(name));
@@ -158,8 +159,8 @@ impl Rest {
     }
 }
 
-/// Returns the text of a member of an object, both compact JSON. The name must not need escaping. `None`
-/// if the text is not an object or has no such member. O(bytes), without an allocation.
+/// Returns the text of a member of an object, both compact JSON. The name must not need escaping.
+/// `None` if the text is not an object or has no such member. O(bytes), without an allocation.
 pub fn raw_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     raw_part(object.strip_prefix('{')?.strip_suffix('}')?, name)
 }
@@ -199,7 +200,8 @@ fn end_of_string(text: &[u8]) -> Option<usize> {
 
 /// Returns the position of the first quote or backslash.
 fn quote_or_backslash(text: &[u8]) -> Option<usize> {
-    // Most strings are short, and for eight bytes this is faster than calling a search made for long texts.
+    // Most strings are short, and for eight bytes this is faster than calling a search made for
+    // long texts.
     let mut at = 0;
     while at < SHORT_BYTES
         && let Some(eight) = text[at..].first_chunk()
@@ -226,8 +228,8 @@ fn first_zero(eight: u64) -> u64 {
     eight.wrapping_sub(LOW) & !eight & (LOW << 7)
 }
 
-/// Returns the end of the value at the start of the text: a comma outside brackets, or the end of the
-/// text.
+/// Returns the end of the value at the start of the text: a comma outside brackets, or the end of
+/// the text.
 fn end_of_value(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0);
     while let Some(byte) = text.get(at) {

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{JsonValue, block_yaml, quick};
 
-/// One value, or the name of a member, which comes before its value. The content of a list or object
-/// follows its slot.
+/// One value, or the name of a member, which comes before its value. The content of a list or
+/// object follows its slot.
 #[derive(Clone, Debug)]
 pub(super) enum Slot<'t> {
     Null,
@@ -56,7 +56,8 @@ impl<'t> Tape<'t> {
     /// Reads a JSON text. O(bytes), and O(n log n) for an object of n members that are not sorted.
     ///
     /// # Errors
-    /// Fails if the text is not JSON, is nested more than 127 levels deep, or has a duplicate member.
+    /// Fails if the text is not JSON, is nested more than 127 levels deep, or has a duplicate
+    /// member.
     pub fn from_slice(text: &'t [u8]) -> Result<Tape<'t>, serde_json::Error> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         if let Ok(text) = str::from_utf8(text)
@@ -71,8 +72,8 @@ impl<'t> Tape<'t> {
         Ok(Tape(slots))
     }
 
-    /// Reads a text that a [`Writer`](super::Writer) wrote, of any depth: the depth was limited when its
-    /// source was read.
+    /// Reads a text that a [`Writer`](super::Writer) wrote, of any depth: the depth was limited
+    /// when its source was read.
     ///
     /// # Panics
     /// Panics if the text is not JSON.
@@ -82,8 +83,8 @@ impl<'t> Tape<'t> {
         Tape(slots)
     }
 
-    /// Reads YAML in the form that `kubectl get -o yaml` writes: block style, each scalar on its own
-    /// line. `None` for any other form, which a YAML library must read. O(bytes).
+    /// Reads YAML in the form that `kubectl get -o yaml` writes: block style, each scalar on its
+    /// own line. `None` for any other form, which a YAML library must read. O(bytes).
     pub fn from_block_yaml(text: &'t str) -> Option<Tape<'t>> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         block_yaml::read(text, &mut slots)?;

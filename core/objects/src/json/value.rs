@@ -84,7 +84,8 @@ impl<'t> JsonValue<'t> {
         })
     }
 
-    /// Returns the names and values of an object's members, sorted by name; none for any other value.
+    /// Returns the names and values of an object's members, sorted by name; none for any other
+    /// value.
     pub fn pairs(&self) -> Pairs<'t> {
         Pairs(match self.slot() {
             Slot::Object(content) => &self.0[1..=*content as usize],

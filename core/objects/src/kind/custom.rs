@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::columns::JsonPath;
 
-/// One version of a kind that a CustomResourceDefinition describes: the data that supplements its row. Except for the
-/// schema, it lives as long as the process.
+/// One version of a kind that a CustomResourceDefinition describes: the data that supplements its
+/// row. Except for the schema, it lives as long as the process.
 #[derive(Debug)]
 pub struct CustomType {
     /// The schema of the objects, as in the definition, with `apiVersion`, `kind` and `metadata`.
@@ -37,14 +37,14 @@ pub struct ScalePaths {
     pub selector: Option<JsonPath>,
 }
 
-/// A schema that lives as long as a reference from [`hold`](CustomSchema::hold). Rows are never freed, but schemas are
-/// large and change, so rows must not keep them alive.
+/// A schema that lives as long as a reference from [`hold`](CustomSchema::hold). Rows are never
+/// freed, but schemas are large and change, so rows must not keep them alive.
 #[derive(Debug, Default)]
 pub struct CustomSchema(RwLock<Weak<Value>>);
 
 impl CustomSchema {
-    /// Returns the schema, or one that accepts any object once the last reference has been dropped. Holds a
-    /// lock while it clones an `Arc`.
+    /// Returns the schema, or one that accepts any object once the last reference has been dropped.
+    /// Holds a lock while it clones an `Arc`.
     pub fn get(&self) -> Arc<Value> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         held.upgrade().unwrap_or_else(|| {

@@ -11,8 +11,8 @@ pub struct DynamicObject {
     pub metadata: ObjectMeta,
     /// Every member except `metadata`, `apiVersion` and `kind`.
     pub fields: Map,
-    /// Whether a member that upstream keeps as the text that was sent has white space between its tokens.
-    /// Writing the object as JSON removes this white space, and so does a patch.
+    /// Whether a member that upstream keeps as the text that was sent has white space between its
+    /// tokens. Writing the object as JSON removes this white space, and so does a patch.
     pub has_blanks: bool,
 }
 

@@ -23,8 +23,8 @@ use untyped::{
     SERVICE_ACCOUNT, STATEFUL_SET, STORAGE_CLASS,
 };
 
-/// The properties of a kind of object that the API needs to know: one row of a table. There is no other
-/// list of kinds.
+/// The properties of a kind of object that the API needs to know: one row of a table. There is no
+/// other list of kinds.
 ///
 /// Source: `APIResource` in Kubernetes' discovery, and the strategies in its `pkg/registry`.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +47,8 @@ pub struct ResourceType {
     pub generation_of: GenerationOf,
     /// Whether a `PUT` must name the version that it replaces.
     pub needs_version: bool,
-    /// Whether the dependents of a deleted object stay if the request doesn't state it. Otherwise they are
-    /// garbage-collected.
+    /// Whether the dependents of a deleted object stay if the request doesn't state it. Otherwise
+    /// they are garbage-collected.
     pub orphans_dependents: bool,
     /// Defaults and validation. Only for kinds without a Rust type, whose objects are
     /// [`DynamicObject`]s.
@@ -102,8 +102,8 @@ pub enum NameFormat {
     PathSegment,
 }
 
-/// How often the rules of an update check the metadata, in addition to the checks that all kinds share.
-/// Each check reports its own errors.
+/// How often the rules of an update check the metadata, in addition to the checks that all kinds
+/// share. Each check reports its own errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataChecks {
     /// Checks of the metadata as if of a new object.
@@ -174,27 +174,28 @@ impl Subresource {
 /// Defaults and validation of a kind without a Rust type.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The types of the members other than metadata. Members not listed are accepted unread. The tables
-    /// are sorted by name.
+    /// The types of the members other than metadata. Members not listed are accepted unread. The
+    /// tables are sorted by name.
     pub shape: Shape,
     /// Fills in defaults.
     pub default: fn(&mut DynamicObject),
     /// Members that objects have only while a feature gate is on.
     pub gated: &'static [GatedMember],
-    /// Sets the members that clients may not set: in a new object, or in an update from the stored object.
+    /// Sets the members that clients may not set: in a new object, or in an update from the stored
+    /// object.
     pub prepare: fn(&mut DynamicObject, Option<&DynamicObject>),
-    /// Sets the members that depend on the name and the UID of a new object and that its rules check. Name and
-    /// UID are then assigned before the check.
+    /// Sets the members that depend on the name and the UID of a new object and that its rules
+    /// check. Name and UID are then assigned before the check.
     pub identify: Option<fn(&mut DynamicObject)>,
-    /// Sets the members that depend on the name and the UID of a new object, and on a number that no
-    /// other object gets.
+    /// Sets the members that depend on the name and the UID of a new object, and on a number that
+    /// no other object gets.
     pub complete: fn(&mut DynamicObject, u64),
     /// The initial phase in a new object's status; empty for kinds without a phase.
     pub first_phase: &'static str,
     /// Fills in defaults of a changed status.
     pub prepare_status: fn(&mut DynamicObject),
-    /// Returns the violations of an object, other than those of metadata. For an update it also gets the
-    /// stored object.
+    /// Returns the violations of an object, other than those of metadata. For an update it also
+    /// gets the stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
     /// Returns the violations of a changed status. It also gets the stored object.
     pub validate_status: fn(&DynamicObject, &DynamicObject) -> Vec<Cause>,
@@ -255,8 +256,8 @@ impl ResourceType {
     };
 }
 
-/// A kind of Kubernetes object: a reference to its row. Kinds are equal if their group and resource are
-/// equal, and sort by these.
+/// A kind of Kubernetes object: a reference to its row. Kinds are equal if their group and resource
+/// are equal, and sort by these.
 #[derive(Clone, Copy)]
 pub struct Kind(&'static ResourceType);
 
@@ -414,11 +415,13 @@ impl Kind {
     pub const PERSISTENT_VOLUME: Kind = Kind(&PERSISTENT_VOLUME);
     /// `v1` `PersistentVolumeClaim`, which the server stores without a Rust type.
     pub const PERSISTENT_VOLUME_CLAIM: Kind = Kind(&PERSISTENT_VOLUME_CLAIM);
-    /// `storage.k8s.io/v1` `StorageClass`, cluster-scoped, which the server stores without a Rust type.
+    /// `storage.k8s.io/v1` `StorageClass`, cluster-scoped, which the server stores without a Rust
+    /// type.
     pub const STORAGE_CLASS: Kind = Kind(&STORAGE_CLASS);
     /// `v1` `ReplicationController`.
     pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
-    /// `rbac.authorization.k8s.io/v1` `ClusterRole`, cluster-scoped, which the server stores without a Rust type.
+    /// `rbac.authorization.k8s.io/v1` `ClusterRole`, cluster-scoped, which the server stores
+    /// without a Rust type.
     pub const CLUSTER_ROLE: Kind = Kind(&CLUSTER_ROLE);
     /// `v1` `ServiceAccount`, which the server stores without a Rust type.
     pub const SERVICE_ACCOUNT: Kind = Kind(&SERVICE_ACCOUNT);
@@ -497,8 +500,8 @@ impl Kind {
         }
     }
 
-    /// Returns the controller reference to an object of this kind, as its controller writes it into the
-    /// objects that it creates.
+    /// Returns the controller reference to an object of this kind, as its controller writes it into
+    /// the objects that it creates.
     pub fn controller_reference(self, owner: &ObjectMeta) -> OwnerReference {
         OwnerReference {
             api_version: self.api_version().into(),

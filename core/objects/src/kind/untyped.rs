@@ -1,5 +1,5 @@
-//! The rows of kinds whose objects the server stores without a Rust type. The server adds their columns
-//! and rules.
+//! The rows of kinds whose objects the server stores without a Rust type. The server adds their
+//! columns and rules.
 
 use super::{GenerationOf, MetadataChecks, NameFormat, ResourceType, Subresource};
 

@@ -1,7 +1,7 @@
 //! Label selectors: as written, and compiled for matching.
 //!
-//! Compiling sorts the requirements by key, like the labels. Matching then searches few labels, or walks
-//! over two sorted lists. It allocates nothing and stops at the first requirement that fails.
+//! Compiling sorts the requirements by key, like the labels. Matching then searches few labels, or
+//! walks over two sorted lists. It allocates nothing and stops at the first requirement that fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ mod syntax;
 
 pub use syntax::{SyntaxError, check_label_key, check_label_value, is_dns_subdomain};
 
-/// Up to this many labels, each requirement searches the labels. Above it, both sorted lists are walked
-/// in order.
+/// Up to this many labels, each requirement searches the labels. Above it, both sorted lists are
+/// walked in order.
 const SEARCHED_LABELS: usize = 8;
 
 /// A `LabelSelector` as written: all of `match_labels` and all of `match_expressions` must hold.
@@ -79,8 +79,8 @@ impl Selector {
     /// Compiles a selector. Absent matches nothing, empty matches everything.
     ///
     /// # Errors
-    /// Fails for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`, if the first two have no
-    /// values or the others have some, and for a key or a value that no label can have.
+    /// Fails for an operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`, if the first
+    /// two have no values or the others have some, and for a key or a value that no label can have.
     pub fn compile(selector: Option<&LabelSelector>) -> Result<Selector, SelectorError> {
         let Some(selector) = selector else {
             return Ok(Selector::nothing());
@@ -101,9 +101,9 @@ impl Selector {
         Selector::from_requirements(requirements)
     }
 
-    /// Creates the selector of a plain map, as in Services and ReplicationControllers: absent matches
-    /// nothing, empty matches everything. The syntax is not checked: such maps are compared unchanged, and
-    /// a pair that no label can have never matches.
+    /// Creates the selector of a plain map, as in Services and ReplicationControllers: absent
+    /// matches nothing, empty matches everything. The syntax is not checked: such maps are compared
+    /// unchanged, and a pair that no label can have never matches.
     pub fn of_pairs(labels: &Labels) -> Selector {
         if labels.is_absent() {
             return Selector::nothing();
@@ -126,7 +126,8 @@ impl Selector {
     /// `app=web,tier in (a,b),env!=dev,x,!y,cores>4`. The empty string matches everything.
     ///
     /// # Errors
-    /// Fails for a text that is not a selector, or that has a key or a value that no label can have.
+    /// Fails for a text that is not a selector, or that has a key or a value that no label can
+    /// have.
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         Selector::from_requirements(parse::requirements(text)?)
     }
@@ -164,14 +165,16 @@ impl Selector {
         })
     }
 
-    /// Reports whether the selector was present without requirements, so that it matches everything.
+    /// Reports whether the selector was present without requirements, so that it matches
+    /// everything.
     pub fn is_empty(&self) -> bool {
         self.requirements
             .as_ref()
             .is_some_and(|requirements| requirements.is_empty())
     }
 
-    /// Reports whether these labels satisfy every requirement. O(requirements + labels), no allocation.
+    /// Reports whether these labels satisfy every requirement. O(requirements + labels), no
+    /// allocation.
     pub fn matches(&self, labels: &Labels) -> bool {
         let Some(requirements) = &self.requirements else {
             return false;
@@ -180,8 +183,8 @@ impl Selector {
         for requirement in requirements.iter() {
             let key = &requirement.key;
             let value = if labels.len() <= SEARCHED_LABELS {
-                // Texts of different lengths differ, so most labels are skipped without reading their
-                // text. Labels before the one found are not searched again.
+                // Texts of different lengths differ, so most labels are skipped without reading
+                // their text. Labels before the one found are not searched again.
                 labels.iter().position(|(probe, _)| probe == key).map(|at| {
                     labels = &labels[at..];
                     &*labels[0].1
@@ -203,8 +206,8 @@ impl Selector {
         true
     }
 
-    /// Returns the pairs that a match must have (`matchLabels`, and `In` with a single value), sorted by
-    /// key, for look-ups in an index. Empty if there are none or nothing can match.
+    /// Returns the pairs that a match must have (`matchLabels`, and `In` with a single value),
+    /// sorted by key, for look-ups in an index. Empty if there are none or nothing can match.
     pub fn required_pairs(&self) -> &[(Str, Str)] {
         &self.required_pairs
     }
@@ -303,8 +306,8 @@ fn sorted(values: &[Str]) -> Arc<[Str]> {
     values.into()
 }
 
-/// Formats the canonical string form, e.g. `app=web,tier in (a,b),!x`, sorted by key. Both the selector
-/// that matches everything and the one that matches nothing print as the empty text.
+/// Formats the canonical string form, e.g. `app=web,tier in (a,b),!x`, sorted by key. Both the
+/// selector that matches everything and the one that matches nothing print as the empty text.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, requirement) in self

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Requirement, SelectorError, Str, Test, sorted};
 
-/// Returns the requirements of a selector text, in the order written. Their syntax is not checked yet.
+/// Returns the requirements of a selector text, in the order written. Their syntax is not checked
+/// yet.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut reader = Reader { text, at: 0 };
     let mut found = Vec::new();
@@ -126,7 +127,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Parses the list of `in` and `notin`, including the parentheses. An empty place means the empty value.
+    /// Parses the list of `in` and `notin`, including the parentheses. An empty place means the
+    /// empty value.
     fn values(&mut self) -> Result<Arc<[Str]>, SelectorError> {
         match self.next() {
             Token::Sign("(") => {}

@@ -84,8 +84,8 @@ pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
     }
 }
 
-/// Reports whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters, digits and
-/// inner dashes, of at most 253 bytes in total.
+/// Reports whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters,
+/// digits and inner dashes, of at most 253 bytes in total.
 pub fn is_dns_subdomain(text: &str) -> bool {
     // One pass, because every create checks label keys.
     let mut before = b'.';

@@ -1,9 +1,9 @@
 //! Sharing between objects that were read separately: equal pod specs, label maps, texts, owner
 //! references and unread members become one allocation each.
 //!
-//! Objects that this program creates already share their parts. Objects read from a dump or a list don't:
-//! a thousand pods of one template hold a thousand specs. Pass each object through a [`Sharer`]
-//! immediately after reading it, and only one spec is left.
+//! Objects that this program creates already share their parts. Objects read from a dump or a list
+//! don't: a thousand pods of one template hold a thousand specs. Pass each object through a
+//! [`Sharer`] immediately after reading it, and only one spec is left.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::{
     Str, hash_state,
 };
 
-/// Remembers each content and replaces equal content by the first. It keeps everything alive that it has
-/// seen, so drop it after reading, or call [`Sharer::shrink`] from time to time.
+/// Remembers each content and replaces equal content by the first. It keeps everything alive that
+/// it has seen, so drop it after reading, or call [`Sharer::shrink`] from time to time.
 #[derive(Debug)]
 pub struct Sharer {
     hasher: RandomState,
@@ -73,8 +73,8 @@ impl Sharer {
         self.share_rest(&mut pod.status.rest);
     }
 
-    /// Shares the node names of a pod that was created from one whose other parts are shared already.
-    /// O(length of the names).
+    /// Shares the node names of a pod that was created from one whose other parts are shared
+    /// already. O(length of the names).
     pub fn share_place(&mut self, pod: &mut Pod) {
         if let Some(node_name) = &mut pod.node_name {
             self.share_text(node_name);
@@ -87,8 +87,8 @@ impl Sharer {
         }
     }
 
-    /// Shares the parts of a ReplicaSet. The spec of its template and the equal specs of its pods become
-    /// one.
+    /// Shares the parts of a ReplicaSet. The spec of its template and the equal specs of its pods
+    /// become one.
     pub fn share_replica_set(&mut self, replica_set: &mut ReplicaSet) {
         self.share_meta(&mut replica_set.metadata);
         if let Some(selector) = &mut replica_set.spec.selector {

@@ -1,4 +1,5 @@
-//! Lists of strategic merge patches: merging entries by key or as a set, deleting and ordering them.
+//! Lists of strategic merge patches: merging entries by key or as a set, deleting and ordering
+//! them.
 
 use serde_json::Value;
 
@@ -8,8 +9,8 @@ use super::{
 };
 use crate::{Map, Places};
 
-/// Returns what identifies an entry of a list: the value of its key or, if `key` is empty, the entry itself. `None` if
-/// it has no such key.
+/// Returns what identifies an entry of a list: the value of its key or, if `key` is empty, the
+/// entry itself. `None` if it has no such key.
 fn id_of<'v>(entry: &'v Value, key: &str) -> Option<&'v Value> {
     match key {
         "" => Some(entry),
@@ -275,8 +276,8 @@ fn check_entries(stored: &[Value], changes: &[Value]) -> Result<Entry, PatchProb
 }
 
 /// Sorts the entries. Those in `order` get that order, the others keep the stored order. One of the
-/// others precedes one of `order` only if it was stored before it. So new entries precede those that
-/// the patch does not name.
+/// others precedes one of `order` only if it was stored before it. So new entries precede those
+/// that the patch does not name.
 fn arrange(
     entries: Vec<Value>,
     order: &[Value],

@@ -1,5 +1,5 @@
-//! Merge patches of JSON documents: strategic ones, which merge lists and maps by the rules of their fields, and plain
-//! ones.
+//! Merge patches of JSON documents: strategic ones, which merge lists and maps by the rules of
+//! their fields, and plain ones.
 //!
 //! Source: `util/strategicpatch` in Kubernetes' apimachinery.
 
@@ -41,7 +41,8 @@ const WRONG_ORDER: PatchProblem =
 
 /// The known type of a merged value: a struct has known members, any other value has none.
 pub trait MergeRules: Copy {
-    /// Returns Go's name of the struct; `None` if the value is not a struct and may have any member.
+    /// Returns Go's name of the struct; `None` if the value is not a struct and may have any
+    /// member.
     fn struct_name(&self) -> Option<&str>;
 
     /// Returns how a member is merged; `None` if nothing is known about it.
@@ -106,13 +107,13 @@ impl<R: MergeRules> Of<R> {
     }
 }
 
-/// Applies a strategic merge patch to an object with these rules. Null removes a member. Maps are merged member by
-/// member, and lists entry by entry if their field has that rule. Anything else is replaced. No directive stays in the
-/// object. O(object + patch).
+/// Applies a strategic merge patch to an object with these rules. Null removes a member. Maps are
+/// merged member by member, and lists entry by entry if their field has that rule. Anything else is
+/// replaced. No directive stays in the object. O(object + patch).
 ///
 /// # Errors
-/// Fails for a directive that does not exist, has a wrong form or is in a wrong place, and for entries of a list
-/// without their key. The object is then partly patched.
+/// Fails for a directive that does not exist, has a wrong form or is in a wrong place, and for
+/// entries of a list without their key. The object is then partly patched.
 pub fn strategic_merge<R: MergeRules>(
     rules: Option<R>,
     target: &mut Map,
@@ -240,8 +241,9 @@ fn merge_member<R: MergeRules>(
     Ok(())
 }
 
-/// Returns what a value of a patch adds if there is nothing to merge it with: the value without its nulls and
-/// directives. `None` if it has a directive for the missing value. As upstream, this includes `replace`.
+/// Returns what a value of a patch adds if there is nothing to merge it with: the value without its
+/// nulls and directives. `None` if it has a directive for the missing value. As upstream, this
+/// includes `replace`.
 fn added(value: &Value) -> Option<Value> {
     match value {
         Value::Object(members) if members.contains_key(DIRECTIVE) => None,

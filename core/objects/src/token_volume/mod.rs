@@ -1,22 +1,24 @@
-//! The volume with the token of a pod's service account. Admission gives it a new name for every pod:
-//! `kube-api-access-` and five characters, in the list of volumes and in the mounts of every container.
-//! Once the names are taken out, the specs of one template's pods are equal and can be shared.
+//! The volume with the token of a pod's service account. Admission gives it a new name for every
+//! pod: `kube-api-access-` and five characters, in the list of volumes and in the mounts of every
+//! container. Once the names are taken out, the specs of one template's pods are equal and can be
+//! shared.
 
 use std::fmt;
 
 use super::json::JsonValue;
 
-/// The placeholder for the name in a spec. It is not a valid volume name, because names have no `*`.
+/// The placeholder for the name in a spec. It is not a valid volume name, because names have no
+/// `*`.
 pub(super) const MARKER: &str = "kube-api-access-*";
 
-/// The name of a pod's own service-account volume: `kube-api-access-` and five characters `a`..`z` and
-/// `0`..`9`. Only the five characters are stored.
+/// The name of a pod's own service-account volume: `kube-api-access-` and five characters `a`..`z`
+/// and `0`..`9`. Only the five characters are stored.
 ///
-/// The name is taken out of a spec that has exactly one volume name of this form, which may occur more
-/// than once. It is taken only out of the list of volumes and the containers' mounts. Any other spec, for
-/// example one with a volume named `kube-api-access-*`, is kept unchanged. So putting the name back always
-/// restores a spec exactly.
-/// spec is always restored exactly when the name is put back.
+/// The name is taken out of a spec that has exactly one volume name of this form, which may occur
+/// more than once. It is taken only out of the list of volumes and the containers' mounts. Any
+/// other spec, for example one with a volume named `kube-api-access-*`, is kept unchanged. So
+/// putting the name back always restores a spec exactly. spec is always restored exactly when the
+/// name is put back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenVolume([u8; 5]);
 
@@ -36,7 +38,8 @@ impl TokenVolume {
         TokenVolume::with_letters(name.strip_prefix(Self::PREFIX)?)
     }
 
-    /// Returns the volume whose name ends with these five characters; `None` if they have another form.
+    /// Returns the volume whose name ends with these five characters; `None` if they have another
+    /// form.
     pub fn with_letters(letters: &str) -> Option<TokenVolume> {
         let letters: [u8; 5] = letters.as_bytes().try_into().ok()?;
         let is_usual = |letter: &u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();

@@ -1,4 +1,5 @@
-//! Host names of pods: reading, setting and comparing them, whether the spec or the pod's names hold them.
+//! Host names of pods: reading, setting and comparing them, whether the spec or the pod's names
+//! hold them.
 
 use std::sync::Arc;
 

@@ -130,8 +130,9 @@ impl PodSpec {
         PodSpec::of_members(tape.root(), None)
     }
 
-    /// Returns a spec with changed members. `members` comes from [`to_map`](PodSpec::to_map) of this spec,
-    /// called without a volume name, so placeholders mark the places of the names that were taken out.
+    /// Returns a spec with changed members. `members` comes from [`to_map`](PodSpec::to_map) of
+    /// this spec, called without a volume name, so placeholders mark the places of the names that
+    /// were taken out.
     ///
     /// # Errors
     /// Fails if a member has a wrong type, and for `nodeName`.
@@ -141,7 +142,8 @@ impl PodSpec {
         PodSpec::of_members(Tape::of(&members).root(), name)
     }
 
-    /// Creates a pod spec with these members. Returns it with the volume whose name was taken out, if there is one.
+    /// Creates a pod spec with these members. Returns it with the volume whose name was taken out,
+    /// if there is one.
     ///
     /// # Errors
     /// Fails if a member has a wrong type, and for `nodeName`.
@@ -230,8 +232,8 @@ impl PodSpec {
         give(&text[done..]);
     }
 
-    /// Returns the text of the members, without braces. The name of the pod's service-account volume
-    /// is restored in each of its places. O(bytes).
+    /// Returns the text of the members, without braces. The name of the pod's service-account
+    /// volume is restored in each of its places. O(bytes).
     pub fn text_with(&self, token_volume: Option<TokenVolume>) -> String {
         let mut full = String::with_capacity(self.members.as_str().len() + 4 * self.stars.len());
         self.pieces(token_volume, |piece| full.push_str(piece));

@@ -83,7 +83,11 @@ fn a_pods_volume_name_is_taken_out_and_restored() {
     };
     let full = pod.spec.to_map(pod.token_volume);
     assert_eq!(spec(&full, "node-0042"), fixture()["spec"]);
-    assert_eq!(pod.to_json()["spec"], fixture()["spec"], "every character is restored");
+    assert_eq!(
+        pod.to_json()["spec"],
+        fixture()["spec"],
+        "every character is restored"
+    );
     // Another pod of the template has an equal spec, but is a different pod.
     let text = fixture().to_string().replace(name, "kube-api-access-00000");
     let other = Pod::from_json(serde_json::from_str(&text).unwrap()).unwrap();

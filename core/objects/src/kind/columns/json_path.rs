@@ -1,5 +1,6 @@
-//! Paths to values in an object, in the syntax of `kubectl`'s JSON paths, as far as definitions of custom kinds may
-//! use it: members, entries, all entries, and entries that have a member with a given value.
+//! Paths to values in an object, in the syntax of `kubectl`'s JSON paths, as far as definitions of
+//! custom kinds may use it: members, entries, all entries, and entries that have a member with a
+//! given value.
 //!
 //! Source: `client-go/util/jsonpath` in Kubernetes.
 
@@ -107,7 +108,8 @@ impl Step {
     }
 }
 
-/// Returns the name up to the next `.` or `[`, and the text after it. A `\` escapes the next character.
+/// Returns the name up to the next `.` or `[`, and the text after it. A `\` escapes the next
+/// character.
 fn member(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut characters = text.char_indices();

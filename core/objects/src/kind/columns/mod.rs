@@ -1,7 +1,7 @@
 //! The columns in which `kubectl get` prints objects.
 //!
-//! Source: `pkg/printers/internalversion/printers.go` in Kubernetes 1.36. The descriptions are those that its
-//! server sends.
+//! Source: `pkg/printers/internalversion/printers.go` in Kubernetes 1.36. The descriptions are
+//! those that its server sends.
 
 pub mod cells;
 mod json_path;
