@@ -1,5 +1,5 @@
-//! How long a failed key waits: a fixed time, or an exponential delay per key; in most queues the
-//! longer of that delay and of a token bucket that all keys share.
+//! The delay of a failed key: a fixed time, or an exponential delay per key. In most queues it is
+//! the longer of that delay and the delay of a token bucket that all keys share.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,8 +20,9 @@ pub struct ExponentialLimiter<K> {
     key: PhantomData<fn(K)>,
 }
 
-/// The failures of one key: all ever counted minus those forgotten. So counting and forgetting
-/// write to different words, and a count under a lock need not be an atomic addition.
+/// The failures of one key: all that were ever counted minus those forgotten. Counting and
+/// forgetting therefore write to different words, and a count under a lock need not be an atomic
+/// addition.
 #[derive(Debug, Default)]
 struct Failures {
     counted: AtomicU32,
@@ -29,7 +30,7 @@ struct Failures {
 }
 
 impl<K: DenseKey> ExponentialLimiter<K> {
-    /// Creates a limiter with this first and this longest delay.
+    /// Creates a limiter with these first and longest delays.
     pub fn new(base_ns: i64, max_ns: i64) -> Self {
         ExponentialLimiter {
             failures: AppendTable::new(),
@@ -43,16 +44,16 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     #[inline]
     pub fn when(&self, key: K) -> i64 {
         let failures = self.failures.get_or_grow(key.index());
-        // Relaxed, both: counts that nothing else is ordered by.
+        // Relaxed, both: these counts order nothing else.
         let counted = failures.counted.fetch_add(1, Ordering::Relaxed);
         self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
     }
 
-    /// As [`when`](Self::when), for callers that hold a lock that allows one count at a time.
+    /// Like [`when`](Self::when), for callers that hold a lock that allows one count at a time.
     #[inline]
     fn when_locked(&self, key: K) -> i64 {
         let failures = self.failures.get_or_grow(key.index());
-        // Relaxed, all: as in `when`; the lock keeps other counts out.
+        // Relaxed, all: as in `when`; the lock excludes other counts.
         let counted = failures.counted.load(Ordering::Relaxed);
         failures
             .counted
@@ -64,13 +65,13 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     #[inline]
     fn delay_ns(&self, failures: u32) -> i64 {
         // Exact: upstream multiplies doubles, where a power of two only changes the exponent. A
-        // result that does not fit an integer is above the longest delay.
+        // result that does not fit into an integer is above the longest delay.
         let factor = 1i64.checked_shl(failures).filter(|&factor| factor > 0);
         let delay_ns = factor.and_then(|factor| self.base_ns.checked_mul(factor));
         delay_ns.map_or(self.max_ns, |delay_ns| delay_ns.min(self.max_ns))
     }
 
-    /// Sets the failures of a key to 0.
+    /// Resets the failures of a key to 0.
     #[inline]
     pub fn forget(&self, key: K) {
         if let Some(failures) = self.failures.get(key.index()) {
@@ -83,7 +84,7 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         }
     }
 
-    /// Returns the failures of a key since it was last forgotten.
+    /// Returns the number of failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.failures.get(key.index()).map_or(0, |failures| {
@@ -107,7 +108,7 @@ impl<K> fmt::Debug for ExponentialLimiter<K> {
     }
 }
 
-/// A token bucket: tokens come at a steady rate up to a burst, and may be owed. It starts full.
+/// A token bucket: tokens arrive at a steady rate up to a burst, and may be owed. It starts full.
 ///
 /// The arithmetic is that of Go's `golang.org/x/time/rate` in doubles, step by step, so the delays
 /// are the same to the nanosecond.
@@ -116,7 +117,7 @@ pub struct TokenBucket {
     per_second: f64,
     burst: f64,
     tokens: f64,
-    /// The time for which `tokens` is valid; `None` before the first token was taken.
+    /// The time for which `tokens` is valid; `None` before the first token is taken.
     last_ns: Option<i64>,
 }
 
@@ -134,8 +135,8 @@ impl TokenBucket {
         }
     }
 
-    /// As [`reserve`](Self::reserve), but takes no token that would not be available within
-    /// `max_ns`. Then it returns `max_ns`, and the owed tokens don't increase.
+    /// Like [`reserve`](Self::reserve), but takes no token that would not be available within
+    /// `max_ns`. It then returns `max_ns`, and the owed tokens don't increase.
     pub fn reserve_within(&mut self, max_ns: i64, now_ns: i64) -> i64 {
         let before = self.clone();
         let delay_ns = self.reserve(now_ns);
@@ -146,9 +147,9 @@ impl TokenBucket {
         max_ns
     }
 
-    /// Takes one token, owing it if needed. Returns in how many nanoseconds it will be available.
-    /// Earlier callers are served earlier. A time before the last one adds no tokens, and the
-    /// bucket continues from that time.
+    /// Takes one token, owing it if needed. Returns the number of nanoseconds until it is
+    /// available. Earlier callers are served first. A time before the last one adds no tokens, and
+    /// the bucket continues from that time.
     #[inline]
     pub fn reserve(&mut self, now_ns: i64) -> i64 {
         let last_ns = self.last_ns.unwrap_or(now_ns);
@@ -164,7 +165,7 @@ impl TokenBucket {
     }
 }
 
-/// Whole seconds and the rest are converted separately, which rounds differently from one division.
+/// Converts whole seconds and the rest separately, which rounds differently from one division.
 #[inline]
 fn seconds(ns: i64) -> f64 {
     (ns / 1_000_000_000) as f64 + (ns % 1_000_000_000) as f64 / 1e9
@@ -176,7 +177,7 @@ fn seconds(ns: i64) -> f64 {
 pub struct ControllerLimiter<K> {
     /// Counts failures only under the lock of `bucket`.
     exponential: ExponentialLimiter<K>,
-    /// Held for one failure.
+    /// Held while one failure is counted.
     bucket: CachePadded<Mutex<TokenBucket>>,
 }
 
@@ -204,7 +205,7 @@ impl<K: DenseKey> ControllerLimiter<K> {
     }
 
     /// Counts a failure. Returns the delay in nanoseconds, at most `max_ns`. Takes a token only if
-    /// `takes_token`.
+    /// `takes_token` is set.
     pub fn when_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
         let mut bucket = lock(&self.bucket);
         let own_ns = self.exponential.when_locked(key).min(max_ns);
@@ -214,13 +215,13 @@ impl<K: DenseKey> ControllerLimiter<K> {
         own_ns.max(bucket.reserve_within(max_ns, now_ns))
     }
 
-    /// Sets the failures of a key to 0. Tokens are not returned.
+    /// Resets the failures of a key to 0. Does not return tokens.
     #[inline]
     pub fn forget(&self, key: K) {
         self.exponential.forget(key);
     }
 
-    /// Returns the failures of a key since it was last forgotten.
+    /// Returns the number of failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.exponential.num_requeues(key)
@@ -233,18 +234,18 @@ impl<K: DenseKey> Default for ControllerLimiter<K> {
     }
 }
 
-/// The limiter of one queue, as its row says.
+/// The limiter of one queue, chosen by its row.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a queue has one, and most are of the largest variant"
+    reason = "a queue has one limiter, and most are of the largest variant"
 )]
 pub enum Limiter<K> {
-    /// That of upstream's controllers.
+    /// The limiter of upstream's controllers.
     Controller(ControllerLimiter<K>),
-    /// An exponential delay alone.
+    /// Only an exponential delay.
     Exponential(ExponentialLimiter<K>),
-    /// Always so many ns; counts nothing.
+    /// A constant delay in ns. Counts nothing.
     Fixed(i64),
 }
 
@@ -276,8 +277,8 @@ impl<K: DenseKey> Limiter<K> {
         }
     }
 
-    /// Counts a failure. Returns the delay in nanoseconds, at most `max_ns`. Takes a token, where
-    /// there is a bucket, only if `takes_token`.
+    /// Counts a failure. Returns the delay in nanoseconds, at most `max_ns`. Takes a token, if
+    /// there is a bucket, only if `takes_token` is set.
     pub fn when_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
         match self {
             Limiter::Controller(limiter) => limiter.when_within(key, max_ns, takes_token, now_ns),
@@ -285,7 +286,7 @@ impl<K: DenseKey> Limiter<K> {
         }
     }
 
-    /// Sets the failures of a key to 0. Tokens are not returned.
+    /// Resets the failures of a key to 0. Does not return tokens.
     #[inline]
     pub fn forget(&self, key: K) {
         if let Some(limiter) = self.exponential() {
@@ -293,14 +294,14 @@ impl<K: DenseKey> Limiter<K> {
         }
     }
 
-    /// Returns the failures of a key since it was last forgotten.
+    /// Returns the number of failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.exponential()
             .map_or(0, |limiter| limiter.num_requeues(key))
     }
 
-    /// What counts the failures, if anything does.
+    /// Returns the part that counts failures, if there is one.
     #[inline]
     fn exponential(&self) -> Option<&ExponentialLimiter<K>> {
         match self {
@@ -322,7 +323,8 @@ mod tests {
         let delays: Vec<_> = (0..1_000)
             .map(|key| limiter.when_within(key, 2 * SECOND_NS, true, 0))
             .collect();
-        // A burst of 100, and 20 that are owed for two seconds. The others wait two seconds too.
+        // A burst of 100, and 20 tokens that are owed for two seconds. The others wait two seconds
+        // too.
         assert_eq!(delays[119], 2 * SECOND_NS);
         assert!(delays.iter().all(|&delay| delay <= 2 * SECOND_NS));
         let later = limiter.when_within(2_000, 2 * SECOND_NS, true, 4 * SECOND_NS);
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_without_a_token_leaves_it_to_others() {
+    fn a_failure_without_a_token_leaves_it_to_other_keys() {
         let limiter = ControllerLimiter::<u32>::new();
         for key in 0..1_000 {
             let delay = limiter.when_within(key, SECOND_NS, false, 0);

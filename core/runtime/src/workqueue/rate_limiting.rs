@@ -1,4 +1,4 @@
-//! The base queue with delays and a rate limiter around it.
+//! The base queue, extended by delays and a rate limiter.
 
 use podstorm_objects::Str;
 
@@ -12,21 +12,22 @@ use crate::limits::HARDENED_STALE_RETRY_MAX_NS;
 use crate::metrics::Family;
 use crate::primitives::{AtomicI64, CachePadded, Mutex, MutexGuard, Ordering, lock};
 
-/// `next_due_ns` if nothing is delayed.
+/// The value of `next_due_ns` if nothing is delayed.
 const NEVER: i64 = i64::MAX;
 
 /// A [`WorkQueue`] whose keys can also be added later, after a given delay or after one that grows
-/// with the key's failures. Each key has at most one delayed add, the earliest. Only time ends it.
+/// with the key's failures. Each key has at most one delayed add, the earliest. A delayed add ends
+/// only when it is due.
 ///
-/// In the order of the fields, so that the base queue lies at the beginning and is reached without
-/// an addition.
+/// Laid out in the order of the fields, so that the base queue is at the beginning and is reached
+/// without an addition.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RateLimitingQueue<K> {
     queue: WorkQueue<K>,
     delays: CachePadded<Mutex<Delays>>,
-    /// The heap's earliest due time. Written under the lock of `delays`; all accesses are Relaxed,
-    /// as who finds it due looks again under that lock.
+    /// The heap's earliest due time. Written under the lock of `delays`. All accesses are Relaxed:
+    /// a thread that finds a due time checks again under that lock.
     next_due_ns: CachePadded<AtomicI64>,
     limiter: Limiter<K>,
     row: QueueRow,
@@ -35,14 +36,15 @@ pub struct RateLimitingQueue<K> {
 #[derive(Debug, Default)]
 struct Delays {
     heap: DelayHeap,
-    /// Accepted delayed adds, also those with a delay of 0.
+    /// Accepted delayed adds, including those with a delay of 0.
     retries: u64,
-    /// By key: when the last bounded retry is due, until it is cancelled; `i64::MIN` is never.
+    /// By key: when the last bounded retry is due, until it is canceled; `i64::MIN` if there is
+    /// none.
     bounded: Vec<i64>,
 }
 
 impl Delays {
-    /// When the key will be added, if that is not after its last bounded retry.
+    /// Returns when the key will be added, if that is not after its last bounded retry.
     fn pending_retry(&self, key: usize) -> Option<i64> {
         let retry_ns = *self.bounded.get(key)?;
         let due_ns = self.heap.due_ns(u32::try_from(key).ok()?)?;
@@ -59,13 +61,13 @@ impl Delays {
 }
 
 impl<K: DenseKey> RateLimitingQueue<K> {
-    /// Creates an empty queue without a name, otherwise as most of upstream's; see
+    /// Creates an empty queue without a name, with the settings of most upstream queues; see
     /// [`QueueRow::new`].
     pub fn new() -> Self {
         RateLimitingQueue::with_capacity(0)
     }
 
-    /// As [`new`](Self::new), with capacity for the keys with indices below `keys`.
+    /// Like [`new`](Self::new), with capacity for the keys with indices below `keys`.
     pub fn with_capacity(keys: usize) -> Self {
         RateLimitingQueue::build(QueueRow::new(""), keys)
     }
@@ -85,46 +87,47 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
-    /// Its row.
+    /// Returns the queue's row.
     pub fn row(&self) -> &QueueRow {
         &self.row
     }
 
-    /// Adds a key at once; see [`WorkQueue::add`].
+    /// Adds a key immediately; see [`WorkQueue::add`].
     #[inline]
     pub fn add(&self, key: K, now_ns: i64) -> bool {
         self.queue.add(key, now_ns)
     }
 
-    /// Takes the key that has waited longest, if any; see [`WorkQueue::try_take`].
+    /// Takes the key that has waited longest, if there is one; see [`WorkQueue::try_take`].
     #[inline]
     pub fn try_take(&self, now_ns: i64) -> Take<K> {
         self.queue.try_take(now_ns)
     }
 
-    /// As [`try_take`](Self::try_take), also returns how long the key has waited; see
+    /// Like [`try_take`](Self::try_take), and also returns how long the key has waited; see
     /// [`WorkQueue::try_take_with_wait`].
     #[inline]
     pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         self.queue.try_take_with_wait(now_ns)
     }
 
-    /// Takes the key that has waited longest, parks while there is none; see [`WorkQueue::take`].
+    /// Takes the key that has waited longest, and parks while there is none; see
+    /// [`WorkQueue::take`].
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         self.queue.take(clock)
     }
 
-    /// Ends the work on a key that was taken; see [`WorkQueue::done`].
+    /// Ends the work on a taken key; see [`WorkQueue::done`].
     #[inline]
     pub fn done(&self, key: K, now_ns: i64) {
         self.queue.done(key, now_ns);
     }
 
-    /// Adds a key after a delay, at once if the delay is 0 or less. Of two delayed adds of a key
-    /// the earlier stays. Ignored once the queue is shut down.
+    /// Adds a key after a delay, or immediately if the delay is 0 or less. Of two delayed adds of a
+    /// key, the earlier stays. Ignored once the queue is shut down.
     ///
     /// Returns whether [`next_due`](Self::next_due) is now earlier, so that a timer must be reset.
-    /// Takes the lock of the delays. O(log n), O(1) on average.
+    /// Takes the lock of the delays. O(log n), and O(1) on average.
     pub fn add_after(&self, key: K, delay_ns: i64, now_ns: i64) -> bool {
         if self.queue.shutting_down() {
             return false;
@@ -137,7 +140,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
             return false;
         }
         let due_ns = now_ns.saturating_add(delay_ns);
-        #[expect(clippy::cast_possible_truncation, reason = "dense keys fit in 32 bits")]
+        #[expect(clippy::cast_possible_truncation, reason = "dense keys fit into 32 bits")]
         delays.heap.insert(key.index() as u32, due_ns);
         let is_earlier = due_ns < self.next_due_ns.load(Ordering::Relaxed);
         if is_earlier {
@@ -146,15 +149,16 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         is_earlier
     }
 
-    /// When the next delayed add is due. `None` if there is none, or if the queue is shut down.
+    /// Returns when the next delayed add is due. `None` if there is none, or if the queue is shut
+    /// down.
     #[inline]
     pub fn next_due(&self) -> Option<i64> {
         let due_ns = self.next_due_ns.load(Ordering::Relaxed);
         (due_ns != NEVER && !self.queue.shutting_down()).then_some(due_ns)
     }
 
-    /// Adds all keys that are due, in the order of their times (equal times in the order in which
-    /// they came). Returns how many. Takes no lock if none is due.
+    /// Adds all due keys in the order of their due times, and of their insertion if these are
+    /// equal. Returns their number. Takes no lock if none is due.
     pub fn fire_due(&self, now_ns: i64) -> usize {
         if self.next_due_ns.load(Ordering::Relaxed) > now_ns {
             return 0;
@@ -173,33 +177,34 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         count
     }
 
-    /// Counts a failure of a key and adds the key after the delay of the limiter. Returns the delay
-    /// in nanoseconds. The failure counts even if the queue is shut down.
+    /// Counts a failure of a key and adds the key after the limiter's delay. Returns the delay in
+    /// nanoseconds. The failure counts even if the queue is shut down.
     pub fn add_rate_limited(&self, key: K, now_ns: i64) -> i64 {
         let delay_ns = self.limiter.when(key, now_ns);
         self.add_after(key, delay_ns, now_ns);
         delay_ns
     }
 
-    /// As [`add_rate_limited`](Self::add_rate_limited), but after at most `max_ns`. While an
-    /// earlier retry of the key is due, a failure neither moves it nor counts. With `takes_token`
-    /// false, for a failure without a request, the token is left to other keys. Returns in how many
-    /// nanoseconds the key will be added.
+    /// Like [`add_rate_limited`](Self::add_rate_limited), but after at most `max_ns`. While an
+    /// earlier retry of the key is pending, a failure neither moves it nor counts. If `takes_token`
+    /// is false, for a failure without a request, the token is left to other keys. Returns the
+    /// number of nanoseconds until the key is added.
     ///
-    /// The failures and retries of one key must not race, which holds because a key is not taken
-    /// twice at once. Takes the locks of the delays and of the limiter, one after the other.
+    /// The failures and retries of one key must not race. They don't, because a key is never taken
+    /// twice at the same time. Takes the locks of the delays and of the limiter, one after the
+    /// other.
     pub fn retry_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
         if let Some(due_ns) = lock(&self.delays).pending_retry(key.index()) {
             return due_ns.saturating_sub(now_ns);
         }
         let delay_ns = self.limiter.when_within(key, max_ns, takes_token, now_ns);
-        // Noted first: an earlier add serves as the retry, a later one does not.
+        // Recorded first: an earlier add serves as the retry, a later one does not.
         lock(&self.delays).note_retry(key.index(), now_ns.saturating_add(delay_ns));
         self.add_after(key, delay_ns, now_ns);
         delay_ns
     }
 
-    /// Gives back a key that was taken, as its sync has ended. See [`End`]; O(1) on average.
+    /// Gives back a taken key with the end of its sync; see [`End`]. O(1) on average.
     #[inline]
     pub fn finish(&self, key: K, end: End, now_ns: i64) {
         match end {
@@ -234,8 +239,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.retry_within(key, max_ns, asked, now_ns);
     }
 
-    /// Sets the failures of a key to 0. A delayed add stays; where retries are bounded the next
-    /// failure does not wait for it. Takes no lock for a key without failures.
+    /// Resets the failures of a key to 0. A delayed add stays, but where retries are bounded, the
+    /// next failure does not wait for it. Takes no lock for a key without failures.
     #[inline]
     pub fn forget(&self, key: K) {
         if self.row.retry_max_ns.is_none() {
@@ -246,28 +251,28 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
-    /// Returns the failures of a key since it was last forgotten.
+    /// Returns the number of failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.limiter.num_requeues(key)
     }
 
-    /// Reports whether the key neither waits nor is worked on now; it may be delayed.
+    /// Reports whether the key is neither waiting nor taken. It may be delayed.
     pub fn is_idle(&self, key: K) -> bool {
         self.queue.is_idle(key)
     }
 
-    /// Returns the number of keys that can be taken now.
+    /// Returns the number of waiting keys.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Reports whether no key can be taken now.
+    /// Reports whether no key is waiting.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Returns the number of keys with a delayed add. Takes a lock for a moment if there are any.
+    /// Returns the number of keys with a delayed add. Takes a lock briefly if there are any.
     pub fn delayed(&self) -> usize {
         match self.next_due_ns.load(Ordering::Relaxed) {
             NEVER => 0,
@@ -275,17 +280,17 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
-    /// Shuts the queue down; see [`WorkQueue::shut_down`]. Delayed adds are dropped.
+    /// Shuts down the queue; see [`WorkQueue::shut_down`]. Drops delayed adds.
     pub fn shut_down(&self) {
         self.queue.shut_down();
     }
 
-    /// Shuts the queue down and waits; see [`WorkQueue::shut_down_with_drain`].
+    /// Shuts down the queue and waits; see [`WorkQueue::shut_down_with_drain`].
     pub fn shut_down_with_drain(&self) {
         self.queue.shut_down_with_drain();
     }
 
-    /// Shuts the queue down with a drain, without waiting; see [`WorkQueue::start_drain`].
+    /// Shuts down the queue with a drain, without waiting; see [`WorkQueue::start_drain`].
     pub fn start_drain(&self) {
         self.queue.start_drain();
     }
@@ -301,7 +306,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.shutting_down()
     }
 
-    /// Returns the metrics now. O(keys); for a scrape, not for a hot path.
+    /// Returns the current metrics. O(keys): for a scrape, not for a hot path.
     pub fn stats(&self, now_ns: i64) -> QueueStats {
         let mut stats = self.queue.stats(now_ns);
         stats.retries_total = lock(&self.delays).retries;
