@@ -162,10 +162,7 @@ impl<'a> Field<'a> {
             .as_i64()
             .is_some_and(|it| i32::try_from(it).is_ok());
         if !self.is_null() && !fits {
-            self.invalid(format!(
-                "expected a 32-bit integer, found {}",
-                self.value
-            ));
+            self.invalid(format!("expected a 32-bit integer, found {}", self.value));
         }
     }
 
