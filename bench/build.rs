@@ -1,10 +1,10 @@
-//! Tells the crate for what target and with what flags it is built: counts of one set of target features say
-//! little about those of another.
+//! Tells the crate its target and flags: counts for one set of target features say little about those
+//! for another.
 
 use std::env;
 
 fn main() {
-    // Cargo runs this again when the compiler or the flags change, whatever is listed here.
+    // Cargo runs this again when the compiler or the flags change, regardless of this list.
     println!("cargo:rerun-if-changed=build.rs");
     let of = |name| env::var(name).unwrap_or_default();
     let mut flags = format!("{} +{}", of("TARGET"), of("CARGO_CFG_TARGET_FEATURE"));

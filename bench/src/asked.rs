@@ -1,29 +1,29 @@
-//! What the command line asks of a bench: to measure, by `cargo bench`, or to show that it runs, by
-//! `cargo test` and `cargo bench -- --test`; all of it, or what a filter names.
+//! The command line of a bench: whether to measure (`cargo bench`) or to show that the bench runs
+//! (`cargo test`, `cargo bench -- --test`), and whether to do everything or only what a filter names.
 
 use std::env;
 
-/// Flags of criterion and of `cargo test` that a value follows, and so no filter.
+/// Flags of criterion and of `cargo test` that take a value, which is therefore not a filter.
 const WITH_VALUE: &str = "--baseline --baseline-lenient --color --confidence-level --format --load-baseline --logfile --measurement-time --noise-threshold \
     --nresamples --profile-time --sample-size --save-baseline --shuffle-seed --significance-level --skip --test-threads --warm-up-time";
-/// Flags of `cargo bench` that leave a run a full one.
+/// Flags of `cargo bench` with which a run is still a full run.
 const OF_FULL_RUNS: [&str; 5] = ["--bench", "--noplot", "--quick", "--quiet", "--verbose"];
 
-/// What is asked.
+/// The request on the command line.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Whether everything is to be done once and nothing to be measured.
+    /// Whether to do everything once and measure nothing.
     pub is_smoke_test: bool,
     flags: Vec<String>,
     filter: Option<String>,
 }
 
 impl Asked {
-    /// By this program's arguments.
+    /// Parses the arguments of this program.
     pub fn here() -> Asked {
         let arguments = env::args().skip(1);
-        // Cargo puts benches and tests there, and programs one folder above. A program of its own
-        // (`cargo run`) is never a smoke test.
+        // Cargo puts benches and tests into this folder, and programs one folder above. A program run by
+        // itself (`cargo run`) is never a smoke test.
         let program = env::current_exe().unwrap_or_default();
         let folder = program.parent();
         Asked::of(
@@ -54,26 +54,26 @@ impl Asked {
         self.flags.iter().any(|flag| flag == name)
     }
 
-    /// Reports whether only criterion has something to do, and in a smoke test nothing has: a list, or profiles.
+    /// Reports whether only criterion has work to do, or nothing at all in a smoke test: a list, or profiles.
     pub fn lists_only(&self) -> bool {
         ["--list", "--ignored", "--profile-time"]
             .into_iter()
             .any(|name| self.has(name))
     }
 
-    /// Reports whether figures may be rough.
+    /// Reports whether rough figures are sufficient.
     pub fn is_quick(&self) -> bool {
         self.has("--quick")
     }
 
-    /// Reports whether nothing is left out.
+    /// Reports whether the run includes everything.
     pub fn is_full(&self) -> bool {
         let known = |flag: &String| OF_FULL_RUNS.contains(&flag.as_str());
         self.filter.is_none() && self.flags.iter().all(known)
     }
 
-    /// Reports whether the filter admits an id, or something below that beginning of ids. `^` in a
-    /// filter means the beginning, as it does to criterion.
+    /// Reports whether the filter accepts an id, or an id that starts with this text. `^` in a filter
+    /// means the beginning, as in criterion.
     pub fn wants(&self, id: &str) -> bool {
         let Some(filter) = &self.filter else {
             return true;
@@ -85,7 +85,7 @@ impl Asked {
     }
 }
 
-/// Reports whether this program was started to show that it runs, and not to measure.
+/// Reports whether this program was started to show that it runs instead of to measure.
 pub fn is_smoke_test() -> bool {
     Asked::here().is_smoke_test
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_does_what_is_asked_of_it_and_no_more() {
+    fn a_bench_does_only_what_is_requested() {
         for (words, is_smoke_test, wants, lists_only) in [
             ("", true, true, false),
             ("--bench --test", true, true, false),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_full_without_filter_list_and_profile() {
+    fn a_run_without_filter_list_or_profile_is_full() {
         assert!(asked("--bench --quick --noplot").is_full());
         assert!(!asked("--bench ranking").is_full());
         assert!(!asked("--bench --profile-time 5").is_full());

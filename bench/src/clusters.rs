@@ -1,8 +1,8 @@
-//! Controllers over a filled pod cache: ReplicaSets as Deployments make them, and realistic pods.
+//! Controllers over a filled pod cache: ReplicaSets as Deployments create them, and realistic pods.
 //!
-//! Every pod is `core/fixtures/pod.json` with what differs from pod to pod drawn as in
-//! [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts, times. The same plan gives
-//! the same cluster.
+//! Every pod is `core/fixtures/pod.json`. The parts that differ between pods are drawn as in
+//! [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts, times. The same plan gives the
+//! same cluster.
 
 use std::sync::Arc;
 
@@ -19,54 +19,55 @@ use podstorm::workqueue::Take;
 use crate::hot::cache::realistic_pod;
 use crate::pods::{Growth, NOW_NS, drawn_pods};
 
-/// The present of every cluster.
+/// The current time of every cluster.
 pub const NOW: Now = Now {
     mono_ns: 3_600_000_000_000,
     wall_ns: NOW_NS,
 };
 
-/// What names are made of in Kubernetes: no vowels, so no words.
+/// The characters of generated names in Kubernetes: no vowels, so no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Of everything that is drawn.
+/// The seed of everything that is drawn.
 const SEED: u64 = 36;
 
-/// What a cluster consists of.
+/// The composition of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// ReplicaSets with pods, all in one namespace.
     pub replica_sets: usize,
-    /// ReplicaSets without pods beside each of them: earlier revisions of its Deployment.
+    /// ReplicaSets without pods for each of them: earlier revisions of its Deployment.
     pub old_revisions: usize,
-    /// Pods of each; a tenth as many nodes as pods in all.
+    /// Pods of each. The number of nodes is a tenth of the number of pods.
     pub pods_each: usize,
-    /// `spec.replicas` of each but the old revisions; `None` for as many as are active, so that nothing is to be done.
+    /// `spec.replicas` of each except the old revisions; `None` for the number of active pods, so that there is nothing to
+    /// do.
     pub wanted: Option<i32>,
-    /// Whether all belong to one Deployment (else each, with its old revisions, to its own).
+    /// Whether all belong to one Deployment. Otherwise each belongs, with its old revisions, to its own.
     pub one_deployment: bool,
     /// `spec.minReadySeconds` of each.
     pub min_ready_seconds: i32,
-    /// What the pods of a ReplicaSet share.
+    /// The parts that the pods of a ReplicaSet share.
     pub sharing: Sharing,
 }
 
-/// What the pods of a ReplicaSet share.
+/// The parts that the pods of a ReplicaSet share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Spec, labels, and what the kubelet says about the container: as the pods of the embedded
-    /// cluster, and as pods that a driver has stripped of what no controller reads.
+    /// Spec, labels, and the kubelet's report on the container: like the pods of the embedded
+    /// cluster, and like pods that a driver has stripped of members that no controller reads.
     All,
-    /// Spec and labels: each pod has its own container id, start time and address.
+    /// Spec and labels. Each pod has its own container id, start time and address.
     Template,
-    /// Labels, and of the spec all but the name of the service-account volume, which each pod has
-    /// of its own: as the pods of an ordinary cluster.
+    /// Labels, and the spec except the name of the service-account volume, which is different in
+    /// each pod: like the pods of an ordinary cluster.
     Admitted,
-    /// Labels alone: an environment variable has another value in each spec too.
+    /// Only labels. The specs also differ in the value of an environment variable.
     Nothing,
 }
 
 impl Plan {
-    /// ReplicaSets in one namespace with `pods_each` pods each, nothing to be done.
+    /// Creates ReplicaSets in one namespace with `pods_each` pods each and nothing to do.
     pub fn new(replica_sets: usize, pods_each: usize) -> Plan {
         Plan {
             replica_sets,
@@ -79,11 +80,11 @@ impl Plan {
         }
     }
 
-    /// Returns the objects alone, pods by ReplicaSet; old revisions come last. Equal texts are
-    /// shared, as by a reader that passes what it reads through a [`Sharer`].
+    /// Returns only the objects, pods by ReplicaSet. Old revisions come last. Equal texts are shared, as by
+    /// a reader that passes its objects through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
         let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::default());
-        // None are left for old revisions.
+        // Nodes are not drawn for old revisions.
         let mut drawn =
             drawn_pods(self.replica_sets * self.pods_each, Growth::Month, SEED).into_iter();
         (0..self.replica_sets * (1 + self.old_revisions))
@@ -182,7 +183,7 @@ impl Plan {
         object
     }
 
-    /// Sets what is wanted, and a status that says what is.
+    /// Sets the desired number of pods, and a status that matches the pods.
     fn settle(&self, replica_set: &mut ReplicaSet, pods: &[Arc<Pod>]) {
         let active = pods.iter().filter(|pod| pod.is_active());
         let labels = &replica_set.spec.template.metadata.labels;
@@ -209,13 +210,13 @@ impl Plan {
 /// A controller whose caches hold a cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Of ReplicaSets.
+    /// The controller of ReplicaSets.
     pub controller: Arc<Controller>,
-    /// The keys of the ReplicaSets; old revisions come last, here and below.
+    /// The keys of the ReplicaSets. Old revisions come last, here and below.
     pub keys: Vec<KeyId>,
     /// The ReplicaSets, as cached.
     pub replica_sets: Vec<Arc<ReplicaSet>>,
-    /// The pods of each, as cached at first.
+    /// The pods of each, as cached initially.
     pub pods: Vec<Vec<Arc<Pod>>>,
 }
 
@@ -228,7 +229,7 @@ impl Cluster {
         }
     }
 
-    /// Returns a pod as the ReplicaSet would have it, without a controller.
+    /// Returns a pod with the ReplicaSet's template, but without a controller.
     pub fn orphan(&self, replica_set: usize) -> Pod {
         let mut pod = Pod::clone(&self.pods[replica_set][0]);
         pod.metadata.name = format!("orphan-{}", word(replica_set, 5)).into();
@@ -243,7 +244,7 @@ pub(crate) fn replica_set_uid(index: usize) -> Uid {
     Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128)
 }
 
-/// What the pods of a ReplicaSet say of it.
+/// Returns the reference to a ReplicaSet in its pods.
 pub(crate) fn owner_of(replica_set: &ReplicaSet) -> Arc<OwnerReference> {
     Arc::new(OwnerReference {
         api_version: Kind::REPLICA_SET.api_version().into(),
@@ -255,7 +256,7 @@ pub(crate) fn owner_of(replica_set: &ReplicaSet) -> Arc<OwnerReference> {
     })
 }
 
-/// Returns the version after that one.
+/// Returns the next version of a pod.
 pub fn next_version(pod: &Pod) -> Arc<Pod> {
     let mut next = Pod::clone(pod);
     let version = pod.metadata.resource_version.number();
@@ -263,10 +264,10 @@ pub fn next_version(pod: &Pod) -> Arc<Pod> {
     Arc::new(next)
 }
 
-/// Returns a word of that length for a number; different for different numbers below 27 to its length.
+/// Returns a word of this length for a number. Words of different numbers below 27^length differ.
 fn word(number: usize, length: u32) -> String {
     let size = 27u64.pow(length);
-    // Odd and no multiple of 3, so that all numbers below the size change places.
+    // Odd and not a multiple of 3, so the numbers below the size are permuted.
     let mut rest = (number as u64 + 1) * 7_777_777 % size;
     (0..length)
         .map(|_| {
@@ -277,11 +278,11 @@ fn word(number: usize, length: u32) -> String {
         .collect()
 }
 
-/// What pods are made from.
+/// The source of new pods.
 struct Template {
     /// The fixture, as a cache holds it.
     pod: Pod,
-    /// What the kubelet says of a container that was never restarted.
+    /// The kubelet's report on a container that was never restarted.
     never_restarted: Arc<ContainerDetails>,
     sharing: Sharing,
     made: u64,
@@ -303,7 +304,7 @@ impl Template {
         }
     }
 
-    /// Returns the fixture with what was drawn.
+    /// Returns the fixture with the drawn parts.
     fn make_pod(&mut self, drawn: Pod, replica_set: &ReplicaSet) -> Pod {
         self.made += 1;
         let mut pod = self.pod.clone();
@@ -323,7 +324,7 @@ impl Template {
             .conditions
             .iter()
             .last()
-            .expect("three are drawn");
+            .expect("three conditions are drawn");
         pod.status.conditions.update(|condition| {
             condition.status = became.status;
             condition.last_transition_time = became.last_transition_time;
@@ -377,10 +378,10 @@ impl Template {
     fn spec_of_its_own(&self) -> PodSpec {
         let mut members = self.pod.spec.to_map(None);
         let variable = &mut members["containers"][0]["env"][1];
-        assert_eq!(variable["name"], "CACHE_SIZE_MB", "as in the fixture");
+        assert_eq!(variable["name"], "CACHE_SIZE_MB", "the fixture has a container");
         variable["value"] = self.made.to_string().into();
         let spec = self.pod.spec.with_members(members);
-        spec.expect("a text is what it may be")
+        spec.expect("the member may be a text")
     }
 }
 
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn old_revisions_stand_beside_their_successor_without_pods() {
+    fn old_revisions_without_pods_accompany_their_successor() {
         let plan = Plan {
             old_revisions: 2,
             wanted: Some(1),
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_share_what_the_plan_says() {
+    fn pods_share_the_parts_that_the_plan_names() {
         let shared = |sharing: Sharing| {
             let drawn = Plan {
                 sharing,
@@ -458,7 +459,7 @@ mod tests {
             }
             .draw();
             let (a, b) = (&drawn[0].1[0], &drawn[0].1[1]);
-            // With its own id a container has its own details.
+            // A container with its own id has its own details.
             let details = |pod: &Pod| pod.status.container_statuses[0].details.clone();
             let id = |pod: &Pod| details(pod).and_then(|details| details.id.clone());
             assert!(a.metadata.labels.is_same(&b.metadata.labels));

@@ -1,5 +1,5 @@
-//! A controller's cold start over an embedded cluster that is there already: list, cache, handlers,
-//! syncs, on the calling thread and the rayon pool.
+//! A controller's cold start over an existing embedded cluster: list, cache, handlers, syncs, on the
+//! calling thread and the rayon pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use podstorm_sim::clock::RealClock;
 use crate::clusters::{NOW, owner_of, replica_set_uid};
 use crate::hot::cache::{ranking_cache, realistic_pod};
 
-/// Events taken in one poll, as the informers of `loadgen` do.
+/// Events taken in one poll, as by the informers of `loadgen`.
 const BATCH: usize = 4000;
 
 const NAMESPACES: usize = 100;
 /// Pods of a ReplicaSet.
 const EACH: usize = 50;
 
-/// How long the parts of a start took, each from the beginning.
+/// The durations of the parts of a start, each from the beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start {
     /// Until the server had both states ready for the controller.
@@ -39,11 +39,11 @@ pub struct Start {
     pub all_synced: Duration,
 }
 
-/// A cluster of that many pods, 50 to a ReplicaSet and 66 on a node, as it is when everything is settled: all are running
-/// and ready, and the statuses exact. Pods lie in memory as they were made, in an order other than that of their names.
+/// Returns a settled cluster of this many pods, 50 per ReplicaSet and 66 per node: all pods are running and ready, and
+/// the statuses are exact. Pods lie in memory in creation order, which is not the order of their names.
 ///
 /// # Panics
-/// When the cluster refuses an object: the objects made here are valid.
+/// Panics if the cluster refuses an object. The objects created here are valid.
 pub fn existing(pods: usize) -> Cluster {
     let replica_sets = pods / EACH;
     let cluster = Cluster::new(ClusterOptions::default());
@@ -91,7 +91,8 @@ pub fn existing(pods: usize) -> Cluster {
     cluster
 }
 
-/// Returns the pod with what a kubelet of this cluster says of a container, so that a million fit.
+/// Returns the pod with only the parts of a container's status that a kubelet of this cluster reports, so that a
+/// million pods fit.
 fn slim(mut pod: Pod) -> Pod {
     pod.metadata.annotations = Labels::ABSENT;
     for status in &mut pod.status.container_statuses {
@@ -108,7 +109,7 @@ fn import<R: ClusterResource>(cluster: &Cluster, object: R) -> Arc<R> {
 fn replica_set(number: usize, namespace: &Str, pod: &Pod) -> ReplicaSet {
     let name = format!("rs-{number:05}");
     let labels = Labels::from_pairs([("app", name.as_str())]);
-    let replicas = i32::try_from(EACH).expect("fewer pods than 31 bits count");
+    let replicas = i32::try_from(EACH).expect("the number of pods fits into 31 bits");
     let metadata = ObjectMeta {
         name: name.as_str().into(),
         namespace: namespace.clone(),
@@ -141,10 +142,10 @@ fn replica_set(number: usize, namespace: &Str, pod: &Pod) -> ReplicaSet {
     object
 }
 
-/// Starts a controller over that cluster and takes it down again, the latter off the clock.
+/// Starts a controller over this cluster and tears it down again. The teardown is not timed.
 ///
 /// # Panics
-/// When a sync decides to do anything: all is as it should be.
+/// Panics if a sync decides to do anything, because the cluster is settled.
 pub fn start(cluster: &Cluster) -> Start {
     let clock = RealClock::start();
     let now = || Duration::from_secs_f64(clock.seconds());
@@ -163,7 +164,7 @@ pub fn start(cluster: &Cluster) -> Start {
     });
     start.served += served;
     let mut idle_server = |request: &Request, _: Now| -> Answer {
-        panic!("there is nothing to do, and a sync asks for {request:?}")
+        panic!("there is nothing to do, but a sync requests {request:?}")
     };
     let mut driver = Driver::<Sync>::default();
     let mut first = None;
@@ -177,8 +178,8 @@ pub fn start(cluster: &Cluster) -> Start {
     start
 }
 
-/// Returns the time in which an empty cache takes a list of pods. What happens before and after, up
-/// to the freeing of both, is off the clock.
+/// Returns the time in which an empty cache loads a list of pods. Everything before and after, up to
+/// freeing both, is not timed.
 pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
     let (cache, listed) = (ranking_cache(), listed.to_vec());
     let start = WallTime.start();
@@ -188,7 +189,7 @@ pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
     taken
 }
 
-/// Returns the initial state of one kind, through the stream of a watch as an informer gets it.
+/// Returns the initial state of one kind, through the stream of a watch, as an informer gets it.
 fn initial<R: ClusterResource>(
     cluster: &Cluster,
     now: &impl Fn() -> Duration,

@@ -1,5 +1,5 @@
-//! Requests with many entries, to count how their cost grows with the number of entries. Each is one that once cost the
-//! square of it, or could.
+//! Requests with many entries, to count how their cost grows with the number of entries. Each once took quadratic time, or
+//! could have.
 
 use bytes::Bytes;
 use http::Request;
@@ -18,7 +18,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 
-/// What is sent.
+/// A request.
 #[derive(Debug)]
 pub struct Asked {
     method: &'static str,
@@ -27,13 +27,13 @@ pub struct Asked {
     body: String,
 }
 
-/// A request that grows.
+/// A request with a variable number of entries.
 pub struct Case {
     /// Its name.
     pub name: &'static str,
-    /// The code of its answer.
+    /// The status code of its answer.
     code: u16,
-    /// With so many entries: the requests before it, and itself.
+    /// Returns the preceding requests and the request itself, for a number of entries.
     requests: fn(usize) -> (Vec<Asked>, Asked),
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Case {
     }
 }
 
-/// All of them.
+/// All requests.
 pub static CASES: [Case; 22] = [
     case("owners", 201, |n| alone(owners("a", n, "o"))),
     case("labels beside owners", 200, |n| {
@@ -250,7 +250,7 @@ fn projected(sources: Value) -> Asked {
         "volumes": [{"name": "v", "projected": {"sources": sources}}]}))
 }
 
-/// Returns an object of a kind whose list has that schema, and a patch that turns the list round.
+/// Returns an object of a kind whose list has this schema, and a patch that reverses the list.
 fn of_thing(schema: Value, n: usize, is_keyed: bool) -> (Vec<Asked>, Asked) {
     let schema = json!({"type": "object", "properties": {"list": schema}});
     let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
@@ -266,7 +266,7 @@ fn of_thing(schema: Value, n: usize, is_keyed: bool) -> (Vec<Asked>, Asked) {
     (before, merge(&format!("{THINGS}/a"), &turned))
 }
 
-/// Returns an object of which each manager has a field.
+/// Returns an object in which each manager owns a field.
 fn managers(n: usize) -> Asked {
     let manager = |i| {
         json!({"manager": format!("m{i}"), "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
@@ -287,7 +287,7 @@ fn apply(n: usize, key: &str) -> Asked {
     }
 }
 
-/// A server that has answered what comes before a request, and the request.
+/// A request, and a server that has answered the preceding ones.
 #[derive(Debug)]
 pub struct Prepared {
     server: ApiServer,
@@ -297,15 +297,15 @@ pub struct Prepared {
 }
 
 impl Case {
-    /// Sets the request up.
+    /// Sets up the request.
     ///
     /// # Panics
-    /// An earlier request is refused: a bug of the case.
+    /// Panics if a preceding request is refused, which is a bug of the case.
     pub fn prepare(&self, entries: usize) -> Prepared {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let namespace = Namespace::from_json(json!({"metadata": {"name": "default"}}));
         let made = cluster.create(namespace.expect("a namespace"), Now::default());
-        made.expect("it is new");
+        made.expect("the object is new");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build();
@@ -327,7 +327,7 @@ impl Prepared {
     /// Sends the request.
     ///
     /// # Panics
-    /// Another code is answered than the case says.
+    /// Panics if the answer has another status code than the case expects.
     pub fn ask(&self) {
         self.send(&self.asked, self.code);
     }
@@ -339,7 +339,7 @@ impl Prepared {
             .header("content-type", asked.media_type)
             .body(Full::new(Bytes::from(asked.body.clone())));
         let answer = self.server.answer(request.expect("well formed"));
-        let answer = self.runtime.block_on(answer).expect("no fault is armed");
+        let answer = self.runtime.block_on(answer).expect("no fault is injected");
         assert_eq!(answer.status(), code, "{} {}", asked.method, asked.path);
     }
 }

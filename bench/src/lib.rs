@@ -1,9 +1,10 @@
-//! What the benches share: drawn inputs, the same for the same seed; the hot paths that are timed
-//! and counted; the gate over the counts; and the table of targets.
+//! Shared parts of the benches: inputs drawn from seeds; the hot paths that are timed and counted; the
+//! gate over the counts; and the table of targets.
 //!
-//! [`hot`] has each hot path once: criterion times, callgrind counts and dhat watches the same code. [`plain`] has the plain
-//! rivals. [`gate`] compares counts with `budgets.toml`, [`results`] writes the table of `targets.toml`, [`scaling`] measures
-//! throughput at 1 to N threads, and [`whole`] runs the command. `README.md` has the commands and the figures.
+//! [`hot`] lists each hot path once: criterion times, callgrind counts and dhat watches the same code.
+//! [`plain`] has the plain rivals. [`gate`] compares counts with `budgets.toml`, [`results`] writes the
+//! table of `targets.toml`, [`scaling`] measures throughput at 1 to N threads, and [`whole`] runs the
+//! command. `README.md` has the commands and the figures.
 
 pub mod asked;
 pub mod clusters;
@@ -24,8 +25,8 @@ use std::process::Command;
 
 use podstorm_loadgen::report::output::{Inputs, Output, OutputError};
 
-/// Cargo: the one that runs us, or the one in `PATH`. Without what it has told us of our package: a
-/// build script that depends on that, as ring's does, would run again, and everything above it be built again.
+/// Returns the cargo that runs this program, or the one in `PATH`. Removes the variables in which cargo describes this
+/// package: a build script that depends on them, like ring's, would run again and rebuild everything above it.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -38,11 +39,10 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// Puts a text in the place of a file, or of none. An interruption leaves what was there before; errors call the file
-/// `what`.
+/// Creates or replaces a file with this text. An interruption leaves the old file intact. Errors call the file `what`.
 ///
 /// # Errors
-/// A folder, or a place that can't be written.
+/// Fails for a folder, or if the path can't be written.
 pub fn write_whole(what: &'static str, path: &Path, text: &str) -> Result<(), OutputError> {
     Output::open(what, path, &Inputs::default())?.write(|file| file.write_all(text.as_bytes()))
 }

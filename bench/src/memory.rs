@@ -1,5 +1,5 @@
-//! Bytes per cached pod, counted exactly. Needs dhat as the program's global allocator, a profiler
-//! of it running, and no other thread that allocates.
+//! Bytes per cached pod, counted exactly. Needs dhat as the program's global allocator, a running dhat
+//! profiler, and no other thread that allocates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::clusters::{Plan, Sharing};
 use crate::hot::cache::ranking_cache;
 
-/// Pods to a ReplicaSet.
+/// The number of pods per ReplicaSet.
 const EACH: usize = 50;
 
-/// Heap bytes that a cached pod takes, index entries and owned pods' totals included: of `pods` realistic pods
-/// (container id, start time and addresses of each its own), 50 to a ReplicaSet.
+/// Returns the heap bytes per cached pod, including index entries and the totals of owned pods, for `pods` realistic pods
+/// (each with its own container id, start time and addresses), 50 per ReplicaSet.
 ///
 /// # Panics
-/// When dhat doesn't count.
+/// Panics if dhat does not count.
 pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     let mut sharer = podstorm::object::Sharer::default();
     bytes_each(sharing, pods, ranking_cache, move |cache, mut pod| {
@@ -29,10 +29,10 @@ pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     })
 }
 
-/// Returns the plain way: every pod as it was parsed, in a map by name.
+/// Returns the heap bytes per pod for the plain way: every pod as it was parsed, in a map by name.
 ///
 /// # Panics
-/// When dhat doesn't count.
+/// Panics if dhat does not count.
 pub fn plain_bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     bytes_each(sharing, pods, BTreeMap::new, |map, pod| {
         map.insert(pod.metadata.name.to_string(), pod);
@@ -40,7 +40,7 @@ pub fn plain_bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     })
 }
 
-/// Heap bytes for each of these pods in a store. `add` puts a pod into the store, and returns how many it holds.
+/// Returns the heap bytes per pod in a store. `add` puts a pod into the store and returns the number of pods in it.
 fn bytes_each<S>(
     sharing: Sharing,
     pods: usize,
@@ -52,15 +52,15 @@ fn bytes_each<S>(
         ..Plan::new(pods / EACH, EACH)
     };
     let drawn: Vec<Arc<Pod>> = plan.draw().into_iter().flat_map(|(_, pods)| pods).collect();
-    // Of what was drawn only JSON is left, so that nothing is shared but what is found to be equal.
+    // Only the JSON of the drawn pods is kept, so that only parts found to be equal are shared.
     let texts: Vec<String> = drawn.iter().map(|pod| pod.to_json().to_string()).collect();
     drop(drawn);
     let before = dhat::HeapStats::get().curr_bytes;
     let mut store = new();
     let mut held = 0;
     for text in &texts {
-        let value: Value = serde_json::from_str(text).expect("it was JSON");
-        held = add(&mut store, Pod::from_json(value).expect("it was a pod"));
+        let value: Value = serde_json::from_str(text).expect("the text is JSON");
+        held = add(&mut store, Pod::from_json(value).expect("the value is a pod"));
     }
     drop(add);
     let taken = dhat::HeapStats::get().curr_bytes - before;

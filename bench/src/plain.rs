@@ -1,5 +1,5 @@
-//! The straightforward way of doing it, for rivals: texts as keys, one lock around one map, a scan
-//! where there is no index, and objects as a decoder leaves them.
+//! The plain implementation for the rivals: texts as keys, one lock around one map, a scan where there is
+//! no index, and objects as a decoder leaves them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
@@ -14,7 +14,7 @@ use podstorm::ranking::DELETION_COST_ANNOTATION;
 /// A map of strings, sorted.
 pub type Map = BTreeMap<String, String>;
 
-/// A pod with members of its own, as far as handlers and syncs read them.
+/// A pod with unshared members, limited to those that handlers and syncs read.
 #[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "the members of a pod under their usual names")]
 pub struct PlainPod {
@@ -47,7 +47,7 @@ pub struct Controller {
 }
 
 impl PlainPod {
-    /// The same pod, plainly.
+    /// Converts a pod.
     pub fn of(pod: &Pod) -> PlainPod {
         let meta = &pod.metadata;
         let conditions = pod.status.conditions.iter();
@@ -83,12 +83,12 @@ impl PlainPod {
         }
     }
 
-    /// Reports whether it counts as a replica.
+    /// Reports whether the pod counts as a replica.
     pub fn is_active(&self) -> bool {
         self.phase != "Succeeded" && self.phase != "Failed" && !self.deleted
     }
 
-    /// When it became ready; `None` when it isn't.
+    /// Returns when the pod became ready; `None` if it is not ready.
     pub fn ready_since(&self) -> Option<&str> {
         let mut conditions = self.conditions.iter();
         let ready = conditions.find(|[kind, ..]| kind == "Ready");
@@ -97,14 +97,14 @@ impl PlainPod {
             .map(|[.., since]| since.as_str())
     }
 
-    /// What its annotation says; 0 where that is not a number.
+    /// Returns the cost in the pod's annotation; 0 if it is not a number.
     pub fn deletion_cost(&self) -> i32 {
         let text = self.annotations.get(DELETION_COST_ANNOTATION);
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 }
 
-/// Returns the map of these labels.
+/// Converts labels to a map.
 pub fn map(labels: &Labels) -> Map {
     let pairs = labels.pairs().iter();
     pairs
@@ -120,11 +120,11 @@ pub struct PlainSelector {
     expressions: Vec<(String, String, Vec<String>)>,
 }
 
-/// A selector as evaluated: all of these, by key, operator and values.
+/// A selector in the form that is evaluated: all requirements, by key, operator and values.
 pub type Requirements = Vec<(String, String, BTreeSet<String>)>;
 
 impl PlainSelector {
-    /// The same selector, plainly.
+    /// Converts a selector.
     pub fn of(selector: &LabelSelector) -> PlainSelector {
         let expressions = selector.match_expressions.iter();
         PlainSelector {
@@ -142,7 +142,7 @@ impl PlainSelector {
         }
     }
 
-    /// What has to hold, sorted by key.
+    /// Returns the requirements, sorted by key.
     pub fn convert(&self) -> Requirements {
         let pairs = self.labels.iter();
         let pairs = pairs.map(|(key, value)| {
@@ -165,7 +165,7 @@ impl PlainSelector {
     }
 }
 
-/// Reports whether all of it holds.
+/// Reports whether all requirements hold.
 pub fn matches(requirements: &Requirements, labels: &Map) -> bool {
     requirements.iter().all(|(key, operator, values)| {
         let value = labels.get(key);
@@ -178,7 +178,7 @@ pub fn matches(requirements: &Requirements, labels: &Map) -> bool {
     })
 }
 
-/// A ReplicaSet, plainly.
+/// A ReplicaSet with unshared members.
 #[derive(Clone, Debug)]
 #[expect(
     missing_docs,
@@ -196,7 +196,7 @@ pub struct PlainReplicaSet {
 }
 
 impl PlainReplicaSet {
-    /// The same ReplicaSet, plainly.
+    /// Converts a ReplicaSet.
     pub fn of(object: &ReplicaSet) -> PlainReplicaSet {
         let meta = &object.metadata;
         let text = |uid: &Uid| uid.to_string();
@@ -220,7 +220,7 @@ impl PlainReplicaSet {
         }
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -229,21 +229,21 @@ impl PlainReplicaSet {
 /// A store by `namespace/name`.
 pub type Store<T> = Mutex<HashMap<String, Arc<T>, RandomState>>;
 
-/// Returns a store of these.
+/// Creates a store of these items.
 pub fn store<T>(items: impl IntoIterator<Item = (String, T)>) -> Store<T> {
     let mut map = HashMap::with_hasher(FIXED_STATE);
     map.extend(items.into_iter().map(|(key, item)| (key, Arc::new(item))));
     Mutex::new(map)
 }
 
-/// Creations to be seen, and the pods to be seen deleted, by key and behind one lock.
+/// The creations and the deleted pods still to be seen, by key and behind one lock.
 #[derive(Debug)]
 pub struct PlainExpectations<P>(Mutex<HashMap<String, Expected<P>, RandomState>>);
 
 type Expected<P> = (i64, BTreeSet<P>);
 
 impl<P: Ord> PlainExpectations<P> {
-    /// Replaces what a key expects.
+    /// Replaces the expectations of a key.
     pub fn expect(&self, key: &str, creations: i64, deletions: BTreeSet<P>) {
         let mut all = self.0.lock().expect("not poisoned");
         all.insert(key.to_owned(), (creations, deletions));
@@ -263,7 +263,7 @@ impl<P: Ord> PlainExpectations<P> {
         }
     }
 
-    /// Reports whether nothing is to be seen any more.
+    /// Reports whether nothing is left to be seen.
     pub fn satisfied(&self, key: &str) -> bool {
         let all = self.0.lock().expect("not poisoned");
         all.get(key)
@@ -277,11 +277,11 @@ impl<P> Default for PlainExpectations<P> {
     }
 }
 
-/// A queue in which a key waits once, behind one lock.
+/// A queue in which a key waits at most once, behind one lock.
 #[derive(Debug)]
 pub struct PlainQueue<K>(Mutex<Waiting<K>>);
 
-/// The order, the keys that wait and those that are worked on.
+/// The order, the waiting keys, and the keys being processed.
 type Waiting<K> = (
     VecDeque<K>,
     HashSet<K, RandomState>,
@@ -289,7 +289,7 @@ type Waiting<K> = (
 );
 
 impl<K: Hash + Eq + Clone> PlainQueue<K> {
-    /// Adds a key; whether it did not wait yet.
+    /// Adds a key. Returns whether it was not waiting yet.
     pub fn add(&self, key: K) -> bool {
         let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
         let is_new = dirty.insert(key.clone());
@@ -299,7 +299,7 @@ impl<K: Hash + Eq + Clone> PlainQueue<K> {
         is_new
     }
 
-    /// Takes the oldest key to work on it.
+    /// Takes the oldest key.
     pub fn take(&self) -> Option<K> {
         let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
         let key = order.pop_front()?;
@@ -308,7 +308,7 @@ impl<K: Hash + Eq + Clone> PlainQueue<K> {
         Some(key)
     }
 
-    /// Ends the work on a key, which waits again if it was added meanwhile.
+    /// Ends the work on a key, which waits again if it was added in the meantime.
     pub fn done(&self, key: K) {
         let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
         processing.remove(&key);
@@ -317,7 +317,7 @@ impl<K: Hash + Eq + Clone> PlainQueue<K> {
         }
     }
 
-    /// Drops all keys that wait.
+    /// Drops all waiting keys.
     pub fn clear(&self) {
         let (order, dirty, _) = &mut *self.0.lock().expect("not poisoned");
         dirty.clear();

@@ -1,4 +1,4 @@
-//! Pods as a ReplicaSet has them in life, drawn from a seed.
+//! Realistic pods of a ReplicaSet, drawn from a seed.
 
 use fastrand::Rng;
 use podstorm::object::{
@@ -7,25 +7,25 @@ use podstorm::object::{
 };
 use podstorm::ranking::{DELETION_COST_ANNOTATION, NodeCounts, RankFields};
 
-/// The present of all drawn pods, in seconds since the Unix epoch.
+/// The current time of all drawn pods, in seconds since the Unix epoch.
 pub const NOW_SECONDS: i64 = 1_772_921_233;
-/// The same in nanoseconds.
+/// The current time in nanoseconds.
 pub const NOW_NS: i64 = NOW_SECONDS * 1_000_000_000 + 958_781_165;
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// How a ReplicaSet came to its pods.
+/// The history of a ReplicaSet's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Over thirty days: 95 % are ready, 5 % have a deletion cost, 8 % were restarted; a tenth as
-    /// many nodes as pods.
+    /// Thirty days: 95 % are ready, 5 % have a deletion cost, 8 % were restarted. The number of nodes is a
+    /// tenth of the number of pods.
     Month,
-    /// All within a minute, less than ten hours ago, all ready, without costs and restarts, one to
-    /// a node: what rules 1 to 5 and the age bucket tell apart is nothing.
+    /// One minute, less than ten hours ago: all are ready, without costs and restarts, one per node. Neither
+    /// rules 1 to 5 nor the age bucket distinguishes them.
     Burst,
 }
 
-/// `count` active pods of one ReplicaSet.
+/// Returns `count` active pods of one ReplicaSet.
 pub fn drawn_pods(count: usize, growth: Growth, seed: u64) -> Vec<Pod> {
     let mut rng = Rng::with_seed(seed);
     let nodes = match growth {
@@ -112,7 +112,7 @@ pub fn fields(pods: &[Pod]) -> Vec<RankFields> {
         .collect()
 }
 
-/// How many of these pods each node has.
+/// Returns the number of these pods on each node.
 pub fn counts(fields: &[RankFields]) -> NodeCounts {
     let mut counts = NodeCounts::new();
     fields.iter().for_each(|fields| counts.add(fields.node()));

@@ -1,4 +1,4 @@
-//! Whole runs of the `loadgen` command as child processes, and what each of them spent.
+//! Whole runs of the `loadgen` command as child processes, and the resources that each of them used.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::results::{package_directory, target_directory};
 
-/// What one run spent and said.
+/// The result of one run and the resources that it used.
 #[derive(Debug)]
 pub struct Spent {
-    /// From the start of the process to its end, seconds: what the result's own figure leaves out,
-    /// such as freeing a million pods, included.
+    /// Seconds from the start of the process to its end. Includes work that the result's own figure leaves out,
+    /// such as freeing a million pods.
     pub wall_seconds: f64,
-    /// CPU time of the whole process, user and system, seconds.
+    /// CPU time of the whole process, user and system, in seconds.
     pub cpu_seconds: f64,
-    /// Most memory resident, bytes; 0 where the result doesn't tell.
+    /// Maximum resident memory, in bytes; 0 if the result does not have it.
     pub peak_memory_bytes: f64,
     /// The result.
     pub result: Value,
@@ -32,17 +32,17 @@ impl Spent {
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// Fails if there is none.
     pub fn number(&self, path: &str) -> anyhow::Result<f64> {
         let value = self.result.pointer(path).and_then(Value::as_f64);
         value.with_context(|| format!("the result has no number {path}"))
     }
 
-    /// Returns a member of a phase of the result, by the phase's name.
+    /// Returns a member of a phase of the result, by the name of the phase.
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// Fails if there is none.
     pub fn phase(&self, name: &str, member: &str) -> anyhow::Result<f64> {
         let phases = self.result["phases"].as_array();
         let mut phases = phases.into_iter().flatten();
@@ -53,34 +53,34 @@ impl Spent {
     }
 }
 
-/// With the features of the whole workspace, and by an example with those of tests: what benches and tests were built
-/// of serves the program too, and only that is linked.
+/// Cargo flags: the features of the whole workspace and, through an example, those of tests. The program then reuses the
+/// builds of benches and tests, and is only linked.
 const AS_BENCHES: &[&str] = &["--workspace", "--example", "replica_set_name"];
 
-/// Builds the release binary of `loadgen` when it is not up to date; where it is.
+/// Builds the release binary of `loadgen` if it is not up to date. Returns its path.
 ///
 /// # Errors
 ///
-/// Where it can't be built.
+/// Fails if it can't be built.
 pub fn loadgen() -> anyhow::Result<PathBuf> {
     build(&["--release"])
 }
 
-/// As [`loadgen`] with further flags of cargo, to the same place.
+/// Like [`loadgen`], with further flags of cargo, to the same path.
 ///
 /// # Errors
 ///
-/// Where it can't be built.
+/// Fails if it can't be built.
 pub fn loadgen_with(flags: &[&str]) -> anyhow::Result<PathBuf> {
     build(&[&["--release"], flags].concat())
 }
 
-/// As [`loadgen`], in the profile that this program was built in: under `cargo test` that of its tests, for
-/// which it is there already.
+/// Like [`loadgen`], in the profile of this program: under `cargo test` that of the tests, for which it has
+/// already been built.
 ///
 /// # Errors
 ///
-/// Where it can't be built.
+/// Fails if it can't be built.
 pub fn loadgen_as_built() -> anyhow::Result<PathBuf> {
     if cfg!(debug_assertions) {
         build(&[])
@@ -110,20 +110,20 @@ fn build(flags: &[&str]) -> anyhow::Result<PathBuf> {
         .join(format!("loadgen{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// One run: `loadgen run` with these arguments, separated by spaces, quietly.
+/// Runs `loadgen run` with these arguments, separated by spaces, without output.
 ///
 /// # Errors
 ///
-/// Where it doesn't start, or doesn't meet its condition.
+/// Fails if it doesn't start, or doesn't meet its condition.
 pub fn run(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     call(binary, &format!("run {arguments}"))
 }
 
-/// As [`run`], for any subcommand that takes `--quiet` and `--json`.
+/// Like [`run`], for any subcommand that accepts `--quiet` and `--json`.
 ///
 /// # Errors
 ///
-/// Where it doesn't start, or ends with a status other than 0.
+/// Fails if it doesn't start, or ends with a status other than 0.
 pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     let (clock, cpu_before) = (RealClock::start(), children_cpu_seconds()?);
     let output = Command::new(binary)
@@ -137,10 +137,10 @@ pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     let cpu_seconds = children_cpu_seconds()? - cpu_before;
     ensure!(
         output.status.success(),
-        "loadgen {arguments} ended with {}",
+        "loadgen {arguments} failed: {}",
         output.status
     );
-    let result: Value = serde_json::from_slice(&output.stdout).context("the result of a run")?;
+    let result: Value = serde_json::from_slice(&output.stdout).context("cannot read the result of the run")?;
     let peak = result.pointer("/host/peak_memory_bytes");
     Ok(Spent {
         wall_seconds,
@@ -151,9 +151,9 @@ pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     })
 }
 
-/// CPU time of the child processes that have ended and were waited for, seconds.
+/// Returns the CPU time of the child processes that have ended and were waited for, in seconds.
 fn children_cpu_seconds() -> anyhow::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the CPU time of children")?;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the CPU time of child processes")?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_children_is_counted_when_they_have_ended() {
+    fn the_time_of_children_counts_once_they_have_ended() {
         let before = children_cpu_seconds().unwrap();
         let status = Command::new("sh")
             .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"])

@@ -1,5 +1,5 @@
-//! The `gate` command from outside: exit status, messages and files, on recorded measurements and with tools
-//! that are missing or broken. The last test really counts, and needs valgrind and gungraun-runner.
+//! The `gate` command from outside: exit status, messages and files, on recorded measurements and with missing or
+//! broken tools. The last test really counts, and needs valgrind and gungraun-runner.
 #![expect(
     clippy::unwrap_used,
     reason = "a command that can't be run is a failed test"
@@ -12,13 +12,13 @@ use std::process::{Command, Output};
 use podstorm_bench::hot::paths;
 use tempfile::TempDir;
 
-/// Both streams.
+/// Returns both streams.
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8(text).unwrap()
 }
 
-/// Holds a command to its exit status and to words in either stream.
+/// Asserts a command's exit status, and that these words are in one of its streams.
 #[track_caller]
 fn expect(output: &Output, code: i32, words: &[&str]) {
     let text = said(output);
@@ -34,7 +34,7 @@ struct Place(TempDir);
 const TOOLCHAIN: &str =
     r#"{"rustc":"rustc 1","flags":"x86","cpu":"avx2","libc":"glibc 2","valgrind":"3"}"#;
 
-/// One path in both units.
+/// Returns a measurement of one path in both units.
 fn measurement(instructions: f64, allocations: f64) -> String {
     let count = |unit, figure| {
         format!(
@@ -69,7 +69,7 @@ impl Place {
         fs::read_to_string(self.path("budgets.toml")).unwrap()
     }
 
-    /// Returns the gate over the recorded measurement.
+    /// Runs the gate on the recorded measurement.
     fn gate(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
@@ -77,7 +77,7 @@ impl Place {
         command.args(arguments).output().unwrap()
     }
 
-    /// Returns the gate that measures, with only the tools of this place in `PATH`.
+    /// Runs the gate with measuring, and with only the tools of this place in `PATH`.
     fn gate_that_measures(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
@@ -97,9 +97,9 @@ impl Place {
             .unwrap()
     }
 
-    /// Puts a tool into this place that runs a shell script. Another process writes the file: one that this
-    /// process has open for writing, a child that another test starts at the same time would have open too,
-    /// and a file open for writing can't be run.
+    /// Adds a tool that runs a shell script. Another process writes the file: if this process had it open for writing, a
+    /// child that another test starts at the same time would have it open too, and a file open for writing can't be
+    /// executed.
     fn tool(&self, name: &str, script: &str) {
         let wrote = Command::new("sh")
             .args(["-c", r#"printf '%s\n' "$1" >"$0" && chmod 755 "$0""#])
@@ -111,7 +111,7 @@ impl Place {
 }
 
 #[test]
-fn a_row_is_named_with_what_became_of_it() {
+fn a_row_is_shown_with_its_verdict() {
     let place = Place::new();
     let bless = "gate --bless queue/cycle/1";
     let new = measurement(1_000.0, 0.0).replace("queue/cycle/1", "queue/new/1");
@@ -136,7 +136,7 @@ fn a_row_is_named_with_what_became_of_it() {
 }
 
 #[test]
-fn one_allocation_closes_the_gate_and_can_not_be_blessed() {
+fn one_allocation_closes_the_gate_and_cannot_be_blessed() {
     let place = Place::new();
     let before = place.budgets();
     place.measure(&measurement(1_000.0, 0.001));
@@ -151,7 +151,7 @@ fn one_allocation_closes_the_gate_and_can_not_be_blessed() {
 }
 
 #[test]
-fn a_row_that_disappeared_closes_the_gate_until_its_end_is_blessed() {
+fn a_missing_row_closes_the_gate_until_its_removal_is_blessed() {
     let place = Place::new();
     let budgets = place.budgets();
     let row = budgets.split("[[row]]").nth(1).unwrap();
@@ -163,12 +163,12 @@ fn a_row_that_disappeared_closes_the_gate_until_its_end_is_blessed() {
     .unwrap();
     expect(&place.gate(&[]), 1, &["DISAPPEARED", "queue/gone/1"]);
     let blessing = place.gate(&["--bless", "queue/gone/1", "--reason", "it was a duplicate"]);
-    expect(&blessing, 0, &["took out queue/gone/1"]);
+    expect(&blessing, 0, &["removed queue/gone/1"]);
     assert_eq!(place.budgets(), budgets);
 }
 
 #[test]
-fn another_toolchain_asks_for_blessing_with_a_status_of_its_own() {
+fn another_toolchain_has_its_own_exit_status() {
     let place = Place::new();
     place.measure(&measurement(1_000.0, 0.0).replace("rustc 1", "rustc 2"));
     expect(
@@ -180,7 +180,7 @@ fn another_toolchain_asks_for_blessing_with_a_status_of_its_own() {
     let words = [
         "OTHER TOOLCHAIN",
         "rustc: rustc 1 -> rustc 2",
-        "not a regression of ours",
+        "neither is nor rules out a regression",
     ];
     expect(&place.gate(&[]), 3, &words);
     let blessing = place.gate(&["--bless-all", "--reason", "rustc 2"]);
@@ -196,10 +196,10 @@ fn a_blessing_keeps_reason_and_date_in_the_row() {
     expect(
         &place.gate(&["--bless", "queue/cycle/1", "--reason", " "]),
         2,
-        &["says nothing"],
+        &["--reason is empty"],
     );
     let blessing = place.gate(&["--bless", "queue/cycle/1", "--reason", "fairness costs"]);
-    expect(&blessing, 0, &["1 rows said so already"]);
+    expect(&blessing, 0, &["1 rows were up to date"]);
     let budgets = place.budgets();
     assert!(budgets.contains("figure = 1500.0"), "{budgets}");
     assert!(budgets.contains("reason = \"fairness costs\""), "{budgets}");
@@ -207,7 +207,7 @@ fn a_blessing_keeps_reason_and_date_in_the_row() {
 }
 
 #[test]
-fn json_holds_what_was_measured_and_decided_and_can_be_judged_again() {
+fn json_has_measurement_and_verdicts_and_can_be_judged_again() {
     let place = Place::new();
     place.measure(&measurement(1_500.0, 0.0));
     let file = place.path("out.json");
@@ -221,7 +221,7 @@ fn json_holds_what_was_measured_and_decided_and_can_be_judged_again() {
 }
 
 #[test]
-fn budgets_that_are_missing_or_malformed_never_pass() {
+fn missing_or_malformed_budgets_never_pass() {
     let place = Place::new();
     let path = place.path("budgets.toml");
     let good = place.budgets();
@@ -247,7 +247,7 @@ fn budgets_that_are_missing_or_malformed_never_pass() {
         2,
         &["budgets.toml: cannot be read", "--bless-all"],
     );
-    // Even with nothing else to stop it, and before anything is measured.
+    // Even if nothing else would stop it, and before anything is measured.
     expect(
         &place.gate_that_measures(&[]),
         2,
@@ -256,9 +256,9 @@ fn budgets_that_are_missing_or_malformed_never_pass() {
 }
 
 #[test]
-fn measurements_that_can_not_be_read_never_pass() {
+fn unreadable_measurements_never_pass() {
     let place = Place::new();
-    let unreadable = "measured.json: not what `gate --json` writes";
+    let unreadable = "measured.json: not a file written by `gate --json`";
     for (text, word) in [
         ("", unreadable),
         ("{}", unreadable),
@@ -282,7 +282,7 @@ fn unknown_rows_and_flags_are_refused() {
             "--bless sync/idle/50 --reason x",
             &["no row \"sync/idle/50\""],
         ),
-        // Known, but not among those asked for.
+        // Known, but not among the requested rows.
         (
             "--only queue/other --bless queue/cycle/1 --reason x",
             &["queue/other"],
@@ -300,7 +300,7 @@ fn unknown_rows_and_flags_are_refused() {
 }
 
 #[test]
-fn what_would_make_a_measurement_useless_is_said_before_it() {
+fn errors_are_reported_before_a_useless_measurement() {
     let place = Place::new();
     for (arguments, words) in [
         (
@@ -311,13 +311,13 @@ fn what_would_make_a_measurement_useless_is_said_before_it() {
             &["--bless", "sync/idl", "--reason", "x"],
             "--bless sync/idl: no row",
         ),
-        (&["--bless-all", "--reason", " "], "--reason says nothing"),
+        (&["--bless-all", "--reason", " "], "--reason is empty"),
         (
             &["--json", "no/such/folder"],
             "there is no directory no/such",
         ),
     ] {
-        // It doesn't come to the missing tools.
+        // The gate does not get as far as the missing tools.
         let output = place.gate_that_measures(arguments);
         expect(&output, 2, &[words]);
         assert!(!said(&output).contains("valgrind"));
@@ -325,7 +325,7 @@ fn what_would_make_a_measurement_useless_is_said_before_it() {
 }
 
 #[test]
-fn an_interrupted_blessing_leaves_the_budgets_as_they_were() {
+fn an_interrupted_blessing_does_not_change_the_budgets() {
     let place = Place::new();
     // Not INT, which is ignored where tests run in the background.
     place.tool("valgrind", "kill -TERM $PPID; echo valgrind-3.19.0");
@@ -342,7 +342,7 @@ fn an_interrupted_blessing_leaves_the_budgets_as_they_were() {
 }
 
 #[test]
-fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
+fn missing_tools_are_named_with_how_to_install_them() {
     let place = Place::new();
     expect(
         &place.gate_that_measures(&[]),
@@ -354,10 +354,10 @@ fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
     expect(
         &place.gate_that_measures(&[]),
         2,
-        &["gungraun-runner, which doesn't run here", install],
+        &["cannot run gungraun-runner", install],
     );
     place.tool("gungraun-runner", "echo gungraun-runner 0.1.0");
-    let words = ["gungraun-runner is of version 0.1.0", install];
+    let words = ["gungraun-runner has version 0.1.0", install];
     expect(&place.gate_that_measures(&[]), 2, &words);
     place.tool("valgrind", "echo 'valgrind: wrong library' >&2; exit 1");
     expect(
@@ -367,7 +367,7 @@ fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
     );
 }
 
-/// Returns a program that says what gungraun does of a path.
+/// Returns a program that prints gungraun's summary of a path.
 fn summary(id: &str) -> String {
     let at = paths().iter().position(|path| path.id == id).unwrap();
     let data = r#"{"total":{"metrics":{"Ir":{"values":{"new":5}}}}}"#;
@@ -386,7 +386,7 @@ fn locked_gungraun() -> String {
 }
 
 #[test]
-fn a_build_or_a_count_that_fails_never_passes() {
+fn a_failed_build_or_count_never_passes() {
     let place = Place::new();
     place.tool("valgrind", "echo valgrind-3.19.0");
     place.tool(
@@ -405,7 +405,7 @@ fn a_build_or_a_count_that_fails_never_passes() {
         let output = place.gate_that_measures(&["--only", "expectations/create/1"]);
         expect(&output, 2, words);
     };
-    expect_failure(&["cargo built no bench called allocations"]);
+    expect_failure(&["cargo did not build the bench allocations"]);
 
     let message = |name: &str| {
         let path = place.path(name).display().to_string();
@@ -422,7 +422,7 @@ fn a_build_or_a_count_that_fails_never_passes() {
     );
     expect_failure(&["the allocation bench", "too much to say"]);
     place.tool("allocations", "echo nonsense");
-    expect_failure(&["speaks another language"]);
+    expect_failure(&["unexpected output of the allocation bench"]);
 
     place.tool("allocations", r#"echo '{"expectations/create/1":0}'"#);
     place.tool("instructions", "echo 'valgrind crashed' >&2; exit 1");
@@ -430,16 +430,16 @@ fn a_build_or_a_count_that_fails_never_passes() {
     place.tool("instructions", "exit 0");
     expect_failure(&["callgrind counted nothing for expectations/create/1"]);
     place.tool("instructions", "echo '{}'");
-    expect_failure(&["not a summary of gungraun's"]);
+    expect_failure(&["not a gungraun summary"]);
     place.tool("allocations", "echo '{}'");
     place.tool("instructions", &summary("expectations/create/1"));
     expect_failure(&["dhat counted nothing for expectations/create/1"]);
 }
 
 #[test]
-fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
+fn unwritable_outputs_are_refused_before_any_measurement() {
     let place = Place::new();
-    // What would be found out by reading it, later.
+    // Reading this would fail, but only later.
     place.measure("nothing that can be read");
     let before = place.budgets();
     let folder = place.path("folder");
@@ -447,10 +447,10 @@ fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
     for (json, words) in [
         (folder, "is a directory; name a file"),
         (place.path("no/such/folder"), "there is no directory"),
-        (place.path("budgets.toml"), "these are the budgets"),
+        (place.path("budgets.toml"), "this is the budgets file"),
         (
             place.path("folder/../budgets.toml"),
-            "these are the budgets",
+            "this is the budgets file",
         ),
     ] {
         let output = place.gate(&["--json", json.to_str().unwrap()]);
@@ -468,11 +468,11 @@ fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
     );
 }
 
-/// Counts for real, twice: the paths as they are, held to the committed budgets, and with a slow path and an
-/// allocation planted. Only `.ci/run` has what it takes, and asks for it by name.
+/// Counts for real, twice: the paths unchanged, compared with the committed budgets, and with a slow path and an
+/// allocation planted. Only `.ci/run` has the tools for this, and selects the test by name.
 #[test]
 #[ignore = "needs valgrind and gungraun-runner; .ci/run runs it"]
-fn the_gate_closes_on_a_planted_slow_path_and_on_a_planted_allocation() {
+fn the_gate_closes_on_a_planted_slow_path_and_allocation() {
     let folder = TempDir::new().unwrap();
     let json = folder.path().join("out.json");
     let gate = |arguments: &[&str]| {

@@ -1,8 +1,7 @@
-//! What is kept for ReplicaSets that are gone: nothing that grows. A controller lives through rollouts,
-//! each of which brings ReplicaSets and pods of names that never were before and takes them away again,
-//! and its memory afterwards is what it was.
+//! Nothing that is kept for deleted ReplicaSets grows. A controller goes through rollouts, each of which adds
+//! ReplicaSets and pods with new names and removes them again, and its memory afterwards is the same as before.
 //!
-//! One test alone in its process, because the counter counts every thread.
+//! A single test in its process, because the counter counts every thread.
 
 use std::sync::Arc;
 
@@ -21,14 +20,14 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 const SETS: u128 = 5;
 const PODS: usize = 4;
 
-/// So long a rollout takes: longer than a key rests.
+/// The duration of a rollout: longer than the cooldown of a key.
 const ROLLOUT_NS: i64 = 400_000_000_000;
 
-/// A leak of this many bytes for each ReplicaSet that came and went would be noticed. Not a leak of one: shards of
-/// the cache are as large as they ever had to be, and some have their largest day late.
+/// A leak of this many bytes for each removed ReplicaSet would be noticed. A leak of one byte would not: shards of the
+/// cache keep their largest size, and some reach it late.
 const LEAK_BYTES: usize = 4;
 
-/// After this many rollouts the tables are about as large as they get: some sweep only when they have
+/// After this many rollouts the tables have nearly reached their final size: some are swept only when they have
 /// grown.
 const SETTLED: usize = 500;
 const ROLLOUTS: usize = 2_000;
@@ -67,7 +66,7 @@ impl Harness {
         self.controller.pod_changed(&change, self.now);
     }
 
-    /// Syncs whatever waits; the pods that were asked for, and the names of those to be deleted.
+    /// Syncs all waiting keys. Returns the requested pods and the names of the pods to delete.
     fn work(&mut self) -> (Vec<Pod>, Vec<String>) {
         let (mut made, mut deleted) = (Vec::new(), Vec::new());
         let Harness {
@@ -107,7 +106,7 @@ impl Harness {
                     set.metadata.resource_version = version.into();
                     Answer::Object(Arc::new(set))
                 }
-                other => panic!("{other:?} is not expected here"),
+                other => panic!("unexpected request {other:?}"),
             }
         };
         sync_all(&**controller, driver, &mut server, *now, |_| {});
@@ -140,7 +139,7 @@ fn replica_set(number: u128) -> ReplicaSet {
     set
 }
 
-/// Every ReplicaSet of a rollout comes, gets its pods, loses them, and goes.
+/// Runs a rollout: every ReplicaSet is added, gets its pods, loses them, and is deleted.
 fn roll_out(harness: &mut Harness, number: u128) {
     let mut sets: Vec<ReplicaSet> = (0..SETS)
         .map(|place| replica_set(number * SETS + place))
@@ -175,8 +174,8 @@ fn roll_out(harness: &mut Harness, number: u128) {
 }
 
 #[test]
-fn nothing_is_kept_for_replica_sets_that_are_gone() {
-    // Bytes are wanted, not where they were asked for.
+fn nothing_is_kept_for_deleted_replica_sets() {
+    // The number of bytes is needed, not the place of their allocation.
     let profiler = dhat::Profiler::builder().testing();
     let _profiler = profiler.trim_backtraces(Some(0)).build();
     for behaviour in Behaviour::ALL {
@@ -207,7 +206,7 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
         let gone = (ROLLOUTS - SETTLED) * usize::try_from(SETS).expect("few");
         assert!(
             largest - settled.min(*largest) < LEAK_BYTES * gone,
-            "{behaviour:?}: {largest} bytes are in use, and {settled} were after {SETTLED} rollouts"
+            "{behaviour:?}: {largest} bytes in use, up from {settled} after {SETTLED} rollouts"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The pod cache with its indexes, beside the plain way: one lock around a map of pods by
+//! The pod cache with its indexes, compared with the plain way: one lock around a map of pods by
 //! `namespace/name` and maps of names by owner, by namespace and by node.
 
 use std::hash::BuildHasherDefault;
@@ -18,7 +18,7 @@ const PODS: usize = 10_000;
 type Hashed = BuildHasherDefault<std::collections::hash_map::DefaultHasher>;
 type Names = HashMap<String, HashSet<String, Hashed>, Hashed>;
 
-/// A thread-safe store with indices, as one writes it first.
+/// A thread-safe store with indices, as a first version would have it.
 #[derive(Default)]
 struct Plain(Mutex<Maps>);
 
@@ -158,7 +158,7 @@ fn take(store: &Plain, pod: &Arc<Pod>) {
     drop(store.take(black_box(pod)));
 }
 
-/// Pods that come to a full store.
+/// Returns pods that are added to a full store.
 fn more() -> Vec<Arc<Pod>> {
     realistic_pods(PODS, PODS / 10)
 }
@@ -174,7 +174,7 @@ fn with_more<S>(
     }
 }
 
-/// Work on the pods of [`more`] in turn. After a round an undoing brings the store back, not timed.
+/// Works on the pods of [`more`] one after the other. After a round, the store is restored, which is not timed.
 struct Turnover<S, W, U> {
     store: S,
     more: Vec<Arc<Pod>>,

@@ -1,12 +1,12 @@
-//! A controller's cold start over existing pods, 50 to a ReplicaSet: initial states through the
-//! embedded server's watches, cache, handlers, syncs.
+//! A controller's cold start over existing pods, 50 per ReplicaSet: initial states through the embedded
+//! server's watches, cache, handlers, syncs.
 //!
-//! * `first-sync`: from the moment that the controller asks for its lists until its first sync has
-//!   returned with the right decision; all end to end, the server's part included.
-//! * `all-synced`: the same until every ReplicaSet was synced once.
-//! * `server`: the server's part alone, sorting both states.
-//! * `fill`: cache and handlers alone; `fill-plain` is a map of pods and one of names by owner, each
-//!   pod cloned, and no handler.
+//! * `first-sync`: from the controller's list requests until its first sync has returned with the right
+//!   decision, end to end, including the server's part.
+//! * `all-synced`: the same until every ReplicaSet has been synced once.
+//! * `server`: only the server's part, which sorts both states.
+//! * `fill`: only cache and handlers; `fill-plain` is a map of pods and one of names by owner, with each
+//!   pod cloned and no handler.
 
 use std::cell::LazyCell;
 use std::hash::BuildHasherDefault;
@@ -25,7 +25,7 @@ use super::Timed;
 
 type Hashed = BuildHasherDefault<std::collections::hash_map::DefaultHasher>;
 
-/// What is measured of a start.
+/// A measured part of a start.
 type Part = (&'static str, fn(&Start) -> Duration);
 
 const PARTS: [Part; 3] = [
@@ -67,7 +67,7 @@ pub(crate) fn timed() -> Vec<Timed> {
     sizes.iter().flat_map(|&pods| of_size(pods)).collect()
 }
 
-/// All that is timed over one cluster, which is made when the first needs it.
+/// Returns all timed parts for one cluster, which is created when the first of them needs it.
 fn of_size(pods: usize) -> Vec<Timed> {
     let cluster = Rc::new(LazyCell::new(move || existing(pods)));
     let id = |variant: &str| format!("cold_start/{variant}/{pods}");

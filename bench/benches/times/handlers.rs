@@ -1,6 +1,6 @@
-//! Event handlers: from the change that the cache tells to the key in the queue, beside the plain
-//! way: one lock around each store, texts as keys, and for an orphan every selector of the
-//! namespace. Neither side's time has the taking of the keys in it.
+//! Event handlers: from the change that the cache reports to the key in the queue, compared with the plain
+//! way: one lock around each store, texts as keys, and for an orphan every selector of the namespace.
+//! Neither side's time includes taking the keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use super::Timed;
 
 const REPLICA_SETS: usize = 2_000;
 
-/// Draws the events for that number of ReplicaSets.
+/// Draws the events for this number of ReplicaSets.
 type Make = fn(usize) -> Events;
 
 pub(crate) fn timed() -> Vec<Timed> {
@@ -32,7 +32,7 @@ pub(crate) fn timed() -> Vec<Timed> {
     events.map(rival).into()
 }
 
-/// An event: old and new pod, and whether it is gone.
+/// An event: old and new pod, and whether the pod was deleted.
 type Change = (Option<PlainPod>, PlainPod, bool);
 
 struct Plain {
@@ -63,7 +63,7 @@ impl Plain {
         }
     }
 
-    /// Returns the owner that a controller reference means.
+    /// Returns the owner that a controller reference resolves to.
     fn resolve(&self, pod: &PlainPod) -> Option<String> {
         let reference = pod.controller.as_ref()?;
         if reference.kind != "ReplicaSet" {
@@ -107,7 +107,7 @@ impl Plain {
             if old.ready_since().is_none() && new.ready_since().is_some() {
                 let owners = self.owners.lock().expect("not poisoned");
                 let seconds = owners.get(&key).map_or(0, |owner| owner.min_ready_seconds);
-                assert_eq!(seconds, 0, "nothing is added later here");
+                assert_eq!(seconds, 0, "nothing is delayed here");
             }
         }
     }
@@ -150,7 +150,7 @@ impl Plain {
 }
 
 impl Work for Plain {
-    /// Takes the keys of a round that is over, and expects again what has been observed.
+    /// Takes the keys of a completed round, and expects again what has been observed.
     fn prepare(&mut self) -> u64 {
         if self.next.is_multiple_of(REPLICA_SETS) {
             self.queue.clear();

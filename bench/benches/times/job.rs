@@ -1,5 +1,5 @@
-//! Jobs beside the plain way: a walk over all own pods for each question that a sync asks, with sets of texts, and for a
-//! pod's change a walk over all Jobs of its namespace.
+//! Jobs compared with the plain way: a pass over all own pods for each question that a sync has, with sets of texts, and
+//! for a pod's change a pass over all Jobs of its namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn index(pod: &PlainPod) -> Option<i64> {
     pod.annotations.get(INDEX)?.parse().ok()
 }
 
-/// Counts the pods as a sync does that finds nothing to do.
+/// Counts the pods like a sync that finds nothing to do.
 fn idle(pods: usize) -> impl FnMut() -> u64 {
     let pods: Vec<PlainPod> = job::pods(pods).iter().map(PlainPod::of).collect();
     move || {
@@ -55,7 +55,7 @@ fn idle(pods: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Looks for the Jobs that a changed pod could belong to.
+/// Finds the Jobs that a changed pod could belong to.
 fn changed(jobs: usize) -> impl FnMut() -> u64 {
     let label =
         |number: usize| BTreeMap::from([("job-name".to_owned(), format!("array-{number}"))]);

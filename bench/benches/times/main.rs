@@ -1,8 +1,8 @@
-//! All that is timed, in one program: every hot path beside its plain rivals, what only criterion times, the
-//! packages, throughput by threads and whole runs. After a full run the program prints the table of targets.
+//! All timed benches in one program: every hot path next to its plain rivals, subjects that only criterion times, the
+//! packages, throughput by threads, and whole runs. After a full run the program prints the table of targets.
 //!
-//! `cargo bench -p podstorm-bench -- ranking` times what has that in its id; `-- --test` and `cargo test` do
-//! everything once, the whole runs tiny, and time nothing.
+//! `cargo bench -p podstorm-bench -- ranking` times everything with that text in its id. `-- --test` and `cargo test` do
+//! everything once, with tiny whole runs, and time nothing.
 
 mod cache;
 mod cold_start;
@@ -35,7 +35,7 @@ type Subject = fn(&Asked) -> anyhow::Result<()>;
 /// One id that criterion times.
 struct Timed {
     id: String,
-    /// How often the time is taken: seldom where one call takes long.
+    /// The number of samples: few if one call takes long.
     samples: usize,
     prepare: Box<dyn Fn() -> Operation>,
 }
@@ -49,7 +49,7 @@ impl Timed {
         }
     }
 
-    /// The same, for calls that take long.
+    /// Like `new`, for calls that take long.
     fn slow<W: Work + 'static>(id: impl Into<String>, prepare: impl Fn() -> W + 'static) -> Timed {
         Timed {
             samples: 10,
@@ -70,7 +70,8 @@ impl Timed {
     }
 }
 
-/// Everything that criterion times. Each hot path stands beside its rivals, so that both are measured in the same minute.
+/// Returns everything that criterion times. Each hot path is next to its rivals, so that they are measured in the same
+/// minute.
 fn timed() -> Vec<Timed> {
     let mut others: Vec<Timed> = [
         cache::timed(),
@@ -91,7 +92,7 @@ fn timed() -> Vec<Timed> {
     .flatten()
     .collect();
     let mut all = Vec::new();
-    // Whole small runs are counted and not timed: `whole_runs` has the real ones.
+    // Small whole runs are counted but not timed: `whole_runs` has the real ones.
     let paths = hot::paths().into_iter();
     for path in paths.filter(|path| !path.id.starts_with("run/")) {
         all.push(Timed {
@@ -132,7 +133,7 @@ fn main() -> anyhow::Result<()> {
                 (timed.prepare)().time(1);
             }
         };
-        // A failed bench costs its own figure and no others.
+        // A failed bench loses only its own figure.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             failed.push(timed.id);
         }
@@ -155,7 +156,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line on standard output, where benches report.
+/// Prints a line on standard output, where benches report.
 fn say(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }

@@ -1,5 +1,5 @@
-//! What each package is kept for, beside doing without it or with another: rayon, ahash, crossbeam's
-//! queue and mimalloc, each in the role that it has here. The verdicts are in `results/packages.md`.
+//! The benefit of each package compared with doing without it or with another: rayon, ahash, crossbeam's queue
+//! and mimalloc, each in its role here. The verdicts are in `results/packages.md`.
 
 use std::cell::LazyCell;
 use std::collections::VecDeque;
@@ -45,8 +45,8 @@ pub(crate) fn timed() -> Vec<Timed> {
     all
 }
 
-/// Deletion ranking of one large ReplicaSet on several cores, and on one: where these lines cross, several cores
-/// begin to pay.
+/// Returns deletion ranking of one large ReplicaSet on several cores and on one. Several cores pay off where these
+/// lines cross.
 fn ranking(pods: usize) -> [Timed; 2] {
     let drawn = move || {
         let fields = fields(&drawn_pods(pods, Growth::Month, 1));
@@ -75,7 +75,7 @@ fn ranking(pods: usize) -> [Timed; 2] {
     ]
 }
 
-/// Returns the first list of a controller's pods taken into its cache, on all cores and on one.
+/// Returns the loading of a controller's first list of pods into its cache, on all cores and on one.
 fn first_lists(pods: usize) -> [Timed; 2] {
     let cluster = Rc::new(LazyCell::new(move || existing(pods)));
     let ours = cluster.clone();
@@ -96,7 +96,7 @@ fn first_lists(pods: usize) -> [Timed; 2] {
     ]
 }
 
-/// Keys to numbers, with the hasher that is used and with others.
+/// Maps keys to numbers, with the hasher in use and with others.
 fn finds<K: Hash + Eq + 'static>(
     what: &str,
     count: usize,
@@ -116,7 +116,7 @@ fn finds<K: Hash + Eq + 'static>(
 
 type Sip = BuildHasherDefault<DefaultHasher>;
 
-/// As `KeyTable` and the cache keep such an index: the keys lie elsewhere, the table holds numbers.
+/// Like the index of `KeyTable` and of the cache: the keys are stored elsewhere, the table holds numbers.
 fn find<K: Hash + Eq + 'static, S: BuildHasher + 'static>(
     id: String,
     keys: impl Fn() -> Vec<K> + 'static,
@@ -141,7 +141,7 @@ fn find<K: Hash + Eq + 'static, S: BuildHasher + 'static>(
     })
 }
 
-/// Namespaces and names of pods.
+/// Returns namespaces and names of pods.
 fn names(pods: usize) -> Vec<(String, String)> {
     let drawn = drawn_pods(pods, Growth::Burst, 3).into_iter().enumerate();
     let name = |(at, pod): (usize, Pod)| {
@@ -153,7 +153,7 @@ fn names(pods: usize) -> Vec<(String, String)> {
     drawn.map(name).collect()
 }
 
-/// UIDs, by which the cache finds the owned pods of an owner.
+/// Returns UIDs, by which the cache finds the owned pods of an owner.
 fn uids(count: usize) -> Vec<Uid> {
     let mut random = fastrand::Rng::with_seed(5);
     (0..count)
@@ -161,7 +161,7 @@ fn uids(count: usize) -> Vec<Uid> {
         .collect()
 }
 
-/// Returns the ring that was under the work queue: a push and a pop, by several threads at once.
+/// Returns a push and a pop by several threads concurrently, on the ring that the work queue used before.
 fn queues(threads: u32) -> [Timed; 2] {
     const WAITING: u32 = 1_000;
     [
@@ -169,7 +169,7 @@ fn queues(threads: u32) -> [Timed; 2] {
             let ring = ArrayQueue::new(8_192);
             (0..WAITING).for_each(|key| ring.push(key).expect("the ring has space"));
             Together(threads, move || {
-                let key = ring.pop().expect("others hold fewer keys than wait");
+                let key = ring.pop().expect("other threads hold fewer keys than are waiting");
                 ring.push(black_box(key)).expect("the ring has space");
             })
         }),
@@ -178,7 +178,7 @@ fn queues(threads: u32) -> [Timed; 2] {
             locked.lock().expect("not poisoned").extend(0..WAITING);
             Together(threads, move || {
                 let key = locked.lock().expect("not poisoned").pop_front();
-                let key = key.expect("others hold fewer keys than wait");
+                let key = key.expect("other threads hold fewer keys than are waiting");
                 let mut locked = locked.lock().expect("not poisoned");
                 locked.push_back(black_box(key));
             })
@@ -186,7 +186,7 @@ fn queues(threads: u32) -> [Timed; 2] {
     ]
 }
 
-/// A cycle that several threads do at once.
+/// A cycle that several threads run concurrently.
 struct Together<F>(u32, F);
 
 impl<F: Fn() + Sync> Work for Together<F> {
@@ -200,7 +200,7 @@ impl<F: Fn() + Sync> Work for Together<F> {
     }
 }
 
-/// Returns the time in which each thread does its share of `cycles`, all begun together.
+/// Returns the time in which each thread does its share of `cycles`, all started together.
 fn together(threads: u32, cycles: u64, cycle: impl Fn() + Sync) -> Duration {
     let share = cycles.div_ceil(u64::from(threads));
     if threads == 1 {
@@ -225,7 +225,7 @@ fn together(threads: u32, cycles: u64, cycle: impl Fn() + Sync) -> Duration {
     })
 }
 
-/// Whole runs with mimalloc and with the system's allocator, in turn, nothing else being different. This part
+/// Compares whole runs with mimalloc and with the system's allocator, alternately and with no other difference. This
 /// builds `loadgen` once more.
 pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     if asked.is_smoke_test || !asked.wants("packages/allocator") {
@@ -254,8 +254,8 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the release binary of `loadgen` with the system's allocator. It is kept under a name of
-/// its own, as both are built into one place, where all they are made of is shared.
+/// Returns the release binary of `loadgen` with the system's allocator. The binary gets its own name, because both
+/// are built in one place, where they share all parts.
 fn with_system_allocator() -> anyhow::Result<PathBuf> {
     let built = loadgen_with(&["--no-default-features"])?;
     let kept = built.with_file_name("loadgen-system-allocator");

@@ -1,8 +1,8 @@
-//! Expectations, queue and handlers at 1 to N threads beside plain rivals, and the threaded engine.
-//! Writes `bench/results/scaling.json` and `.md`.
+//! Expectations, queue and handlers at 1 to N threads compared with plain rivals, and the threaded engine. Writes
+//! `bench/results/scaling.json` and `.md`.
 //!
-//! `cargo bench -p podstorm-bench -- scaling` takes the throughput; the same with `--features contention`
-//! counts locks and exchanges per event. `-- scaling/paired` takes the queue and its plain rival in turn, alone.
+//! `cargo bench -p podstorm-bench -- scaling` measures the throughput; the same with `--features contention` counts locks
+//! and exchanges per event. `-- scaling/paired` measures only the queue and its plain rival, in alternating rounds.
 
 use anyhow::Context as _;
 use podstorm_bench::asked::Asked;
@@ -18,12 +18,12 @@ use podstorm_bench::whole;
 
 use super::say;
 
-/// Rounds where every thread can have a core.
+/// Rounds if every thread can have a core.
 const ROUNDS: usize = 400;
-/// Where there are more threads than cores, rounds are fewer and as much longer, so that threads lose
-/// their core within them.
+/// With more threads than cores, there are fewer rounds, which are longer by this factor, so that threads lose their
+/// core within them.
 const LONGER: usize = 20;
-/// Runs that are tried before the machine is called too busy.
+/// Attempts before the machine is considered too busy.
 const ATTEMPTS: usize = 5;
 /// Rounds of whole runs.
 const ENGINE_ROUNDS: usize = 3;
@@ -82,8 +82,8 @@ pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows of the targets: shares of linear on distinct keys, for the queue the throughput over that
-/// of one thread.
+/// Records the rows of the targets: shares of linear scaling on distinct keys, and for the queue the throughput relative
+/// to one thread.
 fn record_rows(throughput: &Throughput, cores: usize) {
     let several = 2..=cores;
     let distinct = throughput.curves.iter();
@@ -150,7 +150,7 @@ fn points(subject: &Subject, cores: usize) -> anyhow::Result<Vec<Point>> {
     thread_counts(cores).into_iter().map(point).collect()
 }
 
-/// Events per second, of the first of several runs in which the threads ran at the same time.
+/// Returns events per second, from the first of several runs in which the threads ran concurrently.
 fn throughput(run: impl Fn() -> scaling::Run) -> anyhow::Result<f64> {
     (0..ATTEMPTS).find_map(|_| run().events_per_second).context(
         "in no round of several runs all threads had a core at the same time: the machine is \
@@ -168,7 +168,7 @@ fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
     thread_counts(cores).into_iter().map(row).collect()
 }
 
-/// Returns the time from one core's write of a word to another's, when each waits for the other.
+/// Returns the time from one core's write of a word to another core's, when each waits for the other.
 fn transfer_ns(cores: usize) -> anyhow::Result<Option<f64>> {
     if cores == 1 {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Plain rivals of StatefulSet syncs: maps of strings, and a sync that parses each pod's ordinal, labels and revision for every
-//! question it asks. Also whole StatefulSets on the virtual engine.
+//! Plain rivals of StatefulSet syncs: maps of strings, and a sync that parses each pod's ordinal, labels and revision for
+//! every question it has. Also whole StatefulSets on the virtual engine.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn ordinal(pod: &PlainPod) -> Option<usize> {
     pod.name.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Looks at the pods as a sync does that finds nothing to do.
+/// Examines the pods like a sync that finds nothing to do.
 fn idle(pods: usize) -> impl FnMut() -> u64 {
     let pods: Vec<PlainPod> = statefulset::pods(pods).iter().map(PlainPod::of).collect();
     let revision = pods[0].labels[REVISION].clone();

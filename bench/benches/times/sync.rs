@@ -1,6 +1,6 @@
-//! Syncs from the key to the last request, every request answered at once, beside the plain way: a
-//! walk over all own pods for the counts, a list of the namespace for each sibling, and a sort
-//! that parses what it compares.
+//! Syncs from the key to the last request, with every request answered immediately, compared with the plain way: a
+//! pass over all own pods for the counts, a list of the namespace for each sibling, and a sort that parses what it
+//! compares.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use podstorm_bench::pods::NOW_NS;
 
 use super::Timed;
 
-/// Most pods created or deleted at once.
+/// The maximum number of pods created or deleted in one sync.
 const BURST: usize = 500;
 
 pub(crate) fn timed() -> Vec<Timed> {
@@ -42,7 +42,7 @@ pub(crate) fn timed() -> Vec<Timed> {
     ]
 }
 
-/// Syncs of each ReplicaSet in turn.
+/// Returns syncs of each ReplicaSet after the other.
 fn in_turn(plan: &Plan) -> impl FnMut() -> u64 + use<> {
     let (plain, mut turn) = (Plain::new(plan), 0);
     move || {
@@ -51,7 +51,7 @@ fn in_turn(plan: &Plan) -> impl FnMut() -> u64 + use<> {
     }
 }
 
-/// Syncs of the first ReplicaSet.
+/// Returns syncs of the first ReplicaSet.
 fn first(plan: &Plan) -> impl FnMut() -> u64 + use<> {
     let plain = Plain::new(plan);
     move || plain.sync(&plain.keys[0]) as u64
@@ -93,7 +93,7 @@ impl Plain {
         }
     }
 
-    /// Syncs a key, and returns the requests and counts as a number.
+    /// Syncs a key. Returns the requests and counts as a number.
     fn sync(&self, key: &str) -> usize {
         let owner = self
             .owners
@@ -101,7 +101,7 @@ impl Plain {
             .expect("not poisoned")
             .get(black_box(key))
             .cloned();
-        let owner = owner.expect("it is cached");
+        let owner = owner.expect("the ReplicaSet is cached");
         let satisfied = self.expectations.satisfied(key);
         let selector = owner.selector.convert();
         let own: Vec<Arc<PlainPod>> = {
@@ -139,7 +139,7 @@ impl Plain {
             + own.iter().filter(available).count()
     }
 
-    /// Batch after batch, twice as large each.
+    /// Creates batch after batch, each twice as large as the last.
     fn create(&self, key: &str, owner: &PlainReplicaSet, count: usize) -> Vec<String> {
         self.expectations.expect(key, count as i64, BTreeSet::new());
         let (mut said, mut size) = (Vec::new(), 1);
@@ -177,7 +177,7 @@ impl Plain {
         said.collect()
     }
 
-    /// How many active pods of the owner's siblings each node has.
+    /// Returns the number of active pods of the owner's siblings on each node.
     fn related(&self, owner: &PlainReplicaSet) -> BTreeMap<String, usize> {
         let siblings: Vec<Requirements> = {
             let owners = self.owners.lock().expect("not poisoned");
@@ -223,7 +223,7 @@ fn ns(text: &str) -> i64 {
     time.and_then(Time::unix_nanos).unwrap_or(0)
 }
 
-/// Which of two pods goes first, by rules that order pods, read from the pods as they are.
+/// Compares two pods by the deletion rules that order pods, reading from the unprocessed pods.
 fn compare(a: &(&Arc<PlainPod>, usize), b: &(&Arc<PlainPod>, usize)) -> Ordering {
     let phase = |pod: &PlainPod| match pod.phase.as_str() {
         "Running" => 2,

@@ -1,5 +1,5 @@
-//! Whole runs of the `loadgen` command: wall time, CPU time and peak memory, medians of several
-//! runs. There is no plain rival to these: upstream's recorded figures are in TARGETS.md.
+//! Whole runs of the `loadgen` command: wall time, CPU time and peak memory, medians of several runs. They have
+//! no plain rival: upstream's recorded figures are in TARGETS.md.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::{Unit, record_runs, targets};
 use podstorm_bench::whole::{self, Spent, call, loadgen, loadgen_as_built};
 
-/// A run: name and number of pods, as in its ids, the flags, how often it is run when quick and otherwise, and
-/// the phase of which the seconds are recorded; without one it is what the process spent.
+/// A run: name and number of pods as in its ids, the flags, the number of repetitions in quick and full runs, and the
+/// phase whose seconds are recorded. Without a phase, the resources of the process are recorded.
 type Run = (
     &'static str,
     u32,
@@ -41,7 +41,7 @@ const RUNS: [Run; 5] = [
         [1, 3],
         Some("start the controller"),
     ),
-    // An API and pods that take no time: what remains is the controllers' and the cluster's own work.
+    // The API and the pods take no time, so only the work of the controllers and the cluster remains.
     (
         "deployment-rollout",
         50_000,
@@ -61,10 +61,10 @@ const RUNS: [Run; 5] = [
 const UP_DOWN_10M: &str = "--pods 10m --replicasets 200k --nodes 150k";
 const VIRTUAL_100K: &str = "--scenario up-down --engine virtual --pods 100k --seed 7";
 
-/// What a smoke test runs instead of each: the same, tiny.
+/// What a smoke test runs instead of each: the same at a tiny size.
 const TINY: &str = "--pods 200 --replicasets 10 --nodes 20";
 
-/// Profiles of whole runs are made by `loadgen run --flamegraph`.
+/// Runs everything. Profiles of whole runs are made by `loadgen run --flamegraph`.
 pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
     if !asked.wants("whole_runs") {
         Ok(())
@@ -103,7 +103,7 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     }
     if wanted("whole_runs/fault-seeds/60") {
         let seeds = if quick { 1_000_u32 } else { 5_000 };
-        // The standard seeds: those that every change is judged by.
+        // The standard seeds, by which every change is judged.
         let spent = call(&binary, &format!("fuzz --first 1 --seeds {seeds}"))?;
         let per_minute = f64::from(seeds) / spent.cpu_seconds * 60.0;
         record_runs("whole_runs/fault-seeds/60", &[per_minute], Unit::Count);
@@ -117,7 +117,7 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reports whether the machine has what the row asks for; the table says so where it has not.
+/// Reports whether the machine has the memory that the row needs. If not, the table states it.
 fn has_memory_for_10m() -> anyhow::Result<bool> {
     let rows = targets::load_own()?;
     let row = rows
@@ -131,13 +131,13 @@ fn repeat(binary: &Path, arguments: &str, runs: u32) -> anyhow::Result<Vec<Spent
     (0..runs).map(|_| whole::run(binary, arguments)).collect()
 }
 
-/// How long a phase took in each run.
+/// Returns the duration of a phase in each run.
 fn phase_seconds(runs: &[Spent], phase: &str) -> anyhow::Result<Vec<f64>> {
     let of = |spent: &Spent| spent.phase(phase, "seconds");
     runs.iter().map(of).collect()
 }
 
-/// Returns the whole process, end to end.
+/// Records the whole process, end to end.
 pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     type Figure = fn(&Spent) -> f64;
     let figures: [(&str, Figure, Unit); 3] = [
@@ -151,8 +151,8 @@ pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     }
 }
 
-/// Returns the controller's share: the time in syncs for each 1,000 pods created, and the pods
-/// created per second while they were.
+/// Records the controller's share: the time in syncs for each 1,000 pods created, and the pods created per second
+/// during the creation.
 fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()> {
     let sync_seconds = |spent: &Spent| {
         let (count, mean) = (
@@ -181,7 +181,7 @@ fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Every kind of run in its smallest form, and that the figures are where they are looked for.
+/// Runs every type of run in its smallest form, and checks that the figures are where they are read.
 fn smoke(binary: &Path) -> anyhow::Result<()> {
     let up_down = whole::run(binary, &format!("--scenario up-down {TINY}"))?;
     record_controller("up-down", 200, &[up_down])?;

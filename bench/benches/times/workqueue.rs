@@ -1,4 +1,4 @@
-//! The work queue with its metrics, beside the plain way: one lock around a `VecDeque` and two sets.
+//! The work queue with its metrics, compared with the plain way: one lock around a `VecDeque` and two sets.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -34,8 +34,8 @@ impl PlainLimiter {
     }
 }
 
-/// A heap of times and the time of each key, behind one lock; an entry is passed over when it is due if the map holds
-/// another time for its key.
+/// A heap of times and the time of each key, behind one lock. A due entry is skipped if the map has another time for its
+/// key.
 struct PlainDelays {
     queue: Mutex<Delays>,
     random: fastrand::Rng,
@@ -82,7 +82,7 @@ impl Work for PlainDelays {
     }
 }
 
-/// Returns the rivals, and one key that waits already and is added again.
+/// Returns the rivals, and the add of a key that is already waiting.
 pub(crate) fn timed() -> Vec<Timed> {
     vec![
         Timed::new("workqueue/cycle-plain/5000", cycle),
@@ -99,7 +99,7 @@ fn cycle() -> impl FnMut() -> u64 {
     let (queue, mut next) = (PlainQueue::<u32>::default(), rounds(KEYS));
     move || {
         queue.add(next());
-        let key = queue.take().expect("it was added");
+        let key = queue.take().expect("the key was added");
         queue.done(key);
         key.into()
     }

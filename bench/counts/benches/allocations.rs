@@ -1,7 +1,7 @@
-//! What is counted exactly by dhat, in a process of its own, because the counter counts every thread: the blocks that
-//! each hot path allocates in its steady state, and the bytes that a cached pod takes.
+//! Exact counts by dhat, in a separate process because the counter counts every thread: the blocks that each hot path
+//! allocates in its steady state, and the bytes of a cached pod.
 //!
-//! `--json` prints the blocks for the gate, of all paths or under `--only PREFIX`. `cargo bench` records the bytes.
+//! `--json` prints the blocks for the gate, of all paths or those under `--only PREFIX`. `cargo bench` records the bytes.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -18,9 +18,9 @@ use podstorm_bench::results::{Unit, after_run, record};
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// Pods whose bytes are counted; under the id of ten times as many, since the figure per pod is the same.
+/// The number of pods whose bytes are counted. The id names ten times as many, because the figure per pod is the same.
 const PODS: usize = 10_000;
-/// What a figure is called, and what the pods have in common.
+/// The names of the figures, and the parts that the pods share.
 const FIGURES: [(&str, Sharing); 3] = [
     ("pod-shared", Sharing::Template),
     ("pod-distinct", Sharing::Admitted),
@@ -66,14 +66,14 @@ fn for_the_gate(only: &str) -> ExitCode {
     let paths = hot::paths().into_iter();
     let asked = paths.filter(|path| only.is_empty() || is_under(path.id, only));
     let blocks: BTreeMap<&str, u64> = asked.map(|path| (path.id, blocks(&path))).collect();
-    let text = serde_json::to_string(&blocks).expect("texts and numbers become JSON");
+    let text = serde_json::to_string(&blocks).expect("strings and numbers can be written as JSON");
     match writeln!(io::stdout(), "{text}") {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Blocks that a path allocates in a round of its calls.
+/// Returns the blocks that a path allocates in a round of its calls.
 fn blocks(path: &HotPath) -> u64 {
     let mut operation = path.steady();
     let before = dhat::HeapStats::get().total_blocks;

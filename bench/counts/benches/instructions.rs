@@ -1,10 +1,10 @@
-//! Instructions of every hot path, counted by callgrind through gungraun: what is set up and the
-//! rounds before the steady state are left out. The gate runs it; it needs valgrind and
-//! `gungraun-runner` of gungraun's version.
+//! Instructions of every hot path, counted by callgrind through gungraun. Set-up and the rounds before the steady
+//! state are not counted. The gate runs this program, which needs valgrind and the `gungraun-runner` of
+//! gungraun's version.
 //!
-//! Each path is set up and called in a thread of its own, because a thread's stack and heap begin at places that
-//! do not depend on the length of the command line or on what was allocated before: how far a string lies from the
-//! end of a page decides how libc compares it, which moved small paths by 5 %.
+//! Each path is set up and called in its own thread. A thread's stack and heap begin at addresses that do not depend on
+//! the length of the command line or on earlier allocations. The distance of a string from the end of its page decides
+//! how libc compares it, which changed the counts of small paths by 5 %.
 #![expect(missing_docs, reason = "gungraun's macros emit undocumented items")]
 
 use std::hint::black_box;
@@ -14,10 +14,10 @@ use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint};
 use podstorm_bench::hot::{self, HotPath, Operation};
 
-/// Room for the deepest path, bytes.
+/// The stack size for the deepest path, in bytes.
 const STACK_BYTES: usize = 64 << 20;
 
-/// All that is counted: callgrind gets this function's name.
+/// The counted part. Callgrind gets the name of this function.
 #[inline(never)]
 fn counted_calls(operation: &mut Operation, calls: u32) -> u64 {
     let mut sum = 0_u64;

@@ -1,5 +1,5 @@
-//! Remakes `flamegraphs/`: one run per standard scenario, sampled; and draws what differs between
-//! two of them.
+//! Regenerates `flamegraphs/` with one sampled run per standard scenario, and draws the difference between
+//! two profiles.
 //!
 //!     cargo run --release -p podstorm-bench --bin flamegraphs -- remake [SCENARIO...]
 //!     cargo run --release -p podstorm-bench --bin flamegraphs -- diff BEFORE.txt AFTER.txt OUT.svg
@@ -17,10 +17,10 @@ use podstorm_bench::results::target_directory;
 use podstorm_bench::write_whole;
 use podstorm_loadgen::profile::{draw_difference, parse_folded};
 
-/// A profile of fewer samples says little about what takes a tenth of the time.
+/// With fewer samples, a profile is inaccurate about code that takes a tenth of the time.
 const SAMPLES_MIN: u64 = 1_000;
 
-/// The scenarios with their flags: of the smallest size that is sampled often enough on a slow day.
+/// The scenarios with their flags, each at the smallest size that yields enough samples on a slow day.
 const SCENARIOS: [(&str, &str); 8] = [
     (
         "up-down",
@@ -45,7 +45,7 @@ const SCENARIOS: [(&str, &str); 8] = [
 ];
 
 #[derive(Debug, Parser)]
-#[command(about = "Remakes flamegraphs/, and draws what differs between two profiles")]
+#[command(about = "Regenerates flamegraphs/, and draws the difference between two profiles")]
 struct Cli {
     #[command(subcommand)]
     command: Action,
@@ -53,20 +53,20 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Run scenarios, sampled, and write flamegraphs/SCENARIO/{flame.svg,stacks.txt,summary.md}
+    /// Run scenarios with sampling, and write flamegraphs/SCENARIO/{flame.svg,stacks.txt,summary.md}
     Remake {
-        /// All when none is named
+        /// The scenarios to run [default: all]
         #[arg(value_parser = SCENARIOS.map(|(name, _)| name))]
         scenarios: Vec<String>,
     },
-    /// Draw what became more (red) or less (blue) between two files of folded stacks, as
+    /// Draw what grew (red) or shrank (blue) between two files of folded stacks, as
     /// `loadgen run --folded` writes them
     Diff {
-        /// The folded stacks of the run before
+        /// The folded stacks of the earlier run
         before: PathBuf,
-        /// The folded stacks of the run after
+        /// The folded stacks of the later run
         after: PathBuf,
-        /// The SVG to write
+        /// The SVG file to write
         output: PathBuf,
     },
 }
@@ -100,7 +100,7 @@ fn remake(wanted: &[String]) -> Result<()> {
 }
 
 fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
-    // Put in their places together, when the run has ended well.
+    // All files are put in place together once the run has succeeded.
     let folder = target_directory().join("flamegraphs").join(name);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let (svg, stacks) = (folder.join("flame.svg"), folder.join("stacks.txt"));
@@ -114,8 +114,8 @@ fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
         .arg(&stacks)
         .current_dir(root)
         .status()
-        .context("cargo can't be started")?;
-    ensure!(status.success(), "the run ended with {status}");
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "the run failed: {status}");
     let folded = read_folded(&stacks)?;
     let summary = summary(name, flags, &folded);
     let place = root.join("flamegraphs").join(name);
@@ -127,7 +127,7 @@ fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
     if samples < SAMPLES_MIN {
         let _ = writeln!(
             io::stderr(),
-            "warning: {name}: {samples} samples only; {SAMPLES_MIN} would be enough"
+            "warning: {name}: only {samples} samples; at least {SAMPLES_MIN} are needed"
         );
     }
     Ok(())
@@ -140,7 +140,7 @@ fn diff(before: &Path, after: &Path, output: &Path) -> Result<()> {
             .zip(fs::canonicalize(output).ok());
         ensure!(
             same.is_none_or(|(input, output)| input != output),
-            "{} would be overwritten; name another file for the drawing",
+            "{} would be overwritten; choose another output file",
             input.display()
         );
     }
@@ -157,15 +157,15 @@ fn diff(before: &Path, after: &Path, output: &Path) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Stacks with their samples.
+/// Reads stacks with their numbers of samples.
 fn read_folded(path: &Path) -> Result<Vec<(String, u64)>> {
     parse_folded(&read(path)?).with_context(|| path.display().to_string())
 }
 
-/// What dominates, as tables: by part of the run, then by function alone.
+/// Returns tables of where the time goes: by part of the run, then by function.
 fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
     let total: u64 = folded.iter().map(|(_, samples)| samples).sum();
     let (mut parts, mut within, mut alone) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -173,9 +173,9 @@ fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
         let calls: Vec<&str> = stack.split(';').collect();
         let part = calls.iter().find_map(|call| part_of(call));
         *parts
-            .entry(part.unwrap_or("outside of the parts"))
+            .entry(part.unwrap_or("outside the parts"))
             .or_default() += samples;
-        // Once per stack, however often it calls itself.
+        // Once per stack, however often the function calls itself.
         let distinct: BTreeSet<&str> = calls.iter().copied().filter(|call| is_ours(call)).collect();
         for call in distinct {
             *within.entry(call).or_default() += samples;
@@ -196,16 +196,16 @@ fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
     table(&mut text, "Part of the run", &parts, total, 12);
     table(
         &mut text,
-        "Function, with what it calls",
+        "Function, including its callees",
         &within,
         total,
         20,
     );
-    table(&mut text, "Function, alone", &alone, total, 15);
+    table(&mut text, "Function, excluding its callees", &alone, total, 15);
     text
 }
 
-/// Below the parts of the run: what is left is where the work is done.
+/// Reports whether a function is below the parts of the run, where the work is done.
 fn is_ours(call: &str) -> bool {
     let outer = [
         "engine::run",
@@ -236,7 +236,7 @@ fn part_of(call: &str) -> Option<&'static str> {
         ("Executor::", "executor"),
     ];
     let found = PARTS.iter().find(|(word, _)| call.contains(word))?;
-    // Inside of a part the executor is its call.
+    // Inside a part, an executor call belongs to the part.
     Some(found.1)
 }
 
@@ -265,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    /// As stacks name the methods of these types; a type that is renamed would fall out of its part.
+    /// The part names must match these types' method names in stacks, so that a renamed type is noticed.
     #[test]
     fn the_tasks_of_a_run_are_parts_of_it() {
         for (task, part) in [
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_drawn_into_a_file_of_its_own_or_not_at_all() {
+    fn a_difference_is_drawn_only_into_a_separate_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (name, text) in [
@@ -300,7 +300,7 @@ mod tests {
         for (before, after, output, said) in [
             ("before", "after", "before", "before would be overwritten"),
             ("before", "after", "./after", "after would be overwritten"),
-            ("before", "none", "svg", "none can't be read"),
+            ("before", "none", "svg", "cannot read"),
             ("before", "broken", "svg", "broken: line 1"),
             ("before", "after", "no/svg", "there is no directory"),
             ("before", "after", "", "is a directory"),

@@ -1,4 +1,4 @@
-//! The `gate` command: a call.
+//! The `gate` command.
 
 fn main() -> std::process::ExitCode {
     podstorm_bench::gate::main()

@@ -1,5 +1,5 @@
-//! `growth`: how many times as many instructions requests take with ten times the entries. Callgrind counts, so the
-//! figures do not depend on what else the machine does. Fails where it is more than twelve times.
+//! `growth`: the factor by which a request's instructions grow with ten times the entries. Callgrind counts them, so
+//! the result does not depend on the load of the machine. Fails if a factor exceeds twelve.
 
 use std::fs;
 use std::hint::black_box;
@@ -11,16 +11,16 @@ use clap::Parser;
 use comfy_table::Table;
 use podstorm_bench::growth::{CASES, Case, Prepared};
 
-/// Most times as many instructions for ten times the entries.
+/// The maximum growth of the instructions for ten times the entries.
 const GROWTH_MAX: f64 = 12.0;
 
-/// Count the instructions of requests with so many entries, and with ten times as many.
+/// Count the instructions of requests with some number of entries, and with ten times as many.
 #[derive(Debug, Parser)]
 struct Flags {
-    /// The fewer entries.
+    /// The smaller number of entries.
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000))]
     entries: u32,
-    /// Only requests whose names contain this.
+    /// Only requests whose names contain this text.
     #[arg(long, default_value = "", value_name = "TEXT")]
     only: String,
     /// Send the requests, for callgrind.
@@ -34,14 +34,14 @@ fn main() -> Result<ExitCode> {
     let cases: Vec<&Case> = cases.collect();
     ensure!(
         !cases.is_empty(),
-        "no request is named like --only {:?}",
+        "no request's name contains {:?} (--only)",
         flags.only
     );
     let few = usize::try_from(flags.entries)?;
     let sizes = [few, 10 * few];
     if flags.send {
         for case in cases {
-            // What a process makes once, such as schemas.
+            // Builds what a process builds once, such as schemas.
             case.prepare(3).ask();
             for entries in sizes {
                 counting_begins(&case.prepare(entries)).ask();
@@ -53,7 +53,7 @@ fn main() -> Result<ExitCode> {
     let counts = instructions(&flags)?;
     ensure!(
         counts.len() == 2 * cases.len(),
-        "callgrind counted {} requests of {}",
+        "callgrind counted {} of {} requests",
         counts.len(),
         2 * cases.len()
     );
@@ -81,19 +81,19 @@ fn main() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Callgrind writes what it has counted so far when it comes to this function.
+/// Callgrind resets its counters when it enters this function.
 #[inline(never)]
 fn counting_begins(prepared: &Prepared) -> &Prepared {
     black_box(prepared)
 }
 
-/// And when it comes to this one.
+/// Callgrind writes its counters when it enters this function.
 #[inline(never)]
 fn counting_ends() {
     black_box(());
 }
 
-/// Returns the instructions of each request, on all threads.
+/// Returns the instructions of each request, summed over all threads.
 fn instructions(flags: &Flags) -> Result<Vec<f64>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("counts");
@@ -106,7 +106,7 @@ fn instructions(flags: &Flags) -> Result<Vec<f64>> {
         .args(["--entries", &flags.entries.to_string()])
         .stdin(Stdio::null())
         .status()
-        .context("can't run valgrind: install it")?;
+        .context("cannot run valgrind; install it")?;
     ensure!(run.success(), "the requests failed under valgrind: {run}");
     let mut counts = Vec::new();
     for number in (2..).step_by(2) {

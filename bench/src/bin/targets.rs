@@ -1,5 +1,5 @@
-//! The table of targets by one command: runs every bench, then puts the figures beside the targets,
-//! upstream's and the plain rivals', on the terminal and in `bench/results/`.
+//! The table of targets with a single command: runs every bench, then compares the figures with the targets, upstream's
+//! figures and the plain rivals', on the terminal and in `bench/results/`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -13,27 +13,27 @@ use podstorm_bench::write_whole;
 
 /// Run every bench and print the table of targets: our figure, the plain rival's, upstream's
 ///
-/// Writes bench/results/targets.md and targets.json, unless --only leaves rows out.
+/// Writes bench/results/targets.md and targets.json, unless --only leaves out rows.
 #[derive(Debug, Parser)]
 #[command(
     after_help = "EXIT CODES\n  0 every row has its figure (met or not)   1 rows without a \
                         figure, unless --partial\n  2 a bench failed, or wrong usage"
 )]
 struct Arguments {
-    /// Measure each bench until it is known roughly (criterion's --quick)
+    /// Measure each bench only roughly (criterion's --quick)
     #[arg(long)]
     quick: bool,
 
-    /// Only the rows of this subject, the first word of their ids, e.g. ranking; nothing is written
+    /// Only the rows of this subject, the first segment of their ids, e.g. ranking; writes nothing
     #[arg(long, value_name = "SUBJECT")]
     only: Option<String>,
 
-    /// Run nothing: the table from the figures that are there; those from before the last change
-    /// of the sources are marked as stale
+    /// Run nothing: print the table of existing figures, and mark those from before the last change
+    /// of the sources as stale
     #[arg(long, conflicts_with = "quick")]
     no_run: bool,
 
-    /// Succeed although rows have no figure
+    /// Succeed even if rows have no figure
     #[arg(long)]
     partial: bool,
 
@@ -60,7 +60,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let subjects: BTreeSet<&str> = rows.iter().map(|row| row.subject()).collect();
         ensure!(
             subjects.contains(&**subject),
-            "--only {subject}: no target is of that subject; there are {}",
+            "--only {subject}: there is no such subject; the subjects are {}",
             Vec::from_iter(subjects).join(", ")
         );
         rows.retain(|row| row.subject() == subject);
@@ -73,7 +73,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     write!(io::stdout(), "\n{text}")?;
     ensure!(
         !failed,
-        "a bench failed, see above; the table has what was measured"
+        "a bench failed, see above; the table has the figures that were measured"
     );
     Ok(if complete || arguments.partial {
         ExitCode::SUCCESS
@@ -90,13 +90,13 @@ fn command() -> String {
     format!("cargo run --release -p podstorm-bench --bin targets{dashes}{words}")
 }
 
-/// Runs the benches; whether all succeeded.
+/// Runs the benches. Returns whether all succeeded.
 fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     let mut command = podstorm_bench::cargo();
     command
         .current_dir(package_directory())
         .env(TABLE_ELSEWHERE, "1")
-        // A program that fails costs its own figures and no others.
+        // A failing program loses only its own figures.
         .args(["bench", "-p", "podstorm-bench", "-p", "podstorm-counts"])
         .args(["--no-fail-fast", "--"]);
     command.args(

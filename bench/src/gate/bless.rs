@@ -1,4 +1,4 @@
-//! Blessing: budgets rewritten to what was measured, each with the reason. Pure.
+//! Blessing: rewrites budgets to the measured counts, each with a reason. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,28 +7,28 @@ use super::budgets::{Budget, Budgets};
 use super::compare::breaks_promise;
 use super::measurement::{Count, Measurement, Unit};
 
-/// How far instructions of a hot path may move before it counts, percent. Counts of one executable
-/// repeat exactly; unrelated code moves inlining by less than this.
+/// How far the instructions of a hot path may move before they count, in percent. Counts of one executable
+/// repeat exactly; unrelated code changes inlining by less than this.
 const PATH_TOLERANCE_PERCENT: f64 = 1.0;
-/// The same for a whole run, which repeats to a few millionths, and of which any one path is a small part.
+/// The same for a whole run. It repeats to a few millionths, and any one path is a small part of it.
 const RUN_TOLERANCE_PERCENT: f64 = 0.5;
 
-/// What a blessing did, as `id (unit)`.
+/// The effect of a blessing, as `id (unit)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blessed {
     /// Rows rewritten or added.
     pub written: Vec<String>,
-    /// Rows taken out, because nothing measures them any more.
+    /// Rows removed because nothing measures them any longer.
     pub removed: Vec<String>,
-    /// How many rows held what was measured, with this toolchain, already.
+    /// The number of rows that already held the measured count, with this toolchain.
     pub left: usize,
 }
 
-/// Rewrites the rows that `is_chosen` admits, in both units. Rows that hold the same already keep
-/// their reason and date; tolerances stay.
+/// Rewrites the rows that `is_chosen` accepts, in both units. Rows that already hold the same count keep
+/// their reason and date. Tolerances stay.
 ///
 /// # Errors
-/// A path that claims to allocate nothing and allocates: no blessing can allow that.
+/// Fails if a path that claims to allocate nothing allocates, which no blessing can allow.
 pub fn bless(
     budgets: &mut Budgets,
     measurement: &Measurement,
@@ -86,7 +86,7 @@ pub fn bless(
             None => fresh.row.push(row),
         }
     }
-    // In the order of the list of hot paths, where all were measured.
+    // In the order of the list of hot paths, if all were measured.
     let order = |row: &Budget| {
         let mut counts = measurement.counts.iter();
         counts.position(|count| count.id == row.id && count.unit == row.unit)
@@ -102,7 +102,7 @@ pub fn bless(
 
 fn tolerance(count: &Count) -> f64 {
     match (count.unit, count.id.starts_with("run/")) {
-        // What a server keeps grows now and then: some thousandths of an allocation a call.
+        // A server's state grows from time to time: some thousandths of an allocation per call.
         (Unit::Allocations, false) if count.id.starts_with("http/") => PATH_TOLERANCE_PERCENT,
         (Unit::Allocations, false) => 0.0,
         (Unit::Instructions, false) => PATH_TOLERANCE_PERCENT,
@@ -110,7 +110,7 @@ fn tolerance(count: &Count) -> f64 {
     }
 }
 
-/// Returns the name of the present toolchain in the file, entered if it is new there.
+/// Returns the file's name for the present toolchain, and adds the toolchain if it is new.
 fn name_of_toolchain(budgets: &mut Budgets, measurement: &Measurement) -> String {
     let mut known = budgets.toolchain.iter();
     if let Some((name, _)) = known.find(|(_, known)| **known == measurement.toolchain) {
@@ -130,7 +130,7 @@ fn name_of_toolchain(budgets: &mut Budgets, measurement: &Measurement) -> String
     name
 }
 
-/// Returns the message about an id that is not among these: the nearest that is.
+/// Returns the message about an unknown id, with the most similar known one.
 pub(super) fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> String {
     let shared = |known: &str| {
         let pairs = known.bytes().zip(id.bytes());
@@ -139,7 +139,7 @@ pub(super) fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> Str
     let near = known.max_by_key(|known| (shared(known), Reverse(known.len())));
     let near = near.filter(|known| shared(known) > 0);
     let hint = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-    format!("no row \"{id}\" was asked for, measured or budgeted{hint}")
+    format!("no row \"{id}\" is requested, measured or budgeted{hint}")
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(budgets.row[1].tolerance_percent, RUN_TOLERANCE_PERCENT);
         assert_eq!(budgets.row[0].toolchain, "rust-1-95-0");
         assert_eq!(Budgets::parse(&budgets.render(), "b").unwrap(), budgets);
-        // Rows that hold the same already keep their reason.
+        // Rows that already hold the same count keep their reason.
         let before = budgets.clone();
         let again = all(&mut budgets, &now, "another reason");
         assert_eq!((again.left, again.written.len()), (2, 0));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_rows_named_are_rewritten() {
+    fn only_named_rows_are_rewritten() {
         let mut budgets = Budgets::default();
         let then = measurement(&[("a/b/1", 10.0), ("a/c/1", 20.0)]);
         all(&mut budgets, &then, "first count");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_toolchain_gets_a_name_and_an_unused_one_goes() {
+    fn a_new_toolchain_gets_a_name_and_an_unused_one_is_dropped() {
         let mut budgets = Budgets::default();
         let mut now = measurement(&[("a/b/1", 10.0), ("a/c/1", 10.0)]);
         all(&mut budgets, &now, "x");

@@ -1,5 +1,5 @@
-//! The committed budgets, `bench/budgets.toml`: reading with errors that name the place and the mend, and
-//! writing in one layout, so that a blessing changes only the lines it is about.
+//! The committed budgets, `bench/budgets.toml`: reading, with errors that name the place and the fix, and writing in a
+//! fixed layout, so that a blessing changes only the lines of its rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,43 +8,43 @@ use serde::{Deserialize, Serialize};
 
 use super::measurement::{Toolchain, Unit};
 
-/// What the file says about itself; anything else before the first table is lost by a blessing.
+/// The head of the file. A blessing drops anything else before the first table.
 const HEADER: &str = "\
-# Budgets of the gate: what every hot path and whole run may cost, in counts that repeat exactly.
-# `cargo run -p podstorm-bench --bin gate` compares; `… -- --bless ID --reason TEXT` rewrites rows and is
-# the way to change this file. A row is a regression above figure + tolerance; below figure -
-# tolerance the gate asks to bless, so that what was won is kept. See bench/README.md.
+# Budgets of the gate: the permitted cost of every hot path and whole run, in counts that repeat exactly.
+# `cargo run -p podstorm-bench --bin gate` compares. To change this file, use `… -- --bless ID --reason TEXT`,
+# which rewrites rows. A count above figure + tolerance is a regression. Below figure - tolerance, the
+# gate asks for a blessing, to keep the gain. See bench/README.md.
 ";
 
 /// One budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// The hot path.
+    /// The id of the hot path.
     pub id: String,
-    /// What it costs, per call.
+    /// The cost per call.
     pub figure: f64,
-    /// Of what.
+    /// The unit of the cost.
     pub unit: Unit,
-    /// How far a count may be from the figure, in percent of it.
+    /// How far a count may be from the figure, in percent of the figure.
     pub tolerance_percent: f64,
     /// The command that measures this row.
     pub command: String,
-    /// When it was blessed, `YYYY-MM-DD`.
+    /// The date of its blessing, `YYYY-MM-DD`.
     pub date: String,
-    /// Name of the toolchain it was blessed with.
+    /// The name of the toolchain that it was blessed with.
     pub toolchain: String,
-    /// Why it is what it is.
+    /// The reason for the figure.
     pub reason: String,
 }
 
 impl Budget {
-    /// Returns the most that passes.
+    /// Returns the highest count that passes.
     pub fn most(&self) -> f64 {
         self.figure * (1.0 + self.tolerance_percent / 100.0)
     }
 
-    /// Returns the least that needs no blessing.
+    /// Returns the lowest count that needs no blessing.
     pub fn least(&self) -> f64 {
         self.figure * (1.0 - self.tolerance_percent / 100.0)
     }
@@ -54,7 +54,7 @@ impl Budget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budgets {
-    /// Toolchains by the name rows use.
+    /// Toolchains by the names that rows use.
     #[serde(default)]
     pub toolchain: BTreeMap<String, Toolchain>,
     /// The rows.
@@ -63,10 +63,10 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Reads the text of a budgets file that errors call `name`.
+    /// Parses the text of a budgets file. Errors call it `name`.
     ///
     /// # Errors
-    /// What is wrong, where, and what to do about it.
+    /// Returns what is wrong, where, and how to fix it.
     pub fn parse(text: &str, name: &str) -> Result<Budgets, String> {
         let budgets: Budgets = toml::from_str(text).map_err(|error| {
             let place = error.span().map_or(String::new(), |span| {
@@ -87,21 +87,21 @@ impl Budgets {
     /// Returns the text of the file.
     pub fn render(&self) -> String {
         let mut text = HEADER.to_owned();
-        let body = toml::to_string(self).expect("texts and finite numbers can be written");
-        write!(text, "\n{body}").expect("a String takes everything");
+        let body = toml::to_string(self).expect("strings and finite numbers can be written");
+        write!(text, "\n{body}").expect("writing to a String does not fail");
         text
     }
 
-    /// Returns the row of that path and unit.
+    /// Returns the row with this path and unit.
     pub fn find(&self, id: &str, unit: Unit) -> Option<&Budget> {
         let is_it = |row: &&Budget| row.id == id && row.unit == unit;
         self.row.iter().find(is_it)
     }
 
-    /// With what a row was blessed.
+    /// Returns the toolchain that a row was blessed with.
     ///
     /// # Panics
-    /// When the row is of another file.
+    /// Panics if the row belongs to another file.
     pub fn toolchain_of(&self, row: &Budget) -> &Toolchain {
         let found = self.toolchain.get(&row.toolchain);
         found.expect("every row's toolchain was checked when the file was read")
@@ -109,14 +109,14 @@ impl Budgets {
 
     fn check(&self) -> Result<(), String> {
         if self.row.is_empty() {
-            return Err("there is no [[row]]: nothing would be held to anything".into());
+            return Err("there is no [[row]], so nothing would be checked".into());
         }
         let mut seen = BTreeSet::new();
         for (number, row) in (1..).zip(&self.row) {
             row.problem(self)
                 .or_else(|| {
                     let again = !seen.insert((&row.id, row.unit));
-                    again.then(|| "there is a row of this id and unit before it".to_owned())
+                    again.then(|| "an earlier row has the same id and unit".to_owned())
                 })
                 .map_or(Ok(()), |problem| {
                     Err(format!(
@@ -129,8 +129,8 @@ impl Budgets {
     }
 }
 
-/// What to do about a file that can't be used.
-pub(super) const MEND: &str = "Take the file back from version control, or write the rows again: \
+/// What to do about an unusable file.
+pub(super) const MEND: &str = "Restore the file from version control, or rewrite the rows: \
     gate --bless-all --reason TEXT";
 
 impl Budget {
@@ -189,7 +189,7 @@ reason = "first count"
 "#;
 
     #[test]
-    fn what_is_rendered_is_read_back() {
+    fn rendered_budgets_read_back() {
         let budgets = Budgets::parse(GOOD, "b.toml").unwrap();
         let again = Budgets::parse(&budgets.render(), "b.toml").unwrap();
         assert_eq!(again, budgets);
@@ -198,7 +198,7 @@ reason = "first count"
     }
 
     #[test]
-    fn nonsense_is_refused_by_its_line_or_its_row() {
+    fn errors_name_the_line_or_the_row() {
         let (head, row) = GOOD.split_once("[[row]]").unwrap();
         for (from, to, words) in [
             (

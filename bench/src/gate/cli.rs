@@ -1,4 +1,4 @@
-//! The command line of the gate: which files are read and written, and what the exit status is.
+//! The command line of the gate: the files that are read and written, and the exit status.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,38 +19,38 @@ use crate::results::package_directory;
 use crate::results::run::{date_text, now};
 use crate::write_whole;
 
-/// What errors call the files that are written.
+/// The name of the output file in errors.
 const JSON: &str = "--json";
 const BUDGETS: &str = "the budgets";
 
-/// Counts instructions and allocations of every hot path and of whole small runs, and holds them
-/// against the committed budgets.
+/// Counts instructions and allocations of every hot path and of small whole runs, and compares them
+/// with the committed budgets.
 ///
-/// Exit status: 0 all within (or below) their budgets; 1 a row regressed, disappeared, has no budget, or
-/// allocates though it claims not to; 2 nothing could be decided (usage, budgets file, missing tool, failed
-/// build); 3 rows left their tolerance under another toolchain than they were blessed with.
+/// Exit status: 0 all rows are within their budgets or below; 1 a row regressed, disappeared, has no
+/// budget, or allocates although it claims not to; 2 no decision was possible (usage, budgets file, missing
+/// tool, failed build); 3 rows left their tolerance under another toolchain than they were blessed with.
 #[derive(Debug, Parser)]
 #[command(name = "gate", max_term_width = 100)]
 struct Flags {
-    /// Only rows whose id is this or lies under it, e.g. `expectations` or `expectations/create/1`
+    /// Only rows whose id is this or lies below it, e.g. `expectations` or `expectations/create/1`
     #[arg(long, value_name = "PREFIX")]
     only: Option<String>,
-    /// Writes measurement and verdicts there too
+    /// Also writes measurement and verdicts to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The budgets [default: bench/budgets.toml]
+    /// The budgets file [default: bench/budgets.toml]
     #[arg(long, value_name = "FILE")]
     budgets: Option<PathBuf>,
-    /// Rewrites these rows to what is measured now; a row that nothing measures is taken out
+    /// Rewrites these rows to the measured counts; removes a row that nothing measures
     #[arg(long, value_name = "ID", num_args = 1.., requires = "reason", conflicts_with = "bless_all")]
     bless: Vec<String>,
-    /// Rewrites every row, within --only, that says something else than is measured now
+    /// Rewrites every row, within --only, that differs from the measured count
     #[arg(long, requires = "reason")]
     bless_all: bool,
-    /// Why; kept in the rows
+    /// The reason for the change, kept in the rows
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Judges what `--json` wrote there instead of measuring
+    /// Judges a file that `--json` wrote instead of measuring
     #[arg(long, value_name = "FILE", conflicts_with = "planted")]
     measured: Option<PathBuf>,
     /// Counts slow paths planted on purpose, to see the gate close
@@ -67,7 +67,7 @@ impl Flags {
         (self.bless_all && self.is_asked(id)) || self.bless.iter().any(|blessed| blessed == id)
     }
 
-    /// Holds the ids of `--only` and `--bless` to the budgets' and others that are known.
+    /// Checks that the ids of `--only` and `--bless` are in the budgets or otherwise known.
     fn check_ids<'a>(
         &self,
         budgets: &'a Budgets,
@@ -92,7 +92,7 @@ impl Flags {
     }
 }
 
-/// What `--json` writes.
+/// The content of a `--json` file.
 #[derive(Serialize)]
 struct Record<'a> {
     exit_code: u8,
@@ -100,7 +100,7 @@ struct Record<'a> {
     measurement: &'a Measurement,
 }
 
-/// What `--measured` reads of it.
+/// The part of it that `--measured` reads.
 #[derive(Deserialize)]
 struct Recorded {
     measurement: Measurement,
@@ -119,11 +119,11 @@ fn gate(flags: &Flags) -> Result<u8> {
     let path = flags.budgets.clone();
     let path = path.unwrap_or_else(|| package_directory().join("budgets.toml"));
     let name = path.display();
-    // Before the measurement, which takes long: whatever would make it useless decides already.
+    // The measurement takes long, so everything that would make it useless is checked first.
     let reason = flags.reason.as_deref().unwrap_or_default();
     ensure!(
         flags.reason.is_none() || !reason.trim().is_empty(),
-        "--reason says nothing"
+        "--reason is empty"
     );
     let mut budgets = read_budgets(&path, flags.bless_all)?;
     if let Some(json) = &flags.json {
@@ -132,7 +132,7 @@ fn gate(flags: &Flags) -> Result<u8> {
             .zip(fs::canonicalize(&path).ok());
         ensure!(
             *json != path && files.is_none_or(|(json, budgets)| json != budgets),
-            "{JSON} {}: these are the budgets",
+            "{JSON} {}: this is the budgets file",
             json.display()
         );
         drop(Output::open(JSON, json, &Inputs::default())?);
@@ -160,9 +160,9 @@ fn gate(flags: &Flags) -> Result<u8> {
             say(&format!("{name}: blessed {row}"));
         }
         for row in &blessed.removed {
-            say(&format!("{name}: took out {row}"));
+            say(&format!("{name}: removed {row}"));
         }
-        say(&format!("{name}: {} rows said so already", blessed.left));
+        say(&format!("{name}: {} rows were up to date", blessed.left));
     }
     let rows = compare::judge(&budgets, &measurement, |id| flags.is_asked(id));
     ensure!(!rows.is_empty(), "nothing was judged");
@@ -175,13 +175,13 @@ fn gate(flags: &Flags) -> Result<u8> {
             rows: &rows,
             measurement: &measurement,
         };
-        let text = serde_json::to_string_pretty(&record).context("verdicts become JSON")?;
+        let text = serde_json::to_string_pretty(&record).context("cannot write the verdicts as JSON")?;
         write_whole(JSON, file, &(text + "\n"))?;
     }
     Ok(exit_code)
 }
 
-/// Reads the budgets; when all rows are to be written, the file may be missing or unreadable.
+/// Reads the budgets. If all rows are rewritten, the file may be missing or unreadable.
 fn read_budgets(path: &Path, all_are_written: bool) -> Result<Budgets> {
     let name = &path.display().to_string();
     let read = match fs::read_to_string(path) {
@@ -193,7 +193,7 @@ fn read_budgets(path: &Path, all_are_written: bool) -> Result<Budgets> {
     };
     match read {
         Err(error) if all_are_written => {
-            say(&format!("starting from nothing, because: {error}"));
+            say(&format!("starting without budgets: {error}"));
             Ok(Budgets::default())
         }
         read => read.map_err(anyhow::Error::msg),
@@ -204,10 +204,10 @@ fn read_measurement(path: &Path) -> Result<Measurement> {
     let name = path.display();
     let text = fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
     let input: Recorded = serde_json::from_str(&text)
-        .with_context(|| format!("{name}: not what `gate --json` writes"))?;
+        .with_context(|| format!("{name}: not a file written by `gate --json`"))?;
     let mut counts = input.measurement.counts.iter();
     if let Some(count) = counts.find(|count| !count.figure.is_finite() || count.figure < 0.0) {
-        bail!("{name}: {} is counted as {}", count.id, count.figure);
+        bail!("{name}: invalid count of {}: {}", count.id, count.figure);
     }
     Ok(input.measurement)
 }

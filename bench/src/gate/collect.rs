@@ -1,5 +1,5 @@
-//! Building and running the two counting benches, in the bench profile whatever the gate itself was built
-//! in, and reading what they counted.
+//! Builds the two counting benches in the bench profile, independent of the gate's own profile, runs them, and reads
+//! their counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,26 +15,26 @@ use super::{is_under, say, tools};
 use crate::hot::{self, HotPath};
 use crate::results::{package_directory, target_directory};
 
-/// Counts the hot paths under `only`, `planted` with slow paths planted on purpose. Says what comes next, since
+/// Counts the hot paths under `only`, with slow paths planted on purpose if `planted`. Reports each step, because
 /// counting takes minutes.
 ///
 /// # Errors
-/// A missing tool, a build or a run that fails, a path that was not counted.
+/// Fails if a tool is missing, if a build or a run fails, or if a path was not counted.
 pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
-    // Tools first: a build takes longer than finding out that it was for nothing.
+    // Tools first, because a build takes long and would be in vain without them.
     let toolchain = tools::toolchain()?;
     let built = build()?;
     let executable = |name: &str| {
         let found = built.get(name);
-        found.with_context(|| format!("cargo built no bench called {name}"))
+        found.with_context(|| format!("cargo did not build the bench {name}"))
     };
 
     say("counting allocations");
     let mut command = bench(executable("allocations")?, planted);
     command.args(["--json", "--only", only]);
-    let text = tools::output_of(&mut command).context("the allocation bench")?;
+    let text = tools::output_of(&mut command).context("the allocation bench failed")?;
     let blocks: BTreeMap<String, u64> =
-        serde_json::from_str(&text).context("the allocation bench speaks another language")?;
+        serde_json::from_str(&text).context("unexpected output of the allocation bench")?;
 
     let all = hot::paths();
     let paths = (0..).zip(&all);
@@ -43,7 +43,7 @@ pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
         .collect();
     say(&format!("counting instructions of {} paths", paths.len()));
     let home = target_directory().join("gate/callgrind");
-    // What an earlier count left would be compared with.
+    // The counts of an earlier run would be compared with these.
     let _ = fs::remove_dir_all(&home);
     let executable = executable("instructions")?;
     let mut instructions = BTreeMap::new();
@@ -76,7 +76,7 @@ pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
     Ok(Measurement { toolchain, counts })
 }
 
-/// Builds the counting benches, shows cargo's progress, and gives the executables by target.
+/// Builds the counting benches and shows cargo's progress. Returns the executables by target.
 fn build() -> Result<BTreeMap<String, PathBuf>> {
     #[derive(Deserialize)]
     struct Message {
@@ -90,7 +90,7 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
 
     say("building the counting benches");
     let mut command = crate::cargo();
-    // The whole workspace's features, so that what it builds of it serves other builds too.
+    // With the features of the whole workspace, so that other builds can reuse the results.
     command.args(["bench", "--locked", "--workspace"]);
     command.args(["--no-run", "--quiet"]);
     command.args(["--bench", "instructions", "--bench", "allocations"]);
@@ -107,7 +107,7 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
     Ok(executables.collect())
 }
 
-/// Returns a counting bench, with slow paths planted on purpose or without.
+/// Returns the command of a counting bench, with or without planted slow paths.
 fn bench(executable: &Path, planted: bool) -> Command {
     let mut command = Command::new(executable);
     command.env_remove(hot::planted::ASKED);
@@ -115,7 +115,7 @@ fn bench(executable: &Path, planted: bool) -> Command {
     command
 }
 
-/// Counts by callgrind: instructions of all calls together, by the path's number in the list.
+/// Counts with callgrind: the instructions of all calls together, by the path's number in the list.
 fn callgrind(
     mut command: Command,
     home: &Path,
@@ -124,7 +124,7 @@ fn callgrind(
 ) -> Result<()> {
     let parallel = std::thread::available_parallelism().map_or(1, usize::from);
     for (name, _) in std::env::vars_os() {
-        // A user's preferences must not change what is counted. The runner itself may be chosen.
+        // A user's preferences must not change the counts. The choice of the runner is allowed.
         if name.to_string_lossy().starts_with("GUNGRAUN_") && name != "GUNGRAUN_RUNNER" {
             command.env_remove(name);
         }
@@ -136,13 +136,13 @@ fn callgrind(
     for line in text.lines().filter(|line| line.starts_with('{')) {
         let read: Option<Value> = serde_json::from_str(line).ok();
         let count = read.as_ref().and_then(summary);
-        ensure!(count.is_some(), "not a summary of gungraun's: {line}");
+        ensure!(count.is_some(), "not a gungraun summary: {line}");
         found.extend(count);
     }
     Ok(())
 }
 
-/// Returns the path's number and its instructions, from gungraun's summary (version 7) of one benchmark.
+/// Returns a path's number and its instructions from gungraun's summary (version 7) of one benchmark.
 fn summary(summary: &Value) -> Option<(usize, u64)> {
     let index = summary["id"].as_str()?.strip_prefix("path_")?;
     let profiles = summary["profiles"].as_array()?;
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_gives_number_and_instructions_and_anything_else_nothing() {
+    fn only_a_summary_gives_a_number_and_instructions() {
         let metrics = json!({"Ir": {"values": {"new": 115_029}}});
         let profile = json!({"tool": "Callgrind", "data": {"total": {"metrics": metrics}}});
         let text = json!({"id": "path_12", "profiles": [profile]});

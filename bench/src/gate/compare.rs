@@ -1,4 +1,4 @@
-//! Counts against budgets: a verdict for each row, and the exit status of all. Pure.
+//! Compares counts with budgets: a verdict for each row, and the exit status of all rows. Pure.
 
 use serde::Serialize;
 
@@ -6,33 +6,33 @@ use super::budgets::{Budget, Budgets};
 use super::measurement::{Count, Measurement, Unit};
 use super::{EXIT_PASS, EXIT_REGRESSION, EXIT_TOOLCHAIN};
 
-/// What became of a row.
+/// The verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Within the tolerance.
     Within,
-    /// Less than the tolerance allows for: good, and worth blessing so that it stays.
+    /// Below the tolerance: good, and worth blessing to keep the gain.
     Faster,
-    /// Out of the tolerance, but blessed with another toolchain: bless again.
+    /// Outside the tolerance, but blessed with another toolchain: bless again.
     OtherToolchain,
-    /// More than the tolerance allows for.
+    /// Above the tolerance.
     Regression,
-    /// It claims to allocate nothing, and allocates; no budget can allow that.
+    /// The path claims to allocate nothing, but allocates. No budget can allow that.
     NotAllocationFree,
-    /// The budget is there, and nothing was measured.
+    /// There is a budget, but nothing was measured.
     Disappeared,
-    /// It was measured, and there is no budget.
+    /// Measured, but there is no budget.
     New,
 }
 
 impl Verdict {
-    /// Reports whether the gate stays closed for it.
+    /// Reports whether the verdict closes the gate.
     pub const fn fails(self) -> bool {
         !matches!(self, Verdict::Within | Verdict::Faster)
     }
 
-    /// Returns the verdict in the table: in capitals where the gate stays closed.
+    /// Returns the verdict as in the table: in capitals if it closes the gate.
     pub const fn word(self) -> &'static str {
         match self {
             Verdict::Within => "ok",
@@ -51,23 +51,23 @@ impl Verdict {
 pub struct Judged {
     /// The hot path.
     pub id: String,
-    /// What is counted.
+    /// The unit of the count.
     pub unit: Unit,
     /// The figure of the budget.
     pub budget: Option<f64>,
-    /// How far a count may be from it, percent.
+    /// How far a count may be from the budget, in percent.
     pub tolerance_percent: Option<f64>,
     /// The count.
     pub measured: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// How the present toolchain differs from that of the budget.
+    /// The differences between the present toolchain and that of the budget.
     pub toolchain_differences: Vec<String>,
 }
 
 impl Judged {
-    /// How much more was measured than budgeted, percent; absent when one is missing or there is
-    /// nothing to be a percentage of.
+    /// Returns how much more was measured than budgeted, in percent. `None` if one is missing or the budget
+    /// is zero.
     pub fn change_percent(&self) -> Option<f64> {
         let (budget, measured) = (self.budget?, self.measured?);
         if budget == measured {
@@ -77,8 +77,8 @@ impl Judged {
     }
 }
 
-/// Judges every row of the budgets, in their order, and then what was measured without one. Of both only ids
-/// that `is_asked` admits.
+/// Judges every row of the budgets, in order, and then the counts without a row. Includes only ids that `is_asked`
+/// accepts.
 pub fn judge(
     budgets: &Budgets,
     measurement: &Measurement,
@@ -128,12 +128,12 @@ fn judge_row(row: &Budget, budgets: &Budgets, measurement: &Measurement) -> Judg
     }
 }
 
-/// Reports whether a path that says it allocates nothing was seen allocating.
+/// Reports whether a path that claims to allocate nothing has allocated.
 pub(super) fn breaks_promise(count: &Count) -> bool {
     count.unit == Unit::Allocations && count.allocation_free && count.figure > 0.0
 }
 
-/// Returns the exit status for all of them together. A real failure outweighs another toolchain.
+/// Returns the exit status for all rows together. A real failure outweighs another toolchain.
 pub fn exit_code(rows: &[Judged]) -> u8 {
     let mut code = EXIT_PASS;
     for row in rows {
@@ -151,8 +151,8 @@ mod tests {
     use super::super::measurement::Toolchain;
     use super::*;
 
-    /// What becomes of a row: of its id and unit, its budget with the tolerance, and what is measured of it, with
-    /// another `rustc` or `cpu` than the budget has, or with none. A path under `free/` claims to allocate nothing.
+    /// Judges a row with this id, unit and budget, given the measured count, and a `rustc` or `cpu` that differs from that
+    /// of the budget, or no difference. A path under `free/` claims to allocate nothing.
     fn judged(
         (id, unit): (&str, Unit),
         (figure, tolerance_percent): (f64, f64),
@@ -199,16 +199,16 @@ mod tests {
         const PROMISED: (&str, Unit) = ("free/b/1", Unit::Allocations);
         use Verdict::{Faster, NotAllocationFree, OtherToolchain, Regression, Within};
         for (row, budget, measured, other, verdict, code) in [
-            // The tolerance is a line on either side.
+            // The limits are symmetric and inclusive.
             (INSTRUCTIONS, (200.0, 1.0), 200.0, "", Within, 0),
             (INSTRUCTIONS, (200.0, 1.0), 202.0, "", Within, 0),
             (INSTRUCTIONS, (200.0, 1.0), 202.001, "", Regression, 1),
             (INSTRUCTIONS, (200.0, 1.0), 198.0, "", Within, 0),
             (INSTRUCTIONS, (200.0, 1.0), 197.999, "", Faster, 0),
-            // A budget of zero with any tolerance allows nothing.
+            // A budget of zero allows nothing, with any tolerance.
             (INSTRUCTIONS, (0.0, 100.0), 0.0, "", Within, 0),
             (INSTRUCTIONS, (0.0, 100.0), 0.001, "", Regression, 1),
-            // Another toolchain asks for blessing instead of crying regression.
+            // Another toolchain asks for a blessing instead of reporting a regression.
             (
                 INSTRUCTIONS,
                 (100.0, 1.0),
@@ -220,9 +220,9 @@ mod tests {
             (INSTRUCTIONS, (100.0, 1.0), 50.0, "rustc", OtherToolchain, 3),
             (INSTRUCTIONS, (100.0, 1.0), 100.0, "rustc", Within, 0),
             (INSTRUCTIONS, (2.0, 0.0), 3.0, "cpu", OtherToolchain, 3),
-            // Another machine excuses no allocation.
+            // Another machine is no excuse for allocations.
             (ALLOCATIONS, (2.0, 0.0), 3.0, "cpu", Regression, 1),
-            // No budget and no toolchain excuses a broken promise.
+            // Neither a budget nor a toolchain is an excuse for a broken claim.
             (PROMISED, (5.0, 10.0), 5.0, "rustc", NotAllocationFree, 1),
         ] {
             let row = judged(row, budget, measured, other);

@@ -1,23 +1,23 @@
-//! What was counted, and with which toolchain.
+//! The counts, and the toolchain that they were taken with.
 
 use std::fmt;
 
 use podstorm_loadgen::result::Build;
 use serde::{Deserialize, Serialize};
 
-/// What a figure counts, per call.
+/// The unit of a figure, per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unit {
     /// Instructions under callgrind.
     #[serde(rename = "instructions/call")]
     Instructions,
-    /// Blocks asked of the allocator.
+    /// Blocks requested from the allocator.
     #[serde(rename = "allocations/call")]
     Allocations,
 }
 
 impl Unit {
-    /// Of what.
+    /// Returns the counted noun.
     pub fn noun(self) -> &'static str {
         match self {
             Unit::Instructions => "instructions",
@@ -32,24 +32,24 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What a count depends on besides our code.
+/// The properties of the environment that a count depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Toolchain {
     /// The compiler, e.g. `rustc 1.95.0 (59807616e 2026-04-14)`.
     pub rustc: String,
-    /// Target, its features, flags of the compiler.
+    /// The target, its features, and the compiler's flags.
     pub flags: String,
-    /// The processor's abilities as valgrind shows them to the program: libc chooses its `memcpy` by them.
+    /// The capabilities of the processor as valgrind presents them to the program. libc selects its `memcpy` by them.
     pub cpu: String,
     /// The C library, whose allocator and `memcpy` are counted too, e.g. `glibc 2.36`.
     pub libc: String,
-    /// Version of valgrind.
+    /// The version of valgrind.
     pub valgrind: String,
 }
 
 impl Toolchain {
-    /// Returns the compiler and flags that this crate was built with; nothing about the machine.
+    /// Returns the compiler and flags that this crate was built with, without any data of the machine.
     pub fn of_build() -> Toolchain {
         Toolchain {
             rustc: Build::this().rustc,
@@ -58,8 +58,8 @@ impl Toolchain {
         }
     }
 
-    /// What differs from `other` and can change counts of `unit`, as `what: theirs -> ours`.
-    /// Allocations depend on the compiler alone, instructions on the machine too.
+    /// Returns the differences to `other` that can change counts of `unit`, as `what: theirs -> ours`.
+    /// Allocations depend only on the compiler, instructions also on the machine.
     pub fn differences(&self, other: &Toolchain, unit: Unit) -> Vec<String> {
         let all = [
             ("rustc", &self.rustc, &other.rustc),
@@ -77,37 +77,37 @@ impl Toolchain {
     }
 }
 
-/// One count.
+/// A count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Count {
     /// The hot path.
     pub id: String,
     /// What is counted.
     pub unit: Unit,
-    /// How much, per call, to three decimals.
+    /// The count per call, to three decimals.
     pub figure: f64,
     /// Whether the path claims to allocate nothing.
     pub allocation_free: bool,
 }
 
-/// Everything counted in one go.
+/// All counts of one measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// With what.
+    /// The toolchain.
     pub toolchain: Toolchain,
-    /// By path in the order of the list of hot paths, instructions before allocations.
+    /// The counts by path in the order of the list of hot paths, instructions before allocations.
     pub counts: Vec<Count>,
 }
 
 impl Measurement {
-    /// Returns the count of that row.
+    /// Returns the count of this row.
     pub fn find(&self, id: &str, unit: Unit) -> Option<&Count> {
         let is_it = |count: &&Count| count.id == id && count.unit == unit;
         self.counts.iter().find(is_it)
     }
 }
 
-/// `total` over `calls`, to three decimals: the same text on every machine.
+/// Returns `total` over `calls`, to three decimals: the same text on every machine.
 pub fn per_call(total: u64, calls: u32) -> f64 {
     (total as f64 / f64::from(calls) * 1_000.0).round() / 1_000.0
 }

@@ -1,11 +1,11 @@
-//! The gate: counts of instructions and allocations, held to the committed budgets.
+//! The gate: compares counts of instructions and allocations with the committed budgets.
 //!
-//! What gungraun and dhat offer by themselves does not suffice: gungraun compares with a baseline that lies in the
-//! target directory, or with limits that are the same for a whole list of benches; neither tool keeps a reason, knows
-//! another toolchain, or says what got cheaper. So the two count, and the gate compares.
+//! The built-in checks of gungraun and dhat do not suffice. Gungraun compares with a baseline in the target directory, or
+//! with limits that apply to a whole list of benches. Neither tool keeps a reason, distinguishes toolchains, or reports
+//! gains. So the two tools count, and the gate compares.
 //!
-//! Data flows one way: `collect` builds and runs the two counting benches and gives a
-//! [`measurement::Measurement`]; [`compare`] holds it to [`budgets::Budgets`] and gives a verdict for each
+//! Data flows in one direction: `collect` builds and runs the two counting benches and returns a
+//! [`measurement::Measurement`]; [`compare`] compares it with [`budgets::Budgets`] and returns a verdict for each
 //! row; `show` prints the verdicts; [`bless`] rewrites the chosen rows. Only `collect` and `tools` start other
 //! programs, and only `cli` writes files.
 
@@ -22,23 +22,23 @@ use std::io::{self, Write as _};
 
 pub use cli::main;
 
-/// Exit status of a gate that found nothing wrong.
+/// Exit status if all rows pass.
 pub const EXIT_PASS: u8 = 0;
-/// Exit status when a row regressed, disappeared or has no budget yet.
+/// Exit status if a row regressed, disappeared or has no budget yet.
 pub const EXIT_REGRESSION: u8 = 1;
-/// Exit status when nothing could be decided: wrong usage, budgets that can't be read, a missing tool.
+/// Exit status if no decision was possible: wrong usage, unreadable budgets, a missing tool.
 pub const EXIT_UNUSABLE: u8 = 2;
-/// Exit status when rows left their tolerance, but under another compiler, other flags or another
-/// machine than they were blessed with: bless them again.
+/// Exit status if rows left their tolerance, but under another compiler, other flags or another machine
+/// than they were blessed with: bless them again.
 pub const EXIT_TOOLCHAIN: u8 = 3;
 
-/// Reports whether an id is `prefix` or lies under it, by whole segments: `a/b` holds `a/b/1`, not `a/bc/1`.
+/// Reports whether an id is `prefix` or lies below it, by whole segments: `a/b` includes `a/b/1`, but not `a/bc/1`.
 pub fn is_under(id: &str, prefix: &str) -> bool {
     let rest = id.strip_prefix(prefix.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What happens, on standard error.
+/// Reports progress on standard error.
 fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "gate: {text}");
 }

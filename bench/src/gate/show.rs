@@ -1,4 +1,4 @@
-//! The verdicts for a reader: a table of all rows, then what is to be done about those that need it.
+//! The verdicts for a reader: a table of all rows, then advice about those that need action.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub(super) fn report(rows: &[Judged]) -> String {
     )
 }
 
-/// With thousands apart and no more decimals than it has.
+/// Formats a figure with separated thousands and no more decimals than it has.
 fn figure(figure: Option<f64>) -> String {
     let Some(figure) = figure else {
         return "-".into();
@@ -65,31 +65,31 @@ fn change(row: &Judged) -> String {
     }
 }
 
-/// What each kind of verdict wants done, with the command that does it.
+/// Returns the advice for each type of verdict, with the command to run.
 fn advice(rows: &[Judged]) -> String {
     let mut text = String::new();
     for (verdict, means) in [
         (
             Verdict::Regression,
-            "cost more than their budget. Mend them, or bless them with the reason",
+            "cost more than their budget. Fix them, or bless them with a reason",
         ),
         (
             Verdict::NotAllocationFree,
-            "claim to allocate nothing and allocate; no budget allows that",
+            "claim to allocate nothing, but allocate. No budget allows that",
         ),
         (
             Verdict::Disappeared,
-            "have a budget and were not measured. Bring them back, or bless their end",
+            "have a budget, but were not measured. Restore them, or bless their removal",
         ),
-        (Verdict::New, "were measured and have no budget. Bless them"),
+        (Verdict::New, "were measured, but have no budget. Bless them"),
         (
             Verdict::OtherToolchain,
-            "left their tolerance under another toolchain. That is not a regression of ours, \
-             nor can it show one: bless them where the old toolchain still passes",
+            "left their tolerance under another toolchain. This neither is nor rules out a \
+             regression: bless them where the old toolchain still passes",
         ),
         (
             Verdict::Faster,
-            "cost less than their tolerance allows for. Bless them, so that it stays so",
+            "cost less than their budget by more than the tolerance. Bless them to keep the gain",
         ),
     ] {
         let of_it = rows.iter().filter(|row| row.verdict == verdict);
@@ -120,7 +120,7 @@ fn toolchains(rows: &[Judged]) -> String {
         return String::new();
     }
     format!(
-        "\nThe toolchain changed since rows were blessed (budget -> now); {within} of them are within their \
+        "\nThe toolchain has changed since rows were blessed (budget -> now); {within} of them are within their \
          tolerance.\n  {}\n  gate --bless-all --reason TEXT\n",
         Vec::from_iter(differences).join("\n  ")
     )

@@ -1,5 +1,5 @@
-//! The programs that the gate needs: whether they are there and which they are. Every error says how to
-//! mend it.
+//! The programs that the gate needs: checks that they are installed and identifies them. Every error states how to fix
+//! it.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::measurement::Toolchain;
 use crate::results::package_directory;
 
-/// Standard output of a program that must succeed.
+/// Returns the standard output of a program that must succeed.
 ///
 /// # Errors
-/// It can't be started or fails; what it wrote is in the message.
+/// Fails if the program can't be started or fails. The message has its output.
 pub(super) fn output_of(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command
@@ -26,7 +26,7 @@ pub(super) fn output_of(command: &mut Command) -> Result<String> {
     Ok(text.into_owned())
 }
 
-/// Program and arguments as one would type them.
+/// Formats program and arguments as typed on a command line.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name();
     let program = program.unwrap_or(command.get_program());
@@ -35,13 +35,13 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Finds valgrind and the runner of gungraun's version; with what is counted.
+/// Finds valgrind and the runner of gungraun's version. Returns the toolchain of the counts.
 ///
 /// # Errors
-/// One of them is missing or of a wrong version.
+/// Fails if one of them is missing or has a wrong version.
 pub(super) fn toolchain() -> Result<Toolchain> {
     let valgrind = output_of(Command::new("valgrind").arg("--version")).context(
-        "instructions are counted by valgrind, which doesn't run here; \
+        "cannot run valgrind, which counts the instructions; \
          install it (Debian: apt-get install valgrind)",
     )?;
     check_runner()?;
@@ -60,25 +60,25 @@ fn check_runner() -> Result<()> {
     let text = std::fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
     let after = text.split_once("name = \"gungraun\"\nversion = \"");
     let wanted = after.and_then(|(_, after)| Some(after.split_once('"')?.0));
-    let wanted = wanted.with_context(|| format!("{} holds no gungraun", lock.display()))?;
+    let wanted = wanted.with_context(|| format!("{} has no gungraun", lock.display()))?;
     let install = format!("cargo install --locked gungraun-runner --version ={wanted}");
     let program = std::env::var_os("GUNGRAUN_RUNNER");
     let program = program.unwrap_or_else(|| "gungraun-runner".into());
     let text = output_of(Command::new(program).arg("--version")).with_context(|| {
         format!(
-            "valgrind is driven by gungraun-runner, which doesn't run here; install it: {install}"
+            "cannot run gungraun-runner, which drives valgrind; install it: {install}"
         )
     })?;
     let version = text.split_whitespace().last().unwrap_or("nothing");
     ensure!(
         version == wanted,
-        "gungraun-runner is of version {version}, and Cargo.lock holds gungraun {wanted}; \
-         install the one that fits: {install}"
+        "gungraun-runner has version {version}, but Cargo.lock needs {wanted}; \
+         install it: {install}"
     );
     Ok(())
 }
 
-/// Returns the processor's abilities as valgrind shows them to the program it runs.
+/// Returns the capabilities of the processor as valgrind presents them to the program it runs.
 fn processor() -> Result<String> {
     const MARK: &str = "Arch and hwcaps: ";
     let mut command = Command::new("valgrind");

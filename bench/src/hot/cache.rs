@@ -1,5 +1,5 @@
-//! The pod cache: one pod's update, its departure and return, and a look-up, each with the
-//! indexes; 50 pods to a ReplicaSet, a hundred nodes.
+//! The pod cache with its indexes: updating one pod, removing and adding one, and looking one up. There
+//! are 50 pods per ReplicaSet and a hundred nodes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use podstorm::object::{
 };
 use podstorm::ranking::RankFields;
 
-/// Pods to a ReplicaSet.
+/// The number of pods per ReplicaSet.
 pub const PODS_PER_OWNER: usize = 50;
 
 const NODES: usize = 100;
@@ -21,7 +21,7 @@ const FIXTURE: &str = include_str!("../../../core/fixtures/pod.json");
 /// Returns a realistic pod without `managedFields`.
 ///
 /// # Panics
-/// Never: the fixture is a pod.
+/// Never panics, because the fixture is a pod.
 pub fn realistic_pod() -> Pod {
     let value = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
     let mut pod = Pod::from_json(value).expect("the fixture is a pod");
@@ -29,8 +29,8 @@ pub fn realistic_pod() -> Pod {
     pod
 }
 
-/// `count` realistic pods in one namespace, numbered from `first`, all ready, that share all that
-/// pods of one ReplicaSet share.
+/// Returns `count` realistic pods in one namespace, numbered from `first`, all ready, that share all parts
+/// that pods of one ReplicaSet share.
 pub fn realistic_pods(first: usize, count: usize) -> Vec<Arc<Pod>> {
     let template = realistic_pod();
     let nodes: Vec<Str> = (0..NODES).map(|n| format!("node-{n:04}").into()).collect();
@@ -51,14 +51,14 @@ pub fn realistic_pods(first: usize, count: usize) -> Vec<Arc<Pod>> {
         pod.metadata.resource_version = 7.into();
         pod.metadata.labels = labels.clone();
         pod.metadata.owner_references = std::iter::once(owner.clone()).collect();
-        // A step coprime to the count, as a scheduler spreads.
+        // A step coprime to the count, to spread the pods like a scheduler.
         pod.node_name = Some(nodes[number * 37 % NODES].clone());
         Arc::new(pod)
     };
     (first..first + count).map(pod).collect()
 }
 
-/// The same pods, not ready any more, as the server makes them of the ready ones.
+/// Returns the next versions of these ready pods, no longer ready, as the server creates them.
 pub fn unready(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let unready = |pod: &Arc<Pod>| {
         let mut pod = (**pod).clone();
@@ -73,10 +73,10 @@ pub fn unready(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     pods.iter().map(unready).collect()
 }
 
-/// Returns the name of a pod: that of its ReplicaSet and five more letters or digits, as in life.
+/// Returns the name of a pod: its ReplicaSet's name and five letters or digits, as in reality.
 pub fn pod_name(number: usize) -> String {
     let set = number / PODS_PER_OWNER;
-    // A bijection of 20 bits, so that names of one ReplicaSet don't differ at their ends alone.
+    // A bijection of 20 bits, so that names of one ReplicaSet differ not only at their ends.
     let suffix = (number * 0x9_e375) & 0xf_ffff;
     format!("web-{set:05}-6d4cf56db6-{suffix:05x}")
 }
@@ -85,20 +85,20 @@ fn parts_of(set: usize, template: &Pod) -> (Labels, Arc<OwnerReference>) {
     let name = format!("web-{set:05}-6d4cf56db6");
     let labels = template.metadata.labels.with("app", &name);
     let controller = template.metadata.controller();
-    let mut owner = (**controller.expect("the fixture is controlled")).clone();
+    let mut owner = (**controller.expect("the fixture has a controller")).clone();
     owner.name = name.as_str().into();
     owner.uid = Uid::from_u128((1 << 64) + set as u128);
     (labels, Arc::new(owner))
 }
 
-/// Returns an empty cache that keeps of pods what a controller of ReplicaSets ranks them by.
+/// Returns an empty cache that keeps the ranking fields of a ReplicaSet controller.
 pub fn ranking_cache() -> PodCache {
     let cache = PodCache::new();
     cache.keep::<RankFields>(Kind::REPLICA_SET);
     cache
 }
 
-/// Returns a cache with those pods.
+/// Returns a cache with these pods.
 pub fn filled(pods: &[Arc<Pod>]) -> PodCache {
     let cache = ranking_cache();
     for pod in pods {
@@ -107,7 +107,7 @@ pub fn filled(pods: &[Arc<Pod>]) -> PodCache {
     cache
 }
 
-/// Visits all numbers below `count` once a round, in an order that looks random.
+/// Visits all numbers below `count` once per round, in a random-looking order.
 pub fn rounds(count: usize) -> impl FnMut() -> usize {
     let mut at = 0;
     move || {
@@ -116,7 +116,7 @@ pub fn rounds(count: usize) -> impl FnMut() -> usize {
     }
 }
 
-/// Updates the pods of a cache in turn: unready in one round, ready in the next.
+/// Updates the pods of a cache one after the other: to unready in one round, to ready in the next.
 pub fn update(size: usize) -> impl FnMut() -> u64 {
     let pods = realistic_pods(0, size);
     let versions = [unready(&pods), pods];
@@ -130,7 +130,7 @@ pub fn update(size: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Removes one pod of a cache and adds another, in turn.
+/// Alternates between removing a pod of a cache and adding another.
 pub fn turnover(size: usize) -> impl FnMut() -> u64 {
     let pods = realistic_pods(0, size);
     let cache = filled(&pods);
@@ -146,7 +146,7 @@ pub fn turnover(size: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Looks the pods of a cache up in turn.
+/// Looks up the pods of a cache one after the other.
 pub fn get(size: usize) -> impl FnMut() -> u64 {
     let pods = realistic_pods(0, size);
     let cache = filled(&pods);

@@ -19,8 +19,8 @@ use crate::clusters::NOW;
 /// Pods of each Deployment.
 const REPLICAS: i32 = 3;
 
-/// Returns a sync with nothing to do, of a Deployment whose rollouts have left `revisions`
-/// ReplicaSets, the newest of which has all pods.
+/// Returns a sync with nothing to do, of a Deployment whose rollouts have left `revisions` ReplicaSets.
+/// The newest has all pods.
 pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     let mut informers = Informers::new(Arc::default());
     let controller = Controller::new(ControllerOptions::default(), &mut informers);
@@ -36,7 +36,7 @@ pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     let key = controller.key("shop", "web");
     let mut driver = Driver::<AsyncSync>::default();
     let mut no_api = |request: &Request, _: Now| -> Answer {
-        panic!("there is nothing to do, and yet it asks for {request:?}")
+        panic!("there is nothing to do, but the sync requests {request:?}")
     };
     move || {
         let progress = driver.begin(&controller, 0, black_box(key), &mut no_api, NOW);
@@ -46,7 +46,7 @@ pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns the template of a revision: three containers as an ordinary service has them.
+/// Returns the template of a revision: three containers like those of an ordinary service.
 pub fn template(revision: usize) -> PodTemplate {
     let container = |name: &str| {
         json!({"name": name, "image": format!("registry.example/shop/{name}:1.{revision}"),
@@ -65,7 +65,7 @@ pub fn template(revision: usize) -> PodTemplate {
     PodTemplate::from_json(template).expect("a readable template")
 }
 
-/// Returns a Deployment whose last rollout is over.
+/// Returns a Deployment whose last rollout has completed.
 fn settled(revisions: usize) -> Deployment {
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({"type": kind, "status": "True", "reason": reason, "message": message,
@@ -91,7 +91,7 @@ fn settled(revisions: usize) -> Deployment {
     deployment
 }
 
-/// Returns the ReplicaSet of a revision, of all pods if it is the newest, otherwise of none.
+/// Returns the ReplicaSet of a revision: with all pods if it is the newest, otherwise with none.
 fn replica_set(
     deployment: &Deployment,
     template: PodTemplate,

@@ -1,4 +1,4 @@
-//! Syncs of Services whose EndpointSlices, or Endpoints, are as they should be.
+//! Syncs of Services whose EndpointSlices or Endpoints are up to date.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// Returns a sync with nothing to do of the controller of EndpointSlices, of a Service with that many ready pods.
+/// Returns a sync of the EndpointSlice controller with nothing to do, for a Service with this many ready pods.
 pub fn idle(pods: usize) -> impl FnMut() -> u64 {
     settled::<EndpointSlices>(Kind::ENDPOINT_SLICE, pods, pods.div_ceil(100))
 }
 
-/// The same of the controller of Endpoints.
+/// Returns the same for the Endpoints controller.
 pub fn idle_endpoints(pods: usize) -> impl FnMut() -> u64 {
     settled::<EndpointsOfServices>(Kind::ENDPOINTS, pods, 1)
 }
@@ -58,7 +58,7 @@ where
     let service: AnyObject = Arc::new(service.expect("a Service"));
     services.apply(Delta::Applied(service), NOW);
 
-    // Driven by hand: one more use of the queue's loops would change how those of `handlers` are inlined.
+    // Driven by hand, because one more use of the queue's loops would change how those of `handlers` are inlined.
     let mut driver = Driver::<AsyncSync>::default();
     let key = (0..16).map(KeyId);
     let key = key
@@ -90,7 +90,7 @@ where
         slices.apply(Delta::Applied(slice), NOW);
     }
     let mut no_api = |request: &Request, _| -> Answer {
-        panic!("there is nothing to do, and yet it asks for {request:?}")
+        panic!("there is nothing to do, but the sync requests {request:?}")
     };
     move || {
         let progress = driver.begin(&*controller, 0, black_box(key), &mut no_api, later);

@@ -1,4 +1,4 @@
-//! Events from what happens to the object that a cluster stores.
+//! Events, from the occurrence to the object that a cluster stores.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn after_s(seconds: u64) -> Now {
     }
 }
 
-/// The first Event of a pod is written, and the oldest of `stored` Events removed, as after its time to live.
+/// Writes the first Event of a pod and removes the oldest of `stored` Events, as after its time to live.
 pub fn create(stored: usize) -> impl FnMut() -> u64 {
     let (cluster, mut number) = (cluster(), 0);
     let mut recorder = EventRecorder::new("kubelet").on_node("node-1");
@@ -61,16 +61,16 @@ pub fn create(stored: usize) -> impl FnMut() -> u64 {
         cluster.create(event, now).expect("a new Event");
         recorder.written();
         if names.len() > stored {
-            let name = names.pop_front().expect("there are some");
+            let name = names.pop_front().expect("there are stored Events");
             let options = DeleteOptions::default();
             let gone = cluster.delete::<Event>("shop", &name, &options, now);
-            gone.expect("it was written");
+            gone.expect("the Event was written");
         }
         number
     }
 }
 
-/// Returns an Event that happens again, to one of `pods` pods in turn, is counted.
+/// Counts an Event that occurs again, for one of `pods` pods after the other.
 pub fn repeat(pods: usize) -> impl FnMut() -> u64 {
     let (cluster, mut number) = (cluster(), 0);
     let mut recorder = EventRecorder::new("kubelet").on_node("node-1");
@@ -85,7 +85,7 @@ pub fn repeat(pods: usize) -> impl FnMut() -> u64 {
             Some(EventWrite::Patch(patch)) => cluster.repeat_event(&patch, now),
             None => panic!("a pod may write another Event after five minutes"),
         }
-        .expect("it is stored");
+        .expect("the Event is stored");
         recorder.written();
         number
     };
@@ -95,7 +95,7 @@ pub fn repeat(pods: usize) -> impl FnMut() -> u64 {
     repeat
 }
 
-/// Returns an Event of a pod that has written as many as it may.
+/// Drops an Event of a pod that has already written as many as allowed.
 pub fn dropped() -> impl FnMut() -> u64 {
     let mut recorder = EventRecorder::new("replicaset-controller");
     let (pod, name) = (pod(0), "web-x1y2z".into());

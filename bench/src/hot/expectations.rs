@@ -7,13 +7,13 @@ use podstorm::expectations::Expectations;
 /// Pods deleted in one burst.
 const BURST: u64 = 500;
 
-/// Expects one creation, observes it, asks whether the key is satisfied; `keys` in turn.
+/// Expects one creation, observes it, and checks whether the key is satisfied; one of `keys` keys after the other.
 pub fn create(keys: u32) -> impl FnMut() -> u64 {
     let (store, mut next) = (
         Expectations::<u32, u64>::new(),
         super::workqueue::rounds(keys),
     );
-    // Entries of keys are made once.
+    // Entries of keys are created once.
     (0..keys).for_each(|key| store.expect_creations(key, 0, 0));
     move || {
         let key = black_box(next());
@@ -23,7 +23,7 @@ pub fn create(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Expects the deletion of 500 pods, observes all, asks whether the key is satisfied.
+/// Expects the deletion of 500 pods, observes all, and checks whether the key is satisfied.
 pub fn delete() -> impl FnMut() -> u64 {
     let store = Expectations::<u32, u64>::new();
     move || {

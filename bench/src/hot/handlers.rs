@@ -1,5 +1,5 @@
 //! Event handlers: from a pod's change, as the cache reports it, to the expectations and the key in the queue.
-//! `cache/update` covers what the cache does before.
+//! `cache/update` covers the work of the cache before that.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -23,12 +23,12 @@ pub struct Events {
     awaited: Awaited,
 }
 
-/// What every ReplicaSet waits for.
+/// The expectations of every ReplicaSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     Nothing,
     Creations,
-    /// Of all its pods.
+    /// The deletions of all its pods.
     Deletions,
 }
 
@@ -50,12 +50,12 @@ impl Events {
         &self.cluster.replica_sets
     }
 
-    /// All events, round after round.
+    /// Returns all events, round after round.
     pub fn changes(&self) -> impl Iterator<Item = &PodChange> {
         self.rounds.iter().flatten()
     }
 
-    /// Goes on to the next round: takes all keys, and expects again what has been observed.
+    /// Starts the next round: takes all keys, and expects again what has been observed.
     fn next_round(&mut self) {
         self.next = 0;
         self.rounds.rotate_left(1);
@@ -91,7 +91,7 @@ impl Events {
 }
 
 impl Work for Events {
-    /// Returns a round is one event for each ReplicaSet; after it all keys are taken.
+    /// Starts a round, which is one event for each ReplicaSet. All keys are taken after it.
     fn prepare(&mut self) -> u64 {
         if self.next == self.rounds[0].len() {
             self.next_round();
@@ -107,7 +107,7 @@ impl Work for Events {
     }
 }
 
-/// Created pods, while their ReplicaSets wait for creations.
+/// Returns created pods, while their ReplicaSets wait for creations.
 pub fn created(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = one_round(&cluster, |index| {
@@ -121,7 +121,7 @@ pub fn created(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Creations)
 }
 
-/// Updated pods: half of them have just become ready, of the others some other status has changed.
+/// Returns updated pods: half of them have just become ready, the others have some other change of status.
 pub fn updated(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = one_round(&cluster, |index| {
@@ -138,7 +138,7 @@ pub fn updated(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Nothing)
 }
 
-/// Deleted pods, while their ReplicaSets wait for the deletion of all.
+/// Returns deleted pods, while their ReplicaSets wait for the deletion of all.
 pub fn deleted(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = (0..PODS_EACH)
@@ -152,7 +152,7 @@ pub fn deleted(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Deletions)
 }
 
-/// New pods without an owner, for each ReplicaSet one that it matches.
+/// Returns new pods without an owner, one that matches for each ReplicaSet.
 pub fn orphan(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = one_round(&cluster, |index| {
@@ -162,13 +162,13 @@ pub fn orphan(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Nothing)
 }
 
-/// Returns a change for each ReplicaSet, in an order that looks random.
+/// Returns a change for each ReplicaSet, in a random-looking order.
 fn one_round(
     cluster: &Cluster,
     mut change: impl FnMut(usize) -> PodChange,
 ) -> VecDeque<Vec<PodChange>> {
     let count = cluster.keys.len();
-    // Prime, so that each comes once.
+    // Prime, so that each occurs once.
     let order = (0..count).map(|turn| turn * 7_919 % count);
     [order.map(&mut change).collect()].into()
 }

@@ -1,4 +1,4 @@
-//! Renewals of the Leases of nodes, with the report of a status every five minutes.
+//! Renewals of the nodes' Leases, with a status report every five minutes.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// The nodes whose Leases are renewed in turn.
+/// The nodes whose Leases are renewed one after the other.
 const NODES: usize = 10;
 
-/// One renewal, in a cluster of ten nodes that run `pods` pods.
+/// Returns a renewal in a cluster of ten nodes that run `pods` pods.
 pub fn renew(pods: usize) -> impl FnMut() -> u64 {
     let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
     for name in ["default", "shop"] {

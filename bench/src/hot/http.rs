@@ -1,5 +1,5 @@
-//! Requests to the API server's HTTP face, in process: from the request's head and body to the last byte of the answer. A
-//! socket comes on top, some 7 µs for an exchange over loopback.
+//! Requests to the API server over HTTP, in process: from the request's head and body to the last byte of the answer. A
+//! socket adds some 7 µs for an exchange over loopback.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Served {
 }
 
 impl Served {
-    /// With namespaces, and `pods` pods of 8.3 kB as `kubectl get -o json` prints them.
+    /// Creates a server with namespaces, and `pods` pods of 8.3 kB as `kubectl get -o json` prints them.
     fn new(pods: usize) -> Served {
         let options = ClusterOptions {
             history: History::SERVED,
@@ -36,13 +36,13 @@ impl Served {
             let namespace = namespace.expect("a namespace");
             cluster
                 .create(namespace, Now::default())
-                .expect("it is new");
+                .expect("the namespace is new");
         }
         for pod in loading::json_pods(pods) {
             let pod = Pod::from_slice(pod.as_bytes()).expect("a pod");
             cluster
                 .import(pod, Now::default())
-                .expect("its name is its own");
+                .expect("the name is unique");
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -61,7 +61,7 @@ impl Served {
             .header("content-type", kind)
             .body(Full::new(body));
         let answer = self.server.answer(request.expect("well formed"));
-        let answer = self.runtime.block_on(answer).expect("no fault is armed");
+        let answer = self.runtime.block_on(answer).expect("no fault is injected");
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         answer.into_body()
     }
@@ -71,7 +71,7 @@ impl Served {
     }
 }
 
-/// Returns the bytes of an answer that are there now.
+/// Returns the number of bytes of an answer that are available now.
 fn bytes(body: &mut Body) -> u64 {
     let mut context = Context::from_waker(Waker::noop());
     let mut bytes = 0;
@@ -103,7 +103,7 @@ pub fn list(pods: usize) -> impl FnMut() -> u64 {
     move || bytes(&mut served.get("/api/v1/pods"))
 }
 
-/// Gives a pod's status a condition by a strategic merge patch, another each time.
+/// Adds a condition to a pod's status by a strategic merge patch, another one each time.
 pub fn patch_status() -> impl FnMut() -> u64 {
     let (served, path) = (Served::new(1), format!("{}/status", pod_path()));
     let mut turn = 0_u64;
@@ -120,7 +120,7 @@ fn patch(served: &Served, path: &str, turn: u64) -> Body {
     served.send(Method::PATCH, path, kind, body.into())
 }
 
-/// The same patch, and its event to each of `watchers` watches.
+/// Returns the same patch, with its event sent to each of `watchers` watches.
 pub fn watch(watchers: usize) -> impl FnMut() -> u64 {
     let (served, path) = (Served::new(1), format!("{}/status", pod_path()));
     let mut watches: Vec<Body> = (0..watchers)
@@ -141,10 +141,10 @@ struct Creates {
     left: u64,
 }
 
-/// Pods created on a server before another takes its place.
+/// The number of pods created on a server before another replaces it.
 const ROUND: u64 = 10_000;
 
-/// Creates pods of 1.2 kB, at most so many on one server, which is empty at first.
+/// Creates pods of 1.2 kB, up to `ROUND` on one server, which starts empty.
 pub fn create() -> impl Work {
     let env: Vec<String> = (0..12)
         .map(|number| format!(r#"{{"name":"SETTING_{number}","value":"of the shop {number}"}}"#))

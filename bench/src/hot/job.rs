@@ -1,5 +1,5 @@
-//! Jobs: syncs with nothing to do, each of which examines every pod; syncs that create and that count pods; handled
-//! changes of pods; and a whole Job on the virtual engine.
+//! Jobs: syncs with nothing to do, each of which examines every pod; syncs that create or count pods; handled changes of
+//! pods; and a whole Job on the virtual engine.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::clusters::NOW;
 
-/// The version of what the controller reads and writes: its caches are never behind its writes.
+/// The version of all objects that the controller reads and writes, so its caches are never behind its writes.
 const VERSION: u64 = 1;
 
 /// The controller over caches.
@@ -58,7 +58,7 @@ impl Cached {
         self.controller.key("shop", "array")
     }
 
-    /// Runs a sync whose requests are answered at once; returns how many there were.
+    /// Runs a sync whose requests are answered immediately. Returns their number.
     fn sync(&mut self, answer: impl FnMut(&Request, Now) -> Answer) -> u64 {
         let key = black_box(self.key());
         let mut api = answer;
@@ -71,7 +71,7 @@ impl Cached {
     }
 }
 
-/// So many running pods of an indexed Job.
+/// Returns this many running pods of an indexed Job.
 pub fn pods(count: usize) -> Vec<Pod> {
     let read = |index| Pod::from_json(pod(index)).expect("a readable pod");
     (0..count).map(read).collect()
@@ -83,7 +83,7 @@ pub fn idle(parallelism: usize) -> impl FnMut() -> u64 {
     cached.add(job("array", parallelism));
     move || {
         cached.sync(|request, _| {
-            panic!("there is nothing to do, and yet it asks for {request:?}");
+            panic!("there is nothing to do, but the sync requests {request:?}");
         })
     }
 }
@@ -99,12 +99,12 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
         cached.sync(|request, _| match request {
             Request::CreatePod { .. } => Answer::Pod(Arc::clone(&made)),
             Request::PutStatus { .. } => Answer::Object(Arc::clone(&job)),
-            other => panic!("it asks for {other:?}"),
+            other => panic!("unexpected request {other:?}"),
         })
     }
 }
 
-/// A sync that counts `count` pods of an indexed Job, which have all succeeded, and removes their finalizers.
+/// Returns a sync that counts `count` pods of an indexed Job, which have all succeeded, and removes their finalizers.
 pub fn count(count: usize) -> impl FnMut() -> u64 {
     let ended = |index| {
         let mut pod = pod(index);
@@ -116,7 +116,7 @@ pub fn count(count: usize) -> impl FnMut() -> u64 {
     let released = Arc::new(Pod::from_json(pod(0)).expect("a readable pod"));
     let key = cached.key();
     move || {
-        // The caches never show what is written.
+        // The caches never show the writes.
         cached
             .controller
             .remember(key, |state| state.released = None);
@@ -124,12 +124,12 @@ pub fn count(count: usize) -> impl FnMut() -> u64 {
         cached.sync(|request, _| match request {
             Request::Patch { .. } => Answer::Pod(Arc::clone(&released)),
             Request::PutStatus { .. } => Answer::Object(Arc::clone(&job)),
-            other => panic!("it asks for {other:?}"),
+            other => panic!("unexpected request {other:?}"),
         })
     }
 }
 
-/// Returns a handled change of a pod of one of `jobs` Jobs of a namespace.
+/// Handles a change of a pod of one of `jobs` Jobs in a namespace.
 pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
     let cached = Cached::new(std::iter::empty());
     cached.add(job("array", 1));
@@ -156,8 +156,8 @@ pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns an indexed Job of so many completions, from its creation to its end, on the virtual
-/// engine: each pod ends as soon as it runs.
+/// Runs an indexed Job with this many completions, from its creation to its end, on the virtual engine.
+/// Each pod ends as soon as it runs.
 pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("job-controller");
@@ -173,8 +173,8 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
         let created = jobs.create(Arc::new(job), harness.now());
         created.expect("a valid Job");
         let is_complete = || {
-            let job = jobs.get("shop", "array").expect("it is there");
-            let job = job.downcast_ref::<DynamicObject>().expect("it is untyped");
+            let job = jobs.get("shop", "array").expect("the Job exists");
+            let job = job.downcast_ref::<DynamicObject>().expect("the Job is untyped");
             let conditions = job.fields["status"]["conditions"].as_array();
             conditions.is_some_and(|all| all.iter().any(|it| it["type"] == "Complete"))
         };
@@ -188,12 +188,12 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a cluster of 100 large nodes on the virtual engine, with that controller and the
-/// namespace `shop`. Its pods end as soon as they run, if they may end.
+/// Returns a cluster of 100 large nodes on the virtual engine, with this controller and the namespace
+/// `shop`. Its pods end as soon as they run, if they may end.
 pub(super) fn cluster(controller: &str) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     let controllers = Controllers::of(Rows::installed(), &[controller]);
-    options.services.controllers = controllers.expect("there is one");
+    options.services.controllers = controllers.expect("the controller exists");
     let rules = ClientRules {
         finishing: Some(Finishing {
             run_ns: 0,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use podstorm_loadgen::manifest;
 
-/// A pod with words in place of what each has of its own.
+/// A pod with placeholders for the parts that differ between pods.
 const JSON: &str = include_str!("../../../core/fixtures/dump/pod.json");
 const YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
 
@@ -12,29 +12,29 @@ const YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
 pub fn load(dump: String) -> impl FnMut() -> u64 {
     let stdin = [PathBuf::from("-")];
     move || {
-        let loaded = manifest::load(&stdin, dump.as_bytes()).expect("the dump is in order");
+        let loaded = manifest::load(&stdin, dump.as_bytes()).expect("the dump is valid");
         loaded.objects.len() as u64
     }
 }
 
-/// One pod of such a dump.
+/// Returns one pod of such a dump.
 pub fn json_pod() -> String {
     texts(JSON, 1, 1).collect()
 }
 
-/// `pods` such pods, each with its own name.
+/// Returns `pods` such pods, each with its own name.
 pub(super) fn json_pods(pods: usize) -> impl Iterator<Item = String> {
     texts(JSON, pods, 1)
 }
 
-/// Returns a dump in JSON of `pods` pods, as many of each ReplicaSet.
+/// Returns a JSON dump of `pods` pods, equally many of each ReplicaSet.
 pub fn json(pods: usize, replicasets: usize) -> String {
     let items: Vec<String> = texts(JSON, pods, replicasets).collect();
     let items = items.join(",\n");
     format!("{{\n\"apiVersion\": \"v1\",\n\"items\": [\n{items}\n],\n\"kind\": \"List\"\n}}\n")
 }
 
-/// Returns a dump in YAML of `pods` pods, as many of each ReplicaSet.
+/// Returns a YAML dump of `pods` pods, equally many of each ReplicaSet.
 pub fn yaml(pods: usize, replicasets: usize) -> String {
     let items: String = texts(YAML, pods, replicasets).collect();
     format!("apiVersion: v1\nitems:\n{items}kind: List\n")

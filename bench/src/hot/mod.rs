@@ -1,5 +1,5 @@
-//! The hot paths: one list names each of them once. Criterion times them, callgrind counts their instructions,
-//! and dhat counts their allocations. One module for each subject builds them.
+//! The hot paths. A single list names each of them: criterion times them, callgrind counts their instructions, and dhat
+//! counts their allocations. Each subject has a module that builds its paths.
 
 pub mod cache;
 pub mod deployment;
@@ -34,7 +34,7 @@ use crate::clusters::Plan;
 pub struct HotPath {
     /// `subject/variant/size`: the same in criterion, in the budgets and in the targets.
     pub id: &'static str,
-    /// How many calls are counted together, so that the cost of counting vanishes.
+    /// The number of calls that are counted together, so that the cost of counting is negligible.
     pub calls: u32,
     /// Whether the steady state allocates nothing.
     pub allocation_free: bool,
@@ -42,23 +42,23 @@ pub struct HotPath {
     pub prepare: fn() -> Operation,
 }
 
-/// Work that can be repeated, and timed without what merely prepares it.
+/// Work that can be repeated, and timed without its preparation.
 pub trait Work {
-    /// Prepares the next round of work when the last one is over; returns how many calls the round still has.
+    /// Prepares the next round of work if the last one has ended. Returns the number of calls left in the round.
     fn prepare(&mut self) -> u64 {
         u64::MAX
     }
 
-    /// Does the work once. The result depends on the work, so that the compiler leaves none out.
+    /// Does the work once. The result depends on the work, so that the compiler removes none of it.
     fn work(&mut self) -> u64;
 
-    /// Does the work once, with the preparation where a round begins.
+    /// Does the work once, preceded by the preparation at the start of a round.
     fn call(&mut self) -> u64 {
         self.prepare();
         self.work()
     }
 
-    /// Returns the time that the work takes `calls` times, without the preparation.
+    /// Returns the time for doing the work `calls` times, without the preparation.
     fn time(&mut self, mut calls: u64) -> Duration {
         let mut taken = Duration::ZERO;
         while calls > 0 {
@@ -98,8 +98,8 @@ impl<F: FnMut() -> Duration> Work for ByItsClock<F> {
 }
 
 impl HotPath {
-    /// Sets the path up and goes round twice, so that the next calls are in the steady state: lists have
-    /// grown and entries exist, also those that only every other round uses.
+    /// Sets up the path and runs two rounds, so that the next calls are in the steady state: lists have grown
+    /// and entries exist, including those that only every other round uses.
     pub fn steady(&self) -> Operation {
         let mut operation = (self.prepare)();
         for _ in 0..2 * self.calls {
@@ -117,7 +117,7 @@ const FREE: bool = true;
 /// A path that allocates.
 const ALLOCATES: bool = false;
 
-/// Rows of id, calls counted together, claim about allocations, and what sets the path up.
+/// Builds rows of id, calls counted together, claim about allocations, and the function that sets up the path.
 macro_rules! paths {
     ($($id:literal, $calls:literal, $claim:ident, $prepare:expr;)*) => {
         vec![$(HotPath {
@@ -129,7 +129,7 @@ macro_rules! paths {
     };
 }
 
-/// All hot paths, by subject.
+/// Returns all hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
     paths! {
         "cache/update/10000", 10_000, FREE, cache::update(10_000);
@@ -209,11 +209,11 @@ pub fn paths() -> Vec<HotPath> {
     }
 }
 
-/// Gives rayon's pool a single thread, so that counts do not depend on the machine's cores and miss no
-/// thread's share. A count begins with this call.
+/// Gives rayon's pool a single thread, so that counts do not depend on the machine's cores and include
+/// each thread's share. A count begins with this call.
 pub fn on_one_core() {
     let one = rayon::ThreadPoolBuilder::new().num_threads(1);
-    // A pool that exists already comes from an earlier call.
+    // A pool that already exists comes from an earlier call.
     let _ = one.build_global();
 }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_of_three_parts_and_unique() {
+    fn ids_have_three_parts_and_are_unique() {
         let mut ids = Vec::new();
         for path in paths() {
             assert_eq!(path.id.split('/').count(), 3, "{}", path.id);

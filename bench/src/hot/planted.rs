@@ -1,11 +1,11 @@
-//! Slow paths planted on purpose, to prove that the gate sees them: a loop in one path and a single allocation in
-//! another. Only that proof may turn this on. Asked for at run time: a build of its own took minutes.
+//! Slow paths planted on purpose, to prove that the gate detects them: a loop in one path and a single allocation in
+//! another. Only that proof may turn this on. It is a run-time option, because a separate build would take minutes.
 
 use std::hint::black_box;
 
 use super::Operation;
 
-/// The environment variable that asks for them, whatever its value.
+/// The environment variable that turns this on, with any value.
 pub const ASKED: &str = "PODSTORM_PLANTED";
 
 /// The path that does needless work.
@@ -17,7 +17,7 @@ pub(super) fn are_asked_for() -> bool {
     std::env::var_os(ASKED).is_some()
 }
 
-/// Returns the operation, worsened if it is one of the two.
+/// Returns the operation, slowed down if it is one of the two.
 pub(super) fn slowed(id: &str, mut operation: Operation) -> Operation {
     match id {
         LOOPS => Box::new(move || {

@@ -1,5 +1,5 @@
-//! Deletion ranking from the cached ranking fields to the chosen set, and the count of co-located
-//! pods that goes before it.
+//! Deletion ranking from the cached ranking fields to the chosen set, and the preceding count of
+//! co-located pods.
 
 use std::hint::black_box;
 
@@ -8,22 +8,22 @@ use podstorm::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 
 use crate::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
 
-/// How many are deleted at most in one sync.
+/// The maximum number of pods deleted in one sync.
 pub const BURST: usize = 500;
 
-/// One ReplicaSet.
+/// A ReplicaSet.
 #[derive(Debug)]
 pub struct Input {
     /// Its pods.
     pub pods: Vec<Pod>,
-    /// What the cache keeps of them.
+    /// The ranking fields that the cache keeps of them.
     pub fields: Vec<RankFields>,
     /// The pods on each node.
     pub counts: NodeCounts,
 }
 
-/// Several ReplicaSets of that many pods, so that small ones are not learnt by heart by the branch
-/// predictor.
+/// Returns several ReplicaSets of this many pods, so that the branch predictor does not learn small ones
+/// by heart.
 pub fn inputs(count: usize, growth: Growth) -> Vec<Input> {
     let sets = (32_000 / count).clamp(1, 16);
     let input = |seed| {
@@ -39,7 +39,7 @@ pub fn inputs(count: usize, growth: Growth) -> Vec<Input> {
     (1..=sets as u64).map(input).collect()
 }
 
-/// Goes round the inputs.
+/// Cycles through the inputs.
 pub fn in_turn<T>(inputs: Vec<T>, mut work: impl FnMut(&T) -> u64) -> impl FnMut() -> u64 {
     let mut next = 0;
     move || {
@@ -54,7 +54,7 @@ pub fn choose(pods: usize) -> impl FnMut() -> u64 {
     choose_of(inputs(pods, Growth::Month))
 }
 
-/// Chooses 500 pods among which rules 1 to 5 and the age buckets tell nothing apart.
+/// Chooses 500 pods among which rules 1 to 5 and the age buckets do not distinguish.
 pub fn tie_group(pods: usize) -> impl FnMut() -> u64 {
     choose_of(inputs(pods, Growth::Burst))
 }

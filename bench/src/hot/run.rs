@@ -1,18 +1,18 @@
-//! Whole small runs of the load generator on its virtual engine, where one seed is one run.
+//! Whole small runs of the load generator on its virtual engine, where a seed determines the run.
 
 use std::sync::atomic::AtomicBool;
 
 use podstorm_loadgen::run;
 use podstorm_loadgen::settings::Settings;
 
-/// Returns a run of `up-down` on the virtual engine; one call is one run.
+/// Returns a run of `up-down` on the virtual engine. One call is one run.
 pub fn up_down(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
     run_of(&format!(
         "--scenario up-down --pods {pods} --replicasets {replicasets}"
     ))
 }
 
-/// Ten virtual seconds of `churn`, 100 pods deleted from outside in each; one call is one run.
+/// Returns a run of ten virtual seconds of `churn`, with 100 external deletions in each. One call is one run.
 pub fn churn(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
     let size = format!("--pods {pods} --replicasets {replicasets}");
     run_of(&format!(
@@ -22,8 +22,8 @@ pub fn churn(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
 
 fn run_of(flags: &str) -> impl FnMut() -> u64 + use<> {
     let flags = format!("--engine virtual {flags}");
-    // What the machine offers must not change what is counted.
-    let settings = Settings::of_flags(&flags, 1).expect("they are flags that agree");
+    // The resources of the machine must not change the counts.
+    let settings = Settings::of_flags(&flags, 1).expect("the flags are consistent");
     move || {
         let result = run::run(&settings, Vec::new(), &(), &AtomicBool::new(false));
         assert_eq!(result.outcome.exit_code, 0, "the run did not converge");

@@ -1,5 +1,5 @@
-//! Selectors: compiling one, matching one against a pod's labels, and finding the owners that
-//! match an orphan.
+//! Selectors: compiling one, matching one against a pod's labels, and finding the owners that match an
+//! orphan.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub fn match_labels() -> LabelSelector {
     }
 }
 
-/// One requirement of each operator.
+/// Returns a selector with one requirement of each operator.
 pub fn match_expressions() -> LabelSelector {
     let requirement = |key: &str, operator: &str, values: &[&str]| LabelSelectorRequirement {
         key: key.into(),
@@ -37,7 +37,7 @@ pub fn match_expressions() -> LabelSelector {
     }
 }
 
-/// Labels of pods: the even ones match both selectors, the odd ones fail at the last label.
+/// Returns labels of pods: the even ones match both selectors, the odd ones fail at the last label.
 pub fn labels() -> [Labels; 16] {
     std::array::from_fn(|index| {
         let hash = if index % 2 == 0 {
@@ -55,7 +55,7 @@ pub fn labels() -> [Labels; 16] {
 
 /// Matches a compiled selector against one pod's labels.
 pub fn matching(selector: LabelSelector) -> impl FnMut() -> u64 {
-    let selector = Selector::compile(Some(&selector)).expect("it is valid");
+    let selector = Selector::compile(Some(&selector)).expect("the selector is valid");
     let (labels, mut turn) = (labels(), 0);
     move || {
         turn = (turn + 1) % labels.len();
@@ -67,7 +67,7 @@ pub fn matching(selector: LabelSelector) -> impl FnMut() -> u64 {
 pub fn compile() -> impl FnMut() -> u64 {
     let selector = match_expressions();
     move || {
-        let selector = Selector::compile(Some(black_box(&selector))).expect("it is valid");
+        let selector = Selector::compile(Some(black_box(&selector))).expect("the selector is valid");
         selector.required_pairs().len() as u64
     }
 }
@@ -82,7 +82,7 @@ pub fn owners(count: usize) -> impl FnMut() -> u64 {
         .collect();
     let mut turn = 0;
     move || {
-        // A prime: an order that looks random and visits each once a round.
+        // A prime: a random-looking order that visits each once per round.
         turn = (turn + 7_919) % labels.len();
         let namespace = &cluster.replica_sets[turn].metadata.namespace;
         let found = cluster

@@ -1,4 +1,4 @@
-//! Slow start: the batches of a burst, every call a success.
+//! Slow start: the batches of a burst in which every call succeeds.
 
 use std::hint::black_box;
 

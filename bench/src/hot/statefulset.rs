@@ -17,13 +17,13 @@ use crate::clusters::NOW;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The controller over caches that each write reaches at once.
+/// The controller over caches that show each write immediately.
 struct Cached {
     informers: Informers,
     controller: Controller,
     driver: Driver<AsyncSync>,
     version: u64,
-    /// The set as it was stored last.
+    /// The set as it was last stored.
     set: Option<AnyObject>,
 }
 
@@ -40,7 +40,7 @@ impl Cached {
         }
     }
 
-    /// Stores an object, and shows it to the controller. A pod runs and is ready.
+    /// Stores an object and shows it to the controller. A pod is running and ready.
     fn put(&mut self, kind: Kind, mut object: Value) -> AnyObject {
         self.version += 1;
         let meta = &mut object["metadata"];
@@ -66,7 +66,7 @@ impl Cached {
         object
     }
 
-    /// Runs a sync whose writes succeed; returns their number.
+    /// Runs a sync whose writes succeed. Returns their number.
     fn sync(&mut self) -> u64 {
         let mut driver = std::mem::take(&mut self.driver);
         let controller = self.controller.clone();
@@ -82,7 +82,7 @@ impl Cached {
                 Request::Create { object } | Request::PutStatus { object } => {
                     Answer::Object(self.put(object.kind(), object.to_json()))
                 }
-                other => panic!("it asks for {other:?}"),
+                other => panic!("unexpected request {other:?}"),
             }
         };
         let progress = driver.begin(&controller, 0, key, &mut server, NOW);
@@ -93,34 +93,34 @@ impl Cached {
     }
 }
 
-/// Returns a set of so many pods with its caches, for which nothing is to do. It has an order if it
-/// is not `parallel`, and `claims` claims for each pod.
+/// Returns a settled set of this many pods with its caches. The pods are ordered, and each has `claims`
+/// claims.
 fn settled(replicas: usize, claims: usize) -> Cached {
     let mut cached = Cached::new();
     let mut set = set("web", replicas, claims);
-    // Without an order a few syncs create all pods.
+    // Without an order, a few syncs create all pods.
     set["spec"]["podManagementPolicy"] = "Parallel".into();
     cached.put(Kind::STATEFUL_SET, set);
     while cached.sync() > 0 {}
-    let mut ordered = cached.set.as_ref().expect("it is stored").to_json();
+    let mut ordered = cached.set.as_ref().expect("the set is stored").to_json();
     ordered["spec"]["podManagementPolicy"] = "OrderedReady".into();
     cached.put(Kind::STATEFUL_SET, ordered);
     cached.sync();
     cached
 }
 
-/// So many running pods of a set.
+/// Returns this many running pods of a set.
 pub fn pods(count: usize) -> Vec<Pod> {
     let cached = settled(count, 0);
     let pod = |ordinal: usize| {
         let pods = cached.informers.pods();
         let pod = pods.get("shop", &format!("web-{ordinal}"));
-        Pod::clone(&pod.expect("it is there"))
+        Pod::clone(&pod.expect("the pod exists"))
     };
     (0..count).map(pod).collect()
 }
 
-/// Returns a sync with nothing to do, of a set with an order whose pods all run.
+/// Returns a sync with nothing to do, of an ordered set whose pods all run.
 pub fn idle(replicas: usize, claims: usize) -> impl FnMut() -> u64 {
     let mut cached = settled(replicas, claims);
     move || {
@@ -130,7 +130,8 @@ pub fn idle(replicas: usize, claims: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// So many sets of `replicas` pods each, on the virtual engine: brought up, given another image, and scaled to one pod.
+/// Runs this many sets of `replicas` pods each on the virtual engine: brought up, given another image, and scaled to one
+/// pod.
 pub fn life(sets: usize, replicas: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("statefulset-controller");
@@ -144,7 +145,7 @@ pub fn life(sets: usize, replicas: usize) -> impl FnMut() -> u64 {
         let mut seconds = until(&harness, sets, replicas);
         let change = |change: &dyn Fn(&mut Value)| {
             for number in 0..sets {
-                let stored = api.get("shop", &name(number)).expect("it is there");
+                let stored = api.get("shop", &name(number)).expect("the set exists");
                 let mut set = stored.to_json();
                 change(&mut set["spec"]);
                 let set = DynamicObject::from_json(Kind::STATEFUL_SET, set);
@@ -159,7 +160,7 @@ pub fn life(sets: usize, replicas: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a set without an order, of so many pods, brought up on the virtual engine.
+/// Brings up an unordered set of this many pods on the virtual engine.
 pub fn parallel(replicas: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("statefulset-controller");
@@ -173,14 +174,14 @@ pub fn parallel(replicas: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Lets seconds pass until each set has so many ready pods, all of its newest revision; returns how many there were.
+/// Advances time until each set has this many ready pods, all of its newest revision. Returns the number of seconds.
 fn until(harness: &Harness, sets: usize, replicas: usize) -> u64 {
     let api = harness.cluster().api(Kind::STATEFUL_SET);
     let is_done = |number: usize| {
         let set = api
             .get("shop", &format!("web-{number}"))
-            .expect("it is there");
-        let set = set.downcast_ref::<DynamicObject>().expect("it is untyped");
+            .expect("the set exists");
+        let set = set.downcast_ref::<DynamicObject>().expect("the set is untyped");
         let status = &set.fields["status"];
         let counts = ["replicas", "readyReplicas", "updatedReplicas"];
         status["observedGeneration"] == set.metadata.generation
@@ -188,7 +189,7 @@ fn until(harness: &Harness, sets: usize, replicas: usize) -> u64 {
     };
     let mut seconds = 0;
     while !(0..sets).all(is_done) {
-        assert!(seconds < 36_000, "the sets are never as wanted");
+        assert!(seconds < 36_000, "the sets never reach the desired state");
         harness.advance(SECOND_NS);
         seconds += 1;
     }

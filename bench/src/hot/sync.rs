@@ -1,5 +1,5 @@
-//! Syncs from the key to the last request, every request answered at once. Between two syncs what
-//! the last one expected is forgotten, because the pods it asked for never come.
+//! Syncs from the key to the last request, with every request answered immediately. Between two syncs the
+//! expectations of the last one are dropped, because its pods never appear.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use podstorm::replicaset::{Step, Sync};
 
 use crate::clusters::{Cluster, NOW, Plan};
 
-/// Pods of the ReplicaSet that is scaled down, and how many of them go.
+/// The pods of the ReplicaSet that is scaled down, and the number of those deleted.
 const SCALED_DOWN: usize = 1_000;
 const DELETED: usize = 500;
 
-/// One ReplicaSet with nothing to do, whose pods must be ready for 30 seconds to be available.
+/// Returns a plan of one ReplicaSet with nothing to do, whose pods must be ready for 30 seconds to be available.
 pub fn settled_min_ready(pods: usize) -> Plan {
     Plan {
         min_ready_seconds: 30,
@@ -23,11 +23,11 @@ pub fn settled_min_ready(pods: usize) -> Plan {
     }
 }
 
-/// Returns a sync with nothing to do, of each ReplicaSet in turn.
+/// Returns a sync with nothing to do, of each ReplicaSet after the other.
 pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     let (cluster, mut sync, mut turn) = (plan.build(), Sync::default(), 0);
     move || {
-        // Coprime to the count: an order that looks random and visits each once a round.
+        // Coprime to the count: a random-looking order that visits each once per round.
         turn = (turn + 37) % cluster.keys.len();
         let key = black_box(cluster.keys[turn]);
         let step = cluster.controller.begin(key, &mut sync, NOW);
@@ -36,7 +36,7 @@ pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a sync that creates `count` pods. The pods are made before, as a server does.
+/// Returns a sync that creates `count` pods. The pods are prepared in advance, in place of a server.
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
@@ -54,7 +54,7 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a ReplicaSet that wants `count` pods and has none.
+/// Returns a plan of a ReplicaSet that wants `count` pods and has none.
 pub fn creating(count: usize) -> Plan {
     Plan {
         wanted: Some(i32::try_from(count).expect("a burst is small")),
@@ -62,8 +62,8 @@ pub fn creating(count: usize) -> Plan {
     }
 }
 
-/// ReplicaSets that have 1,000 pods and want 500, `namespace_pods` pods in the namespace, every ReplicaSet of
-/// a Deployment of its own with ten old revisions.
+/// Returns a plan of ReplicaSets that have 1,000 pods and want 500, with `namespace_pods` pods in the namespace. Every
+/// ReplicaSet belongs to its own Deployment with ten old revisions.
 pub fn deleting(namespace_pods: usize) -> Plan {
     Plan {
         old_revisions: 10,
@@ -72,7 +72,7 @@ pub fn deleting(namespace_pods: usize) -> Plan {
     }
 }
 
-/// The same, but all ReplicaSets belong to one Deployment, so that all pods count for co-location.
+/// Returns the same plan, but all ReplicaSets belong to one Deployment, so that all pods count for co-location.
 pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
     Plan {
         old_revisions: 0,
@@ -97,12 +97,12 @@ pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
     }
 }
 
-/// What a server answers to as many creates.
+/// Returns a server's answers to this many creates.
 fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
     let owner = cluster.controller.owners().get(cluster.keys[0]);
     let owner = owner.expect("the ReplicaSet is cached");
     let version = 1_000_000u64;
-    // The cache has seen them by the next sync, or that would wait for them.
+    // The cache must have seen the pods by the next sync, or that sync would wait for them.
     cluster.controller.pods().bookmark(&(version).into());
     (0..count)
         .map(|number| {
@@ -115,7 +115,7 @@ fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
         .collect()
 }
 
-/// Takes the Events, and forgets what is expected.
+/// Takes the Events, and drops the expectations.
 fn forget(cluster: &Cluster, sync: &mut Sync) -> u64 {
     let events = sync.take_events().count();
     cluster.controller.expectations().delete(cluster.keys[0]);

@@ -1,4 +1,4 @@
-//! The binder of volumes: syncs of one claim among others of its class.
+//! The volume binder: syncs of one claim among others of its class.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::clusters::NOW;
 
-/// The place of the queue of claims.
+/// The index of the queue of claims.
 const CLAIMS: usize = 0;
 
 /// A class, claims and volumes in the caches of a binder.
@@ -52,7 +52,7 @@ impl Cached {
         key.expect("the claim has a key")
     }
 
-    /// Runs a sync whose writes succeed, but never reach the caches; returns their number.
+    /// Runs a sync whose writes succeed but never reach the caches. Returns their number.
     fn sync(&mut self, key: KeyId) -> u64 {
         let mut count = 0;
         let mut writes = |request: &Request, _| match request {
@@ -60,7 +60,7 @@ impl Cached {
                 count += 1;
                 Answer::Object(Arc::clone(object))
             }
-            other => panic!("it asks for {other:?}"),
+            other => panic!("unexpected request {other:?}"),
         };
         let key = black_box(key);
         let progress = self
@@ -72,7 +72,7 @@ impl Cached {
     }
 }
 
-/// Returns a sync that joins a claim to the volume that was made for it; `claims` claims wait and have one.
+/// Returns a sync that binds a claim to the volume provisioned for it. `claims` claims are waiting with such a volume.
 pub fn bind(claims: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new();
     for number in 0..claims {

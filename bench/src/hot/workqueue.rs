@@ -1,4 +1,4 @@
-//! The rate-limited work queue, its metrics always on, and the limiter.
+//! The rate-limited work queue, with its metrics always on, and the limiter.
 
 use std::hint::black_box;
 
@@ -6,19 +6,19 @@ use podstorm::workqueue::{ControllerLimiter, RateLimitingQueue, Take};
 
 use super::Work;
 
-/// Keys in an order that looks random and visits each once a round, for any count that 2,503 does
-/// not divide.
+/// Returns keys in a random-looking order that visits each once per round, for any count that 2,503 does not
+/// divide.
 pub fn rounds(keys: u32) -> impl FnMut() -> u32 {
     let (mut key, step) = (0, 2_503 % keys);
     move || {
-        // As the remainder of the sum, which a division would give at the price of half an add.
+        // The remainder of the sum. A division would cost half as much as an add.
         key += step;
         key = if key < keys { key } else { key - keys };
         key
     }
 }
 
-/// Time that passes: 100 ns from call to call.
+/// Returns a clock that advances 100 ns per call.
 fn clock() -> impl FnMut() -> i64 {
     let mut now_ns = 0;
     move || {
@@ -34,18 +34,18 @@ fn take(queue: &RateLimitingQueue<u32>, now_ns: i64) -> Option<u32> {
     }
 }
 
-/// Adds a key, takes it, is done with it; all keys in turn.
+/// Adds a key, takes it, and finishes it; one key after the other.
 pub fn cycle(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(keys), clock());
     move || {
         queue.add(black_box(next()), now());
-        let key = take(&queue, now()).expect("it was added");
+        let key = take(&queue, now()).expect("the key was added");
         queue.done(key, now());
         key.into()
     }
 }
 
-/// Adds all keys, then takes and finishes all.
+/// Adds all keys, then takes and finishes all of them.
 pub fn backlog(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(keys), clock());
     move || {
@@ -59,14 +59,14 @@ pub fn backlog(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Adds a key that waits already; all keys wait, and are added in turn.
+/// Adds a key that is already waiting. All keys are waiting, and are added one after the other.
 pub fn add_queued(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next) = (RateLimitingQueue::<u32>::new(), rounds(keys));
     (0..keys).for_each(|key| assert!(queue.add(key, 0)));
     move || queue.add(black_box(next()), 1).into()
 }
 
-/// Counts a failure and forgets it; all keys in turn, 100 ns apart.
+/// Counts a failure and forgets it; one key after the other, 100 ns apart.
 pub fn limiter(keys: u32) -> impl FnMut() -> u64 {
     let (limiter, mut next, mut now) = (ControllerLimiter::<u32>::new(), rounds(keys), clock());
     move || {
@@ -77,7 +77,7 @@ pub fn limiter(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Later adds of all keys in rounds; a round begins with nothing waiting.
+/// Delayed adds of all keys in rounds. A round begins with nothing waiting.
 #[derive(Debug)]
 pub struct DelayedAdds {
     queue: RateLimitingQueue<u32>,
@@ -89,7 +89,7 @@ pub struct DelayedAdds {
 }
 
 impl DelayedAdds {
-    /// With memory for all keys, and nothing waiting.
+    /// Creates the queue with memory for all keys, and nothing waiting.
     pub fn new(keys: u32) -> DelayedAdds {
         let mut adds = DelayedAdds {
             queue: RateLimitingQueue::new(),
@@ -105,7 +105,7 @@ impl DelayedAdds {
         adds
     }
 
-    /// Fires and finishes what waits.
+    /// Fires and finishes all waiting keys.
     fn drain(&mut self) {
         self.now_ns += 1 << 31;
         self.queue.fire_due(self.now_ns);
@@ -130,7 +130,7 @@ impl Work for DelayedAdds {
         let key = u32::try_from(u64::from(self.added) * 2_503 % u64::from(self.keys));
         let delay_ns = (self.random.u64(..) >> 34) as i64 + 1;
         self.added += 1;
-        let key = key.expect("less than the keys");
+        let key = key.expect("the number is below that of the keys");
         self.queue.add_after(key, delay_ns, self.now_ns).into()
     }
 }

@@ -1,4 +1,4 @@
-//! `bench/TARGETS.md`: the targets for people, made from `targets.toml`.
+//! `bench/TARGETS.md`: the targets for people, generated from `targets.toml`.
 
 use std::fmt::Write as _;
 
@@ -7,25 +7,26 @@ use super::targets::{Section, Target};
 const HEADER: &str = "\
 # Performance targets
 
-Made from [targets.toml](targets.toml) by `cargo run -p podstorm-bench --bin targets -- --document`; a
-test fails when this page is out of date. How far each is reached: [results/targets.md](results/targets.md).
+Generated from [targets.toml](targets.toml) by `cargo run -p podstorm-bench --bin targets -- --document`; a
+test fails if this page is out of date. The figures reached: [results/targets.md](results/targets.md).
 
-\"Upstream\" is the Kubernetes 1.36.2 ReplicaSet controller, its own code measured on a two-core virtual
-machine (AMD EPYC, Zen 4): medians, one thread unless said. \"Target\" is for the same work on such a machine,
-release build; \"raised\" is what was set after a target was met. Absolute times move with the machine and its
-load: judge by the ratio, and gate on instructions and allocations. \"Limit\" is what must happen physically,
-whatever the program: bytes that must move, operations that must be done.
+\"Upstream\" is the Kubernetes 1.36.2 ReplicaSet controller's own code, measured on a two-core virtual machine
+(AMD EPYC, Zen 4): medians, one thread unless stated otherwise. \"Target\" is for the same work on such a
+machine, with a release build; \"raised\" was set after a target was met. Absolute times change with the machine
+and its load: judge by the ratio, and gate on instructions and allocations. \"Limit\" is the physical limit for
+any program: bytes that must move, operations that must be done.
 
-What is timed: ranking from cached pods (their ranking fields are kept by the cache) to the chosen set; an
-expectation cycle by dense key; a queue cycle with its metrics counted; a handled event from the cache's delta
-to the queue; a sync from the key to its last request, answers fed at once. Ranking input: 95 % ready, 5 %
-with a cost, 8 % with restarts, ready times over 30 days, n/10 nodes.
+The timed work: ranking from cached pods (the cache keeps their ranking fields) to the chosen set; an
+expectation cycle by dense key; a queue cycle including its metrics; a handled event from the cache's delta to
+the queue; a sync from the key to its last request, with immediate answers. Ranking input: 95 % ready, 5 % with
+a cost, 8 % with restarts, ready times over 30 days, n/10 nodes.
 
-Whole runs create, bind, make ready and delete every pod by versioned writes with watch events. For scale: the
-real controller against a real API server and etcd on the same two cores creates 670 to 1,140 pods/s and spends
-0.33 to 0.45 CPU-seconds per 1,000 pods in the controller alone (HTTP and protobuf included), the API server 1.3
-to 2.2, etcd 0.2 to 0.5. At its default client limit it makes 21 pods/s. Published elsewhere: 1,000 pods/s at
-130,000 nodes (GKE), 500 pods/s at 100,000 nodes (EKS, second-hand). So there is no plain rival to whole runs.
+Whole runs create, bind, make ready and delete every pod by versioned writes with watch events. For comparison:
+the real controller against a real API server and etcd on the same two cores creates 670 to 1,140 pods/s. Per
+1,000 pods, the controller alone spends 0.33 to 0.45 CPU-seconds (including HTTP and protobuf), the API server
+1.3 to 2.2, etcd 0.2 to 0.5. With its default client limit it creates 21 pods/s. Published elsewhere: 1,000
+pods/s at 130,000 nodes (GKE), 500 pods/s at 100,000 nodes (EKS, second-hand). Whole runs therefore have no
+plain rival.
 ";
 
 /// Returns the whole page.
@@ -61,7 +62,7 @@ pub fn render(targets: &[Target]) -> String {
     out
 }
 
-/// What doesn't fit the table: rivals, reasons, and what can't be measured.
+/// Adds what does not fit into the table: rivals, reasons, and figures that can't be measured.
 fn remarks(out: &mut String, rows: &[&Target]) {
     out.push('\n');
     for row in rows {

@@ -1,5 +1,5 @@
-//! One measured figure: what a bench that isn't criterion's writes, and what the table reads,
-//! from a `figure.json` or from criterion.
+//! A measured figure: written by benches that don't use criterion, and read for the table from a
+//! `figure.json` or from criterion's output.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,13 @@ use super::measurements_directory;
 use crate::asked::is_smoke_test;
 use crate::write_whole;
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Seconds of wall or CPU time; the row says which.
+    /// Seconds of wall or CPU time. The row states which.
     #[serde(rename = "s")]
     Seconds,
     /// Bytes.
@@ -29,24 +29,24 @@ pub enum Unit {
     /// Per second.
     #[serde(rename = "/s")]
     PerSecond,
-    /// One thing over another, e.g. throughput per thread over that of one thread alone.
+    /// A quotient, e.g. throughput per thread over that of a single thread.
     #[serde(rename = "ratio")]
     Ratio,
     /// A number of things.
     #[serde(rename = "count")]
     Count,
-    /// 1 where a property held, 0 where it did not.
+    /// 1 if a property held, 0 if it did not.
     #[serde(rename = "holds")]
     Holds,
 }
 
 impl Unit {
-    /// Returns a value with its unit, three digits of it: `8.21 µs`, `291 B`, `0.84`.
+    /// Formats a value with its unit and three digits: `8.21 µs`, `291 B`, `0.84`.
     pub fn text(self, value: f64) -> String {
         match self {
             Unit::Nanoseconds => seconds_text(value / 1e9),
             Unit::Seconds => seconds_text(value),
-            // Bytes a pod are shown to the byte.
+            // Bytes per pod are shown to the byte.
             Unit::Bytes if value < 1e4 => format!("{} B", number_for_people(value)),
             Unit::Bytes => bytes_for_people(value.round() as u64),
             Unit::PerSecond => format!("{}/s", number_for_people(value)),
@@ -75,46 +75,46 @@ fn seconds_text(seconds: f64) -> String {
 pub struct Figure {
     /// The id that it was recorded under.
     pub id: String,
-    /// The median of the runs, or the one value.
+    /// The median of the runs, or the single value.
     pub value: f64,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// The least of the runs.
+    /// The lowest of the runs.
     pub low: f64,
-    /// The most of the runs.
+    /// The highest of the runs.
     pub high: f64,
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
 }
 
-/// A figure as the table knows it.
+/// A figure in the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Median.
     pub value: f64,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// Confidence interval of the median (criterion), or least and most of the runs.
+    /// The confidence interval of the median (criterion), or the lowest and highest of the runs.
     pub interval: (f64, f64),
     /// When the file was written.
     pub written: SystemTime,
 }
 
-/// Records a figure under an id of the targets; see the [module](super). Says so on standard
-/// output. Does nothing in a smoke test.
+/// Records a figure under an id of the targets; see the [module](super). Reports it on standard output.
+/// Does nothing in a smoke test.
 ///
 /// # Panics
 ///
-/// Where the target directory can't be written.
+/// Panics if the target directory can't be written.
 pub fn record(id: &str, value: f64, unit: Unit) {
     record_runs(id, &[value], unit);
 }
 
-/// As [`record`], the median of several runs, with the least and the most.
+/// Like [`record`], for the median of several runs, with the lowest and the highest.
 ///
 /// # Panics
 ///
-/// Without a run, and where the target directory can't be written.
+/// Panics without a run, and if the target directory can't be written.
 pub fn record_runs(id: &str, values: &[f64], unit: Unit) {
     if is_smoke_test() {
         return;
@@ -163,7 +163,7 @@ impl Figure {
         }
     }
 
-    /// Writes the file under its id, whole or not at all.
+    /// Writes the file under its id, completely or not at all.
     pub(super) fn write(&self, measurements: &Path) -> io::Result<()> {
         let folder = measurements.join(&self.id).join("new");
         fs::create_dir_all(&folder)?;
@@ -173,7 +173,7 @@ impl Figure {
     }
 }
 
-/// The part of criterion's `estimates.json` that is read.
+/// The part of criterion's `estimates.json` that is used.
 #[derive(Deserialize)]
 struct Estimates {
     median: Estimate,
@@ -191,12 +191,12 @@ struct ConfidenceInterval {
     upper_bound: f64,
 }
 
-/// What was measured under an id, `None` where nothing was. Where both files are there, the newer
-/// one counts.
+/// Returns the figure that was measured under an id, `None` if there is none. If both files exist, the
+/// newer one counts.
 ///
 /// # Errors
 ///
-/// A file that can't be read or understood.
+/// Fails if a file can't be read or parsed.
 pub fn read(measurements: &Path, id: &str) -> anyhow::Result<Option<Measured>> {
     let folder = measurements.join(id).join("new");
     let figure = read_file(&folder.join("figure.json"), |text| {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_read_as_it_was_written() {
+    fn a_figure_reads_back_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read(folder.path(), "memory/pod/1").unwrap(), None);
         let figure = Figure::of_runs("memory/pod/1", &[3.0, 1.0, 2.0, 10.0], Unit::Bytes);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_an_error_that_names_it() {
+    fn a_broken_file_is_reported_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let new = folder.path().join("a/b/c/new");
         fs::create_dir_all(&new).unwrap();

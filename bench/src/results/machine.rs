@@ -1,4 +1,4 @@
-//! Where figures come from: the machine and its load, the commit, the compiler.
+//! The origin of figures: the machine and its load, the commit, the compiler.
 
 use std::fs;
 use std::process::Command;
@@ -7,23 +7,23 @@ use serde::Serialize;
 
 use super::package_directory;
 
-/// A machine, as far as Linux tells; unknown parts are empty or zero.
+/// A machine, as described by Linux. Unknown parts are empty or zero.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Processor: name, family, model and stepping.
+    /// The processor's name, family, model and stepping.
     pub cpu_model: String,
-    /// Processors that this process may use.
+    /// The number of processors that this process may use.
     pub cores: usize,
-    /// Installed memory, bytes.
+    /// Installed memory, in bytes.
     pub memory_bytes: u64,
     /// Operating system and architecture.
     pub platform: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Returns this machine.
     pub fn here() -> Machine {
-        // The first value of a member in a file of lines `member : value`.
+        // The first value of a member in a file with lines `member : value`.
         let member = |file: &str, name: &str| {
             let text = fs::read_to_string(file).ok()?;
             let mut members = text.lines().filter_map(|line| line.split_once(':'));
@@ -32,7 +32,7 @@ impl Machine {
         };
         let processor = || {
             let of = |name| member("/proc/cpuinfo", name);
-            // Virtual machines give one name to several generations.
+            // Virtual machines have one name for several generations.
             let (name, family, model) = (of("model name")?, of("cpu family")?, of("model")?);
             let stepping = of("stepping")?;
             Some(format!(
@@ -53,7 +53,7 @@ impl Machine {
     }
 }
 
-/// Runnable threads on average over the last 1, 5 and 15 minutes; `None` where it can't be read.
+/// Returns the average number of runnable threads over the last 1, 5 and 15 minutes; `None` if it can't be read.
 pub fn load_average() -> Option<[f64; 3]> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -64,14 +64,14 @@ pub fn load_average() -> Option<[f64; 3]> {
 /// The state of the source tree.
 #[derive(Clone, Debug, Serialize)]
 pub struct Commit {
-    /// Its hash; `unknown` outside a repository.
+    /// The hash; `unknown` outside a repository.
     pub hash: String,
-    /// Whether files differ from it, the results themselves aside.
+    /// Whether files differ from it, apart from the results.
     pub dirty: bool,
 }
 
 impl Commit {
-    /// What is checked out.
+    /// Returns the commit that is checked out.
     pub fn here() -> Commit {
         let status = ["status", "--porcelain", "--", "..", ":!results"];
         Commit {
@@ -85,20 +85,20 @@ impl Commit {
         self.hash.get(..7).unwrap_or(&self.hash)
     }
 
-    /// Returns the first digits, and a mark when files differ.
+    /// Returns the first digits, and a mark if files differ.
     pub fn text(&self) -> String {
         let mark = if self.dirty { ", with changes" } else { "" };
         format!("{}{mark}", self.short())
     }
 }
 
-/// Returns the last commit of this history that was made before a moment, in seconds since the Unix epoch.
+/// Returns the last commit of this history before a moment, given in seconds since the Unix epoch.
 pub fn commit_before(unix_seconds: u64) -> Option<String> {
     let before = format!("--before=@{unix_seconds}");
     git(&["log", "-1", "--format=%h", &before]).filter(|hash| !hash.is_empty())
 }
 
-/// What git prints in this package's folder; `None` where it fails.
+/// Returns the output of git in this package's folder; `None` if git fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let mut git = Command::new("git");
     let git = git.args(arguments).current_dir(package_directory());

@@ -1,11 +1,11 @@
 //! From measurements to the table of targets.
 //!
-//! A row of `bench/targets.toml` names what measures it by an id, `subject/variant/size`. The figure of an id
-//! is, in cargo's target directory, one of two files:
+//! A row of `bench/targets.toml` names its measurement by an id, `subject/variant/size`. The figure of an id
+//! is in one of two files in cargo's target directory:
 //!
-//! * `criterion/<id>/new/estimates.json`: criterion's, from a bench of that group, function and
-//!   value. The table reads the median and its confidence interval, in nanoseconds.
-//! * `criterion/<id>/new/figure.json`: a [`Figure`], from a bench that isn't criterion's, because
+//! * `criterion/<id>/new/estimates.json`: from criterion, by a bench with this group, function and
+//!   value. The table uses the median and its confidence interval, in nanoseconds.
+//! * `criterion/<id>/new/figure.json`: a [`Figure`] from a bench that doesn't use criterion, because
 //!   it measures bytes, whole runs or ratios. [`record`] writes it:
 //!
 //! ```no_run
@@ -32,12 +32,12 @@ use std::time::SystemTime;
 
 pub use figure::{Figure, Measured, Unit, record, record_runs};
 
-/// Returns the table of these targets for the terminal, and whether every row has its figure.
-/// Figures from before `since` are stale; without one, those from before the last change of the
-/// sources. `write` puts the table into `bench/results/` too.
+/// Returns the table of these targets for the terminal, and whether every row has its figure. Figures from
+/// before `since` are stale or, if it is not given, those from before the last change of the sources. `write`
+/// also writes the table to `bench/results/`.
 ///
 /// # Errors
-/// Figures that can't be read, or a table that can't be written.
+/// Fails if figures can't be read or the table can't be written.
 pub fn report(
     targets: Vec<targets::Target>,
     run: &mut run::Run,
@@ -61,13 +61,13 @@ pub fn report(
     Ok((text, complete))
 }
 
-/// Returns the folder of this package in the source tree, where `targets.toml` and `results/` are.
+/// Returns the folder of this package in the source tree, which has `targets.toml` and `results/`.
 pub fn package_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where criterion and [`record`] leave their figures: `$CRITERION_HOME`, else `criterion` in
-/// cargo's target directory, which is found as the tagged folder that this program lies in.
+/// Returns the folder in which criterion and [`record`] put their figures: `$CRITERION_HOME`, or `criterion` in
+/// cargo's target directory, which is the tagged folder that contains this program.
 pub fn measurements_directory() -> PathBuf {
     if let Some(home) = std::env::var_os("CRITERION_HOME") {
         return home.into();
@@ -75,11 +75,11 @@ pub fn measurements_directory() -> PathBuf {
     target_directory().join("criterion")
 }
 
-/// Cargo's target directory: `$CARGO_TARGET_DIR`, or the tagged folder that this program lies in.
+/// Returns cargo's target directory: `$CARGO_TARGET_DIR`, or the tagged folder that contains this program.
 pub fn target_directory() -> PathBuf {
     let root = package_directory().join("..");
     if let Some(target) = std::env::var_os("CARGO_TARGET_DIR") {
-        // A relative one is relative to where cargo was called, which benches don't know.
+        // A relative path is relative to the folder in which cargo was called, which benches don't know.
         return root.join(target);
     }
     let program = std::env::current_exe().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What a table belongs to: when and how its figures were measured, and from when on figures count
-//! as measured with these sources.
+//! The run that a table belongs to: when and how its figures were measured, and the time from which figures
+//! count as measured with these sources.
 
 use std::fs;
 use std::path::Path;
@@ -12,32 +12,32 @@ use serde::Serialize;
 use super::machine::{Commit, Machine, load_average};
 use super::package_directory;
 
-/// Set (to anything) for benches whose caller prints the table itself.
+/// Set (to any value) for benches whose caller prints the table itself.
 pub const TABLE_ELSEWHERE: &str = "PODSTORM_TABLE_ELSEWHERE";
 
 /// The circumstances of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
-    /// When it ended, UTC.
+    /// The end of the run, in UTC.
     pub date: String,
-    /// What was checked out.
+    /// The commit that was checked out.
     pub commit: Commit,
     /// The compiler.
     pub rustc: String,
     /// The machine.
     pub machine: Machine,
-    /// Load average before, where it is known: the run's own threads aren't in it.
+    /// The load average before the run, if known: it does not include the run's own threads.
     pub load_before: Option<[f64; 3]>,
-    /// Load average after.
+    /// The load average after the run.
     pub load_after: Option<[f64; 3]>,
-    /// Since when a figure counts as one of this run, in words.
+    /// The time since which a figure counts as part of this run, in words.
     pub fresh_since: String,
 }
 
 impl Run {
-    /// Returns a run that begins: what is known before it.
+    /// Returns a run that begins now, with everything known before it.
     pub fn begin(command: String) -> Run {
         Run {
             command,
@@ -51,20 +51,20 @@ impl Run {
         }
     }
 
-    /// The same when it has ended.
+    /// Completes the data at the end of the run.
     pub fn end(&mut self, now: SystemTime) {
         self.date = date_text(now);
         self.load_after = load_average();
     }
 }
 
-/// Returns a moment in words, UTC.
+/// Formats a moment in UTC.
 pub fn date_text(moment: SystemTime) -> String {
     let seconds = unix_seconds(moment);
     Time::from_unix_seconds(i64::try_from(seconds).unwrap_or(i64::MAX)).to_string()
 }
 
-/// Seconds since the Unix epoch.
+/// Returns the seconds since the Unix epoch.
 pub fn unix_seconds(moment: SystemTime) -> u64 {
     moment
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -72,13 +72,13 @@ pub fn unix_seconds(moment: SystemTime) -> u64 {
         .as_secs()
 }
 
-/// Returns the present, for dates and the age of files.
+/// Returns the current time, for dates and the age of files.
 pub fn now() -> SystemTime {
     let wall_ns = podstorm_sim::clock::RealClock::start().now().wall_ns;
     SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(wall_ns).unwrap_or(0))
 }
 
-/// What the figures depend on, relative to this package.
+/// The sources that the figures depend on, relative to this package.
 const SOURCES: [&str; 5] = [
     "../core/src",
     "../loadgen/src",
@@ -87,8 +87,8 @@ const SOURCES: [&str; 5] = [
     "../Cargo.lock",
 ];
 
-/// When the sources that figures depend on last changed: what was measured before was measured
-/// with another program.
+/// Returns when the sources that figures depend on last changed. Earlier figures were measured with another
+/// program.
 pub fn sources_changed() -> SystemTime {
     let newest = SOURCES
         .iter()

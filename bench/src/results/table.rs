@@ -1,4 +1,4 @@
-//! The rows with their figures: ours, the rival's, and what became of the target.
+//! The rows with their figures, those of the rivals, and the verdicts on the targets.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -10,17 +10,17 @@ use super::targets::Target;
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What is to be reached.
+    /// The target.
     pub target: Target,
     /// Our figure, stale or not.
     pub ours: Option<Measured>,
-    /// The plain rival's, when it belongs to the same run.
+    /// The plain rival's figure, if it belongs to the same run.
     pub rival: Option<Measured>,
-    /// What became of it.
+    /// The verdict on the target.
     pub verdict: Verdict,
 }
 
-/// What became of a target.
+/// The verdict on a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Our own raised target is reached.
@@ -33,18 +33,18 @@ pub enum Verdict {
     Missed,
     /// Measured; there is no target.
     Known,
-    /// There is a figure, but an older one than asked for: so much older.
+    /// There is a figure, but it is older than required, by this much.
     Stale(Duration),
-    /// There is none.
+    /// There is no figure.
     NotMeasured,
-    /// There can't be one, for that reason.
+    /// There can't be a figure, for this reason.
     Cannot(String),
-    /// The file counts something else than the row.
+    /// The file has another unit than the row.
     WrongUnit,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub fn text(&self) -> String {
         match self {
             Verdict::MetRaised => "met, raised too".to_owned(),
@@ -59,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// Reports whether the row is as it should be after a run, whatever its figure.
+    /// Reports whether the row is complete after a run, regardless of its figure.
     pub fn is_complete(&self) -> bool {
         !matches!(
             self,
@@ -67,13 +67,13 @@ impl Verdict {
         )
     }
 
-    /// Reports whether the row's figure may be shown as the figure of this run.
+    /// Reports whether the row's figure may be shown as a figure of this run.
     pub fn is_measured(&self) -> bool {
         self.is_complete() && !matches!(self, Verdict::Cannot(_))
     }
 }
 
-/// `42 s`, `12 min`, `3 h`, `5 days`.
+/// Formats an age: `42 s`, `12 min`, `3 h`, `5 days`.
 pub fn age_text(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {
@@ -85,30 +85,30 @@ pub fn age_text(age: Duration) -> String {
 }
 
 impl Line {
-    /// How many times better than upstream's recorded figure.
+    /// Returns how many times better the figure is than upstream's recorded one.
     pub fn gain_over_upstream(&self) -> Option<f64> {
         let (ours, upstream) = (self.fresh()?, self.target.upstream_value?);
         Some(self.target.better.gain(ours.value, upstream))
     }
 
-    /// How many times better than the plain rival.
+    /// Returns how many times better the figure is than the plain rival's.
     pub fn gain_over_rival(&self) -> Option<f64> {
         let (ours, rival) = (self.fresh()?, self.rival.as_ref()?);
         Some(self.target.better.gain(ours.value, rival.value))
     }
 
-    /// Our figure, when it belongs to this run.
+    /// Returns our figure if it belongs to this run.
     pub fn fresh(&self) -> Option<&Measured> {
         self.ours.as_ref().filter(|_| self.verdict.is_measured())
     }
 }
 
-/// Puts figures to targets. What was written before `since` is stale; on `machine` some
-/// figures can't be had.
+/// Combines targets with figures. Figures written before `since` are stale. Some figures can't be measured on
+/// `machine`.
 ///
 /// # Errors
 ///
-/// A file of figures that can't be read or understood.
+/// Fails if a file of figures can't be read or parsed.
 pub fn lines(
     targets: Vec<Target>,
     measurements: &Path,
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::results::{Figure, Unit, targets};
 
-    /// Returns a row with these members besides the necessary ones.
+    /// Returns a row with these members in addition to the required ones.
     fn target(id: &str, members: &str) -> Target {
         let row = format!(
             r#"
@@ -194,7 +194,7 @@ mod tests {
         targets::parse(&row).unwrap().remove(0)
     }
 
-    /// Returns a machine on which some figures can't be had.
+    /// Returns a machine on which some figures can't be measured.
     fn small() -> Machine {
         Machine {
             cores: 2,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_what_became_of_its_target() {
+    fn a_row_has_the_verdict_on_its_target() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a/met/1", 90.0, Unit::Bytes);
         write(folder.path(), "a/met-plain/1", 180.0, Unit::Bytes);

@@ -1,4 +1,4 @@
-//! The rows of `bench/targets.toml`, checked.
+//! The rows of `bench/targets.toml`, validated.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,55 +10,55 @@ use serde::{Deserialize, Serialize};
 use super::Unit;
 use super::machine::Machine;
 
-/// One figure to reach; the file itself says what each member means.
+/// One figure to reach. The file itself documents each member.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// `subject/variant/size`.
     pub id: String,
-    /// Which table it belongs to.
+    /// The table that it belongs to.
     #[serde(default)]
     pub section: Section,
-    /// What is measured.
+    /// The measured work.
     pub work: String,
     /// Upstream's recorded figure, in words.
     pub upstream: Option<String>,
-    /// The same in `unit`.
+    /// Upstream's figure in `unit`.
     pub upstream_value: Option<f64>,
-    /// What the figure counts.
+    /// The unit of the figure.
     pub unit: Unit,
-    /// The figure to reach; without one the figure is there to be known.
+    /// The figure to reach. Without one, the figure is only informative.
     pub target: Option<f64>,
     /// Our own target beyond it.
     pub raised: Option<f64>,
     /// The target as a ratio: how many times better than the plain rival.
     pub gain: Option<f64>,
-    /// In which direction the figure is better.
+    /// The direction in which the figure gets better.
     #[serde(default)]
     pub better: Better,
-    /// What the plain rival does, or why there is none.
+    /// The plain rival's method, or why there is none.
     pub rival: String,
     /// Allocations in the steady state.
     pub allocations: Option<String>,
-    /// What must happen physically.
+    /// The physical limit.
     pub limit: String,
     /// Why the target is missed.
     pub note: Option<String>,
     /// Why there is no figure yet.
     pub unmeasured: Option<String>,
-    /// How many cores the machine must have for the figure.
+    /// The number of cores that the machine needs for the figure.
     pub cores: Option<usize>,
-    /// And how much memory, 10⁹ bytes.
+    /// The memory that the machine needs, in 10⁹ bytes.
     pub memory_gb: Option<u64>,
 }
 
 impl Target {
-    /// Returns the first word of the id.
+    /// Returns the first segment of the id.
     pub fn subject(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
     }
 
-    /// What a machine lacks to measure this row; `None` where it has enough.
+    /// Returns what a machine lacks to measure this row; `None` if it has enough.
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
         if let Some(cores) = self.cores.filter(|&cores| cores > machine.cores) {
             return Some(format!("needs {cores} cores"));
@@ -80,7 +80,7 @@ pub enum Section {
     Runs,
     /// Throughput by threads.
     Cores,
-    /// Packages against doing without them.
+    /// Packages compared with doing without them.
     Packages,
 }
 
@@ -93,7 +93,7 @@ impl Section {
         Section::Packages,
     ];
 
-    /// Its heading.
+    /// Returns the heading.
     pub fn heading(self) -> &'static str {
         match self {
             Section::Parts => "Parts of the controller",
@@ -104,7 +104,7 @@ impl Section {
     }
 }
 
-/// In which direction a figure is better.
+/// The direction in which a figure gets better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -124,7 +124,7 @@ impl Better {
         }
     }
 
-    /// How many times better a figure is than another.
+    /// Returns how many times better a figure is than another.
     pub fn gain(self, value: f64, other: f64) -> f64 {
         match self {
             Better::Lower => other / value,
@@ -134,7 +134,7 @@ impl Better {
 }
 
 impl Target {
-    /// Returns the plain rival's id: `-plain` behind the variant.
+    /// Returns the plain rival's id: `-plain` appended to the variant.
     pub fn rival_id(&self) -> Option<String> {
         if self.rival.starts_with("none") {
             return None;
@@ -143,7 +143,7 @@ impl Target {
         Some(format!("{start}-plain/{size}"))
     }
 
-    /// Returns the target in words: `8 µs`, `at least 0.80`, `1.5 × the rival`; `None` without one.
+    /// Returns the target in words: `8 µs`, `at least 0.80`, `1.5 × the rival`; `None` if there is no target.
     pub fn aim_text(&self) -> Option<String> {
         let gain = self.gain.map(|gain| format!("{gain} × the rival"));
         self.target.map(|target| self.target_text(target)).or(gain)
@@ -162,7 +162,7 @@ impl Target {
         let parts: Vec<&str> = self.id.split('/').collect();
         ensure!(
             parts.len() == 3 && parts.iter().all(|part| !part.is_empty()),
-            "an id is subject/variant/size"
+            "the id is not of the form subject/variant/size"
         );
         for (name, value) in [
             ("target", self.target),
@@ -177,17 +177,17 @@ impl Target {
         }
         ensure!(
             self.upstream_value.is_none() || self.upstream.is_some(),
-            "upstream_value without upstream"
+            "upstream_value needs upstream"
         );
         ensure!(
             self.gain.is_none() || (self.target.is_none() && self.rival_id().is_some()),
-            "gain is a target of its own, over a rival"
+            "gain replaces target and needs a rival"
         );
         if let Some(raised) = self.raised {
             ensure!(
                 self.target
                     .is_some_and(|target| self.better.reaches(raised, target)),
-                "raised is easier than the target"
+                "raised is easier than target"
             );
         }
         Ok(())
@@ -201,18 +201,18 @@ struct File {
     rows: Vec<Target>,
 }
 
-/// Returns the rows of a file, in its order.
+/// Returns the rows of a file, in order.
 ///
 /// # Errors
 ///
-/// A file that can't be read or understood, and a row that can't be: with its id.
+/// Fails if the file can't be read or parsed, or if a row is invalid. The error has the row's id.
 pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
     let rows = fs::read_to_string(path)
         .map_err(anyhow::Error::from)
         .and_then(|text| parse(&text));
     rows.with_context(|| {
         let name = path.display();
-        format!("{name} (its head says what a row holds; version control has an older one)")
+        format!("{name} (its head describes the members of a row)")
     })
 }
 
@@ -230,7 +230,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Target>> {
     let mut seen = BTreeSet::new();
     for row in &file.rows {
         row.check().with_context(|| format!("row {:?}", row.id))?;
-        ensure!(seen.insert(&row.id), "row {:?} is there twice", row.id);
+        ensure!(seen.insert(&row.id), "duplicate row {:?}", row.id);
     }
     ensure!(!file.rows.is_empty(), "there is no [[row]]");
     Ok(file.rows)
@@ -254,12 +254,12 @@ mod tests {
     fn the_projects_rows_are_well_formed() {
         let rows = load_own().unwrap();
         assert!(rows.len() > 40, "{}", rows.len());
-        // The document has them by section.
+        // The document lists them by section.
         assert!(rows.is_sorted_by_key(|row| row.section));
     }
 
     #[test]
-    fn a_row_that_cannot_be_understood_is_named() {
+    fn an_invalid_row_is_reported_by_its_id() {
         assert_eq!(parse(ROW).unwrap().len(), 1);
         let twice = format!("{ROW}{ROW}");
         for (text, said) in [
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_named_with_what_to_do() {
+    fn an_unreadable_file_is_reported_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("targets.toml");
         let error = || format!("{:#}", load(&path).unwrap_err());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rival_stands_beside_its_variant() {
+    fn the_rivals_id_has_the_variant_with_a_suffix() {
         let row = &parse(ROW).unwrap()[0];
         assert_eq!(row.rival_id().as_deref(), Some("a/b-plain/1"));
         let without = ROW.replace("rival = \"r\"", "rival = \"none: there is no other way\"");

@@ -1,8 +1,8 @@
-//! Throughput of the shared parts at 1 to N threads, and what the threads do to each other.
+//! Throughput of the shared parts at 1 to N threads, and the effect of threads on each other.
 //!
-//! Every subject is run by its own threads, which start each round together and do as much each;
-//! beside it runs its plain rival. With the feature `contention` the locks and exchanges of each
-//! event are counted too (which slows what is counted, so that throughput is taken without it).
+//! Every subject runs on its own threads, which start each round together and do equally much. Its plain
+//! rival runs next to it. With the feature `contention`, the locks and exchanges of each event are counted
+//! too. This slows down the counted code, so throughput is measured without the feature.
 
 pub mod paired;
 pub mod report;
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use podstorm_sim::clock::RealClock;
 use serde::{Deserialize, Serialize};
 
-/// Does that number of events; one of the threads of a run.
+/// Processes this many events. One of the threads of a run.
 pub type Worker = Box<dyn FnMut(u32) + Send>;
 
-/// What is scaled.
+/// A subject of the scaling measurement.
 pub struct Subject {
-    /// What it is of: `expectations`, `workqueue`, `handlers`.
+    /// The part under test: `expectations`, `workqueue`, `handlers`.
     pub name: &'static str,
     /// `distinct` or `shared`.
     pub keys: &'static str,
-    /// What one event does.
+    /// The work of one event.
     pub event: &'static str,
-    /// Exchanges and fresh reads of the one line of memory that all threads need most, per event:
-    /// known from the design, for the model.
+    /// Exchanges and fresh reads per event of the one cache line that all threads need most. Known from the
+    /// design, for the model.
     pub transfers: f64,
-    /// Events of each thread in a round: less than a millisecond's, that is, than a time slice.
+    /// Events of each thread in a round: less than a millisecond of work, which is less than a time slice.
     pub events: u32,
     /// The workers of a run.
     pub ours: fn(usize) -> Vec<Worker>,
@@ -41,16 +41,16 @@ impl std::fmt::Debug for Subject {
     }
 }
 
-/// What was counted in a run, per event.
+/// The counts of a run, per event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerEvent {
     /// Locks taken.
     pub locks: f64,
-    /// Locks found taken.
+    /// Locks that were held by another thread.
     pub locks_contended: f64,
-    /// Words exchanged in one step.
+    /// Words exchanged in a single step.
     pub exchanges: f64,
-    /// Exchanges that came too late.
+    /// Exchanges that failed because another thread was faster.
     pub exchanges_failed: f64,
 }
 
@@ -70,20 +70,20 @@ impl PerEvent {
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Events of all threads together, per second; none when in no round they ran at the same time.
+    /// Events of all threads together, per second. `None` if the threads ran concurrently in no round.
     pub events_per_second: Option<f64>,
-    /// The same in the middle round, where `events_per_second` is that of a lucky one.
+    /// The same for the middle round, whereas `events_per_second` is that of a lucky one.
     pub middle_per_second: Option<f64>,
-    /// What was counted; zeros without the feature.
+    /// The counts; zeros without the feature.
     pub per_event: PerEvent,
 }
 
-/// Runs the workers, each on a thread of its own, in rounds: all wait for each other, spinning, so that
-/// all have a core when the round begins, and then do `events` events each. A round lasts from the
-/// first start to the last end; which one counts, `round_ns` tells.
+/// Runs the workers, each on its own thread, in rounds. All wait for each other, spinning, so that all have
+/// a core when the round begins, and then process `events` events each. A round lasts from the first start
+/// to the last end. `round_ns` determines which round counts.
 ///
 /// # Panics
-/// Without a round or a worker.
+/// Panics without a round or a worker.
 pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     let count = workers.len();
     let (clock, arrived) = (RealClock::start(), AtomicUsize::new(0));
@@ -92,7 +92,7 @@ pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
         let (clock, arrived) = (&clock, &arrived);
         let spawn = |mut worker: Worker| {
             scope.spawn(move || {
-                // Makes what is made at the first use.
+                // Creates what is created at the first use.
                 worker(events.min(1_024));
                 taken_counts();
                 let times: Vec<(i64, i64)> = (1..=rounds)
@@ -127,7 +127,7 @@ pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     }
 }
 
-/// When a round happened, in nanoseconds.
+/// The time span of a round, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     first_start: i64,
@@ -155,16 +155,16 @@ impl Span {
         self.last_end - self.first_start
     }
 
-    /// Reports whether all threads were at work for at least half of the round.
+    /// Reports whether all threads were working for at least half of the round.
     fn is_concurrent(&self) -> bool {
         2 * (self.first_end - self.last_start) >= self.length()
     }
 }
 
-/// Returns the length of the round that one in so many of them beats. One in 20 where the design is
-/// to be seen: other work on the machine takes cores away from most rounds and adds none, and one
-/// lucky round alone proves nothing. Where each thread can have a core, rounds don't count in which
-/// they ran one after the other, for these tell nothing of what threads do to each other.
+/// Returns the length of the round that one in `one_in` rounds beats: one in 20 where the design matters.
+/// Other work on the machine takes cores away from most rounds and adds none to any, but a single lucky
+/// round proves nothing. If each thread can have a core, rounds in which the threads ran one after the other
+/// don't count, because they show no effect of threads on each other.
 fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     let counted = rounds
         .iter()
@@ -174,10 +174,10 @@ fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     lengths.get(lengths.len() / one_in).copied()
 }
 
-/// Waits until `all` have arrived since the beginning. Spins, and gives the core away now and then,
-/// as there may be more threads than cores.
+/// Waits until `all` have arrived since the beginning. Spins, and yields the core from time to time, because
+/// there may be more threads than cores.
 fn meet(arrived: &AtomicUsize, all: usize) {
-    // AcqRel and Acquire: what the others did in the round before is done.
+    // AcqRel and Acquire: the work of the other threads in the round before is done.
     arrived.fetch_add(1, Ordering::AcqRel);
     let mut spins = 0u32;
     while arrived.load(Ordering::Acquire) < all {
@@ -190,7 +190,7 @@ fn meet(arrived: &AtomicUsize, all: usize) {
     }
 }
 
-/// What this thread counted since the last call: locks, locks found taken, exchanges, exchanges too late.
+/// Takes this thread's counts since the last call: locks, contended locks, exchanges, failed exchanges.
 #[cfg(feature = "contention")]
 fn taken_counts() -> [u64; 4] {
     let counts = podstorm::primitives::contention::take();
@@ -199,7 +199,7 @@ fn taken_counts() -> [u64; 4] {
     [locks, contended, exchanges, failed]
 }
 
-/// Nothing is counted without the feature.
+/// Returns zeros, because nothing is counted without the feature.
 #[cfg(not(feature = "contention"))]
 fn taken_counts() -> [u64; 4] {
     [0; 4]
@@ -208,15 +208,15 @@ fn taken_counts() -> [u64; 4] {
 /// Whether locks and exchanges are counted in this build.
 pub const COUNTS: bool = cfg!(feature = "contention");
 
-/// 1 to all cores, and twice as many threads as cores, to see whether anything collapses.
+/// Returns 1 to all cores, and twice as many threads as cores, to see whether anything collapses.
 pub fn thread_counts(cores: usize) -> Vec<usize> {
     (1..=cores).chain([2 * cores]).collect()
 }
 
-/// Events per second that the model expects of `threads` threads on as many cores.
+/// Returns the events per second that the model predicts for `threads` threads on as many cores.
 ///
-/// Threads that share nothing do `threads` times what one does, less nothing. Where they share a
-/// line of memory, it moves from core to core `transfers` times an event, one move at a time.
+/// Threads that share nothing do exactly `threads` times the work of one. If they share a cache line, it moves
+/// between cores `transfers` times per event, one move at a time.
 pub fn modelled(one_thread: f64, threads: usize, transfers: f64, transfer_ns: f64) -> f64 {
     let alone = one_thread * threads as f64;
     if threads == 1 || transfers == 0.0 {
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_linear_until_the_shared_line_is_always_moving() {
+    fn the_model_is_linear_until_the_shared_line_always_moves() {
         assert_eq!(modelled(1e7, 16, 0.0, 50.0), 1.6e8);
         assert_eq!(modelled(1e7, 1, 2.0, 50.0), 1e7);
         assert_eq!(modelled(1e7, 16, 2.0, 50.0), 1e7);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_count_in_which_the_threads_ran_at_the_same_time() {
+    fn only_rounds_with_concurrent_threads_count() {
         let round = |times: [(i64, i64); 2]| {
             let mut span = Span::EMPTY;
             times
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(round_ns(&[together, in_turn], true, 20), Some(110));
         assert_eq!(round_ns(&[together, in_turn], false, 20), Some(90));
         assert_eq!(round_ns(&[in_turn], true, 20), None);
-        // Two of forty are quicker.
+        // Two of forty are faster.
         let mut many = vec![round([(0, 200), (0, 200)]); 38];
         many.extend([together, round([(0, 150), (0, 150)])]);
         assert_eq!(round_ns(&many, true, 20), Some(200));

@@ -1,5 +1,5 @@
-//! The work queue and its plain rival in turn, many times: what a round on a busy machine or an
-//! unlucky one costs, and not only the best.
+//! The work queue and its plain rival in alternating rounds, many times: shows the cost of unlucky rounds and
+//! of a busy machine, not only of the best rounds.
 
 use std::fmt::Write as _;
 
@@ -11,23 +11,23 @@ use super::{Run, Subject, run};
 
 /// Pairs of rounds of each subject.
 pub const PAIRS: usize = 15;
-/// Turns in which they are sought: on a busy machine some give no figure.
+/// The maximum number of attempts for these pairs. On a busy machine some give no figure.
 const TURNS: usize = 8 * PAIRS;
-/// Rounds of threads in one of a pair; their middle one counts.
+/// Rounds of threads in one half of a pair. The middle one counts.
 const ROUNDS: usize = 40;
-/// Tries for threads that run at the same time.
+/// Attempts until the threads run concurrently.
 const ATTEMPTS: usize = 5;
-/// Where medians are this close, they are equal.
+/// Medians that are this close count as equal.
 const EQUAL: f64 = 0.95;
 
-/// All that was measured.
+/// The whole measurement.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Paired {
-    /// Where it comes from.
+    /// The origin of the figures.
     pub source: Source,
-    /// Nanoseconds of one `std::hint::spin_loop`, the quickest of several thousand.
+    /// Nanoseconds of one `std::hint::spin_loop`, the fastest of several thousand.
     pub pause_ns: f64,
-    /// By subject.
+    /// The pairs by subject.
     pub subjects: Vec<Pairs>,
 }
 
@@ -38,10 +38,9 @@ pub struct Pairs {
     pub subject: String,
     /// As in `Curve`.
     pub keys: String,
-    /// Events per second of all threads together, ours and the plain rival's, in the order of the
-    /// rounds.
+    /// Events per second of all threads together, ours and the plain rival's, in the order of the rounds.
     pub rounds: Vec<[f64; 2]>,
-    /// Pairs in which the machine never let both threads run at the same time.
+    /// Pairs in which the machine never let both threads run concurrently.
     pub without_figure: usize,
 }
 
@@ -68,10 +67,10 @@ impl Paired {
 
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
-            "\n## The queue and one lock, in turn\n\n{}\n\n\
-             Two threads, {PAIRS} pairs of rounds; a round is the middle one of {ROUNDS}. Millions of events a second. The ratio is that of a \
-             pair, ours to plain:\nabove 1 the queue is quicker. Medians of ratios from {EQUAL} on count as equal. A pause of the processor \
-             takes {:.1} ns here.\n\n\
+            "\n## The queue and one lock, alternating\n\n{}\n\n\
+             Two threads, {PAIRS} pairs of rounds; a round is the middle one of {ROUNDS}. Millions of events per second. The ratio is that of a \
+             pair, ours to plain:\nabove 1 the queue is faster. Medians of ratios from {EQUAL} on count as equal. A pause of the processor \
+             takes {:.1} ns on this machine.\n\n\
              | what | who | pairs | worst | quarter | median | three quarters | best |\n\
              |---|---|---:|---:|---:|---:|---:|---:|\n",
             self.source.markdown(),
@@ -89,7 +88,7 @@ impl Paired {
                 );
                 let count = pairs.rounds.len();
                 writeln!(text, "| {what} | {who} | {count} |{}", cells.trim_end())
-                    .expect("a text takes all");
+                    .expect("writing to a String does not fail");
             };
             let what = format!("{}, {} keys", pairs.subject, pairs.keys);
             row(&what, "podstorm", of(|round| round[0]), 1e6);
@@ -131,7 +130,7 @@ impl Pairs {
     }
 }
 
-/// Returns the least, the quarters and the greatest.
+/// Returns the minimum, the quartiles and the maximum.
 fn quarters(mut values: Vec<f64>) -> Option<[f64; 5]> {
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quarters_are_of_the_sorted_values() {
+    fn quartiles_are_those_of_the_sorted_values() {
         let values = (0..=14).rev().map(f64::from).collect();
         assert_eq!(quarters(values), Some([0.0, 3.0, 7.0, 10.0, 14.0]));
         assert_eq!(quarters(vec![2.0]), Some([2.0; 5]));
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_ratio_of_each_pair_and_not_of_the_medians() {
+    fn the_table_has_ratios_of_pairs_not_of_medians() {
         let paired = Paired {
             subjects: vec![Pairs {
                 rounds: vec![[1e6, 2e6], [4e6, 1e6], [3e6, 3e6]],

@@ -1,5 +1,5 @@
-//! What was measured, as JSON and as Markdown. A run without the feature `contention` replaces the
-//! throughput in the file, a run with it the counts: both stay beside each other.
+//! The results as JSON and as Markdown. A run without the feature `contention` replaces the throughput in the
+//! file, a run with it replaces the counts; the other part stays.
 
 use std::fs;
 use std::path::Path;
@@ -11,46 +11,46 @@ use super::paired::Paired;
 use super::{PerEvent, Subject, modelled};
 use crate::write_whole;
 
-/// Threads and cores of the machine that is modelled.
+/// Threads and cores of the modelled machine.
 pub const MODELLED_CORES: usize = 16;
 
 /// The file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Taken without the feature.
+    /// Measured without the feature.
     pub throughput: Option<Throughput>,
-    /// Taken without it too.
+    /// Also measured without it.
     #[serde(default)]
     pub paired: Option<Paired>,
-    /// Taken with it.
+    /// Measured with it.
     pub counts: Option<Counts>,
 }
 
-/// Where figures come from.
+/// The origin of figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Source {
-    /// What takes them again.
+    /// The command that measures them again.
     pub command: String,
     /// Processor model.
     pub cpu_model: String,
-    /// Processors that the run might use.
+    /// The number of processors available to the run.
     pub cores: usize,
     /// The state of the source tree.
     pub commit: String,
     /// The compiler.
     pub rustc: String,
-    /// Runnable threads on average over the minute before.
+    /// The average number of runnable threads over the minute before.
     pub load_before: Option<f64>,
 }
 
 /// All curves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Throughput {
-    /// Where they come from.
+    /// The origin of the curves.
     pub source: Source,
-    /// Nanoseconds to move a line of memory from core to core; `None` with one core.
+    /// Nanoseconds for a cache line to move between cores; `None` with a single core.
     pub transfer_ns: Option<f64>,
-    /// By subject.
+    /// The curves by subject.
     pub curves: Vec<Curve>,
     /// The threaded engine.
     pub engine: Vec<EngineRun>,
@@ -63,62 +63,62 @@ pub struct Curve {
     pub subject: String,
     /// `distinct` or `shared`.
     pub keys: String,
-    /// What one event does.
+    /// The work of one event.
     pub event: String,
-    /// Moves of the line that threads share most, per event; known from the design.
+    /// Moves per event of the cache line that threads share most. Known from the design.
     pub transfers: f64,
-    /// Measured.
+    /// The measured points.
     pub points: Vec<Point>,
-    /// Events per second on 16 cores by the model; not measured.
+    /// Events per second on 16 cores by the model, not measured.
     pub modelled_16: Option<f64>,
 }
 
 /// Events per second of all threads together, in the round that a twentieth of the rounds beat.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Ours.
+    /// Our throughput.
     pub ours: f64,
-    /// The plain rival's.
+    /// The plain rival's throughput.
     pub plain: f64,
 }
 
-/// A whole run of the threaded engine: the quickest of several.
+/// A whole run of the threaded engine: the fastest of several.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct EngineRun {
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// From start to end of the process.
+    /// Wall time from start to end of the process.
     pub wall_seconds: f64,
-    /// Of all its threads.
+    /// CPU time of all its threads.
     pub cpu_seconds: f64,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Where they come from.
+    /// The origin of the counts.
     pub source: Source,
-    /// By subject and number of threads.
+    /// The counts by subject and number of threads.
     pub rows: Vec<CountRow>,
 }
 
-/// Locks and exchanges of one subject at one number of threads, ours.
+/// Locks and exchanges of one of our subjects at one number of threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CountRow {
     /// As in `Curve`.
     pub subject: String,
     /// As in `Curve`.
     pub keys: String,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Per event.
+    /// The counts per event.
     pub per_event: PerEvent,
 }
 
 impl Curve {
-    /// Of a subject, with what the model says for 16 cores.
+    /// Creates the curve of a subject, with the model's prediction for 16 cores.
     pub fn new(subject: &Subject, points: Vec<Point>, transfer_ns: Option<f64>) -> Curve {
         let one = points.first().map_or(0.0, |point| point.ours);
         let model = |transfer_ns| modelled(one, MODELLED_CORES, subject.transfers, transfer_ns);
@@ -134,26 +134,26 @@ impl Curve {
 }
 
 impl Report {
-    /// What the file says; nothing where there is none or it is of another form.
+    /// Reads the file. Returns an empty report if it is missing or has another form.
     pub fn read(path: &Path) -> Report {
         let text = fs::read_to_string(path).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Writes `scaling.json` and `scaling.md` into a folder.
+    /// Writes `scaling.json` and `scaling.md` to a folder.
     ///
     /// # Errors
-    /// Where they can't be written.
+    /// Fails if they can't be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let json = serde_json::to_string_pretty(self).context("a report is JSON")? + "\n";
+        let json = serde_json::to_string_pretty(self).context("a report can be written as JSON")? + "\n";
         for (name, text) in [("scaling.json", json), ("scaling.md", self.markdown())] {
             write_whole("the report", &folder.join(name), &text)?;
         }
         Ok(())
     }
 
-    /// For a reader.
+    /// Renders the report for a reader.
     pub fn markdown(&self) -> String {
         let throughput = self.throughput.as_ref().map(Throughput::markdown);
         let counts = self.counts.as_ref().map(Counts::markdown);
@@ -175,21 +175,21 @@ impl Source {
 }
 
 const THROUGHPUT: &str = "\
-Millions of events a second, all threads together, in the round that a twentieth of the rounds beat,
-of those in which all threads ran at the same time. In parentheses the share of what as many cores would do without disturbing each other (never more than there are).
-The plain rival does the same behind one lock around everything.
+Millions of events per second, all threads together, in the round that a twentieth of the rounds beat,
+among those in which all threads ran concurrently. In parentheses: the share of the throughput that as many cores (at most those of the machine) would have
+without disturbing each other. The plain rival does the same behind one lock around everything.
 
-The last column is **modelled, not measured**: threads that share no line of memory add up; where
-they share one, it moves from core to core so often an event as the design says, one move at a time.
+The last column is **modelled, not measured**: the throughputs of threads that share no cache line add up. A shared
+line moves between cores as often per event as the design requires, one move at a time.
 ";
 
 impl Throughput {
     fn markdown(&self) -> String {
         let transfer = match self.transfer_ns {
             Some(ns) => format!(
-                "A move takes {ns:.0} ns between the cores of this machine (two threads writing one word in turn);\n\
-                 between distant cores of a large machine it is longer, and the modelled figures with a move in \
-                 them less."
+                "A move takes {ns:.0} ns between the cores of this machine (two threads writing one word alternately).\n\
+                 Between distant cores of a large machine it takes longer, and the modelled figures that include moves \
+                 are lower."
             ),
             None => "With one core, no move could be measured.".to_owned(),
         };
@@ -240,7 +240,7 @@ impl Throughput {
         });
         format!(
             "\nThe threaded engine, a whole `loadgen run --scenario up-down --pods 20k --replicasets 400` with its cluster and nodes in\n\
-             the same process; the quickest of several runs.\n\n\
+             the same process; the fastest of several runs.\n\n\
              | threads | wall | CPU | speed-up |\n|---:|---:|---:|---:|\n{rows}"
         )
     }
@@ -263,8 +263,8 @@ impl Counts {
         });
         format!(
             "\n## Locks and exchanges per event\n\n{}\n\n\
-             Of podstorm's words and locks.\n\n\
-             | what | threads | locks | found taken | exchanges | too late |\n\
+             Only podstorm's words and locks are counted.\n\n\
+             | what | threads | locks | contended | exchanges | failed |\n\
              |---|---:|---:|---:|---:|---:|\n{rows}",
             self.source.markdown()
         )
@@ -275,7 +275,7 @@ fn join<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect()
 }
 
-/// Millions a second, and the share of `threads` times one thread's.
+/// Formats millions per second, and the share of `threads` times one thread's throughput.
 fn share(events_per_second: f64, one_thread: f64, threads: usize) -> String {
     let share = events_per_second / (one_thread * threads as f64);
     format!("{:.1} ({share:.2})", events_per_second / 1e6)
@@ -286,14 +286,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_page_is_that_of_the_committed_report() {
+    fn the_committed_page_matches_the_committed_report() {
         let folder = crate::results::package_directory().join("results");
         let page = fs::read_to_string(folder.join("scaling.md")).unwrap();
         assert_eq!(Report::read(&folder.join("scaling.json")).markdown(), page);
     }
 
     #[test]
-    fn counts_and_throughput_stay_beside_each_other() {
+    fn counts_and_throughput_replace_each_other_independently() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scaling.json");
         let mut report = Report::read(&path);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_of_what_as_many_cores_would_do() {
+    fn the_share_is_relative_to_as_many_cores() {
         assert_eq!(share(15e6, 10e6, 2), "15.0 (0.75)");
     }
 }

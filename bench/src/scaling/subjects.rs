@@ -1,4 +1,4 @@
-//! What is scaled, and the plain rivals: the same work behind one lock.
+//! The scaled subjects and their plain rivals, which do the same work behind one lock.
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
@@ -17,15 +17,15 @@ use crate::clusters::{NOW, Plan};
 use crate::hot::cache::unready;
 use crate::plain::PlainQueue;
 
-/// Keys of each thread where keys are distinct.
+/// Keys of each thread if keys are distinct.
 const KEYS_EACH: u32 = 1_000;
 /// Keys that are added before the first of them is taken.
 const BURST: u32 = 100;
-/// ReplicaSets of each thread where owners are distinct, and pods of each ReplicaSet.
+/// ReplicaSets of each thread if owners are distinct, and pods of each ReplicaSet.
 const OWNERS_EACH: usize = 50;
 const PODS_EACH: usize = 20;
 
-/// All subjects.
+/// Returns all subjects.
 pub fn all() -> Vec<Subject> {
     vec![
         Subject {
@@ -69,7 +69,7 @@ pub fn all() -> Vec<Subject> {
             name: "workqueue-handover",
             keys: "distinct",
             event: "one half of the threads adds own keys, the other takes the oldest and is done with it (an event is one or the other)",
-            // Half of the events move the tail, half the head.
+            // Half of the events move the tail, half move the head.
             transfers: 0.5,
             events: 10_000,
             ours: |threads| handover(threads, ring_queue(threads)),
@@ -79,7 +79,7 @@ pub fn all() -> Vec<Subject> {
             name: "workqueue",
             keys: "shared",
             event: "add the one key of all threads, take the oldest if any, be done with it",
-            // The key's word: by the add, the taking and the end of the work, at most.
+            // The key's word: by the add, the take and the end of the work, at most.
             transfers: 3.0,
             events: 10_000,
             ours: |threads| queue::<1>(threads, 0, RateLimitingQueue::with_capacity(1)),
@@ -89,7 +89,7 @@ pub fn all() -> Vec<Subject> {
             name: "handlers",
             keys: "distinct",
             event: "update of a pod: cache, handler, key that waits already; own ReplicaSets",
-            // Of what all threads read, nothing is written: the keys wait already.
+            // None of the data that all threads read is written: the keys are already waiting.
             transfers: 0.0,
             events: 2_000,
             ours: |threads| handlers(threads, true, false),
@@ -108,15 +108,15 @@ pub fn all() -> Vec<Subject> {
     ]
 }
 
-/// One word that the threads write in turn: its time at several threads is that of moving a line.
+/// Returns workers that write one word alternately: their time at several threads is that of moving a cache line.
 pub fn one_line(threads: usize) -> Vec<Worker> {
-    // `primitives::AtomicU64`, as what is measured uses it.
+    // `primitives::AtomicU64`, as in the measured code.
     let word = Arc::new(AtomicU64::new(0));
     each(threads, |thread| {
         let (word, mut turn) = (word.clone(), thread as u64);
         move |events| {
             for _ in 0..events {
-                // Relaxed, both: only their time matters.
+                // Relaxed, both: only the time matters.
                 while word.load(Ordering::Relaxed) != turn {
                     std::hint::spin_loop();
                 }
@@ -132,14 +132,14 @@ fn each<W: FnMut(u32) + Send + 'static>(
     worker: impl Fn(usize) -> W,
 ) -> Vec<Worker> {
     let boxed = |thread| {
-        // What workers write for themselves, such as their next key, would otherwise share lines.
+        // The workers' own data, such as their next key, would otherwise share cache lines.
         let mut own = CachePadded::new(worker(thread));
         Box::new(move |events| (*own)(events)) as Worker
     };
     (0..threads).map(boxed).collect()
 }
 
-/// Returns the keys of a thread in turn; one for all when there are none of its own.
+/// Returns the keys of a thread in a cycle; a single key for all threads if `own` is 0.
 fn keys(thread: usize, own: u32) -> impl FnMut() -> u32 {
     let first = thread as u32 * own;
     let mut next = 0;
@@ -173,7 +173,7 @@ fn observations(threads: usize) -> Vec<Worker> {
     })
 }
 
-/// Creations that are expected, and when they were, by key.
+/// The expected creations and their times, by key.
 type PlainExpectations = Mutex<HashMap<u32, (i64, i64), ahash::RandomState>>;
 
 fn plain_expectations(threads: usize) -> Vec<Worker> {
@@ -207,7 +207,7 @@ fn plain_observations(threads: usize) -> Vec<Worker> {
     })
 }
 
-/// Adds so many keys as a burst has, then takes and finishes as many.
+/// Adds as many keys as a burst has, then takes and finishes as many.
 fn queue<const BURST: u32>(threads: usize, own: u32, queue: impl Queue) -> Vec<Worker> {
     let queue = Arc::new(queue);
     each(threads, |thread| {
@@ -231,11 +231,11 @@ fn ring_queue(threads: usize) -> RateLimitingQueue<u32> {
     RateLimitingQueue::with_capacity(threads * KEYS_EACH as usize)
 }
 
-/// A queue that several threads use: ours, or the plain rival.
+/// A queue that several threads use: ours or the plain rival.
 trait Queue: Send + Sync + 'static {
-    /// Reports whether that had an effect.
+    /// Adds a key. Returns whether that had an effect.
     fn add(&self, key: u32, now_ns: i64) -> bool;
-    /// Reports whether there was a key.
+    /// Takes and finishes a key. Returns whether there was one.
     fn take_and_finish(&self, now_ns: i64) -> bool;
 }
 
@@ -264,8 +264,8 @@ impl Queue for PlainQueue<u32> {
     }
 }
 
-/// Threads in pairs, of which one adds and the other takes; a thread without a partner does both in turn.
-/// Each key is taken in the round that adds it, by any thread.
+/// Returns threads in pairs, of which one adds and the other takes; a thread without a partner alternates. Each key is
+/// taken in the round that adds it, by any thread.
 fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
     let queue = Arc::new(queue);
     each(threads, |thread| {
@@ -288,7 +288,7 @@ fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
                     takes -= u32::from(queue.take_and_finish(now_ns));
                 }
                 if adds + takes == before {
-                    // The other side may need this core.
+                    // The other thread may need this core.
                     std::thread::yield_now();
                 }
             }
@@ -296,8 +296,8 @@ fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
     })
 }
 
-/// Updates pods to unready and back. Of the ReplicaSets of the thread, or all threads of different
-/// pods of one; as they come, or one event at a time behind one lock.
+/// Updates pods to unready and back: of each thread's own ReplicaSets, or all threads different pods of a single one;
+/// freely, or one event at a time behind one lock.
 fn handlers(threads: usize, distinct: bool, one_lock: bool) -> Vec<Worker> {
     let (owners, pods) = if distinct {
         (OWNERS_EACH * threads, PODS_EACH)

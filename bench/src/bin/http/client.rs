@@ -1,4 +1,4 @@
-//! A client that asks much and does little: HTTP/1.1 over connections that stay open.
+//! A client that sends many requests at little cost: HTTP/1.1 over persistent connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::server::Server;
 use crate::table::thousands;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: &'static str,
@@ -81,7 +81,7 @@ impl Connection {
         Ok(self.sender.send_request(request).await?)
     }
 
-    /// Sends a request, and returns the body of its answer, which is a success.
+    /// Sends a request that must succeed, and returns the body of its answer.
     pub(crate) async fn send(&mut self, asked: &Asked) -> anyhow::Result<Incoming> {
         let response = self.ask(asked).await?;
         let status = response.status();
@@ -93,13 +93,13 @@ impl Connection {
         Ok(response.into_body())
     }
 
-    /// Sends a request, and returns the whole body of its answer.
+    /// Sends a request that must succeed, and returns the whole body of its answer.
     pub(crate) async fn whole(&mut self, asked: &Asked) -> anyhow::Result<Bytes> {
         Ok(self.send(asked).await?.collect().await?.to_bytes())
     }
 }
 
-/// HTTP over a stream, driven by a task of its own.
+/// Speaks HTTP over a stream, driven by a separate task.
 async fn over(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> hyper::Result<SendRequest<Full<Bytes>>> {
@@ -108,7 +108,7 @@ async fn over(
     Ok(sender)
 }
 
-/// Waits until the server answers; returns how long it took from its start.
+/// Waits until the server answers. Returns the time since its start.
 pub(crate) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
     while server.began.elapsed() < Duration::from_secs(60) {
         if let Ok(mut connection) = Connection::open(server).await
@@ -120,10 +120,10 @@ pub(crate) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    anyhow::bail!("the server at {} doesn't get ready", server.address)
+    anyhow::bail!("the server at {} does not become ready", server.address)
 }
 
-/// Waits for the namespace of all that is created: kube-apiserver says that it is ready before it has made it.
+/// Waits for the namespace of the created objects: kube-apiserver reports that it is ready before it has created it.
 async fn namespace(connection: &mut Connection) -> anyhow::Result<()> {
     let asked = Asked::get("/api/v1/namespaces/default");
     for _ in 0..60_000 {
@@ -132,20 +132,20 @@ async fn namespace(connection: &mut Connection) -> anyhow::Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    anyhow::bail!("the server makes no namespace `default`")
+    anyhow::bail!("the server did not create the namespace `default`")
 }
 
-/// What a number of requests took.
+/// The cost of a number of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) requests: u64,
     pub(crate) wall: Duration,
-    /// Of the server, and of its store.
+    /// CPU time of the server and of its store.
     pub(crate) cpu: [Duration; 2],
 }
 
 impl Taken {
-    /// Returns the rate, and the CPU for each request.
+    /// Formats the rate and the CPU time per request.
     pub(crate) fn text(&self, server: &Server) -> String {
         let requests = self.requests as f64;
         let micros = |cpu: Duration| thousands(cpu.as_secs_f64() * 1e6 / requests);
@@ -158,7 +158,7 @@ impl Taken {
     }
 }
 
-/// Sends requests by number, on so many connections at once.
+/// Sends requests by number, concurrently over this many connections.
 pub(crate) async fn load(
     server: &Server,
     connections: usize,
@@ -174,7 +174,7 @@ pub(crate) async fn load(
     let (before, began) = (server.cpu(), Instant::now());
     let each = open.into_iter().map(|mut connection| async move {
         loop {
-            // Relaxed: only whose number is whose.
+            // Relaxed: the number only identifies the request.
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= requests {
                 return anyhow::Ok(());
@@ -202,14 +202,14 @@ impl Watch {
         Ok(Watch(body))
     }
 
-    /// Reads until so many objects were added; returns how many events have come by then.
+    /// Reads until this many objects were added. Returns the number of events received by then.
     pub(crate) async fn added(&mut self, wanted: u64) -> anyhow::Result<u64> {
         let mark = memchr::memmem::Finder::new(br#"{"type":"ADDED""#);
         let (mut added, mut events, mut rest) = (0, 0, Vec::new());
         while added < wanted {
             let frame = self.0.frame().await.context("the watch has ended")??;
             let data = frame.data_ref().map_or(&[][..], |data| data);
-            // Only whole lines, as a mark may be cut in two.
+            // Only whole lines, because a chunk may end in the middle of the searched text.
             let Some(last) = memchr::memrchr(b'\n', data) else {
                 rest.extend_from_slice(data);
                 continue;

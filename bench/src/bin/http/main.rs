@@ -1,8 +1,9 @@
-//! The API server over HTTP, server and clients in processes of their own: ours, plain and with TLS and a token, and
-//! beside the latter a real kube-apiserver 1.20.2 with etcd; by a client of our own, by `wrk`, and by the real
+//! The API server over HTTP, with server and clients in separate processes: ours, plain and with TLS and a token, and
+//! for comparison a real kube-apiserver 1.20.2 with etcd. The clients are our own, `wrk`, and the real
 //! kube-controller-manager. Writes `bench/results/http.md`.
 //!
-//! It is no part of the library, whose hot loops are counted: what is compiled with them changes how they are inlined.
+//! This is not part of the library, whose hot loops are counted: code compiled together with them changes how they are
+//! inlined.
 
 mod client;
 mod manager;
@@ -26,21 +27,21 @@ use rows::Sizes;
 
 /// Measure the API server over HTTP, ours and a real one, and write bench/results/http.md
 ///
-/// Needs `wrk` and what tests/control-plane/build builds; builds loadgen. Takes some ten minutes.
+/// Needs `wrk` and the output of tests/control-plane/build; builds loadgen. Takes about ten minutes.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Do little of everything, to see that it runs; nothing is written
+    /// Do a little of everything, to show that it runs; writes nothing
     #[arg(long)]
     smoke: bool,
 
-    /// Instead put our server alone under mixed load, and see whether its memory is flat; nothing is written
+    /// Instead put only our server under mixed load, and check whether its memory stays flat; writes nothing
     ///
-    /// Prints the resident memory of each minute and a verdict; exit code 1 where the second half is not
+    /// Prints the resident memory of each minute and a verdict. Exits with 1 if the second half is not
     /// within 5 %.
     #[arg(long, conflicts_with = "smoke")]
     soak: bool,
 
-    /// How long --soak takes: 2 minutes or more, a half to fill the server and a half to judge it
+    /// How long --soak takes: at least 2 minutes, half of them to fill the server and half to judge it
     #[arg(long, requires = "soak", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=1440))]
     minutes: u64,
 
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reports whether the server's memory was flat.
+/// Runs the soak. Returns whether the server's memory was flat.
 fn soaked(arguments: &Arguments) -> anyhow::Result<bool> {
     let loadgen = match &arguments.loadgen {
         Some(loadgen) => loadgen.clone(),
@@ -78,7 +79,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    runtime.context("can't start threads")
+    runtime.context("cannot start threads")
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -91,7 +92,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(&control_plane.stderr);
     ensure!(control_plane.status.success(), "{}", said.trim());
     let control_plane = String::from_utf8_lossy(&control_plane.stdout);
-    let folder = tempfile::TempDir::new().context("a folder for temporary files")?;
+    let folder = tempfile::TempDir::new().context("cannot create a temporary folder")?;
     let programs = Programs {
         loadgen: &loadgen,
         control_plane: &PathBuf::from(control_plane.trim()),
@@ -116,7 +117,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The programs that are measured.
+/// The measured programs.
 #[derive(Clone, Copy, Debug)]
 struct Programs<'a> {
     /// `loadgen`, a release build.
@@ -127,12 +128,12 @@ struct Programs<'a> {
     folder: &'a Path,
 }
 
-/// Raises the number of files that this process may have open as far as it may be.
+/// Raises this process's limit of open files to the maximum allowed.
 ///
 /// # Errors
-/// The system refuses.
+/// Fails if the system refuses.
 fn raise_open_files() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("the limit of open files")
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot raise the limit of open files")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("cannot raise the limit of open files")
 }

@@ -1,4 +1,4 @@
-//! The real kube-controller-manager, on one server or the other.
+//! The real kube-controller-manager, with either server.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::table::thousands;
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
-/// What making a number of pods took.
+/// The cost of creating a number of pods.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     /// Pods per second.
     pub(crate) rate: String,
-    /// CPU of the server, and of etcd where there is one, for 1,000 pods.
+    /// CPU time of the server, and of etcd if there is one, for 1,000 pods.
     pub(crate) server: String,
-    /// CPU of the controller-manager for 1,000 pods, and its memory at the end.
+    /// CPU time of the controller-manager for 1,000 pods, and its memory at the end.
     pub(crate) manager: String,
 }
 
-/// Lets the controller-manager make `sets` ReplicaSets of so many pods each.
+/// Makes the controller-manager create `sets` ReplicaSets with `pods` pods each.
 ///
 /// # Errors
-/// A program that doesn't start, and pods that don't come within two minutes.
+/// Fails if a program doesn't start, or if the pods don't appear within two minutes.
 pub(crate) async fn make(
     programs: &Programs<'_>,
     server: &Server,
@@ -44,7 +44,7 @@ pub(crate) async fn make(
     let program = programs.control_plane.join("kube-controller-manager");
     let manager = Process::start(&program, &arguments, &log)?;
     let mut connection = Connection::open(server).await?;
-    // One pod shows that it has begun.
+    // One pod shows that the controller-manager has started working.
     create(&mut connection, "first", 1).await?;
     complete(&mut connection, 1, 1).await?;
     let (server_before, manager_before) = (server.cpu(), manager.cpu());
@@ -84,7 +84,7 @@ async fn create(connection: &mut Connection, name: &str, pods: u64) -> anyhow::R
     Ok(())
 }
 
-/// Waits until that many ReplicaSets have that many pods by their statuses.
+/// Waits until this many ReplicaSets report this many pods in their statuses.
 async fn complete(connection: &mut Connection, sets: u64, pods: u64) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
@@ -99,7 +99,7 @@ async fn complete(connection: &mut Connection, sets: u64, pods: u64) -> anyhow::
         }
         ensure!(
             began.elapsed() < Duration::from_secs(120),
-            "the controller-manager makes no pods"
+            "the controller-manager does not create pods"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -1,4 +1,4 @@
-//! What is measured, row by row.
+//! The measurements, row by row.
 
 use anyhow::Context;
 use http_body_util::BodyExt;
@@ -13,32 +13,32 @@ use crate::table::{Row, megabytes, thousands};
 use crate::{Programs, wrk};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Connections that ask at once.
+/// The number of concurrent connections.
 const CONNECTIONS: usize = 32;
-/// Rounds, of which the median counts.
+/// The number of rounds. The median counts.
 const ROUNDS: usize = 3;
 
-/// How much is done.
+/// The sizes of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Requests of a round against ours; the real one gets a tenth.
+    /// Requests of a round against our server. The real one gets a tenth.
     pub(crate) requests: u64,
-    /// Pods of a list.
+    /// Pods in a list.
     pub(crate) listed: u64,
-    /// Pods of the long list, ours alone.
+    /// Pods in the long list, only for our server.
     pub(crate) listed_long: u64,
     /// Watches that get the events of pods.
     pub(crate) watches: usize,
-    /// Watches of a server at rest.
+    /// Watches of an idle server.
     pub(crate) idle_watches: usize,
     /// Seconds of a run of `wrk`.
     pub(crate) seconds: u32,
-    /// Pods that the controller-manager makes: ReplicaSets, and pods of each.
+    /// Pods that the controller-manager creates: ReplicaSets, and pods of each.
     pub(crate) made: (u64, u64),
 }
 
 impl Sizes {
-    /// Those of the table.
+    /// The sizes in the table.
     pub(crate) const FULL: Sizes = Sizes {
         requests: 20_000,
         listed: 10_000,
@@ -48,7 +48,7 @@ impl Sizes {
         seconds: 5,
         made: (50, 20),
     };
-    /// To see that it runs.
+    /// The sizes that show that everything runs.
     pub(crate) const SMALL: Sizes = Sizes {
         requests: 200,
         listed: 100,
@@ -86,7 +86,7 @@ impl Which {
     }
 }
 
-/// What is measured: a row of the table each, in its order.
+/// The measurements, one row of the table each, in order.
 #[derive(Clone, Copy)]
 enum Work {
     Start,
@@ -105,7 +105,7 @@ enum Work {
     MadeManager,
 }
 
-/// What each row is called, and its target.
+/// The title of each row, and its target.
 const ROWS: [(&str, &str); 14] = [
     (
         "start to the first answer; resident memory then",
@@ -144,10 +144,10 @@ const ROWS: [(&str, &str); 14] = [
     ("… CPU of kube-controller-manager for them; its memory", ""),
 ];
 
-/// Measures everything; `say` gets the progress.
+/// Measures everything. `say` gets the progress.
 ///
 /// # Errors
-/// A program that is missing or fails.
+/// Fails if a program is missing or fails.
 pub(crate) async fn all(
     programs: &Programs<'_>,
     sizes: &Sizes,
@@ -231,7 +231,7 @@ pub(crate) async fn all(
     Ok(rows.into())
 }
 
-/// Resident memory of the server, and of its store.
+/// Formats the resident memory of the server and of its store.
 fn memory(server: &Server) -> String {
     let own = megabytes(server.api.resident());
     match &server.store {
@@ -240,7 +240,7 @@ fn memory(server: &Server) -> String {
     }
 }
 
-/// Returns the median of some rounds, by CPU.
+/// Returns the median of several rounds, by CPU time.
 async fn rounds(
     server: &Server,
     requests: u64,
@@ -254,9 +254,9 @@ async fn rounds(
     Ok(rounds[ROUNDS / 2].text(server))
 }
 
-/// Pods with an owner, as JSON of some `bytes`, each with a name of its own.
+/// Pods with an owner, as JSON of about `bytes` bytes, each with its own name.
 struct Pods {
-    /// The text before the name, and after it.
+    /// The text before and after the name.
     text: [String; 2],
     prefix: &'static str,
     made: AtomicU64,
@@ -265,7 +265,7 @@ struct Pods {
 impl Pods {
     fn new(bytes: usize, prefix: &'static str) -> Pods {
         let pod = pod(bytes, "name");
-        let (before, after) = pod.split_once(NAME).expect("it has a name");
+        let (before, after) = pod.split_once(NAME).expect("the pod has a name");
         Pods {
             text: [before.to_owned(), after.to_owned()],
             prefix,
@@ -273,9 +273,9 @@ impl Pods {
         }
     }
 
-    /// Asks for the next to be created.
+    /// Returns the request that creates the next pod.
     fn create(&self) -> Asked {
-        // Relaxed: only that no two are the same.
+        // Relaxed: only guarantees that the numbers differ.
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let [before, after] = &self.text;
         let prefix = self.prefix;
@@ -285,7 +285,7 @@ impl Pods {
 
 const NAME: &str = "web-7d4b9c6f5-";
 
-/// Returns a pod, its name or what one is drawn from in the member `named`.
+/// Returns a pod of about this size. The member `named` has its name or the prefix of a generated name.
 fn pod(bytes: usize, named: &str) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {named: NAME,
         "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"},
@@ -297,7 +297,7 @@ fn pod(bytes: usize, named: &str) -> String {
             "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
             "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5}}]}});
     let missing = bytes.saturating_sub(pod.to_string().len());
-    // As of real pods, most of it is what the pods of an owner have in common.
+    // As in real pods, most of the content is common to the pods of an owner.
     pod["spec"]["containers"][0]["env"][0]["value"] = "x".repeat(missing).into();
     pod.to_string()
 }
@@ -335,7 +335,7 @@ async fn fill(server: &Server, pods: u64, prefix: &'static str) -> anyhow::Resul
     Ok(())
 }
 
-/// Lists all pods on one page: the median of the first bytes, the rate, and what memory grew by meanwhile.
+/// Lists all pods on one page. Returns the median time to the first byte, the rate, and the growth of memory meanwhile.
 async fn list(server: &Server) -> anyhow::Result<String> {
     let mut connection = Connection::open(server).await?;
     let before = server.api.resident();
@@ -365,7 +365,7 @@ async fn list(server: &Server) -> anyhow::Result<String> {
 }
 
 async fn open(server: &Server, watches: usize) -> anyhow::Result<Vec<Watch>> {
-    // From now on, without what there is.
+    // From now on, without the existing objects.
     let list = Connection::open(server)
         .await?
         .whole(&Asked::get(format!("{PODS}?limit=1")))
@@ -383,7 +383,7 @@ async fn open(server: &Server, watches: usize) -> anyhow::Result<Vec<Watch>> {
     Ok(open)
 }
 
-/// Creates pods while watches look on.
+/// Creates pods while watches receive their events.
 async fn watch(server: &Server, sizes: &Sizes, which: Which) -> anyhow::Result<String> {
     let pods = which.requests(sizes) / 4;
     let watches = open(server, sizes.watches).await?;

@@ -1,4 +1,4 @@
-//! The servers that are measured, as processes, and what they take of the machine.
+//! The measured servers, as processes, and the resources that they use.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -16,18 +16,18 @@ use tokio_rustls::TlsConnector;
 
 use crate::Programs;
 
-/// The token that every server with TLS takes.
+/// The token that every server with TLS accepts.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A tick of the CPU times that Linux tells.
+/// The unit of the CPU times that Linux reports.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A program that runs. It is killed when it is dropped.
+/// A running program. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts a program, its output in a file.
+    /// Starts a program, with its output in a file.
     pub(crate) fn start(
         program: &Path,
         arguments: &[String],
@@ -45,22 +45,22 @@ impl Process {
         Ok(Process(child))
     }
 
-    /// CPU time so far, user and system.
+    /// Returns the CPU time so far, user and system.
     pub(crate) fn cpu(&self) -> Duration {
         let text = self.proc("stat");
-        // The name, in parentheses, may hold blanks.
+        // The name, in parentheses, may contain spaces.
         let after = text.rsplit_once(')').map_or("", |it| it.1);
         let ticks = after.split_ascii_whitespace().skip(11).take(2);
         let ticks = ticks.filter_map(|word| word.parse::<u32>().ok());
         TICK * ticks.sum()
     }
 
-    /// Resident memory now, bytes.
+    /// Returns the current resident memory, in bytes.
     pub(crate) fn resident(&self) -> u64 {
         self.status("VmRSS:")
     }
 
-    /// Most resident memory since [`forget_peak`](Process::forget_peak), bytes.
+    /// Returns the maximum resident memory since [`forget_peak`](Process::forget_peak), in bytes.
     pub(crate) fn peak(&self) -> u64 {
         self.status("VmHWM:")
     }
@@ -92,19 +92,19 @@ impl Drop for Process {
 /// A server.
 pub(crate) struct Server {
     pub(crate) api: Process,
-    /// What it stores its objects in, where that is a process of its own.
+    /// The store of its objects, if that is a separate process.
     pub(crate) store: Option<Process>,
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<TlsConnector>,
     pub(crate) token: Option<&'static str>,
-    /// For other clients.
+    /// The kubeconfig for other clients.
     pub(crate) kubeconfig: PathBuf,
-    /// When it was started.
+    /// The time of its start.
     pub(crate) began: Instant,
 }
 
 impl Server {
-    /// Ours, without nodes. It may not yet listen.
+    /// Starts our server without nodes. It may not be listening yet.
     pub(crate) fn ours(programs: &Programs<'_>, tls: bool) -> anyhow::Result<Server> {
         let arguments = words(
             "serve --nodes 0 --controllers=-garbagecollector --disable-admission-plugins=ServiceAccount \
@@ -113,7 +113,7 @@ impl Server {
         Server::served(programs.loadgen, programs.folder, arguments, tls)
     }
 
-    /// Ours, by the arguments of `loadgen`. It may not yet listen.
+    /// Starts our server with these arguments of `loadgen`. It may not be listening yet.
     pub(crate) fn served(
         loadgen: &Path,
         folder: &Path,
@@ -144,7 +144,7 @@ impl Server {
         if tls {
             let config = when_written(&server.kubeconfig)?;
             let authority = config.split_once("certificate-authority-data: ");
-            let authority = authority.context("the kubeconfig has no authority")?.1;
+            let authority = authority.context("the kubeconfig has no certificate authority")?.1;
             let authority = authority.lines().next().unwrap_or_default();
             let pem = base64::Engine::decode(&base64::prelude::BASE64_STANDARD, authority)?;
             server.tls = Some(connector(&pem)?);
@@ -152,7 +152,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns a real kube-apiserver with etcd. It may not yet listen.
+    /// Starts a real kube-apiserver with etcd. It may not be listening yet.
     pub(crate) fn real(programs: &Programs<'_>) -> anyhow::Result<Server> {
         let folder = tempfile::TempDir::new_in(programs.folder)?.keep();
         let (clients, peers, address) = (free_address()?, free_address()?, free_address()?);
@@ -161,14 +161,14 @@ impl Server {
             format!("--listen-client-urls=http://{clients}"),
             format!("--advertise-client-urls=http://{clients}"),
             format!("--listen-peer-urls=http://{peers}"),
-            // What is measured is the server, not this machine's disk.
+            // The server is measured, not this machine's disk.
             "--unsafe-no-fsync".to_owned(),
         ];
         let program = |name: &str| programs.control_plane.join(name);
         let began = Instant::now();
         let store = Process::start(&program("etcd"), &etcd, &folder.join("etcd.log"))?;
         let key = folder.join("key");
-        // In the older form, which is the only one that it takes.
+        // In the older form, the only one that the server accepts.
         let made = Command::new("openssl")
             .args(["genrsa", "-traditional", "-out"])
             .arg(&key)
@@ -218,7 +218,7 @@ impl Server {
         })
     }
 
-    /// CPU time of the server so far, and of its store.
+    /// Returns the CPU time so far of the server and of its store.
     pub(crate) fn cpu(&self) -> [Duration; 2] {
         let store = self.store.as_ref().map(Process::cpu);
         [self.api.cpu(), store.unwrap_or_default()]
@@ -245,7 +245,7 @@ fn when_written(path: &Path) -> anyhow::Result<String> {
     bail!("{} was not written", path.display())
 }
 
-/// Trusts the certificates of that PEM.
+/// Creates a connector that trusts the certificates in this PEM.
 fn connector(pem: &[u8]) -> anyhow::Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {

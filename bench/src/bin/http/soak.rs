@@ -1,7 +1,7 @@
-//! A server under mixed load for minutes: it answers without a fault of its own, and its memory is flat.
+//! A server under mixed load for minutes: it must answer without internal errors, and its memory must stay flat.
 //!
-//! Objects of many kinds are made, changed and deleted under names that come again, so that as many are there at the
-//! end as after the first minute. What grows then is kept of what is gone.
+//! Objects of many kinds are created, changed and deleted under recurring names, so that the number of objects at the
+//! end equals that after the first minute. Memory that grows is therefore kept for deleted objects.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::client::{Asked, Connection, Watch, first_answer};
 use crate::server::{Server, words};
 use crate::table::megabytes;
 
-/// By how much memory may differ in the second half.
+/// The maximum relative difference of the memory in the second half.
 const FLAT: f64 = 0.05;
-/// Names of each kind.
+/// The number of names of each kind.
 const NAMES: u32 = 40;
-/// Connections that write: enough that each kind has made the changes that the server keeps within some minutes.
+/// Writing connections: enough that each kind makes as many changes as the server keeps, within some minutes.
 const WRITERS: u64 = 16;
 /// Open watches whose client reads nothing.
 const WATCHES: u64 = 8;
@@ -34,7 +34,7 @@ const STEADY: &str = "steady";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Kinds in a namespace, with what an object of each holds; each is changed by its labels.
+/// Kinds in a namespace, with the content of an object of each. Objects are changed by their labels.
 const KINDS: [(&str, &str, &str); 9] = [
     ("api/v1", "configmaps", r#"{"data": {"a": "b"}}"#),
     ("api/v1", "secrets", r#"{"stringData": {"a": "b"}}"#),
@@ -72,13 +72,13 @@ const KINDS: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// Runs a server under load for so many minutes. Whether its memory was flat.
+/// Runs a server under load for this many minutes. Returns whether its memory was flat.
 ///
 /// # Errors
-/// A server that doesn't start or ends, an answer of 5xx, a connection that it breaks off.
+/// Fails if the server doesn't start or ends early, answers with 5xx, or drops a connection.
 pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool> {
-    let folder = tempfile::TempDir::new().context("a folder for temporary files")?;
-    // Events stay for an hour unless told otherwise: what is kept of a minute shows as much.
+    let folder = tempfile::TempDir::new().context("cannot create a temporary folder")?;
+    // By default, Events stay for an hour. Keeping them for a minute shows as much.
     let flags = words("serve --nodes 3 --pods-per-node 1000 --event-ttl 1m");
     let server = Server::served(&loadgen, folder.path(), flags, false)?;
     first_answer(&server).await?;
@@ -110,14 +110,14 @@ pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool>
         while began.elapsed() < Duration::from_secs(60 * minute) {
             sleep(Duration::from_secs(1)).await;
             samples.push(server.api.resident());
-            // None has to end before its time.
+            // No task may end early.
             while let Some(ended) = tasks.try_join_next() {
-                ended.context("a part of the load panicked")??;
+                ended.context("a task of the load panicked")??;
             }
         }
         samples.sort_unstable();
         let median = samples[samples.len() / 2];
-        ensure!(median > 0, "the server has ended");
+        ensure!(median > 0, "the server has ended early");
         // Relaxed: a figure for people.
         let requests = asked.load(Ordering::Relaxed);
         say(&format!(
@@ -127,7 +127,7 @@ pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool>
         resident.push(median);
     }
     while let Some(ended) = tasks.join_next().await {
-        ended.context("a part of the load panicked")??;
+        ended.context("a task of the load panicked")??;
     }
     let half = &resident[resident.len() / 2..];
     let (least, most) = half.iter().fold((u64::MAX, 0), |(least, most), &it| {
@@ -137,7 +137,7 @@ pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool>
     let is_flat = spread <= FLAT;
     let verdict = if is_flat { "flat" } else { "not flat" };
     say(&format!(
-        "{verdict}: {} to {} in the second half, {:.1} % apart, at most {:.0} % are flat",
+        "{verdict}: {} to {} in the second half, a difference of {:.1} %; up to {:.0} % counts as flat",
         megabytes(least),
         megabytes(most),
         100.0 * spread,
@@ -150,7 +150,7 @@ fn say(line: &str) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
-/// A part of the load.
+/// One task of the load.
 struct Load {
     server: Arc<Server>,
     asked: Arc<AtomicU64>,
@@ -168,7 +168,7 @@ impl Load {
         sleep_until(until.min(self.end)).await;
     }
 
-    /// Asks, and returns the code; what the client got wrong is part of the load.
+    /// Sends a request and returns the status code. Client errors are part of the load.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -202,7 +202,7 @@ impl Load {
         Ok(())
     }
 
-    /// Makes, changes and deletes objects.
+    /// Creates, changes and deletes objects.
     async fn write(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         while self.goes_on() {
@@ -261,14 +261,14 @@ impl Load {
                 "namespaces/steady/"
             };
             let path = format!("/{prefix}/{all}{resource}?watch=true&allowWatchBookmarks=true");
-            // Its kind may be gone for a moment.
+            // The kind may be missing for a moment.
             let _open = Watch::open(&self.server, &path).await.ok();
             self.rest(10_000).await;
         }
         Ok(())
     }
 
-    /// Lists page by page, and not always to the end.
+    /// Lists page by page, not always to the end.
     async fn page(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         while self.goes_on() {
@@ -290,7 +290,7 @@ impl Load {
         Ok(())
     }
 
-    /// Changes a definition, and deletes and makes it again.
+    /// Changes a definition, and deletes and recreates it.
     async fn define(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         let path = format!("{DEFINITIONS}/things.example.com");
@@ -315,7 +315,7 @@ impl Load {
         Ok(())
     }
 
-    /// Makes Events and counts them up.
+    /// Creates Events and increases their counts.
     async fn events(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         let path = format!("{NAMESPACES}/{STEADY}/events");
@@ -338,14 +338,14 @@ impl Load {
         Ok(())
     }
 
-    /// Makes a namespace, fills it, deletes it and waits until it is gone.
+    /// Creates a namespace, fills it, deletes it and waits until it no longer exists.
     async fn namespaces(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         for number in 0u64.. {
             if !self.goes_on() {
                 break;
             }
-            // Names that never come again.
+            // Names that never recur.
             let name = format!("passing-{number}");
             let namespace = json!({"metadata": {"name": name}});
             self.ask(
@@ -384,7 +384,7 @@ fn patch(path: &str, body: &Value) -> Asked {
     }
 }
 
-/// Returns a definition whose schema has a member of that number.
+/// Returns a definition whose schema has a member with this number.
 fn definition(number: u64) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer"}, format!("m{number}"): {"type": "string"}}}}});

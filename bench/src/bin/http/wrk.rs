@@ -1,4 +1,4 @@
-//! A stranger's client: `wrk`.
+//! A third-party client: `wrk`.
 
 use std::fs;
 use std::process::Command;
@@ -10,11 +10,11 @@ use crate::Programs;
 use crate::client::Taken;
 use crate::server::Server;
 
-/// Runs `wrk` for some seconds on 32 connections against a path, with a body posted where one is given; requests per second and the
-/// server's CPU for each.
+/// Runs `wrk` for some seconds on 32 connections against a path, and posts a body if one is given. Returns the requests
+/// per second and the server's CPU time per request.
 ///
 /// # Errors
-/// `wrk` is missing, or more than one answer of a thousand is no success.
+/// Fails if `wrk` is missing, or if more than one answer in a thousand is not a success.
 pub(crate) fn run(
     programs: &Programs<'_>,
     server: &Server,
@@ -46,7 +46,7 @@ pub(crate) fn run(
         .arg(&script)
         .arg(format!("{scheme}://{}{path}", server.address))
         .output()
-        .context("wrk: install it (the package wrk)")?;
+        .context("cannot run wrk; install the package wrk")?;
     let after = server.cpu();
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(
@@ -59,9 +59,9 @@ pub(crate) fn run(
         line.split_ascii_whitespace().nth(at)?.parse().ok()
     };
     let rate = word("Requests/sec:", 1).filter(|rate| *rate > 0.0);
-    let rate = rate.context("wrk tells no rate")?;
-    let requests = word(" requests in ", 0).context("wrk tells no requests")?;
-    // Two pods may draw one name, which the real server answers with a conflict.
+    let rate = rate.context("wrk reports no rate")?;
+    let requests = word(" requests in ", 0).context("wrk reports no requests")?;
+    // Two pods may get the same name, which the real server answers with a conflict.
     let refused = word("Non-2xx", 4).unwrap_or(0.0);
     ensure!(refused * 1000.0 <= requests, "wrk: {text}");
     let taken = Taken {
