@@ -1,5 +1,5 @@
-//! Tells the crate its target and flags: counts for one set of target features say little about those
-//! for another.
+//! Tells the crate its target and flags: counts for one set of target features say little about
+//! those for another.
 
 use std::env;
 

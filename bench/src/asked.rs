@@ -1,5 +1,6 @@
 //! The command line of a bench: whether to measure (`cargo bench`) or to show that the bench runs
-//! (`cargo test`, `cargo bench -- --test`), and whether to do everything or only what a filter names.
+//! (`cargo test`, `cargo bench -- --test`), and whether to do everything or only what a filter
+//! names.
 
 use std::env;
 
@@ -22,8 +23,8 @@ impl Asked {
     /// Parses the arguments of this program.
     pub fn here() -> Asked {
         let arguments = env::args().skip(1);
-        // Cargo puts benches and tests into this folder, and programs one folder above. A program run by
-        // itself (`cargo run`) is never a smoke test.
+        // Cargo puts benches and tests into this folder, and programs one folder above. A program
+        // run by itself (`cargo run`) is never a smoke test.
         let program = env::current_exe().unwrap_or_default();
         let folder = program.parent();
         Asked::of(
@@ -54,7 +55,8 @@ impl Asked {
         self.flags.iter().any(|flag| flag == name)
     }
 
-    /// Reports whether only criterion has work to do, or nothing at all in a smoke test: a list, or profiles.
+    /// Reports whether only criterion has work to do, or nothing at all in a smoke test: a list, or
+    /// profiles.
     pub fn lists_only(&self) -> bool {
         ["--list", "--ignored", "--profile-time"]
             .into_iter()
@@ -72,8 +74,8 @@ impl Asked {
         self.filter.is_none() && self.flags.iter().all(known)
     }
 
-    /// Reports whether the filter accepts an id, or an id that starts with this text. `^` in a filter
-    /// means the beginning, as in criterion.
+    /// Reports whether the filter accepts an id, or an id that starts with this text. `^` in a
+    /// filter means the beginning, as in criterion.
     pub fn wants(&self, id: &str) -> bool {
         let Some(filter) = &self.filter else {
             return true;

@@ -1,8 +1,8 @@
 //! Controllers over a filled pod cache: ReplicaSets as Deployments create them, and realistic pods.
 //!
 //! Every pod is `core/fixtures/pod.json`. The parts that differ between pods are drawn as in
-//! [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts, times. The same plan gives the
-//! same cluster.
+//! [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts, times. The same plan gives
+//! the same cluster.
 
 use std::sync::Arc;
 
@@ -40,10 +40,11 @@ pub struct Plan {
     pub old_revisions: usize,
     /// Pods of each. The number of nodes is a tenth of the number of pods.
     pub pods_each: usize,
-    /// `spec.replicas` of each except the old revisions; `None` for the number of active pods, so that there is nothing to
-    /// do.
+    /// `spec.replicas` of each except the old revisions; `None` for the number of active pods, so
+    /// that there is nothing to do.
     pub wanted: Option<i32>,
-    /// Whether all belong to one Deployment. Otherwise each belongs, with its old revisions, to its own.
+    /// Whether all belong to one Deployment. Otherwise each belongs, with its old revisions, to its
+    /// own.
     pub one_deployment: bool,
     /// `spec.minReadySeconds` of each.
     pub min_ready_seconds: i32,
@@ -80,8 +81,8 @@ impl Plan {
         }
     }
 
-    /// Returns only the objects, pods by ReplicaSet. Old revisions come last. Equal texts are shared, as by
-    /// a reader that passes its objects through a [`Sharer`].
+    /// Returns only the objects, pods by ReplicaSet. Old revisions come last. Equal texts are
+    /// shared, as by a reader that passes its objects through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
         let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::default());
         // Nodes are not drawn for old revisions.
@@ -378,7 +379,10 @@ impl Template {
     fn spec_of_its_own(&self) -> PodSpec {
         let mut members = self.pod.spec.to_map(None);
         let variable = &mut members["containers"][0]["env"][1];
-        assert_eq!(variable["name"], "CACHE_SIZE_MB", "the fixture has a container");
+        assert_eq!(
+            variable["name"], "CACHE_SIZE_MB",
+            "the fixture has a container"
+        );
         variable["value"] = self.made.to_string().into();
         let spec = self.pod.spec.with_members(members);
         spec.expect("the member may be a text")

@@ -1,5 +1,5 @@
-//! A controller's cold start over an existing embedded cluster: list, cache, handlers, syncs, on the
-//! calling thread and the rayon pool.
+//! A controller's cold start over an existing embedded cluster: list, cache, handlers, syncs, on
+//! the calling thread and the rayon pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +39,9 @@ pub struct Start {
     pub all_synced: Duration,
 }
 
-/// Returns a settled cluster of this many pods, 50 per ReplicaSet and 66 per node: all pods are running and ready, and
-/// the statuses are exact. Pods lie in memory in creation order, which is not the order of their names.
+/// Returns a settled cluster of this many pods, 50 per ReplicaSet and 66 per node: all pods are
+/// running and ready, and the statuses are exact. Pods lie in memory in creation order, which is
+/// not the order of their names.
 ///
 /// # Panics
 /// Panics if the cluster refuses an object. The objects created here are valid.
@@ -91,8 +92,8 @@ pub fn existing(pods: usize) -> Cluster {
     cluster
 }
 
-/// Returns the pod with only the parts of a container's status that a kubelet of this cluster reports, so that a
-/// million pods fit.
+/// Returns the pod with only the parts of a container's status that a kubelet of this cluster
+/// reports, so that a million pods fit.
 fn slim(mut pod: Pod) -> Pod {
     pod.metadata.annotations = Labels::ABSENT;
     for status in &mut pod.status.container_statuses {
@@ -178,8 +179,8 @@ pub fn start(cluster: &Cluster) -> Start {
     start
 }
 
-/// Returns the time in which an empty cache loads a list of pods. Everything before and after, up to
-/// freeing both, is not timed.
+/// Returns the time in which an empty cache loads a list of pods. Everything before and after, up
+/// to freeing both, is not timed.
 pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
     let (cache, listed) = (ranking_cache(), listed.to_vec());
     let start = WallTime.start();

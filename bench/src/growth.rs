@@ -1,5 +1,5 @@
-//! Requests with many entries, to count how their cost grows with the number of entries. Each once took quadratic time, or
-//! could have.
+//! Requests with many entries, to count how their cost grows with the number of entries. Each once
+//! took quadratic time, or could have.
 
 use bytes::Bytes;
 use http::Request;

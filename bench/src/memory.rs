@@ -1,5 +1,5 @@
-//! Bytes per cached pod, counted exactly. Needs dhat as the program's global allocator, a running dhat
-//! profiler, and no other thread that allocates.
+//! Bytes per cached pod, counted exactly. Needs dhat as the program's global allocator, a running
+//! dhat profiler, and no other thread that allocates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use crate::hot::cache::ranking_cache;
 /// The number of pods per ReplicaSet.
 const EACH: usize = 50;
 
-/// Returns the heap bytes per cached pod, including index entries and the totals of owned pods, for `pods` realistic pods
-/// (each with its own container id, start time and addresses), 50 per ReplicaSet.
+/// Returns the heap bytes per cached pod, including index entries and the totals of owned pods, for
+/// `pods` realistic pods (each with its own container id, start time and addresses), 50 per
+/// ReplicaSet.
 ///
 /// # Panics
 /// Panics if dhat does not count.
@@ -40,7 +41,8 @@ pub fn plain_bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     })
 }
 
-/// Returns the heap bytes per pod in a store. `add` puts a pod into the store and returns the number of pods in it.
+/// Returns the heap bytes per pod in a store. `add` puts a pod into the store and returns the
+/// number of pods in it.
 fn bytes_each<S>(
     sharing: Sharing,
     pods: usize,
@@ -60,7 +62,10 @@ fn bytes_each<S>(
     let mut held = 0;
     for text in &texts {
         let value: Value = serde_json::from_str(text).expect("the text is JSON");
-        held = add(&mut store, Pod::from_json(value).expect("the value is a pod"));
+        held = add(
+            &mut store,
+            Pod::from_json(value).expect("the value is a pod"),
+        );
     }
     drop(add);
     let taken = dhat::HeapStats::get().curr_bytes - before;

@@ -1,5 +1,5 @@
-//! The plain implementation for the rivals: texts as keys, one lock around one map, a scan where there is
-//! no index, and objects as a decoder leaves them.
+//! The plain implementation for the rivals: texts as keys, one lock around one map, a scan where
+//! there is no index, and objects as a decoder leaves them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;

@@ -17,11 +17,11 @@ const DAY_SECONDS: i64 = 86_400;
 /// The history of a ReplicaSet's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Thirty days: 95 % are ready, 5 % have a deletion cost, 8 % were restarted. The number of nodes is a
-    /// tenth of the number of pods.
+    /// Thirty days: 95 % are ready, 5 % have a deletion cost, 8 % were restarted. The number of
+    /// nodes is a tenth of the number of pods.
     Month,
-    /// One minute, less than ten hours ago: all are ready, without costs and restarts, one per node. Neither
-    /// rules 1 to 5 nor the age bucket distinguishes them.
+    /// One minute, less than ten hours ago: all are ready, without costs and restarts, one per
+    /// node. Neither rules 1 to 5 nor the age bucket distinguishes them.
     Burst,
 }
 

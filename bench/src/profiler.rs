@@ -1,5 +1,5 @@
-//! Profiles of benches: criterion's `--profile-time SECONDS` samples each bench and writes `flamegraph.svg`
-//! and `profile.pb` (for `go tool pprof`) to its `target/criterion/<id>/profile/`.
+//! Profiles of benches: criterion's `--profile-time SECONDS` samples each bench and writes
+//! `flamegraph.svg` and `profile.pb` (for `go tool pprof`) to its `target/criterion/<id>/profile/`.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,7 +9,8 @@ use criterion::Criterion;
 use criterion::profiler::Profiler;
 use podstorm_loadgen::profile::{HERTZ, Sampler};
 
-/// Returns criterion with this profiler. The time per bench is such that all of them together take ten minutes.
+/// Returns criterion with this profiler. The time per bench is such that all of them together take
+/// ten minutes.
 pub fn criterion() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))

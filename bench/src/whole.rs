@@ -1,4 +1,5 @@
-//! Whole runs of the `loadgen` command as child processes, and the resources that each of them used.
+//! Whole runs of the `loadgen` command as child processes, and the resources that each of them
+//! used.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,8 +15,8 @@ use crate::results::{package_directory, target_directory};
 /// The result of one run and the resources that it used.
 #[derive(Debug)]
 pub struct Spent {
-    /// Seconds from the start of the process to its end. Includes work that the result's own figure leaves out,
-    /// such as freeing a million pods.
+    /// Seconds from the start of the process to its end. Includes work that the result's own figure
+    /// leaves out, such as freeing a million pods.
     pub wall_seconds: f64,
     /// CPU time of the whole process, user and system, in seconds.
     pub cpu_seconds: f64,
@@ -53,8 +54,8 @@ impl Spent {
     }
 }
 
-/// Cargo flags: the features of the whole workspace and, through an example, those of tests. The program then reuses the
-/// builds of benches and tests, and is only linked.
+/// Cargo flags: the features of the whole workspace and, through an example, those of tests. The
+/// program then reuses the builds of benches and tests, and is only linked.
 const AS_BENCHES: &[&str] = &["--workspace", "--example", "replica_set_name"];
 
 /// Builds the release binary of `loadgen` if it is not up to date. Returns its path.
@@ -75,8 +76,8 @@ pub fn loadgen_with(flags: &[&str]) -> anyhow::Result<PathBuf> {
     build(&[&["--release"], flags].concat())
 }
 
-/// Like [`loadgen`], in the profile of this program: under `cargo test` that of the tests, for which it has
-/// already been built.
+/// Like [`loadgen`], in the profile of this program: under `cargo test` that of the tests, for
+/// which it has already been built.
 ///
 /// # Errors
 ///
@@ -140,7 +141,8 @@ pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
         "loadgen {arguments} failed: {}",
         output.status
     );
-    let result: Value = serde_json::from_slice(&output.stdout).context("cannot read the result of the run")?;
+    let result: Value =
+        serde_json::from_slice(&output.stdout).context("cannot read the result of the run")?;
     let peak = result.pointer("/host/peak_memory_bytes");
     Ok(Spent {
         wall_seconds,
@@ -153,7 +155,8 @@ pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
 
 /// Returns the CPU time of the child processes that have ended and were waited for, in seconds.
 fn children_cpu_seconds() -> anyhow::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the CPU time of child processes")?;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)
+        .context("cannot read the CPU time of child processes")?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }

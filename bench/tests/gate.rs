@@ -1,5 +1,6 @@
-//! The `gate` command from outside: exit status, messages and files, on recorded measurements and with missing or
-//! broken tools. The last test really counts, and needs valgrind and gungraun-runner.
+//! The `gate` command from outside: exit status, messages and files, on recorded measurements and
+//! with missing or broken tools. The last test really counts, and needs valgrind and
+//! gungraun-runner.
 #![expect(
     clippy::unwrap_used,
     reason = "a command that can't be run is a failed test"
@@ -97,9 +98,9 @@ impl Place {
             .unwrap()
     }
 
-    /// Adds a tool that runs a shell script. Another process writes the file: if this process had it open for writing, a
-    /// child that another test starts at the same time would have it open too, and a file open for writing can't be
-    /// executed.
+    /// Adds a tool that runs a shell script. Another process writes the file: if this process had
+    /// it open for writing, a child that another test starts at the same time would have it open
+    /// too, and a file open for writing can't be executed.
     fn tool(&self, name: &str, script: &str) {
         let wrote = Command::new("sh")
             .args(["-c", r#"printf '%s\n' "$1" >"$0" && chmod 755 "$0""#])
@@ -468,8 +469,9 @@ fn unwritable_outputs_are_refused_before_any_measurement() {
     );
 }
 
-/// Counts for real, twice: the paths unchanged, compared with the committed budgets, and with a slow path and an
-/// allocation planted. Only `.ci/run` has the tools for this, and selects the test by name.
+/// Counts for real, twice: the paths unchanged, compared with the committed budgets, and with a
+/// slow path and an allocation planted. Only `.ci/run` has the tools for this, and selects the test
+/// by name.
 #[test]
 #[ignore = "needs valgrind and gungraun-runner; .ci/run runs it"]
 fn the_gate_closes_on_a_planted_slow_path_and_allocation() {

@@ -1,5 +1,6 @@
-//! Nothing that is kept for deleted ReplicaSets grows. A controller goes through rollouts, each of which adds
-//! ReplicaSets and pods with new names and removes them again, and its memory afterwards is the same as before.
+//! Nothing that is kept for deleted ReplicaSets grows. A controller goes through rollouts, each of
+//! which adds ReplicaSets and pods with new names and removes them again, and its memory afterwards
+//! is the same as before.
 //!
 //! A single test in its process, because the counter counts every thread.
 
@@ -23,12 +24,12 @@ const PODS: usize = 4;
 /// The duration of a rollout: longer than the cooldown of a key.
 const ROLLOUT_NS: i64 = 400_000_000_000;
 
-/// A leak of this many bytes for each removed ReplicaSet would be noticed. A leak of one byte would not: shards of the
-/// cache keep their largest size, and some reach it late.
+/// A leak of this many bytes for each removed ReplicaSet would be noticed. A leak of one byte would
+/// not: shards of the cache keep their largest size, and some reach it late.
 const LEAK_BYTES: usize = 4;
 
-/// After this many rollouts the tables have nearly reached their final size: some are swept only when they have
-/// grown.
+/// After this many rollouts the tables have nearly reached their final size: some are swept only
+/// when they have grown.
 const SETTLED: usize = 500;
 const ROLLOUTS: usize = 2_000;
 

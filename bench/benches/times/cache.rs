@@ -174,7 +174,8 @@ fn with_more<S>(
     }
 }
 
-/// Works on the pods of [`more`] one after the other. After a round, the store is restored, which is not timed.
+/// Works on the pods of [`more`] one after the other. After a round, the store is restored, which
+/// is not timed.
 struct Turnover<S, W, U> {
     store: S,
     more: Vec<Arc<Pod>>,

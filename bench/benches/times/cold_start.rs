@@ -1,12 +1,12 @@
-//! A controller's cold start over existing pods, 50 per ReplicaSet: initial states through the embedded
-//! server's watches, cache, handlers, syncs.
+//! A controller's cold start over existing pods, 50 per ReplicaSet: initial states through the
+//! embedded server's watches, cache, handlers, syncs.
 //!
-//! * `first-sync`: from the controller's list requests until its first sync has returned with the right
-//!   decision, end to end, including the server's part.
+//! * `first-sync`: from the controller's list requests until its first sync has returned with the
+//!   right decision, end to end, including the server's part.
 //! * `all-synced`: the same until every ReplicaSet has been synced once.
 //! * `server`: only the server's part, which sorts both states.
-//! * `fill`: only cache and handlers; `fill-plain` is a map of pods and one of names by owner, with each
-//!   pod cloned and no handler.
+//! * `fill`: only cache and handlers; `fill-plain` is a map of pods and one of names by owner, with
+//!   each pod cloned and no handler.
 
 use std::cell::LazyCell;
 use std::hash::BuildHasherDefault;

@@ -16,8 +16,8 @@ fn names(count: u32) -> Vec<String> {
     (0..count).map(|n| format!("default/web-{n}")).collect()
 }
 
-/// Returns rivals that expect one creation, observe it, and check whether the key is satisfied; and rivals that expect
-/// the deletion of 500 pods and observe all.
+/// Returns rivals that expect one creation, observe it, and check whether the key is satisfied; and
+/// rivals that expect the deletion of 500 pods and observe all.
 pub(crate) fn timed() -> Vec<Timed> {
     let mut all = vec![
         Timed::new("expectations/delete-named/500", delete_named),

@@ -1,8 +1,9 @@
-//! All timed benches in one program: every hot path next to its plain rivals, subjects that only criterion times, the
-//! packages, throughput by threads, and whole runs. After a full run the program prints the table of targets.
+//! All timed benches in one program: every hot path next to its plain rivals, subjects that only
+//! criterion times, the packages, throughput by threads, and whole runs. After a full run the
+//! program prints the table of targets.
 //!
-//! `cargo bench -p podstorm-bench -- ranking` times everything with that text in its id. `-- --test` and `cargo test` do
-//! everything once, with tiny whole runs, and time nothing.
+//! `cargo bench -p podstorm-bench -- ranking` times everything with that text in its id. `--
+//! --test` and `cargo test` do everything once, with tiny whole runs, and time nothing.
 
 mod cache;
 mod cold_start;
@@ -70,8 +71,8 @@ impl Timed {
     }
 }
 
-/// Returns everything that criterion times. Each hot path is next to its rivals, so that they are measured in the same
-/// minute.
+/// Returns everything that criterion times. Each hot path is next to its rivals, so that they are
+/// measured in the same minute.
 fn timed() -> Vec<Timed> {
     let mut others: Vec<Timed> = [
         cache::timed(),

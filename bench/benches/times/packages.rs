@@ -1,5 +1,6 @@
-//! The benefit of each package compared with doing without it or with another: rayon, ahash, crossbeam's queue
-//! and mimalloc, each in its role here. The verdicts are in `results/packages.md`.
+//! The benefit of each package compared with doing without it or with another: rayon, ahash,
+//! crossbeam's queue and mimalloc, each in its role here. The verdicts are in
+//! `results/packages.md`.
 
 use std::cell::LazyCell;
 use std::collections::VecDeque;
@@ -45,8 +46,8 @@ pub(crate) fn timed() -> Vec<Timed> {
     all
 }
 
-/// Returns deletion ranking of one large ReplicaSet on several cores and on one. Several cores pay off where these
-/// lines cross.
+/// Returns deletion ranking of one large ReplicaSet on several cores and on one. Several cores pay
+/// off where these lines cross.
 fn ranking(pods: usize) -> [Timed; 2] {
     let drawn = move || {
         let fields = fields(&drawn_pods(pods, Growth::Month, 1));
@@ -75,7 +76,8 @@ fn ranking(pods: usize) -> [Timed; 2] {
     ]
 }
 
-/// Returns the loading of a controller's first list of pods into its cache, on all cores and on one.
+/// Returns the loading of a controller's first list of pods into its cache, on all cores and on
+/// one.
 fn first_lists(pods: usize) -> [Timed; 2] {
     let cluster = Rc::new(LazyCell::new(move || existing(pods)));
     let ours = cluster.clone();
@@ -116,7 +118,8 @@ fn finds<K: Hash + Eq + 'static>(
 
 type Sip = BuildHasherDefault<DefaultHasher>;
 
-/// Like the index of `KeyTable` and of the cache: the keys are stored elsewhere, the table holds numbers.
+/// Like the index of `KeyTable` and of the cache: the keys are stored elsewhere, the table holds
+/// numbers.
 fn find<K: Hash + Eq + 'static, S: BuildHasher + 'static>(
     id: String,
     keys: impl Fn() -> Vec<K> + 'static,
@@ -161,7 +164,8 @@ fn uids(count: usize) -> Vec<Uid> {
         .collect()
 }
 
-/// Returns a push and a pop by several threads concurrently, on the ring that the work queue used before.
+/// Returns a push and a pop by several threads concurrently, on the ring that the work queue used
+/// before.
 fn queues(threads: u32) -> [Timed; 2] {
     const WAITING: u32 = 1_000;
     [
@@ -169,7 +173,9 @@ fn queues(threads: u32) -> [Timed; 2] {
             let ring = ArrayQueue::new(8_192);
             (0..WAITING).for_each(|key| ring.push(key).expect("the ring has space"));
             Together(threads, move || {
-                let key = ring.pop().expect("other threads hold fewer keys than are waiting");
+                let key = ring
+                    .pop()
+                    .expect("other threads hold fewer keys than are waiting");
                 ring.push(black_box(key)).expect("the ring has space");
             })
         }),
@@ -225,8 +231,8 @@ fn together(threads: u32, cycles: u64, cycle: impl Fn() + Sync) -> Duration {
     })
 }
 
-/// Compares whole runs with mimalloc and with the system's allocator, alternately and with no other difference. This
-/// builds `loadgen` once more.
+/// Compares whole runs with mimalloc and with the system's allocator, alternately and with no other
+/// difference. This builds `loadgen` once more.
 pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     if asked.is_smoke_test || !asked.wants("packages/allocator") {
         return Ok(());
@@ -254,8 +260,8 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the release binary of `loadgen` with the system's allocator. The binary gets its own name, because both
-/// are built in one place, where they share all parts.
+/// Returns the release binary of `loadgen` with the system's allocator. The binary gets its own
+/// name, because both are built in one place, where they share all parts.
 fn with_system_allocator() -> anyhow::Result<PathBuf> {
     let built = loadgen_with(&["--no-default-features"])?;
     let kept = built.with_file_name("loadgen-system-allocator");

@@ -1,5 +1,5 @@
-//! Deletion ranking: from the cached ranking fields to the chosen set, compared with a plain sort of the pods
-//! whose comparison reads whatever it needs from the objects, as upstream's does.
+//! Deletion ranking: from the cached ranking fields to the chosen set, compared with a plain sort
+//! of the pods whose comparison reads whatever it needs from the objects, as upstream's does.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -43,8 +43,8 @@ fn plain(count: usize, growth: Growth) -> impl FnMut() -> u64 {
     })
 }
 
-/// Returns the first `k` by a comparison sort of the pods. The order depends only on per-pod values, so that
-/// std's sort accepts it; it is not always admissible.
+/// Returns the first `k` by a comparison sort of the pods. The order depends only on per-pod
+/// values, so that std's sort accepts it; it is not always admissible.
 fn plain_sort(pods: &[Pod], ranks: &[u32], k: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..pods.len()).collect();
     order.sort_unstable_by(|a, b| {

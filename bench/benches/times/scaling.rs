@@ -1,8 +1,9 @@
-//! Expectations, queue and handlers at 1 to N threads compared with plain rivals, and the threaded engine. Writes
-//! `bench/results/scaling.json` and `.md`.
+//! Expectations, queue and handlers at 1 to N threads compared with plain rivals, and the threaded
+//! engine. Writes `bench/results/scaling.json` and `.md`.
 //!
-//! `cargo bench -p podstorm-bench -- scaling` measures the throughput; the same with `--features contention` counts locks
-//! and exchanges per event. `-- scaling/paired` measures only the queue and its plain rival, in alternating rounds.
+//! `cargo bench -p podstorm-bench -- scaling` measures the throughput; the same with `--features
+//! contention` counts locks and exchanges per event. `-- scaling/paired` measures only the queue
+//! and its plain rival, in alternating rounds.
 
 use anyhow::Context as _;
 use podstorm_bench::asked::Asked;
@@ -20,8 +21,8 @@ use super::say;
 
 /// Rounds if every thread can have a core.
 const ROUNDS: usize = 400;
-/// With more threads than cores, there are fewer rounds, which are longer by this factor, so that threads lose their
-/// core within them.
+/// With more threads than cores, there are fewer rounds, which are longer by this factor, so that
+/// threads lose their core within them.
 const LONGER: usize = 20;
 /// Attempts before the machine is considered too busy.
 const ATTEMPTS: usize = 5;
@@ -82,8 +83,8 @@ pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records the rows of the targets: shares of linear scaling on distinct keys, and for the queue the throughput relative
-/// to one thread.
+/// Records the rows of the targets: shares of linear scaling on distinct keys, and for the queue
+/// the throughput relative to one thread.
 fn record_rows(throughput: &Throughput, cores: usize) {
     let several = 2..=cores;
     let distinct = throughput.curves.iter();
@@ -168,7 +169,8 @@ fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
     thread_counts(cores).into_iter().map(row).collect()
 }
 
-/// Returns the time from one core's write of a word to another core's, when each waits for the other.
+/// Returns the time from one core's write of a word to another core's, when each waits for the
+/// other.
 fn transfer_ns(cores: usize) -> anyhow::Result<Option<f64>> {
     if cores == 1 {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Slow start: the batches of a burst as a state machine, compared with the plain way, which collects the calls
-//! of each batch and their results in vectors.
+//! Slow start: the batches of a burst as a state machine, compared with the plain way, which
+//! collects the calls of each batch and their results in vectors.
 
 use std::hint::black_box;
 

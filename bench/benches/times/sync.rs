@@ -1,6 +1,6 @@
-//! Syncs from the key to the last request, with every request answered immediately, compared with the plain way: a
-//! pass over all own pods for the counts, a list of the namespace for each sibling, and a sort that parses what it
-//! compares.
+//! Syncs from the key to the last request, with every request answered immediately, compared with
+//! the plain way: a pass over all own pods for the counts, a list of the namespace for each
+//! sibling, and a sort that parses what it compares.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Whole runs of the `loadgen` command: wall time, CPU time and peak memory, medians of several runs. They have
-//! no plain rival: upstream's recorded figures are in TARGETS.md.
+//! Whole runs of the `loadgen` command: wall time, CPU time and peak memory, medians of several
+//! runs. They have no plain rival: upstream's recorded figures are in TARGETS.md.
 
 use std::path::Path;
 
@@ -9,8 +9,9 @@ use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::{Unit, record_runs, targets};
 use podstorm_bench::whole::{self, Spent, call, loadgen, loadgen_as_built};
 
-/// A run: name and number of pods as in its ids, the flags, the number of repetitions in quick and full runs, and the
-/// phase whose seconds are recorded. Without a phase, the resources of the process are recorded.
+/// A run: name and number of pods as in its ids, the flags, the number of repetitions in quick and
+/// full runs, and the phase whose seconds are recorded. Without a phase, the resources of the
+/// process are recorded.
 type Run = (
     &'static str,
     u32,
@@ -41,7 +42,8 @@ const RUNS: [Run; 5] = [
         [1, 3],
         Some("start the controller"),
     ),
-    // The API and the pods take no time, so only the work of the controllers and the cluster remains.
+    // The API and the pods take no time, so only the work of the controllers and the cluster
+    // remains.
     (
         "deployment-rollout",
         50_000,
@@ -151,8 +153,8 @@ pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     }
 }
 
-/// Records the controller's share: the time in syncs for each 1,000 pods created, and the pods created per second
-/// during the creation.
+/// Records the controller's share: the time in syncs for each 1,000 pods created, and the pods
+/// created per second during the creation.
 fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()> {
     let sync_seconds = |spent: &Spent| {
         let (count, mean) = (
@@ -181,7 +183,8 @@ fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Runs every type of run in its smallest form, and checks that the figures are where they are read.
+/// Runs every type of run in its smallest form, and checks that the figures are where they are
+/// read.
 fn smoke(binary: &Path) -> anyhow::Result<()> {
     let up_down = whole::run(binary, &format!("--scenario up-down {TINY}"))?;
     record_controller("up-down", 200, &[up_down])?;

@@ -1,4 +1,5 @@
-//! The work queue with its metrics, compared with the plain way: one lock around a `VecDeque` and two sets.
+//! The work queue with its metrics, compared with the plain way: one lock around a `VecDeque` and
+//! two sets.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -34,8 +35,8 @@ impl PlainLimiter {
     }
 }
 
-/// A heap of times and the time of each key, behind one lock. A due entry is skipped if the map has another time for its
-/// key.
+/// A heap of times and the time of each key, behind one lock. A due entry is skipped if the map has
+/// another time for its key.
 struct PlainDelays {
     queue: Mutex<Delays>,
     random: fastrand::Rng,

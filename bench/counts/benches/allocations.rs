@@ -1,7 +1,8 @@
-//! Exact counts by dhat, in a separate process because the counter counts every thread: the blocks that each hot path
-//! allocates in its steady state, and the bytes of a cached pod.
+//! Exact counts by dhat, in a separate process because the counter counts every thread: the blocks
+//! that each hot path allocates in its steady state, and the bytes of a cached pod.
 //!
-//! `--json` prints the blocks for the gate, of all paths or those under `--only PREFIX`. `cargo bench` records the bytes.
+//! `--json` prints the blocks for the gate, of all paths or those under `--only PREFIX`. `cargo
+//! bench` records the bytes.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -18,7 +19,8 @@ use podstorm_bench::results::{Unit, after_run, record};
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// The number of pods whose bytes are counted. The id names ten times as many, because the figure per pod is the same.
+/// The number of pods whose bytes are counted. The id names ten times as many, because the figure
+/// per pod is the same.
 const PODS: usize = 10_000;
 /// The names of the figures, and the parts that the pods share.
 const FIGURES: [(&str, Sharing); 3] = [

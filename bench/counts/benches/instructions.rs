@@ -1,10 +1,11 @@
-//! Instructions of every hot path, counted by callgrind through gungraun. Set-up and the rounds before the steady
-//! state are not counted. The gate runs this program, which needs valgrind and the `gungraun-runner` of
-//! gungraun's version.
+//! Instructions of every hot path, counted by callgrind through gungraun. Set-up and the rounds
+//! before the steady state are not counted. The gate runs this program, which needs valgrind and
+//! the `gungraun-runner` of gungraun's version.
 //!
-//! Each path is set up and called in its own thread. A thread's stack and heap begin at addresses that do not depend on
-//! the length of the command line or on earlier allocations. The distance of a string from the end of its page decides
-//! how libc compares it, which changed the counts of small paths by 5 %.
+//! Each path is set up and called in its own thread. A thread's stack and heap begin at addresses
+//! that do not depend on the length of the command line or on earlier allocations. The distance of
+//! a string from the end of its page decides how libc compares it, which changed the counts of
+//! small paths by 5 %.
 #![expect(missing_docs, reason = "gungraun's macros emit undocumented items")]
 
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! Regenerates `flamegraphs/` with one sampled run per standard scenario, and draws the difference between
-//! two profiles.
+//! Regenerates `flamegraphs/` with one sampled run per standard scenario, and draws the difference
+//! between two profiles.
 //!
 //!     cargo run --release -p podstorm-bench --bin flamegraphs -- remake [SCENARIO...]
 //!     cargo run --release -p podstorm-bench --bin flamegraphs -- diff BEFORE.txt AFTER.txt OUT.svg
@@ -20,7 +20,8 @@ use podstorm_loadgen::profile::{draw_difference, parse_folded};
 /// With fewer samples, a profile is inaccurate about code that takes a tenth of the time.
 const SAMPLES_MIN: u64 = 1_000;
 
-/// The scenarios with their flags, each at the smallest size that yields enough samples on a slow day.
+/// The scenarios with their flags, each at the smallest size that yields enough samples on a slow
+/// day.
 const SCENARIOS: [(&str, &str); 8] = [
     (
         "up-down",
@@ -53,7 +54,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Run scenarios with sampling, and write flamegraphs/SCENARIO/{flame.svg,stacks.txt,summary.md}
+    /// Run scenarios with sampling, and write
+    /// flamegraphs/SCENARIO/{flame.svg,stacks.txt,summary.md}
     Remake {
         /// The scenarios to run [default: all]
         #[arg(value_parser = SCENARIOS.map(|(name, _)| name))]
@@ -201,7 +203,13 @@ fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
         total,
         20,
     );
-    table(&mut text, "Function, excluding its callees", &alone, total, 15);
+    table(
+        &mut text,
+        "Function, excluding its callees",
+        &alone,
+        total,
+        15,
+    );
     text
 }
 
@@ -265,7 +273,8 @@ mod tests {
 
     use super::*;
 
-    /// The part names must match these types' method names in stacks, so that a renamed type is noticed.
+    /// The part names must match these types' method names in stacks, so that a renamed type is
+    /// noticed.
     #[test]
     fn the_tasks_of_a_run_are_parts_of_it() {
         for (task, part) in [

@@ -1,5 +1,6 @@
-//! `growth`: the factor by which a request's instructions grow with ten times the entries. Callgrind counts them, so
-//! the result does not depend on the load of the machine. Fails if a factor exceeds twelve.
+//! `growth`: the factor by which a request's instructions grow with ten times the entries.
+//! Callgrind counts them, so the result does not depend on the load of the machine. Fails if a
+//! factor exceeds twelve.
 
 use std::fs;
 use std::hint::black_box;

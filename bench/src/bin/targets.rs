@@ -1,5 +1,5 @@
-//! The table of targets with a single command: runs every bench, then compares the figures with the targets, upstream's
-//! figures and the plain rivals', on the terminal and in `bench/results/`.
+//! The table of targets with a single command: runs every bench, then compares the figures with the
+//! targets, upstream's figures and the plain rivals', on the terminal and in `bench/results/`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};

@@ -7,10 +7,11 @@ use super::budgets::{Budget, Budgets};
 use super::compare::breaks_promise;
 use super::measurement::{Count, Measurement, Unit};
 
-/// How far the instructions of a hot path may move before they count, in percent. Counts of one executable
-/// repeat exactly; unrelated code changes inlining by less than this.
+/// How far the instructions of a hot path may move before they count, in percent. Counts of one
+/// executable repeat exactly; unrelated code changes inlining by less than this.
 const PATH_TOLERANCE_PERCENT: f64 = 1.0;
-/// The same for a whole run. It repeats to a few millionths, and any one path is a small part of it.
+/// The same for a whole run. It repeats to a few millionths, and any one path is a small part of
+/// it.
 const RUN_TOLERANCE_PERCENT: f64 = 0.5;
 
 /// The effect of a blessing, as `id (unit)`.
@@ -24,8 +25,8 @@ pub struct Blessed {
     pub left: usize,
 }
 
-/// Rewrites the rows that `is_chosen` accepts, in both units. Rows that already hold the same count keep
-/// their reason and date. Tolerances stay.
+/// Rewrites the rows that `is_chosen` accepts, in both units. Rows that already hold the same count
+/// keep their reason and date. Tolerances stay.
 ///
 /// # Errors
 /// Fails if a path that claims to allocate nothing allocates, which no blessing can allow.

@@ -1,5 +1,5 @@
-//! The committed budgets, `bench/budgets.toml`: reading, with errors that name the place and the fix, and writing in a
-//! fixed layout, so that a blessing changes only the lines of its rows.
+//! The committed budgets, `bench/budgets.toml`: reading, with errors that name the place and the
+//! fix, and writing in a fixed layout, so that a blessing changes only the lines of its rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -26,9 +26,10 @@ const BUDGETS: &str = "the budgets";
 /// Counts instructions and allocations of every hot path and of small whole runs, and compares them
 /// with the committed budgets.
 ///
-/// Exit status: 0 all rows are within their budgets or below; 1 a row regressed, disappeared, has no
-/// budget, or allocates although it claims not to; 2 no decision was possible (usage, budgets file, missing
-/// tool, failed build); 3 rows left their tolerance under another toolchain than they were blessed with.
+/// Exit status: 0 all rows are within their budgets or below; 1 a row regressed, disappeared, has
+/// no budget, or allocates although it claims not to; 2 no decision was possible (usage, budgets
+/// file, missing tool, failed build); 3 rows left their tolerance under another toolchain than they
+/// were blessed with.
 #[derive(Debug, Parser)]
 #[command(name = "gate", max_term_width = 100)]
 struct Flags {
@@ -175,7 +176,8 @@ fn gate(flags: &Flags) -> Result<u8> {
             rows: &rows,
             measurement: &measurement,
         };
-        let text = serde_json::to_string_pretty(&record).context("cannot write the verdicts as JSON")?;
+        let text =
+            serde_json::to_string_pretty(&record).context("cannot write the verdicts as JSON")?;
         write_whole(JSON, file, &(text + "\n"))?;
     }
     Ok(exit_code)

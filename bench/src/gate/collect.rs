@@ -1,5 +1,5 @@
-//! Builds the two counting benches in the bench profile, independent of the gate's own profile, runs them, and reads
-//! their counts.
+//! Builds the two counting benches in the bench profile, independent of the gate's own profile,
+//! runs them, and reads their counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,8 @@ use super::{is_under, say, tools};
 use crate::hot::{self, HotPath};
 use crate::results::{package_directory, target_directory};
 
-/// Counts the hot paths under `only`, with slow paths planted on purpose if `planted`. Reports each step, because
-/// counting takes minutes.
+/// Counts the hot paths under `only`, with slow paths planted on purpose if `planted`. Reports each
+/// step, because counting takes minutes.
 ///
 /// # Errors
 /// Fails if a tool is missing, if a build or a run fails, or if a path was not counted.
@@ -142,7 +142,8 @@ fn callgrind(
     Ok(())
 }
 
-/// Returns a path's number and its instructions from gungraun's summary (version 7) of one benchmark.
+/// Returns a path's number and its instructions from gungraun's summary (version 7) of one
+/// benchmark.
 fn summary(summary: &Value) -> Option<(usize, u64)> {
     let index = summary["id"].as_str()?.strip_prefix("path_")?;
     let profiles = summary["profiles"].as_array()?;

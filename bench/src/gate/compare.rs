@@ -66,8 +66,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Returns how much more was measured than budgeted, in percent. `None` if one is missing or the budget
-    /// is zero.
+    /// Returns how much more was measured than budgeted, in percent. `None` if one is missing or
+    /// the budget is zero.
     pub fn change_percent(&self) -> Option<f64> {
         let (budget, measured) = (self.budget?, self.measured?);
         if budget == measured {
@@ -77,8 +77,8 @@ impl Judged {
     }
 }
 
-/// Judges every row of the budgets, in order, and then the counts without a row. Includes only ids that `is_asked`
-/// accepts.
+/// Judges every row of the budgets, in order, and then the counts without a row. Includes only ids
+/// that `is_asked` accepts.
 pub fn judge(
     budgets: &Budgets,
     measurement: &Measurement,
@@ -151,8 +151,9 @@ mod tests {
     use super::super::measurement::Toolchain;
     use super::*;
 
-    /// Judges a row with this id, unit and budget, given the measured count, and a `rustc` or `cpu` that differs from that
-    /// of the budget, or no difference. A path under `free/` claims to allocate nothing.
+    /// Judges a row with this id, unit and budget, given the measured count, and a `rustc` or `cpu`
+    /// that differs from that of the budget, or no difference. A path under `free/` claims to
+    /// allocate nothing.
     fn judged(
         (id, unit): (&str, Unit),
         (figure, tolerance_percent): (f64, f64),

@@ -40,7 +40,8 @@ pub struct Toolchain {
     pub rustc: String,
     /// The target, its features, and the compiler's flags.
     pub flags: String,
-    /// The capabilities of the processor as valgrind presents them to the program. libc selects its `memcpy` by them.
+    /// The capabilities of the processor as valgrind presents them to the program. libc selects its
+    /// `memcpy` by them.
     pub cpu: String,
     /// The C library, whose allocator and `memcpy` are counted too, e.g. `glibc 2.36`.
     pub libc: String,
@@ -49,7 +50,8 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// Returns the compiler and flags that this crate was built with, without any data of the machine.
+    /// Returns the compiler and flags that this crate was built with, without any data of the
+    /// machine.
     pub fn of_build() -> Toolchain {
         Toolchain {
             rustc: Build::this().rustc,
@@ -58,8 +60,8 @@ impl Toolchain {
         }
     }
 
-    /// Returns the differences to `other` that can change counts of `unit`, as `what: theirs -> ours`.
-    /// Allocations depend only on the compiler, instructions also on the machine.
+    /// Returns the differences to `other` that can change counts of `unit`, as `what: theirs ->
+    /// ours`. Allocations depend only on the compiler, instructions also on the machine.
     pub fn differences(&self, other: &Toolchain, unit: Unit) -> Vec<String> {
         let all = [
             ("rustc", &self.rustc, &other.rustc),

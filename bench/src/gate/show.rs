@@ -81,7 +81,10 @@ fn advice(rows: &[Judged]) -> String {
             Verdict::Disappeared,
             "have a budget, but were not measured. Restore them, or bless their removal",
         ),
-        (Verdict::New, "were measured, but have no budget. Bless them"),
+        (
+            Verdict::New,
+            "were measured, but have no budget. Bless them",
+        ),
         (
             Verdict::OtherToolchain,
             "left their tolerance under another toolchain. This neither is nor rules out a \

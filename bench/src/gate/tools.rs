@@ -1,5 +1,5 @@
-//! The programs that the gate needs: checks that they are installed and identifies them. Every error states how to fix
-//! it.
+//! The programs that the gate needs: checks that they are installed and identifies them. Every
+//! error states how to fix it.
 
 use std::path::Path;
 use std::process::Command;
@@ -65,9 +65,7 @@ fn check_runner() -> Result<()> {
     let program = std::env::var_os("GUNGRAUN_RUNNER");
     let program = program.unwrap_or_else(|| "gungraun-runner".into());
     let text = output_of(Command::new(program).arg("--version")).with_context(|| {
-        format!(
-            "cannot run gungraun-runner, which drives valgrind; install it: {install}"
-        )
+        format!("cannot run gungraun-runner, which drives valgrind; install it: {install}")
     })?;
     let version = text.split_whitespace().last().unwrap_or("nothing");
     ensure!(

@@ -1,5 +1,5 @@
-//! The pod cache with its indexes: updating one pod, removing and adding one, and looking one up. There
-//! are 50 pods per ReplicaSet and a hundred nodes.
+//! The pod cache with its indexes: updating one pod, removing and adding one, and looking one up.
+//! There are 50 pods per ReplicaSet and a hundred nodes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub fn realistic_pod() -> Pod {
     pod
 }
 
-/// Returns `count` realistic pods in one namespace, numbered from `first`, all ready, that share all parts
-/// that pods of one ReplicaSet share.
+/// Returns `count` realistic pods in one namespace, numbered from `first`, all ready, that share
+/// all parts that pods of one ReplicaSet share.
 pub fn realistic_pods(first: usize, count: usize) -> Vec<Arc<Pod>> {
     let template = realistic_pod();
     let nodes: Vec<Str> = (0..NODES).map(|n| format!("node-{n:04}").into()).collect();

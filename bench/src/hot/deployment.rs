@@ -1,4 +1,5 @@
-//! Syncs of Deployments with nothing to do: every decision is made again, from the templates to the status.
+//! Syncs of Deployments with nothing to do: every decision is made again, from the templates to the
+//! status.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::clusters::NOW;
 /// Pods of each Deployment.
 const REPLICAS: i32 = 3;
 
-/// Returns a sync with nothing to do, of a Deployment whose rollouts have left `revisions` ReplicaSets.
-/// The newest has all pods.
+/// Returns a sync with nothing to do, of a Deployment whose rollouts have left `revisions`
+/// ReplicaSets. The newest has all pods.
 pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     let mut informers = Informers::new(Arc::default());
     let controller = Controller::new(ControllerOptions::default(), &mut informers);

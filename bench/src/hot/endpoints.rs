@@ -15,7 +15,8 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// Returns a sync of the EndpointSlice controller with nothing to do, for a Service with this many ready pods.
+/// Returns a sync of the EndpointSlice controller with nothing to do, for a Service with this many
+/// ready pods.
 pub fn idle(pods: usize) -> impl FnMut() -> u64 {
     settled::<EndpointSlices>(Kind::ENDPOINT_SLICE, pods, pods.div_ceil(100))
 }
@@ -58,7 +59,8 @@ where
     let service: AnyObject = Arc::new(service.expect("a Service"));
     services.apply(Delta::Applied(service), NOW);
 
-    // Driven by hand, because one more use of the queue's loops would change how those of `handlers` are inlined.
+    // Driven by hand, because one more use of the queue's loops would change how those of
+    // `handlers` are inlined.
     let mut driver = Driver::<AsyncSync>::default();
     let key = (0..16).map(KeyId);
     let key = key

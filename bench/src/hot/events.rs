@@ -45,7 +45,8 @@ fn after_s(seconds: u64) -> Now {
     }
 }
 
-/// Writes the first Event of a pod and removes the oldest of `stored` Events, as after its time to live.
+/// Writes the first Event of a pod and removes the oldest of `stored` Events, as after its time to
+/// live.
 pub fn create(stored: usize) -> impl FnMut() -> u64 {
     let (cluster, mut number) = (cluster(), 0);
     let mut recorder = EventRecorder::new("kubelet").on_node("node-1");

@@ -1,4 +1,5 @@
-//! Expectations by dense key: a creation from expectation to satisfaction, and a burst of deletions.
+//! Expectations by dense key: a creation from expectation to satisfaction, and a burst of
+//! deletions.
 
 use std::hint::black_box;
 
@@ -7,7 +8,8 @@ use podstorm::expectations::Expectations;
 /// Pods deleted in one burst.
 const BURST: u64 = 500;
 
-/// Expects one creation, observes it, and checks whether the key is satisfied; one of `keys` keys after the other.
+/// Expects one creation, observes it, and checks whether the key is satisfied; one of `keys` keys
+/// after the other.
 pub fn create(keys: u32) -> impl FnMut() -> u64 {
     let (store, mut next) = (
         Expectations::<u32, u64>::new(),

@@ -1,5 +1,5 @@
-//! Event handlers: from a pod's change, as the cache reports it, to the expectations and the key in the queue.
-//! `cache/update` covers the work of the cache before that.
+//! Event handlers: from a pod's change, as the cache reports it, to the expectations and the key in
+//! the queue. `cache/update` covers the work of the cache before that.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -121,7 +121,8 @@ pub fn created(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Creations)
 }
 
-/// Returns updated pods: half of them have just become ready, the others have some other change of status.
+/// Returns updated pods: half of them have just become ready, the others have some other change of
+/// status.
 pub fn updated(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = one_round(&cluster, |index| {

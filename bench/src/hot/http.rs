@@ -1,5 +1,5 @@
-//! Requests to the API server over HTTP, in process: from the request's head and body to the last byte of the answer. A
-//! socket adds some 7 µs for an exchange over loopback.
+//! Requests to the API server over HTTP, in process: from the request's head and body to the last
+//! byte of the answer. A socket adds some 7 µs for an exchange over loopback.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ struct Served {
 }
 
 impl Served {
-    /// Creates a server with namespaces, and `pods` pods of 8.3 kB as `kubectl get -o json` prints them.
+    /// Creates a server with namespaces, and `pods` pods of 8.3 kB as `kubectl get -o json` prints
+    /// them.
     fn new(pods: usize) -> Served {
         let options = ClusterOptions {
             history: History::SERVED,

@@ -1,5 +1,5 @@
-//! Jobs: syncs with nothing to do, each of which examines every pod; syncs that create or count pods; handled changes of
-//! pods; and a whole Job on the virtual engine.
+//! Jobs: syncs with nothing to do, each of which examines every pod; syncs that create or count
+//! pods; handled changes of pods; and a whole Job on the virtual engine.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 
 use crate::clusters::NOW;
 
-/// The version of all objects that the controller reads and writes, so its caches are never behind its writes.
+/// The version of all objects that the controller reads and writes, so its caches are never behind
+/// its writes.
 const VERSION: u64 = 1;
 
 /// The controller over caches.
@@ -104,7 +105,8 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a sync that counts `count` pods of an indexed Job, which have all succeeded, and removes their finalizers.
+/// Returns a sync that counts `count` pods of an indexed Job, which have all succeeded, and removes
+/// their finalizers.
 pub fn count(count: usize) -> impl FnMut() -> u64 {
     let ended = |index| {
         let mut pod = pod(index);
@@ -156,8 +158,8 @@ pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Runs an indexed Job with this many completions, from its creation to its end, on the virtual engine.
-/// Each pod ends as soon as it runs.
+/// Runs an indexed Job with this many completions, from its creation to its end, on the virtual
+/// engine. Each pod ends as soon as it runs.
 pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("job-controller");
@@ -174,7 +176,9 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
         created.expect("a valid Job");
         let is_complete = || {
             let job = jobs.get("shop", "array").expect("the Job exists");
-            let job = job.downcast_ref::<DynamicObject>().expect("the Job is untyped");
+            let job = job
+                .downcast_ref::<DynamicObject>()
+                .expect("the Job is untyped");
             let conditions = job.fields["status"]["conditions"].as_array();
             conditions.is_some_and(|all| all.iter().any(|it| it["type"] == "Complete"))
         };
@@ -188,8 +192,8 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a cluster of 100 large nodes on the virtual engine, with this controller and the namespace
-/// `shop`. Its pods end as soon as they run, if they may end.
+/// Returns a cluster of 100 large nodes on the virtual engine, with this controller and the
+/// namespace `shop`. Its pods end as soon as they run, if they may end.
 pub(super) fn cluster(controller: &str) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     let controllers = Controllers::of(Rows::installed(), &[controller]);

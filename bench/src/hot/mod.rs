@@ -1,5 +1,6 @@
-//! The hot paths. A single list names each of them: criterion times them, callgrind counts their instructions, and dhat
-//! counts their allocations. Each subject has a module that builds its paths.
+//! The hot paths. A single list names each of them: criterion times them, callgrind counts their
+//! instructions, and dhat counts their allocations. Each subject has a module that builds its
+//! paths.
 
 pub mod cache;
 pub mod deployment;
@@ -44,7 +45,8 @@ pub struct HotPath {
 
 /// Work that can be repeated, and timed without its preparation.
 pub trait Work {
-    /// Prepares the next round of work if the last one has ended. Returns the number of calls left in the round.
+    /// Prepares the next round of work if the last one has ended. Returns the number of calls left
+    /// in the round.
     fn prepare(&mut self) -> u64 {
         u64::MAX
     }
@@ -98,8 +100,8 @@ impl<F: FnMut() -> Duration> Work for ByItsClock<F> {
 }
 
 impl HotPath {
-    /// Sets up the path and runs two rounds, so that the next calls are in the steady state: lists have grown
-    /// and entries exist, including those that only every other round uses.
+    /// Sets up the path and runs two rounds, so that the next calls are in the steady state: lists
+    /// have grown and entries exist, including those that only every other round uses.
     pub fn steady(&self) -> Operation {
         let mut operation = (self.prepare)();
         for _ in 0..2 * self.calls {
@@ -117,7 +119,8 @@ const FREE: bool = true;
 /// A path that allocates.
 const ALLOCATES: bool = false;
 
-/// Builds rows of id, calls counted together, claim about allocations, and the function that sets up the path.
+/// Builds rows of id, calls counted together, claim about allocations, and the function that sets
+/// up the path.
 macro_rules! paths {
     ($($id:literal, $calls:literal, $claim:ident, $prepare:expr;)*) => {
         vec![$(HotPath {
@@ -209,8 +212,8 @@ pub fn paths() -> Vec<HotPath> {
     }
 }
 
-/// Gives rayon's pool a single thread, so that counts do not depend on the machine's cores and include
-/// each thread's share. A count begins with this call.
+/// Gives rayon's pool a single thread, so that counts do not depend on the machine's cores and
+/// include each thread's share. A count begins with this call.
 pub fn on_one_core() {
     let one = rayon::ThreadPoolBuilder::new().num_threads(1);
     // A pool that already exists comes from an earlier call.

@@ -1,5 +1,6 @@
-//! Slow paths planted on purpose, to prove that the gate detects them: a loop in one path and a single allocation in
-//! another. Only that proof may turn this on. It is a run-time option, because a separate build would take minutes.
+//! Slow paths planted on purpose, to prove that the gate detects them: a loop in one path and a
+//! single allocation in another. Only that proof may turn this on. It is a run-time option, because
+//! a separate build would take minutes.
 
 use std::hint::black_box;
 

@@ -22,8 +22,8 @@ pub struct Input {
     pub counts: NodeCounts,
 }
 
-/// Returns several ReplicaSets of this many pods, so that the branch predictor does not learn small ones
-/// by heart.
+/// Returns several ReplicaSets of this many pods, so that the branch predictor does not learn small
+/// ones by heart.
 pub fn inputs(count: usize, growth: Growth) -> Vec<Input> {
     let sets = (32_000 / count).clamp(1, 16);
     let input = |seed| {

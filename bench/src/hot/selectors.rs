@@ -1,5 +1,5 @@
-//! Selectors: compiling one, matching one against a pod's labels, and finding the owners that match an
-//! orphan.
+//! Selectors: compiling one, matching one against a pod's labels, and finding the owners that match
+//! an orphan.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -67,7 +67,8 @@ pub fn matching(selector: LabelSelector) -> impl FnMut() -> u64 {
 pub fn compile() -> impl FnMut() -> u64 {
     let selector = match_expressions();
     move || {
-        let selector = Selector::compile(Some(black_box(&selector))).expect("the selector is valid");
+        let selector =
+            Selector::compile(Some(black_box(&selector))).expect("the selector is valid");
         selector.required_pairs().len() as u64
     }
 }

@@ -1,4 +1,5 @@
-//! StatefulSets: syncs with nothing to do, and whole sets on the virtual engine, brought up, rolled out and scaled in.
+//! StatefulSets: syncs with nothing to do, and whole sets on the virtual engine, brought up, rolled
+//! out and scaled in.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -93,8 +94,8 @@ impl Cached {
     }
 }
 
-/// Returns a settled set of this many pods with its caches. The pods are ordered, and each has `claims`
-/// claims.
+/// Returns a settled set of this many pods with its caches. The pods are ordered, and each has
+/// `claims` claims.
 fn settled(replicas: usize, claims: usize) -> Cached {
     let mut cached = Cached::new();
     let mut set = set("web", replicas, claims);
@@ -130,8 +131,8 @@ pub fn idle(replicas: usize, claims: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Runs this many sets of `replicas` pods each on the virtual engine: brought up, given another image, and scaled to one
-/// pod.
+/// Runs this many sets of `replicas` pods each on the virtual engine: brought up, given another
+/// image, and scaled to one pod.
 pub fn life(sets: usize, replicas: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("statefulset-controller");
@@ -174,14 +175,17 @@ pub fn parallel(replicas: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Advances time until each set has this many ready pods, all of its newest revision. Returns the number of seconds.
+/// Advances time until each set has this many ready pods, all of its newest revision. Returns the
+/// number of seconds.
 fn until(harness: &Harness, sets: usize, replicas: usize) -> u64 {
     let api = harness.cluster().api(Kind::STATEFUL_SET);
     let is_done = |number: usize| {
         let set = api
             .get("shop", &format!("web-{number}"))
             .expect("the set exists");
-        let set = set.downcast_ref::<DynamicObject>().expect("the set is untyped");
+        let set = set
+            .downcast_ref::<DynamicObject>()
+            .expect("the set is untyped");
         let status = &set.fields["status"];
         let counts = ["replicas", "readyReplicas", "updatedReplicas"];
         status["observedGeneration"] == set.metadata.generation

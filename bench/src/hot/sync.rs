@@ -1,5 +1,5 @@
-//! Syncs from the key to the last request, with every request answered immediately. Between two syncs the
-//! expectations of the last one are dropped, because its pods never appear.
+//! Syncs from the key to the last request, with every request answered immediately. Between two
+//! syncs the expectations of the last one are dropped, because its pods never appear.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::clusters::{Cluster, NOW, Plan};
 const SCALED_DOWN: usize = 1_000;
 const DELETED: usize = 500;
 
-/// Returns a plan of one ReplicaSet with nothing to do, whose pods must be ready for 30 seconds to be available.
+/// Returns a plan of one ReplicaSet with nothing to do, whose pods must be ready for 30 seconds to
+/// be available.
 pub fn settled_min_ready(pods: usize) -> Plan {
     Plan {
         min_ready_seconds: 30,
@@ -36,7 +37,8 @@ pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a sync that creates `count` pods. The pods are prepared in advance, in place of a server.
+/// Returns a sync that creates `count` pods. The pods are prepared in advance, in place of a
+/// server.
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
@@ -62,8 +64,8 @@ pub fn creating(count: usize) -> Plan {
     }
 }
 
-/// Returns a plan of ReplicaSets that have 1,000 pods and want 500, with `namespace_pods` pods in the namespace. Every
-/// ReplicaSet belongs to its own Deployment with ten old revisions.
+/// Returns a plan of ReplicaSets that have 1,000 pods and want 500, with `namespace_pods` pods in
+/// the namespace. Every ReplicaSet belongs to its own Deployment with ten old revisions.
 pub fn deleting(namespace_pods: usize) -> Plan {
     Plan {
         old_revisions: 10,
@@ -72,7 +74,8 @@ pub fn deleting(namespace_pods: usize) -> Plan {
     }
 }
 
-/// Returns the same plan, but all ReplicaSets belong to one Deployment, so that all pods count for co-location.
+/// Returns the same plan, but all ReplicaSets belong to one Deployment, so that all pods count for
+/// co-location.
 pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
     Plan {
         old_revisions: 0,

@@ -72,7 +72,8 @@ impl Cached {
     }
 }
 
-/// Returns a sync that binds a claim to the volume provisioned for it. `claims` claims are waiting with such a volume.
+/// Returns a sync that binds a claim to the volume provisioned for it. `claims` claims are waiting
+/// with such a volume.
 pub fn bind(claims: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new();
     for number in 0..claims {

@@ -6,8 +6,8 @@ use podstorm::workqueue::{ControllerLimiter, RateLimitingQueue, Take};
 
 use super::Work;
 
-/// Returns keys in a random-looking order that visits each once per round, for any count that 2,503 does not
-/// divide.
+/// Returns keys in a random-looking order that visits each once per round, for any count that 2,503
+/// does not divide.
 pub fn rounds(keys: u32) -> impl FnMut() -> u32 {
     let (mut key, step) = (0, 2_503 % keys);
     move || {

@@ -100,8 +100,8 @@ pub struct Measured {
     pub written: SystemTime,
 }
 
-/// Records a figure under an id of the targets; see the [module](super). Reports it on standard output.
-/// Does nothing in a smoke test.
+/// Records a figure under an id of the targets; see the [module](super). Reports it on standard
+/// output. Does nothing in a smoke test.
 ///
 /// # Panics
 ///
@@ -191,8 +191,8 @@ struct ConfidenceInterval {
     upper_bound: f64,
 }
 
-/// Returns the figure that was measured under an id, `None` if there is none. If both files exist, the
-/// newer one counts.
+/// Returns the figure that was measured under an id, `None` if there is none. If both files exist,
+/// the newer one counts.
 ///
 /// # Errors
 ///

@@ -53,7 +53,8 @@ impl Machine {
     }
 }
 
-/// Returns the average number of runnable threads over the last 1, 5 and 15 minutes; `None` if it can't be read.
+/// Returns the average number of runnable threads over the last 1, 5 and 15 minutes; `None` if it
+/// can't be read.
 pub fn load_average() -> Option<[f64; 3]> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let mut words = text.split_ascii_whitespace();

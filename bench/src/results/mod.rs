@@ -1,12 +1,12 @@
 //! From measurements to the table of targets.
 //!
-//! A row of `bench/targets.toml` names its measurement by an id, `subject/variant/size`. The figure of an id
-//! is in one of two files in cargo's target directory:
+//! A row of `bench/targets.toml` names its measurement by an id, `subject/variant/size`. The figure
+//! of an id is in one of two files in cargo's target directory:
 //!
 //! * `criterion/<id>/new/estimates.json`: from criterion, by a bench with this group, function and
 //!   value. The table uses the median and its confidence interval, in nanoseconds.
-//! * `criterion/<id>/new/figure.json`: a [`Figure`] from a bench that doesn't use criterion, because
-//!   it measures bytes, whole runs or ratios. [`record`] writes it:
+//! * `criterion/<id>/new/figure.json`: a [`Figure`] from a bench that doesn't use criterion,
+//!   because it measures bytes, whole runs or ratios. [`record`] writes it:
 //!
 //! ```no_run
 //! use podstorm_bench::results::{Unit, record};
@@ -32,9 +32,9 @@ use std::time::SystemTime;
 
 pub use figure::{Figure, Measured, Unit, record, record_runs};
 
-/// Returns the table of these targets for the terminal, and whether every row has its figure. Figures from
-/// before `since` are stale or, if it is not given, those from before the last change of the sources. `write`
-/// also writes the table to `bench/results/`.
+/// Returns the table of these targets for the terminal, and whether every row has its figure.
+/// Figures from before `since` are stale or, if it is not given, those from before the last change
+/// of the sources. `write` also writes the table to `bench/results/`.
 ///
 /// # Errors
 /// Fails if figures can't be read or the table can't be written.
@@ -66,8 +66,8 @@ pub fn package_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the folder in which criterion and [`record`] put their figures: `$CRITERION_HOME`, or `criterion` in
-/// cargo's target directory, which is the tagged folder that contains this program.
+/// Returns the folder in which criterion and [`record`] put their figures: `$CRITERION_HOME`, or
+/// `criterion` in cargo's target directory, which is the tagged folder that contains this program.
 pub fn measurements_directory() -> PathBuf {
     if let Some(home) = std::env::var_os("CRITERION_HOME") {
         return home.into();
@@ -75,11 +75,13 @@ pub fn measurements_directory() -> PathBuf {
     target_directory().join("criterion")
 }
 
-/// Returns cargo's target directory: `$CARGO_TARGET_DIR`, or the tagged folder that contains this program.
+/// Returns cargo's target directory: `$CARGO_TARGET_DIR`, or the tagged folder that contains this
+/// program.
 pub fn target_directory() -> PathBuf {
     let root = package_directory().join("..");
     if let Some(target) = std::env::var_os("CARGO_TARGET_DIR") {
-        // A relative path is relative to the folder in which cargo was called, which benches don't know.
+        // A relative path is relative to the folder in which cargo was called, which benches don't
+        // know.
         return root.join(target);
     }
     let program = std::env::current_exe().unwrap_or_default();

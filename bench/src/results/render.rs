@@ -18,7 +18,8 @@ use crate::write_whole;
 /// The version of the JSON. Raised when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Renders for a terminal: one row per target, separated sections, and the number of targets met at the end.
+/// Renders for a terminal: one row per target, separated sections, and the number of targets met at
+/// the end.
 pub fn terminal(lines: &[Line], run: &Run) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
@@ -239,7 +240,8 @@ fn target_text(line: &Line) -> String {
     }
 }
 
-/// Returns the verdict with additions for Markdown: the reason of a miss, and the commit of a stale figure.
+/// Returns the verdict with additions for Markdown: the reason of a miss, and the commit of a stale
+/// figure.
 fn verdict_text(line: &Line) -> String {
     let verdict = line.verdict.text();
     match (&line.verdict, &line.target.note, &line.ours) {

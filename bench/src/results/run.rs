@@ -1,5 +1,5 @@
-//! The run that a table belongs to: when and how its figures were measured, and the time from which figures
-//! count as measured with these sources.
+//! The run that a table belongs to: when and how its figures were measured, and the time from which
+//! figures count as measured with these sources.
 
 use std::fs;
 use std::path::Path;
@@ -87,8 +87,8 @@ const SOURCES: [&str; 5] = [
     "../Cargo.lock",
 ];
 
-/// Returns when the sources that figures depend on last changed. Earlier figures were measured with another
-/// program.
+/// Returns when the sources that figures depend on last changed. Earlier figures were measured with
+/// another program.
 pub fn sources_changed() -> SystemTime {
     let newest = SOURCES
         .iter()

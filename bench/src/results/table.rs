@@ -103,8 +103,8 @@ impl Line {
     }
 }
 
-/// Combines targets with figures. Figures written before `since` are stale. Some figures can't be measured on
-/// `machine`.
+/// Combines targets with figures. Figures written before `since` are stale. Some figures can't be
+/// measured on `machine`.
 ///
 /// # Errors
 ///

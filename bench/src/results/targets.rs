@@ -143,7 +143,8 @@ impl Target {
         Some(format!("{start}-plain/{size}"))
     }
 
-    /// Returns the target in words: `8 µs`, `at least 0.80`, `1.5 × the rival`; `None` if there is no target.
+    /// Returns the target in words: `8 µs`, `at least 0.80`, `1.5 × the rival`; `None` if there is
+    /// no target.
     pub fn aim_text(&self) -> Option<String> {
         let gain = self.gain.map(|gain| format!("{gain} × the rival"));
         self.target.map(|target| self.target_text(target)).or(gain)

@@ -1,8 +1,9 @@
 //! Throughput of the shared parts at 1 to N threads, and the effect of threads on each other.
 //!
-//! Every subject runs on its own threads, which start each round together and do equally much. Its plain
-//! rival runs next to it. With the feature `contention`, the locks and exchanges of each event are counted
-//! too. This slows down the counted code, so throughput is measured without the feature.
+//! Every subject runs on its own threads, which start each round together and do equally much. Its
+//! plain rival runs next to it. With the feature `contention`, the locks and exchanges of each
+//! event are counted too. This slows down the counted code, so throughput is measured without the
+//! feature.
 
 pub mod paired;
 pub mod report;
@@ -24,10 +25,11 @@ pub struct Subject {
     pub keys: &'static str,
     /// The work of one event.
     pub event: &'static str,
-    /// Exchanges and fresh reads per event of the one cache line that all threads need most. Known from the
-    /// design, for the model.
+    /// Exchanges and fresh reads per event of the one cache line that all threads need most. Known
+    /// from the design, for the model.
     pub transfers: f64,
-    /// Events of each thread in a round: less than a millisecond of work, which is less than a time slice.
+    /// Events of each thread in a round: less than a millisecond of work, which is less than a time
+    /// slice.
     pub events: u32,
     /// The workers of a run.
     pub ours: fn(usize) -> Vec<Worker>,
@@ -70,7 +72,8 @@ impl PerEvent {
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Events of all threads together, per second. `None` if the threads ran concurrently in no round.
+    /// Events of all threads together, per second. `None` if the threads ran concurrently in no
+    /// round.
     pub events_per_second: Option<f64>,
     /// The same for the middle round, whereas `events_per_second` is that of a lucky one.
     pub middle_per_second: Option<f64>,
@@ -78,9 +81,9 @@ pub struct Run {
     pub per_event: PerEvent,
 }
 
-/// Runs the workers, each on its own thread, in rounds. All wait for each other, spinning, so that all have
-/// a core when the round begins, and then process `events` events each. A round lasts from the first start
-/// to the last end. `round_ns` determines which round counts.
+/// Runs the workers, each on its own thread, in rounds. All wait for each other, spinning, so that
+/// all have a core when the round begins, and then process `events` events each. A round lasts from
+/// the first start to the last end. `round_ns` determines which round counts.
 ///
 /// # Panics
 /// Panics without a round or a worker.
@@ -161,10 +164,10 @@ impl Span {
     }
 }
 
-/// Returns the length of the round that one in `one_in` rounds beats: one in 20 where the design matters.
-/// Other work on the machine takes cores away from most rounds and adds none to any, but a single lucky
-/// round proves nothing. If each thread can have a core, rounds in which the threads ran one after the other
-/// don't count, because they show no effect of threads on each other.
+/// Returns the length of the round that one in `one_in` rounds beats: one in 20 where the design
+/// matters. Other work on the machine takes cores away from most rounds and adds none to any, but a
+/// single lucky round proves nothing. If each thread can have a core, rounds in which the threads
+/// ran one after the other don't count, because they show no effect of threads on each other.
 fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     let counted = rounds
         .iter()
@@ -174,8 +177,8 @@ fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     lengths.get(lengths.len() / one_in).copied()
 }
 
-/// Waits until `all` have arrived since the beginning. Spins, and yields the core from time to time, because
-/// there may be more threads than cores.
+/// Waits until `all` have arrived since the beginning. Spins, and yields the core from time to
+/// time, because there may be more threads than cores.
 fn meet(arrived: &AtomicUsize, all: usize) {
     // AcqRel and Acquire: the work of the other threads in the round before is done.
     arrived.fetch_add(1, Ordering::AcqRel);
@@ -190,7 +193,8 @@ fn meet(arrived: &AtomicUsize, all: usize) {
     }
 }
 
-/// Takes this thread's counts since the last call: locks, contended locks, exchanges, failed exchanges.
+/// Takes this thread's counts since the last call: locks, contended locks, exchanges, failed
+/// exchanges.
 #[cfg(feature = "contention")]
 fn taken_counts() -> [u64; 4] {
     let counts = podstorm::primitives::contention::take();
@@ -215,8 +219,8 @@ pub fn thread_counts(cores: usize) -> Vec<usize> {
 
 /// Returns the events per second that the model predicts for `threads` threads on as many cores.
 ///
-/// Threads that share nothing do exactly `threads` times the work of one. If they share a cache line, it moves
-/// between cores `transfers` times per event, one move at a time.
+/// Threads that share nothing do exactly `threads` times the work of one. If they share a cache
+/// line, it moves between cores `transfers` times per event, one move at a time.
 pub fn modelled(one_thread: f64, threads: usize, transfers: f64, transfer_ns: f64) -> f64 {
     let alone = one_thread * threads as f64;
     if threads == 1 || transfers == 0.0 {

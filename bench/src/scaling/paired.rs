@@ -1,5 +1,5 @@
-//! The work queue and its plain rival in alternating rounds, many times: shows the cost of unlucky rounds and
-//! of a busy machine, not only of the best rounds.
+//! The work queue and its plain rival in alternating rounds, many times: shows the cost of unlucky
+//! rounds and of a busy machine, not only of the best rounds.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,8 @@ pub struct Pairs {
     pub subject: String,
     /// As in `Curve`.
     pub keys: String,
-    /// Events per second of all threads together, ours and the plain rival's, in the order of the rounds.
+    /// Events per second of all threads together, ours and the plain rival's, in the order of the
+    /// rounds.
     pub rounds: Vec<[f64; 2]>,
     /// Pairs in which the machine never let both threads run concurrently.
     pub without_figure: usize,

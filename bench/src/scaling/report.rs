@@ -1,5 +1,5 @@
-//! The results as JSON and as Markdown. A run without the feature `contention` replaces the throughput in the
-//! file, a run with it replaces the counts; the other part stays.
+//! The results as JSON and as Markdown. A run without the feature `contention` replaces the
+//! throughput in the file, a run with it replaces the counts; the other part stays.
 
 use std::fs;
 use std::path::Path;
@@ -146,7 +146,8 @@ impl Report {
     /// Fails if they can't be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let json = serde_json::to_string_pretty(self).context("a report can be written as JSON")? + "\n";
+        let json =
+            serde_json::to_string_pretty(self).context("a report can be written as JSON")? + "\n";
         for (name, text) in [("scaling.json", json), ("scaling.md", self.markdown())] {
             write_whole("the report", &folder.join(name), &text)?;
         }

@@ -108,7 +108,8 @@ pub fn all() -> Vec<Subject> {
     ]
 }
 
-/// Returns workers that write one word alternately: their time at several threads is that of moving a cache line.
+/// Returns workers that write one word alternately: their time at several threads is that of moving
+/// a cache line.
 pub fn one_line(threads: usize) -> Vec<Worker> {
     // `primitives::AtomicU64`, as in the measured code.
     let word = Arc::new(AtomicU64::new(0));
@@ -264,8 +265,8 @@ impl Queue for PlainQueue<u32> {
     }
 }
 
-/// Returns threads in pairs, of which one adds and the other takes; a thread without a partner alternates. Each key is
-/// taken in the round that adds it, by any thread.
+/// Returns threads in pairs, of which one adds and the other takes; a thread without a partner
+/// alternates. Each key is taken in the round that adds it, by any thread.
 fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
     let queue = Arc::new(queue);
     each(threads, |thread| {
@@ -296,8 +297,8 @@ fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
     })
 }
 
-/// Updates pods to unready and back: of each thread's own ReplicaSets, or all threads different pods of a single one;
-/// freely, or one event at a time behind one lock.
+/// Updates pods to unready and back: of each thread's own ReplicaSets, or all threads different
+/// pods of a single one; freely, or one event at a time behind one lock.
 fn handlers(threads: usize, distinct: bool, one_lock: bool) -> Vec<Worker> {
     let (owners, pods) = if distinct {
         (OWNERS_EACH * threads, PODS_EACH)

@@ -123,7 +123,8 @@ pub(crate) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
     anyhow::bail!("the server at {} does not become ready", server.address)
 }
 
-/// Waits for the namespace of the created objects: kube-apiserver reports that it is ready before it has created it.
+/// Waits for the namespace of the created objects: kube-apiserver reports that it is ready before
+/// it has created it.
 async fn namespace(connection: &mut Connection) -> anyhow::Result<()> {
     let asked = Asked::get("/api/v1/namespaces/default");
     for _ in 0..60_000 {

@@ -1,9 +1,9 @@
-//! The API server over HTTP, with server and clients in separate processes: ours, plain and with TLS and a token, and
-//! for comparison a real kube-apiserver 1.20.2 with etcd. The clients are our own, `wrk`, and the real
-//! kube-controller-manager. Writes `bench/results/http.md`.
+//! The API server over HTTP, with server and clients in separate processes: ours, plain and with
+//! TLS and a token, and for comparison a real kube-apiserver 1.20.2 with etcd. The clients are our
+//! own, `wrk`, and the real kube-controller-manager. Writes `bench/results/http.md`.
 //!
-//! This is not part of the library, whose hot loops are counted: code compiled together with them changes how they are
-//! inlined.
+//! This is not part of the library, whose hot loops are counted: code compiled together with them
+//! changes how they are inlined.
 
 mod client;
 mod manager;
@@ -27,21 +27,24 @@ use rows::Sizes;
 
 /// Measure the API server over HTTP, ours and a real one, and write bench/results/http.md
 ///
-/// Needs `wrk` and the output of tests/control-plane/build; builds loadgen. Takes about ten minutes.
+/// Needs `wrk` and the output of tests/control-plane/build; builds loadgen. Takes about ten
+/// minutes.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Do a little of everything, to show that it runs; writes nothing
     #[arg(long)]
     smoke: bool,
 
-    /// Instead put only our server under mixed load, and check whether its memory stays flat; writes nothing
+    /// Instead put only our server under mixed load, and check whether its memory stays flat;
+    /// writes nothing
     ///
-    /// Prints the resident memory of each minute and a verdict. Exits with 1 if the second half is not
-    /// within 5 %.
+    /// Prints the resident memory of each minute and a verdict. Exits with 1 if the second half is
+    /// not within 5 %.
     #[arg(long, conflicts_with = "smoke")]
     soak: bool,
 
-    /// How long --soak takes: at least 2 minutes, half of them to fill the server and half to judge it
+    /// How long --soak takes: at least 2 minutes, half of them to fill the server and half to judge
+    /// it
     #[arg(long, requires = "soak", default_value_t = 15, value_parser = clap::value_parser!(u64).range(2..=1440))]
     minutes: u64,
 
@@ -134,6 +137,7 @@ struct Programs<'a> {
 /// Fails if the system refuses.
 fn raise_open_files() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot raise the limit of open files")?;
+    let (_, most) =
+        getrlimit(Resource::RLIMIT_NOFILE).context("cannot raise the limit of open files")?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).context("cannot raise the limit of open files")
 }

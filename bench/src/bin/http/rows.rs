@@ -285,7 +285,8 @@ impl Pods {
 
 const NAME: &str = "web-7d4b9c6f5-";
 
-/// Returns a pod of about this size. The member `named` has its name or the prefix of a generated name.
+/// Returns a pod of about this size. The member `named` has its name or the prefix of a generated
+/// name.
 fn pod(bytes: usize, named: &str) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {named: NAME,
         "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"},
@@ -335,7 +336,8 @@ async fn fill(server: &Server, pods: u64, prefix: &'static str) -> anyhow::Resul
     Ok(())
 }
 
-/// Lists all pods on one page. Returns the median time to the first byte, the rate, and the growth of memory meanwhile.
+/// Lists all pods on one page. Returns the median time to the first byte, the rate, and the growth
+/// of memory meanwhile.
 async fn list(server: &Server) -> anyhow::Result<String> {
     let mut connection = Connection::open(server).await?;
     let before = server.api.resident();

@@ -144,7 +144,9 @@ impl Server {
         if tls {
             let config = when_written(&server.kubeconfig)?;
             let authority = config.split_once("certificate-authority-data: ");
-            let authority = authority.context("the kubeconfig has no certificate authority")?.1;
+            let authority = authority
+                .context("the kubeconfig has no certificate authority")?
+                .1;
             let authority = authority.lines().next().unwrap_or_default();
             let pem = base64::Engine::decode(&base64::prelude::BASE64_STANDARD, authority)?;
             server.tls = Some(connector(&pem)?);

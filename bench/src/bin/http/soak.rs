@@ -1,7 +1,9 @@
-//! A server under mixed load for minutes: it must answer without internal errors, and its memory must stay flat.
+//! A server under mixed load for minutes: it must answer without internal errors, and its memory
+//! must stay flat.
 //!
-//! Objects of many kinds are created, changed and deleted under recurring names, so that the number of objects at the
-//! end equals that after the first minute. Memory that grows is therefore kept for deleted objects.
+//! Objects of many kinds are created, changed and deleted under recurring names, so that the number
+//! of objects at the end equals that after the first minute. Memory that grows is therefore kept
+//! for deleted objects.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -24,7 +26,8 @@ use crate::table::megabytes;
 const FLAT: f64 = 0.05;
 /// The number of names of each kind.
 const NAMES: u32 = 40;
-/// Writing connections: enough that each kind makes as many changes as the server keeps, within some minutes.
+/// Writing connections: enough that each kind makes as many changes as the server keeps, within
+/// some minutes.
 const WRITERS: u64 = 16;
 /// Open watches whose client reads nothing.
 const WATCHES: u64 = 8;
@@ -34,7 +37,8 @@ const STEADY: &str = "steady";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Kinds in a namespace, with the content of an object of each. Objects are changed by their labels.
+/// Kinds in a namespace, with the content of an object of each. Objects are changed by their
+/// labels.
 const KINDS: [(&str, &str, &str); 9] = [
     ("api/v1", "configmaps", r#"{"data": {"a": "b"}}"#),
     ("api/v1", "secrets", r#"{"stringData": {"a": "b"}}"#),
