@@ -140,7 +140,10 @@ impl<K: DenseKey> RateLimitingQueue<K> {
             return false;
         }
         let due_ns = now_ns.saturating_add(delay_ns);
-        #[expect(clippy::cast_possible_truncation, reason = "dense keys fit into 32 bits")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "dense keys fit into 32 bits"
+        )]
         delays.heap.insert(key.index() as u32, due_ns);
         let is_earlier = due_ns < self.next_due_ns.load(Ordering::Relaxed);
         if is_earlier {
