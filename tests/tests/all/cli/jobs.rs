@@ -183,10 +183,7 @@ fn jobs_that_no_server_takes_are_refused_by_place_and_rule() {
             "completions: 99999999999",
             "spec.completions | a 32-bit integer, found 99999999999",
         ),
-        (
-            "completions: \"3\"",
-            "spec.completions | a 32-bit integer",
-        ),
+        ("completions: \"3\"", "spec.completions | a 32-bit integer"),
         (
             "completionMode: Indexed\n  parallelism: 2",
             "spec.completions | when completion mode is Indexed",
