@@ -17,8 +17,7 @@ pub(super) const MARKER: &str = "kube-api-access-*";
 /// The name is taken out of a spec that has exactly one volume name of this form, which may occur
 /// more than once. It is taken only out of the list of volumes and the containers' mounts. Any
 /// other spec, for example one with a volume named `kube-api-access-*`, is kept unchanged. So
-/// putting the name back always restores a spec exactly. spec is always restored exactly when the
-/// name is put back.
+/// putting the name back always restores a spec exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenVolume([u8; 5]);
 

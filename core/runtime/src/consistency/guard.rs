@@ -205,7 +205,7 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
 
     /// Returns the guard's counters as metrics. `skips` is the name of the skip counter, which
     /// differs between upstream's controllers. The last kind is that of the controller's own
-    /// objects. controllers has of its own; the last kind is that of the controller's objects.
+    /// objects.
     pub fn families(&self, skips: &'static str) -> Vec<Family> {
         let series = |(kind, counter): (&Kind, &Counter)| Series {
             labels: vec![
@@ -217,7 +217,7 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         let counted = self.kinds.iter().zip(&self.stale_sync_skips);
         let mut families = vec![Family {
             name: skips,
-            help: "Syncs put off because the cache was behind the controller's own writes.",
+            help: "Syncs postponed because the cache was behind the controller's own writes.",
             kind: metrics::Kind::Counter,
             series: counted.map(series).collect(),
         }];

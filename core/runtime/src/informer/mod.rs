@@ -219,8 +219,7 @@ impl Informers {
     /// A kind may be read in several forms. Each form has its own store with its own keys, and
     /// costs additional memory and time. The stores get a change in the order of their creation,
     /// each followed by its handlers: while handlers of one form run, the stores of later forms
-    /// lack the change. handlers: while handlers of one form run, the stores of later forms don't
-    /// have the change.
+    /// lack the change.
     pub fn store<T: Informed>(
         &mut self,
         kind: Kind,

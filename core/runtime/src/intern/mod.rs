@@ -218,7 +218,6 @@ impl StrTable {
     ///
     /// # Panics
     /// Panics if there are already 2^32 texts.
-    /// There are 2^32 texts already.
     pub fn intern(&self, text: &str) -> u32 {
         let hash = FIXED_STATE.hash_one(text);
         let shard = self.shard(hash);
