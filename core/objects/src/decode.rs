@@ -153,7 +153,7 @@ pub fn describe(value: &Value) -> String {
 #[derive(Debug)]
 pub struct Members<'t, 'p> {
     all: Pairs<'t>,
-    /// The members that the last look-up has not passed, the index of the first of them, and the
+    /// The members that the last lookup has not passed, the index of the first of them, and the
     /// name before it.
     ahead: Pairs<'t>,
     place: usize,

@@ -80,7 +80,7 @@ fn zero_replicas_and_zero_grace_stay() {
 }
 
 #[test]
-fn a_replication_controller_takes_selector_and_labels_from_its_template() {
+fn a_replication_controller_defaults_from_its_template() {
     let read = |value| {
         let mut controller = ReplicationController::from_json(value).unwrap();
         default_replication_controller(&mut controller);

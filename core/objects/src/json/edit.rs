@@ -8,7 +8,7 @@ use super::{Rest, Writer};
 /// Up to this many members need no allocation.
 const FEW: usize = 12;
 
-/// The members of a [`Rest`] while they are changed: texts, sorted by name. Each look-up and change
+/// The members of a [`Rest`] while they are changed: texts, sorted by name. Each lookup and change
 /// is O(members).
 #[derive(Debug)]
 pub struct Members<'a> {

@@ -207,7 +207,7 @@ impl Selector {
     }
 
     /// Returns the pairs that a match must have (`matchLabels`, and `In` with a single value),
-    /// sorted by key, for look-ups in an index. Empty if there are none or nothing can match.
+    /// sorted by key, for lookups in an index. Empty if there are none or nothing can match.
     pub fn required_pairs(&self) -> &[(Str, Str)] {
         &self.required_pairs
     }

@@ -8,8 +8,8 @@
 //! 1. A shard of `PodCache::index`: pods by name. Threads that apply events take one shard each;
 //!    other threads look up a pod in it.
 //! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken by itself for a
-//!    look-up, and before the next lock to drop an entry that has neither pods nor an owner. A
-//!    dropped entry is closed, so a thread that was about to add a pod to it repeats the look-up.
+//!    lookup, and before the next lock to drop an entry that has neither pods nor an owner. A
+//!    dropped entry is closed, so a thread that was about to add a pod to it repeats the lookup.
 //! 3. `OwnedPods::members`: the pods of one owner. Taken only by that owner's events and syncs.
 //! 4. `PodCache::namespaces`: which owners have pods with which label sets. Taken when a label set
 //!    is added to an owner or removed from it, and by a scale-down that ranks by co-location.

@@ -429,7 +429,7 @@ impl Members {
         found.map(|(index, _)| index)
     }
 
-    /// Adds a new label set to the map by labels, with the hash that the look-up computed. Creates
+    /// Adds a new label set to the map by labels, with the hash that the lookup computed. Creates
     /// the map, with all other label sets, once there are many.
     fn index_label_set(&mut self, index: u32, hash: Option<u64>) {
         if let Some((by_labels, hash)) = self.by_labels.as_mut().zip(hash) {

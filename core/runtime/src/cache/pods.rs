@@ -377,7 +377,7 @@ impl PodCache {
         loop {
             let owned_pods = self.by_controller.of(&pod.metadata);
             let mut members = owned_pods.lock();
-            // Dropped as unused since the look-up. The next look-up creates a new list.
+            // Dropped as unused since the lookup. The next lookup creates a new list.
             if members.is_closed() {
                 continue;
             }

@@ -17,7 +17,7 @@ pub struct SelectorIndex {
 
 #[derive(Debug)]
 struct NamespaceSelectors {
-    /// A raw table, because its look-up is inlined at each call: every label of every orphan is
+    /// A raw table, because its lookup is inlined at each call: every label of every orphan is
     /// looked up here.
     by_pair: HashTable<Filed>,
     /// Owners whose selector requires no pair. They are candidates for every pod.

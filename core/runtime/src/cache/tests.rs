@@ -146,7 +146,7 @@ fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
 }
 
 #[test]
-fn a_change_concerns_its_owners_kind_an_orphans_every_kind() {
+fn changes_concern_the_owners_kind_and_orphans_every_kind() {
     let cache = PodCache::new();
     let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
     cache.attach_owner(&"a".into(), &owner(1), KeyId::default());

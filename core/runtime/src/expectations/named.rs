@@ -13,7 +13,7 @@ use crate::primitives::{Arc, CachePadded, RwLock};
 
 type Shard<P> = RwLock<HashMap<Str, Arc<Entry<P>>, ahash::RandomState>>;
 
-/// Entries by text, in shards by the hash of the text. A shard's lock is held for a single look-up
+/// Entries by text, in shards by the hash of the text. A shard's lock is held for a single lookup
 /// or insertion. The entry is changed outside the lock.
 pub struct NamedEntries<P> {
     shards: Box<[CachePadded<Shard<P>>]>,

@@ -114,7 +114,7 @@ pub(super) struct PodSet<P> {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// The smallest table, inline: a look-up then follows one pointer, not three.
+    /// The smallest table, inline: a lookup then follows one pointer, not three.
     first: FirstTable,
     small: [OnceLock<Box<LargerTable>>; SMALL_SIZES],
     large: OnceLock<Box<[OnceLock<Box<LargerTable>>; LARGE_SIZES]>>,

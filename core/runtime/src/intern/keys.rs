@@ -15,7 +15,7 @@ pub struct KeyTable {
     index: RwLock<KeyIndex>,
 }
 
-/// Guarded by the table's lock: written when a name is new, read by look-ups.
+/// Guarded by the table's lock: written when a name is new, read by lookups.
 #[derive(Debug, Default)]
 struct KeyIndex {
     by_name: HashTable<(ObjectKey, KeyId)>,

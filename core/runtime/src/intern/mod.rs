@@ -7,7 +7,7 @@
 //!
 //! Locks: a key table has one `RwLock` for its text index and one lock for each id's name. They are
 //! taken in this order when a name is added or an id gets another one. A text table has one
-//! `RwLock` for each shard of its index. All locks are held for a single look-up or change, and
+//! `RwLock` for each shard of its index. All locks are held for a single lookup or change, and
 //! never across a call out of this module. Reading a text by its id takes no lock.
 
 mod keys;

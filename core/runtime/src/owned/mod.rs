@@ -58,7 +58,7 @@ impl<'a> OwnedPod<'a> {
     }
 }
 
-/// The handlers of one kind of owned objects. A workload implements the look-up and the waking of
+/// The handlers of one kind of owned objects. A workload implements the lookup and the waking of
 /// owners, and overrides the other methods that it needs.
 pub trait OwnedHandlers {
     /// An owned object.

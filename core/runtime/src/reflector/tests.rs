@@ -293,7 +293,7 @@ fn a_list_that_fails_otherwise_ends_the_cycle() {
 }
 
 #[test]
-fn row_watch_refused_or_429_backs_off_and_retries_the_same_version() {
+fn row_watch_refused_or_429_backs_off_and_keeps_the_version() {
     for error in [busy(), connection_refused()] {
         let mut harness = Harness::listed();
         for tenths in [8, 16, 32, 64, 128, 256, 300, 300] {

@@ -1,5 +1,5 @@
 //! The objects of one kind as controllers read them. Each is kept in a form that is derived once,
-//! when the object arrives, and found by dense key and by the other look-ups of the kind's
+//! when the object arrives, and found by dense key and by the other lookups of the kind's
 //! controllers.
 //!
 //! Locks: one for each key's slot, one for the indexes, one for the recycled keys. Only the applier
@@ -99,7 +99,7 @@ impl Keyed for RateLimitingQueue<KeyId> {
 }
 
 /// The objects of one kind. One informer changes the store; any thread reads it. An event costs
-/// O(1) and takes the lock of the indexes only if it changes them. A look-up by key takes only the
+/// O(1) and takes the lock of the indexes only if it changes them. A lookup by key takes only the
 /// lock of that key.
 ///
 /// A key is given to another name once its object has been deleted for [`KEY_COOLDOWN_NS`]. So
