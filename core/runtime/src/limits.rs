@@ -15,7 +15,7 @@ pub const EXPECTATIONS_TIMEOUT_NS: i64 = 5 * MINUTE_NS;
 /// share one, few enough that visiting all of them costs nothing.
 pub const EXPECTATIONS_SHARDS: usize = 64;
 
-/// The most pods that one sync creates or deletes; upstream's `BurstReplicas`.
+/// The maximum number of pods that one sync creates or deletes; upstream's `BurstReplicas`.
 pub const BURST_REPLICAS: usize = 500;
 
 /// The first batch of a slow start; upstream's `SlowStartInitialBatchSize`.

@@ -263,7 +263,7 @@ fn is_text(text: &str) -> bool {
     match first {
         b'a'..=b'z' | b'A'..=b'Z' => !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)),
         b'/' | b'_' => true,
-        // For example an argument of a command.
+        // For example, a command-line argument.
         b'-' => matches!(bytes, [_, b'-', b'a'..=b'z' | b'A'..=b'Z', ..]),
         b'0'..=b'9' => {
             let letter = |byte: &u8| byte.is_ascii_alphabetic() && !matches!(byte, b'e' | b'E');

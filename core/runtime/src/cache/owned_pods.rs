@@ -187,7 +187,7 @@ impl OwnedPods {
         let key = owner_key.map_or(NO_OWNER, |key| {
             u32::try_from(key.index()).expect("keys are below 2^32")
         });
-        // Release: pairs with the Acquire of `owner_id`.
+        // Release: pairs with the Acquire in `owner_key`.
         self.owner_key.store(key, Ordering::Release);
     }
 
