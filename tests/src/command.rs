@@ -1,23 +1,23 @@
-//! The `loadgen` command for tests: built when it is not up to date, started, and its output.
+//! The `loadgen` command for tests: builds it if it is out of date, runs it, and checks its output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// The built command beside the running test, brought up to date first.
+/// Returns the path of the command next to the running test, after bringing it up to date.
 ///
 /// # Panics
-/// When it can neither be built nor found.
+/// If it can neither be built nor found.
 pub fn loadgen() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        let test = std::env::current_exe().expect("a process knows its program");
+        let test = std::env::current_exe().expect("the path of the test program is known");
         // target/<profile>/deps/cli-<hash>
         let directory = test
             .ancestors()
             .nth(2)
-            .expect("tests lie two levels below")
+            .expect("test programs are two levels below")
             .to_owned();
         let name = format!("loadgen{}", std::env::consts::EXE_SUFFIX);
         let binary = directory.join(name);
@@ -32,7 +32,8 @@ pub fn loadgen() -> &'static Path {
                 "--workspace",
                 "--bin",
                 "loadgen",
-                // An example has the features of tests: all is as the tests were built, not built again.
+                // With an example, cargo resolves the features of the tests, so it reuses their
+                // build.
                 "--example",
                 "replica_set_name",
             ])
@@ -40,21 +41,22 @@ pub fn loadgen() -> &'static Path {
             .arg(
                 directory
                     .parent()
-                    .expect("profiles lie in the target directory"),
+                    .expect("profiles are in the target directory"),
             )
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
             .status();
         match built {
-            // An old command would be tested in place of the new one.
-            Ok(status) => assert!(status.success(), "loadgen does not build"),
+            // Otherwise the tests would run an old command.
+            Ok(status) => assert!(status.success(), "the build of loadgen failed"),
             Err(_) => assert!(binary.exists(), "{} is missing", binary.display()),
         }
         binary
     })
 }
 
-/// The cargo that runs the test, without what it has told the test of its package: a build script that
-/// depends on that, as ring's does, would run again, and everything above it be built again.
+/// Returns the cargo that runs the test, without the environment variables of the test's package. A
+/// build script that depends on them, such as ring's, would rerun, and everything that depends on
+/// it would be rebuilt.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -66,7 +68,7 @@ fn cargo() -> Command {
     cargo
 }
 
-/// The words of a command line as a shell parts them; quotes are single ones.
+/// Splits a command line into words like a shell, with single quotes only.
 pub fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
     for c in line.chars() {
@@ -83,11 +85,11 @@ pub fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The cases that a text holds, one a line: their parts, between which stands ` => `; the last may be empty.
-/// Other lines are remarks.
+/// Parses a text with one case per line: its parts, separated by ` => `. The last part may be
+/// empty. Other lines are comments.
 ///
 /// # Panics
-/// When one has more parts, or fewer.
+/// If a case has more or fewer parts.
 #[track_caller]
 pub fn cases<const PARTS: usize>(text: &str) -> Vec<[&str; PARTS]> {
     let cases = text.lines().filter(|line| line.contains(" =>"));
@@ -97,22 +99,22 @@ pub fn cases<const PARTS: usize>(text: &str) -> Vec<[&str; PARTS]> {
             None => (line, None),
         };
         let parts: Vec<&str> = line.split(" => ").chain(empty).collect();
-        parts.try_into().expect("a case has all its parts")
+        parts.try_into().expect("a case must have all its parts")
     });
     parts.collect()
 }
 
-/// The command with these [words] after its name, with nothing on its standard input.
+/// Returns the command with these [words] as arguments and an empty standard input.
 pub fn command(line: &str) -> Command {
     let mut command = Command::new(loadgen());
     command.args(words(line)).stdin(Stdio::null());
     command
 }
 
-/// Runs the command in a folder, with nothing on its standard input.
+/// Runs the command in a folder with an empty standard input.
 ///
 /// # Panics
-/// When it does not start.
+/// If it does not start.
 pub fn run_in(folder: impl AsRef<Path>, line: &str) -> Output {
     command(line)
         .current_dir(folder.as_ref())
@@ -121,19 +123,19 @@ pub fn run_in(folder: impl AsRef<Path>, line: &str) -> Output {
         .expect("the command starts")
 }
 
-/// Runs the command where the test runs.
+/// Runs the command in the test's folder.
 ///
 /// # Panics
-/// When it does not start.
+/// If it does not start.
 pub fn run(line: &str) -> Output {
     run_in(".", line)
 }
 
-/// Runs the command in a folder and interrupts it, as Ctrl-C does, once it has written a line to its
-/// standard error. The second part of the result is all that it wrote there afterwards.
+/// Runs the command in a folder and interrupts it, like Ctrl-C, after its first line on standard
+/// error. The second part of the result is its standard error after that line.
 ///
 /// # Panics
-/// When it does not start, or ends before it is interrupted.
+/// If it does not start, or ends before it is interrupted.
 #[cfg(unix)]
 pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, String) {
     use std::io::{BufRead, BufReader};
@@ -144,49 +146,49 @@ pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, S
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command starts");
-    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut errors = BufReader::new(child.stderr.take().expect("standard error is piped"));
     let mut line = String::new();
-    errors.read_line(&mut line).expect("it says something");
+    errors.read_line(&mut line).expect("the command writes a line");
     send("INT", &child);
-    // Read on, or the command would meet a closed pipe.
+    // Keep reading, or the command would write to a closed pipe.
     let rest = std::thread::spawn(move || std::io::read_to_string(errors));
     let output = child.wait_with_output().expect("it ends");
     let rest = rest.join().expect("nothing panics");
-    (output, rest.expect("it is text"))
+    (output, rest.expect("standard error is text"))
 }
 
-/// Sends a signal to a process that runs.
+/// Sends a signal to a running process.
 ///
 /// # Panics
-/// When it has ended.
+/// If it has ended.
 #[track_caller]
 pub fn send(signal: &str, process: &Child) {
     let kill = Command::new("kill")
         .args(["-s", signal, &process.id().to_string()])
         .status();
-    assert!(kill.is_ok_and(|status| status.success()), "it goes on");
+    assert!(kill.is_ok_and(|status| status.success()), "the process has ended");
 }
 
-/// What the command wrote to its standard error.
+/// Returns the standard error of the command.
 ///
 /// # Panics
-/// When it is not UTF-8.
+/// If it is not UTF-8.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
 }
 
-/// What the command wrote to its standard output.
+/// Returns the standard output of the command.
 ///
 /// # Panics
-/// When it is not UTF-8.
+/// If it is not UTF-8.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
 }
 
-/// Asserts that a text holds all these words, between bars: `--engine | virtual`.
+/// Asserts that a text contains all these phrases, separated by bars: `--engine | virtual`.
 ///
 /// # Panics
-/// When it does not.
+/// If it does not.
 #[track_caller]
 pub fn holds(text: &str, words: &str) {
     for word in words.split(" | ") {
@@ -194,14 +196,15 @@ pub fn holds(text: &str, words: &str) {
     }
 }
 
-/// Whether a command was refused with one message that [holds] these words, and nothing else.
+/// Checks that a command was refused with one message that [holds] these phrases, and with no other
+/// output.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The difference from that.
 pub fn refusal(output: &Output, words: &str) -> Result<(), String> {
     let (text, status) = (stderr(output), output.status);
     if status.code() != Some(2) || text.matches("error: ").count() != 1 {
-        return Err(format!("{status}, and not one message: {text}"));
+        return Err(format!("{status}, or not exactly one message: {text}"));
     }
     if let Some(word) = words.split(" | ").find(|word| !text.contains(word)) {
         return Err(format!("{word:?} is missing in: {text}"));
@@ -216,10 +219,10 @@ pub fn refusal(output: &Output, words: &str) -> Result<(), String> {
     }
 }
 
-/// Asserts that there is such a [refusal].
+/// Asserts a [refusal].
 ///
 /// # Panics
-/// When there is not.
+/// If the command was not refused that way.
 #[track_caller]
 pub fn assert_refused(output: &Output, words: &str) {
     if let Err(wrong) = refusal(output, words) {
@@ -227,10 +230,10 @@ pub fn assert_refused(output: &Output, words: &str) {
     }
 }
 
-/// Asserts that a command ended with that code; gives what it printed.
+/// Asserts that a command ended with an exit code. Returns its standard output.
 ///
 /// # Panics
-/// When it did not.
+/// If it did not.
 #[track_caller]
 pub fn ended(output: &Output, code: i32) -> String {
     let (told, printed) = (stderr(output), stdout(output));
@@ -238,20 +241,20 @@ pub fn ended(output: &Output, code: i32) -> String {
     printed
 }
 
-/// Asserts that a command succeeded without a message; gives what it printed.
+/// Asserts that a command succeeded without a message. Returns its standard output.
 ///
 /// # Panics
-/// When it did not.
+/// If it did not.
 #[track_caller]
 pub fn told(output: &Output) -> String {
     assert!(output.stderr.is_empty(), "{}", stderr(output));
     ended(output, 0)
 }
 
-/// Runs the command with that text on its standard input, which a dump comes through.
+/// Runs the command with a text, such as an exported cluster, on its standard input.
 ///
 /// # Panics
-/// When it does not start.
+/// If it does not start.
 pub fn run_with_stdin(line: &str, text: &str) -> Output {
     let mut child = command(line)
         .stdin(Stdio::piped())
@@ -260,7 +263,7 @@ pub fn run_with_stdin(line: &str, text: &str) -> Output {
         .spawn()
         .expect("the command starts");
     let mut stdin = child.stdin.take().expect("standard input is piped");
-    // A command may stop reading early; what it says is checked by the caller.
+    // Ignored: a command may stop reading early. The caller checks its output.
     let _ = stdin.write_all(text.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("the command ends")

@@ -1,5 +1,5 @@
-//! A running cluster for the walk-throughs: a test applies manifests and waits for what comes of
-//! them. The same test runs on the virtual engine and on threads.
+//! A running cluster for walk-throughs: a test applies manifests and waits for the effects. The
+//! same test runs on the virtual engine and on threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 /// The namespace of all manifests.
 pub const NAMESPACE: &str = "default";
 
-/// Nanoseconds in a second.
+/// The number of nanoseconds in a second.
 pub const SECOND_NS: i64 = 1_000_000_000;
 
-/// How long anything may take, in the cluster's time. Nothing takes a tenth of it, but a busy
-/// machine is no reason to fail.
+/// The time limit for any wait, in the cluster's time. Waits need less than a tenth of it, but a
+/// busy machine must not fail a test.
 const LIMIT_NS: i64 = 120 * SECOND_NS;
 
-/// How many nodes there are.
+/// The number of nodes.
 const NODES: u32 = 20;
 
 /// A running cluster with nodes and the namespace `default`.
@@ -35,12 +35,12 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// A cluster in which everything is done without delay.
+    /// Creates a cluster without latencies.
     pub fn new(engine: EngineKind) -> Harness {
         Harness::with(engine, |_| {})
     }
 
-    /// A cluster with options changed by `change`.
+    /// Creates a cluster with options changed by `change`.
     pub fn with(engine: EngineKind, change: impl FnOnce(&mut SimOptions)) -> Harness {
         let harness = Harness::without_nodes(engine, change);
         for number in 1..=NODES {
@@ -49,7 +49,7 @@ impl Harness {
         harness
     }
 
-    /// The same without nodes.
+    /// Like [`with`](Harness::with), without nodes.
     pub fn without_nodes(engine: EngineKind, change: impl FnOnce(&mut SimOptions)) -> Harness {
         let mut options = SimOptions::new(engine, 7);
         options.threads = options.threads.min(2);
@@ -64,12 +64,12 @@ impl Harness {
         harness
     }
 
-    /// The API server.
+    /// Returns the API server.
     pub fn cluster(&self) -> &Cluster {
         self.inner.cluster()
     }
 
-    /// The present.
+    /// Returns the current time.
     pub fn now(&self) -> Now {
         self.inner.now()
     }
@@ -77,9 +77,9 @@ impl Harness {
     /// Creates every object of `tests/manifests/<file>`.
     ///
     /// # Panics
-    /// When the file can't be read or the server refuses an object.
+    /// If the file is unreadable or the server refuses an object.
     pub fn apply(&self, file: &str) {
-        let read = "the manifest's object can be read";
+        let read = "the manifest's object is readable";
         for object in manifest(file) {
             match object["kind"].as_str() {
                 Some("Pod") => self.create(Pod::from_json(object).expect(read)),
@@ -97,56 +97,56 @@ impl Harness {
         created.expect("the object is accepted");
     }
 
-    /// The ReplicaSet of that name.
+    /// Returns the ReplicaSet with a name.
     ///
     /// # Panics
-    /// When there is none.
+    /// If it does not exist.
     pub fn replica_set(&self, name: &str) -> Arc<ReplicaSet> {
         self.cluster()
             .get(NAMESPACE, name)
             .expect("the ReplicaSet exists")
     }
 
-    /// All pods, sorted by name.
+    /// Returns all pods, sorted by name.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
         pods(self.cluster())
     }
 
-    /// All Events.
+    /// Returns all Events.
     pub fn events(&self) -> Vec<Arc<Event>> {
         self.cluster().list(Some(NAMESPACE)).0
     }
 
-    /// Lets the cluster run until `holds`.
+    /// Runs the cluster until `holds` returns true.
     ///
     /// # Panics
-    /// When that takes too long.
+    /// If that takes too long.
     pub fn until(&mut self, what: &str, holds: impl FnMut(&Cluster) -> bool) {
         if !self.inner.until(LIMIT_NS, holds) {
-            panic!("this never came: {what}\n{}", picture(self.cluster()));
+            panic!("never happened: {what}\n{}", picture(self.cluster()));
         }
     }
 
-    /// Lets the cluster run until a ReplicaSet has settled with exactly that many ready pods, and
-    /// all is quiet.
+    /// Runs the cluster until a ReplicaSet has exactly this many ready pods and the cluster is at
+    /// rest.
     ///
     /// # Panics
-    /// When that takes too long, or it does not stay so.
+    /// If that takes too long, or the state does not last.
     pub fn until_ready(&mut self, name: &str, replicas: usize) {
         let settled = |cluster: &Cluster| is_ready(cluster, name, replicas);
         self.until(&format!("{name} with {replicas} ready pods"), settled);
         self.settle();
         assert!(
             settled(self.cluster()),
-            "did not stay\n{}",
+            "the state did not last\n{}",
             picture(self.cluster())
         );
     }
 
-    /// Lets the cluster run until there is nothing left to do.
+    /// Runs the cluster until there is nothing left to do.
     ///
     /// # Panics
-    /// When there always is.
+    /// If it never comes to rest.
     pub fn settle(&mut self) {
         assert!(
             self.inner.settle(LIMIT_NS),
@@ -158,7 +158,7 @@ impl Harness {
     /// Sets `spec.replicas` through the scale subresource.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn scale(&self, name: &str, replicas: i32) {
         let update = ScaleUpdate {
             replicas,
@@ -169,22 +169,22 @@ impl Harness {
             .expect("the scale is accepted");
     }
 
-    /// Merges JSON into a pod.
+    /// Applies a JSON merge patch to a pod.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn patch_pod(&self, name: &str, patch: &Value) {
-        let patch: Map = serde_json::from_value(patch.clone()).expect("a patch is an object");
+        let patch: Map = serde_json::from_value(patch.clone()).expect("a patch must be an object");
         let patch = Patch::Merge(patch);
         self.cluster()
             .patch::<Pod>(NAMESPACE, name, &patch, self.now())
             .expect("the patch is accepted");
     }
 
-    /// Deletes a ReplicaSet, or begins to; returns it as the server stored it last.
+    /// Deletes a ReplicaSet or begins its deletion. Returns its last stored state.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn delete_replica_set(&self, name: &str, propagation: Propagation) -> Arc<ReplicaSet> {
         let options = DeleteOptions {
             propagation: Some(propagation),
@@ -197,21 +197,21 @@ impl Harness {
     }
 }
 
-/// All pods of a cluster, sorted by name.
+/// Returns all pods of a cluster, sorted by name.
 pub fn pods(cluster: &Cluster) -> Vec<Arc<Pod>> {
     let mut pods = cluster.list::<Pod>(Some(NAMESPACE)).0;
     pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     pods
 }
 
-/// The pods whose controller is the object of that UID.
+/// Returns the pods whose controller has the UID.
 pub fn owned(pods: &[Arc<Pod>], uid: &Uid) -> Vec<Arc<Pod>> {
     let is_owned = |pod: &&Arc<Pod>| pod.metadata.controller().is_some_and(|o| o.uid == *uid);
     pods.iter().filter(is_owned).cloned().collect()
 }
 
-/// Whether the ReplicaSet wants, has and reports that many pods, all of them ready, and no other
-/// pod is its own.
+/// Reports whether the ReplicaSet wants, has and reports this many pods, all of them ready, and
+/// owns no other pods.
 fn is_ready(cluster: &Cluster, name: &str, replicas: usize) -> bool {
     let Ok(found) = cluster.get::<ReplicaSet>(NAMESPACE, name) else {
         return false;
@@ -233,7 +233,7 @@ fn is_ready(cluster: &Cluster, name: &str, replicas: usize) -> bool {
         && owned.iter().all(|pod| pod.is_active() && pod.is_ready())
 }
 
-/// What a cluster looks like, for a failed test.
+/// Describes a cluster, for a failed test.
 fn picture(cluster: &Cluster) -> String {
     let sets = cluster.list::<ReplicaSet>(Some(NAMESPACE)).0;
     let sets = sets.iter().map(|set| {
@@ -263,12 +263,12 @@ fn picture(cluster: &Cluster) -> String {
     format!("{} pods\n{}", pods.len(), lines.join("\n"))
 }
 
-/// The documents of a manifest as JSON.
+/// Returns the documents of a manifest as JSON.
 fn manifest(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("manifests")
         .join(file);
-    let text = std::fs::read_to_string(&path).expect("the manifest is there");
+    let text = std::fs::read_to_string(&path).expect("the manifest exists");
     serde_saphyr::from_multiple(&text).expect("the manifest is YAML")
 }
 
@@ -277,5 +277,5 @@ fn node(number: u32) -> Node {
         "metadata": {"name": format!("node-{number}")},
         "status": {"allocatable": {"pods": "110"}},
     });
-    Node::from_json(node).expect("a node of our own making")
+    Node::from_json(node).expect("the test's node is valid")
 }

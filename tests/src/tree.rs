@@ -1,8 +1,8 @@
-//! The files of this workspace, for tests that look at the code itself.
+//! The source files of this workspace, for tests that check the code itself.
 
 use std::path::{Path, PathBuf};
 
-/// The root.
+/// Returns the root of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -10,24 +10,24 @@ pub fn root() -> PathBuf {
 /// A source file.
 #[derive(Debug)]
 pub struct Source {
-    /// Its path from the root, with `/`.
+    /// The path from the root, with `/`.
     pub path: String,
-    /// Its text.
+    /// The content.
     pub text: String,
 }
 
-/// The Rust files below a folder, sorted by their paths.
+/// Returns the Rust files in a folder, at any depth, sorted by path.
 ///
 /// # Panics
-/// When one can't be read.
+/// If one is unreadable.
 pub fn sources(folder: &str) -> Vec<Source> {
     texts(folder, &["rs"])
 }
 
-/// The files below a folder whose names end so, sorted by their paths.
+/// Returns the files in a folder with these extensions, at any depth, sorted by path.
 ///
 /// # Panics
-/// When one can't be read.
+/// If one is unreadable.
 pub fn texts(folder: &str, extensions: &[&str]) -> Vec<Source> {
     let mut files = Vec::new();
     collect(&root().join(folder), folder, extensions, &mut files);
@@ -36,8 +36,8 @@ pub fn texts(folder: &str, extensions: &[&str]) -> Vec<Source> {
 }
 
 fn collect(folder: &Path, shown: &str, extensions: &[&str], files: &mut Vec<Source>) {
-    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("it can be read").path();
+    for entry in std::fs::read_dir(folder).expect("the folder is readable") {
+        let path = entry.expect("the entry is readable").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let shown = format!("{shown}/{name}");
         if path.is_dir() {
@@ -48,7 +48,7 @@ fn collect(folder: &Path, shown: &str, extensions: &[&str], files: &mut Vec<Sour
             .iter()
             .any(|it| name.ends_with(&format!(".{it}")))
         {
-            let text = std::fs::read_to_string(&path).expect("sources are texts");
+            let text = std::fs::read_to_string(&path).expect("the file is UTF-8 text");
             files.push(Source { path: shown, text });
         }
     }

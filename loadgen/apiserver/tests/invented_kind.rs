@@ -1,6 +1,6 @@
-//! A kind that did not exist when the server was compiled is served like any other, by its row alone.
+//! A kind that the compiled server does not know is served like any other, by its row alone.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where its cluster refuses")]
+#![expect(clippy::unwrap_used, reason = "a refusal of the cluster fails the test")]
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const NOW: Now = Now {
     wall_ns: 1_800_000_000_000_000_000,
 };
 
-/// A widget has a size, 1 by default, and never less.
+/// The row of widgets. A widget has a size, by default 1, which must be positive.
 const WIDGETS: ResourceType = ResourceType {
     group: "example.com",
     api_version: "example.com/v1",
@@ -92,7 +92,7 @@ fn objects_are_created_read_listed_updated_patched_and_deleted() {
     let json = created.to_json();
     assert_eq!(json["apiVersion"], "example.com/v1");
     assert_eq!(json["spec"]["size"], 1, "by default");
-    assert_eq!(json.get("status"), None, "written through /status alone");
+    assert_eq!(json.get("status"), None, "only /status writes the status");
     assert_eq!(json["metadata"]["generation"], 1);
     assert!(!created.metadata().uid.is_empty());
     let taken = api.create(widget(kind, "a", json!({})), NOW);
@@ -151,7 +151,7 @@ fn objects_are_created_read_listed_updated_patched_and_deleted() {
 }
 
 #[test]
-fn a_watch_tells_every_change() {
+fn a_watch_delivers_every_change() {
     let (cluster, kind) = served();
     let api = cluster.api(kind);
     api.create(widget(kind, "a", json!({})), NOW).unwrap();
@@ -180,7 +180,7 @@ fn a_watch_tells_every_change() {
     assert_eq!(told.collect::<Vec<_>>(), wanted);
 }
 
-/// A pod of those owners.
+/// Returns a pod with the owners of an object.
 fn pod(name: &str, owners: DynamicObject) -> Pod {
     let mut pod = Pod::from_json(json!({"metadata": {"name": name, "namespace": "shop"},
         "spec": {"containers": [{"name": "c", "image": "x"}]}}))
@@ -218,7 +218,7 @@ fn delete(api: Api<'_>, name: &str, propagation: Propagation) {
 }
 
 #[test]
-fn dependents_are_collected_orphaned_or_waited_for() {
+fn dependents_are_deleted_or_orphaned_with_any_policy() {
     for (propagation, left) in [
         (Propagation::Background, &[] as &[&str]),
         (Propagation::Foreground, &[]),
@@ -239,7 +239,7 @@ fn dependents_are_collected_orphaned_or_waited_for() {
 }
 
 #[test]
-fn pods_go_with_their_widget_and_widgets_with_their_pod() {
+fn pods_and_widgets_are_collected_with_their_owners() {
     let (cluster, kind) = served();
     let api = cluster.api(kind);
     let owner = api.create(widget(kind, "whole", json!({})), NOW).unwrap();
@@ -251,16 +251,16 @@ fn pods_go_with_their_widget_and_widgets_with_their_pod() {
     collect(&cluster);
     assert_eq!(cluster.count::<Pod>(), 0);
     assert_eq!(names(api), [""; 0]);
-    // An owner that never was is gone, too.
+    // An owner that never existed counts as deleted too.
     api.create(Arc::new(owned_by(kind, "late", &owner)), NOW)
         .unwrap();
     collect(&cluster);
     assert_eq!(names(api), [""; 0]);
 }
 
-/// A dump of some kinds has pods whose owners are of others.
+/// An export of some kinds may contain pods whose owners are of other kinds.
 #[test]
-fn an_owner_of_a_kind_that_nobody_has_brought_is_not_taken_for_gone() {
+fn an_owner_of_a_kind_without_objects_counts_as_existing() {
     let (cluster, kind) = served();
     let map = kind_named("ConfigMap").unwrap();
     for (name, owners) in [("of-a-widget", kind), ("of-a-map", map)] {
@@ -276,7 +276,7 @@ fn an_owner_of_a_kind_that_nobody_has_brought_is_not_taken_for_gone() {
 }
 
 #[test]
-fn a_quota_counts_them() {
+fn a_quota_counts_widgets() {
     let (cluster, kind) = served();
     let api = cluster.api(kind);
     api.create(widget(kind, "a", json!({})), NOW).unwrap();
@@ -301,7 +301,7 @@ fn a_quota_counts_them() {
 }
 
 #[test]
-fn a_kind_is_served_once_and_before_that_not_at_all() {
+fn a_kind_is_served_once_added_and_cannot_be_added_twice() {
     let (cluster, kind) = served();
     let again = cluster.serve_kind(Kind::define(WIDGETS));
     assert_eq!(refused(again), "409 widgets.example.com is already served");
@@ -327,7 +327,7 @@ fn a_kind_is_served_once_and_before_that_not_at_all() {
 }
 
 #[test]
-fn kinds_with_a_type_of_their_own_are_served_the_same_way() {
+fn kinds_with_a_rust_type_are_served_the_same_way() {
     let (cluster, _) = served();
     let api = cluster.api(Kind::POD);
     let value = json!({"metadata": {"name": "p", "namespace": "shop"},

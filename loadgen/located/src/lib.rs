@@ -1,7 +1,7 @@
-//! Reads a file that people write into a tree whose values know where they stand, so that a type that is
-//! read from it is refused by line and column.
+//! A reader of hand-written files into a tree whose values know their line and column, so that
+//! errors of a type that is read from the tree name the place.
 //!
-//! YAML and TOML become one tree with one deserializer: each type has one reader, not one for every library.
+//! YAML and TOML become the same tree, so each type needs only one deserializer.
 
 use std::fmt;
 
@@ -13,21 +13,21 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_saphyr::{Spanned, UserMessageFormatter};
 
-/// Line and column of a text, both from 1.
+/// A line and column of a text, both counted from 1.
 pub type Place = (u64, u64);
 
-/// A value with where it begins.
+/// A value and its place.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// Where it begins.
+    /// The place where the value starts.
     pub place: Place,
-    /// What stands there.
+    /// The value.
     pub value: Value,
 }
 
 /// A value of YAML or TOML.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "their names say what they are")]
+#[expect(missing_docs, reason = "the names are clear")]
 pub enum Value {
     Null,
     Bool(bool),
@@ -36,28 +36,28 @@ pub enum Value {
     Float(f64),
     Text(String),
     List(Vec<Located>),
-    /// Names with values, as they are written; a number that is a name is a text.
+    /// Names and values, in the order of the file. A number as a name becomes a string.
     Map(Vec<(Located, Located)>),
 }
 
-/// Why a text can't be read.
+/// An error in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
 pub struct Mistake {
-    /// Where, if it is known.
+    /// The place, if it is known.
     pub place: Option<Place>,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: String,
 }
 
 impl Mistake {
-    /// What YAML's reader says, without its picture of the text.
+    /// Converts an error of the YAML reader, without its snippet of the text.
     pub fn of_yaml(error: serde_saphyr::Error) -> Mistake {
         let error = error.without_snippet();
         let place = error.location().map(|at| (at.line(), at.column()));
         let text = error.render_with_formatter(&UserMessageFormatter);
         let text = text.strip_prefix("error: ").unwrap_or(&text);
-        // The place stands elsewhere.
+        // `place` already has the position.
         let problem = match text.rfind(" at line ") {
             Some(end) if place.is_some() => text[..end].trim_end_matches(':'),
             _ => text,
@@ -75,31 +75,32 @@ impl Mistake {
 }
 
 impl Located {
-    /// Reads YAML, or JSON.
+    /// Parses YAML or JSON.
     ///
     /// # Errors
-    /// A text that is neither, or has nothing in it.
+    /// An invalid or empty text.
     pub fn from_yaml(text: &str) -> Result<Located, Mistake> {
         let read: Located = serde_saphyr::from_str(text).map_err(Mistake::of_yaml)?;
         match read.value {
             Value::Null => Err(Mistake {
                 place: Some((1, 1)),
-                problem: "unexpected end: there is nothing in it".to_owned(),
+                problem: "unexpected end: the text is empty".to_owned(),
             }),
             _ => Ok(read),
         }
     }
 
-    /// The tree as a value of a type. Nothing counts as an empty map or list where one of them is
-    /// wanted.
+    /// Converts the tree to a value of a type. Null counts as an empty map or list if the type
+    /// needs one.
     ///
     /// # Errors
-    /// The first value that the type doesn't take.
+    /// The first value that does not fit the type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Mistake> {
         T::deserialize(self)
     }
 
-    /// Where the member of a path such as `phases[1].name` stands, or as much of the path as there is.
+    /// Returns the place of the member with a path such as `phases[1].name`, or of the longest
+    /// existing part of the path.
     pub fn place_of(&self, path: &str) -> Place {
         let (mut place, mut at, mut rest) = (self.place, self, path);
         while let Some((next, member, after)) = at.member(rest) {
@@ -108,8 +109,8 @@ impl Located {
         place
     }
 
-    /// The member that a path begins with, where it or its name stands, and what follows in the path. A
-    /// name may have dots: the longest that fits is taken.
+    /// Returns the first member of a path, its place or that of its name, and the rest of the path.
+    /// A name may contain dots: the longest match wins.
     fn member<'a>(&'a self, path: &'a str) -> Option<(Place, &'a Located, &'a str)> {
         match &self.value {
             Value::List(items) => {
@@ -213,7 +214,7 @@ impl<'de> IntoDeserializer<'de, Mistake> for &'de Located {
     }
 }
 
-/// The members of a map for serde, which wants pairs, not references to pairs.
+/// The members of a map in the form that serde needs: pairs instead of references to pairs.
 type Members<'de> = MapDeserializer<
     'de,
     std::iter::Map<
@@ -367,11 +368,11 @@ mod tests {
             limits: Limits::default(),
             doing: Some(Doing::Nothing),
         };
-        assert_eq!(read(text), Ok(file), "what is left empty is empty");
+        assert_eq!(read(text), Ok(file), "empty values are empty collections");
     }
 
     #[test]
-    fn a_mistake_is_told_by_line_and_column() {
+    fn an_error_names_its_line_and_column() {
         let check = |text: &str, place: Place, problem: &str| {
             let mistake = read(text).unwrap_err();
             assert_eq!(mistake.place, Some(place), "{text}: {mistake}");
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_can_be_a_name() {
+    fn a_number_can_be_the_name_of_a_member() {
         let file = Located::from_yaml("labels: {1: a}\n").unwrap();
         let read: serde_json::Value = file.read().unwrap();
         assert_eq!(read, serde_json::json!({"labels": {"1": "a"}}));
@@ -420,7 +421,7 @@ mod tests {
         assert_eq!(file.place_of("a[0].c"), (3, 3));
         assert_eq!(file.place_of("a[1].d.e"), (5, 5));
         assert_eq!(file.place_of("a[1].d.e.f[0]"), (6, 11));
-        assert_eq!(file.place_of("a[1].d.f"), (4, 3), "as far as it is there");
+        assert_eq!(file.place_of("a[1].d.f"), (4, 3), "the existing part of the path");
         assert_eq!(file.place_of("z"), (1, 1));
     }
 }

@@ -1,4 +1,5 @@
-//! The harness of a scripted hazard: what is set up, what users do, what goes wrong, and how it ends.
+//! The test harness of a scripted hazard: its setup, the users' actions, the faults, and the final
+//! checks.
 
 use std::fmt::Write as _;
 use std::ops::Deref;
@@ -22,23 +23,24 @@ use serde_json::{Value, json};
 use super::log::EventLog;
 use super::view::View;
 
-/// Milliseconds in ns.
+/// Converts milliseconds to nanoseconds.
 pub const fn ms(count: i64) -> i64 {
     count * 1_000_000
 }
 
-/// Seconds in ns.
+/// Converts seconds to nanoseconds.
 pub const fn seconds(count: i64) -> i64 {
     ms(count * 1_000)
 }
 
-/// Minutes in ns.
+/// Converts minutes to nanoseconds.
 pub const fn minutes(count: i64) -> i64 {
     seconds(count * 60)
 }
 
-/// The end of every hazard: all is as wanted within a minute of the one touch that each ReplicaSet gets
-/// when expectations have run out, and half an hour passes without a write.
+/// The end of every hazard. Each ReplicaSet is touched once, when its expectations have expired.
+/// The cluster must converge within a minute after that, and then pass half an hour without a
+/// write.
 const ENDING: Ending = Ending {
     converges_within_ns: minutes(7) + seconds(10),
     touches_ns: &[Ending::EXPECTATIONS_RUN_OUT_NS],
@@ -46,53 +48,54 @@ const ENDING: Ending = Ending {
     ..Ending::DEFAULT
 };
 
-/// How a hazard begins.
+/// The initial state of a hazard.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The cluster and its controller.
     pub cluster: PlannedCluster,
-    /// How long things take.
+    /// The latencies.
     pub latency: LatencySettings,
-    /// Whether a controller manager is started at the beginning.
+    /// Whether to start a controller manager at the beginning.
     pub starts: bool,
 }
 
 impl Setup {
-    /// Sets the gate of reading what was written, `StaleControllerConsistencyReplicaSet`.
+    /// Sets the feature gate for the read-your-writes check,
+    /// `StaleControllerConsistencyReplicaSet`.
     pub fn consistency(&mut self, on: bool) {
         self.cluster.stale_controller_consistency = on;
     }
 
-    /// Sets whether the initial state comes through the watch, `WatchListClient`.
+    /// Sets whether the watch delivers the initial state, `WatchListClient`.
     pub fn streaming(&mut self, on: bool) {
         self.cluster.watch_list_client = on;
     }
 }
 
-/// A ReplicaSet whose pods are labelled `app: <name>` and come up at once.
+/// Returns a ReplicaSet whose pods have the label `app: <name>` and become ready immediately.
 pub fn replica_set(name: &str, replicas: i32) -> Value {
     replicasets::replica_set(name, name, replicas)
 }
 
-/// A ReplicaSet whose pods stay pending, and are gone as soon as they are deleted: they ask for a
-/// scheduler that is not there.
+/// Returns a ReplicaSet whose pods stay pending, because they name a scheduler that does not exist.
+/// Deleted pods disappear immediately.
 pub fn idle_set(name: &str, replicas: i32) -> Value {
     let unscheduled = json!({"spec": {"template": {"spec": {"schedulerName": "nobody"}}}});
     with(replica_set(name, replicas), unscheduled)
 }
 
-/// A pod labelled `app: <app>` that stays pending.
+/// Returns a pod with the label `app: <app>` that stays pending.
 pub fn pod(name: &str, app: &str) -> Value {
     let unscheduled = json!({"spec": {"schedulerName": "nobody"}});
     with(objects::pod(name, app), unscheduled)
 }
 
-/// The part of an object that makes a ReplicaSet its controller.
+/// Returns the metadata that makes a ReplicaSet the controller of an object.
 pub fn owners(name: &str, uid: &Uid) -> Value {
     objects::controlled_by(Kind::REPLICA_SET, name, &uid.to_string())
 }
 
-/// A hazard.
+/// A scripted hazard.
 #[derive(Debug)]
 pub struct Harness {
     simulation: Simulation,
@@ -116,18 +119,18 @@ impl Default for Harness {
 }
 
 impl Harness {
-    /// A cluster of 20 nodes in which everything is done without delay, and one controller
-    /// manager with every gate on.
+    /// Creates a cluster with 20 nodes and no latencies, and one controller manager with every
+    /// feature gate on.
     pub fn new() -> Harness {
         Harness::with(|_| {})
     }
 
-    /// The same with the consistency gate on or off.
+    /// Like [`new`](Harness::new), with the consistency gate on or off.
     pub fn gated(on: bool) -> Harness {
         Harness::with(|setup| setup.consistency(on))
     }
 
-    /// A hazard whose beginning is changed by `change`.
+    /// Creates a hazard with a setup changed by `change`.
     pub fn with(change: impl FnOnce(&mut Setup)) -> Harness {
         let cluster = PlannedCluster {
             nodes: 20,
@@ -184,19 +187,19 @@ impl Harness {
         harness
     }
 
-    /// The same where there has been such a ReplicaSet for a second.
+    /// Adds a ReplicaSet and lets a second pass.
     pub fn holding(mut self, set: Value) -> Harness {
         self.create_set(set);
         self.run(seconds(1));
         self
     }
 
-    /// The invariant checker.
+    /// Returns the invariant checker.
     pub fn checker(&self) -> &SetChecker {
         &self.checker
     }
 
-    /// The present.
+    /// Returns the current time.
     pub fn now(&self) -> Now {
         self.simulation.harness.now()
     }
@@ -206,33 +209,33 @@ impl Harness {
         self.simulation.start_manager();
     }
 
-    /// The connection of the youngest controller manager that is alive.
+    /// Returns the connection of the newest running controller manager.
     ///
     /// # Panics
-    /// When none is.
+    /// If none is running.
     pub fn connection(&self) -> Arc<Connection> {
         let mut alive = self.simulation.harness.alive();
-        alive.pop().expect("a controller manager is alive")
+        alive.pop().expect("a controller manager is running")
     }
 
-    /// The youngest ReplicaSet controller that is alive.
+    /// Returns the newest running ReplicaSet controller.
     ///
     /// # Panics
-    /// When none is.
+    /// If none is running.
     pub fn controller(&self) -> Arc<Controller> {
         let controllers = self.simulation.harness.controllers();
-        controllers.last().expect("a controller is alive")
+        controllers.last().expect("a controller is running")
     }
 
-    /// How many keys the youngest controller has put off because a cache lagged: of pods, and of
-    /// ReplicaSets.
+    /// Returns how many keys the newest controller has postponed because a cache lagged: that of
+    /// pods, and that of ReplicaSets.
     pub fn stale_skips(&self) -> (u64, u64) {
         let controller = self.controller();
         let [pods, sets] = &controller.guard().stale_sync_skips;
         (pods.value(), sets.value())
     }
 
-    /// The expectations of a ReplicaSet: creations and deletions awaited.
+    /// Returns the expectations of a ReplicaSet: awaited creations and deletions.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
         let controller = self.controller();
         let key = controller.owners().intern(NAMESPACE, name);
@@ -240,85 +243,85 @@ impl Harness {
         Some((counts.add, counts.del))
     }
 
-    /// How often the key of a ReplicaSet has failed since it went well last.
+    /// Returns the number of failures of a ReplicaSet's key since its last success.
     pub fn failures(&self, name: &str) -> u32 {
         let controller = self.controller();
         let key = controller.owners().intern(NAMESPACE, name);
         controller.queue().num_requeues(key)
     }
 
-    /// Lets time go by.
+    /// Lets time pass.
     ///
     /// # Panics
-    /// When an invariant does not hold.
+    /// If an invariant is violated.
     pub fn run(&mut self, for_ns: i64) {
         let end_ns = self.now().mono_ns + for_ns;
         self.simulation.run_to(end_ns);
         self.check();
     }
 
-    /// Lets time go by until `stop` holds, which is asked after every step.
+    /// Lets time pass until `stop` returns true. It is called after every step.
     ///
     /// # Panics
-    /// When it does not within `limit_ns`, or an invariant does not hold.
+    /// If it does not return true within `limit_ns`, or an invariant is violated.
     pub fn until(&mut self, what: &str, limit_ns: i64, mut stop: impl FnMut(&View) -> bool) {
         let view = self.view.clone();
         let end_ns = self.now().mono_ns + limit_ns;
         let stopped = stop(&view) || self.simulation.run_until(end_ns, || stop(&view));
         self.check();
-        assert!(stopped, "this never came: {what}\n{}", self.picture());
+        assert!(stopped, "never happened: {what}\n{}", self.picture());
     }
 
-    /// Carries an action of the fault simulator out, of which its checker hears.
+    /// Carries out an action of the fault simulator, which its checker sees.
     pub fn act(&mut self, action: Action) {
         let step = Step::of_user(0, action);
         self.simulation.act(&step, &mut SetUsers::new(&[]));
     }
 
-    /// Nothing is heard on a watch for so long.
+    /// Delays all events of a watch for a time.
     pub fn hold(&self, stream: StreamKind, for_ns: i64) {
         self.connection().hold(stream, self.now().mono_ns + for_ns);
     }
 
-    /// What is held is heard.
+    /// Delivers the delayed events.
     pub fn release(&self, stream: StreamKind) {
         self.connection().hold(stream, 0);
         self.simulation.harness.wake_controllers();
     }
 
-    /// A watch ends.
+    /// Ends a watch.
     pub fn end(&self, stream: StreamKind, end: StreamEnd) {
         self.connection().end(stream, end);
         self.simulation.harness.wake_controllers();
     }
 
-    /// Lets a fault wait for its requests.
+    /// Arms a fault for matching requests.
     pub fn arm(&self, fault: Armed) {
         self.simulation.harness.network().arm(fault);
     }
 
-    /// The next `times` requests of that kind meet this.
+    /// Applies an effect to the next `times` requests of a kind.
     pub fn fail(&self, call: Call, effect: Effect, times: u32) {
         self.arm(Armed::new(&[call], effect, times));
     }
 
-    /// The next `times` requests of that kind are refused.
+    /// Refuses the next `times` requests of a kind.
     pub fn refuse(&self, call: Call, fault: ApiFault, times: u32) {
         self.fail(call, Effect::Refuse(fault), times);
     }
 
-    /// How many faults have struck since the last call.
+    /// Returns the number of faults that have struck since the last call.
     pub fn struck(&self) -> usize {
         self.simulation.harness.network().take_hits().len()
     }
 
-    /// No requests fail any more.
+    /// Disarms all faults of requests.
     pub fn heal_requests(&self) {
         self.simulation.harness.network().heal();
     }
 
-    /// The youngest controller manager dies when it passes that point for the `passes`-th time, counted
-    /// from 0; no other is started.
+    /// Crashes the newest controller manager when it passes a point for the `passes`-th time,
+    /// counted from 0. No other one is started.
     pub fn crash(&mut self, point: CrashPoint, passes: u32) {
         self.act(Action::Crash {
             point,
@@ -333,9 +336,9 @@ impl Harness {
     /// Creates a ReplicaSet.
     ///
     /// # Panics
-    /// When it can't be read or is refused.
+    /// If it is unreadable or refused.
     pub fn create_set(&self, object: Value) -> Arc<ReplicaSet> {
-        let object = ReplicaSet::from_json(object).expect("a ReplicaSet of our own making");
+        let object = ReplicaSet::from_json(object).expect("the test's ReplicaSet is readable");
         let created = self.cluster().create(object, self.now());
         created.expect("the ReplicaSet is accepted")
     }
@@ -345,7 +348,7 @@ impl Harness {
         self.simulation.create_pod(object);
     }
 
-    /// A user makes a pod that carries the ReplicaSet as its controller.
+    /// Creates a pod, as a user, that names the ReplicaSet as its controller.
     pub fn forge_pod(&self, name: &str, set: &str) {
         self.create_pod(with(
             pod(name, set),
@@ -353,15 +356,15 @@ impl Harness {
         ));
     }
 
-    /// Merges JSON into a ReplicaSet.
+    /// Applies a JSON merge patch to a ReplicaSet.
     pub fn patch_set(&self, name: &str, patch: Value) {
         self.simulation.patch_owner(name, patch);
     }
 
-    /// Merges JSON into the status of a ReplicaSet.
+    /// Applies a JSON merge patch to the status of a ReplicaSet.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn patch_set_status(&self, name: &str, status: Value) {
         let patch = merge(json!({"status": status}));
         self.cluster()
@@ -369,13 +372,13 @@ impl Harness {
             .expect("the patch is accepted");
     }
 
-    /// Lets the namespace hold so many pods and no more, or lifts that.
+    /// Limits the number of pods in the namespace, or removes the limit.
     pub fn set_pod_quota(&self, pods: Option<u64>) {
         let set = self.cluster().set_pod_quota(NAMESPACE, pods, self.now());
         set.expect("the quota is accepted");
     }
 
-    /// Changes an annotation of a ReplicaSet: its key is woken.
+    /// Changes an annotation of a ReplicaSet, which queues its key.
     pub fn touch(&mut self, name: &str) {
         self.simulation.touch(name);
     }
@@ -385,28 +388,28 @@ impl Harness {
         self.simulation.scale(name, replicas);
     }
 
-    /// Deletes a ReplicaSet, or begins to.
+    /// Deletes a ReplicaSet or begins its deletion.
     pub fn delete_set(&self, name: &str, propagation: Propagation) {
         self.simulation.delete_owner(name, propagation);
     }
 
-    /// Merges JSON into a pod.
+    /// Applies a JSON merge patch to a pod.
     pub fn patch_pod(&self, name: &str, patch: Value) {
         self.simulation.patch_pod(name, patch);
     }
 
-    /// Merges JSON into the status of a pod.
+    /// Applies a JSON merge patch to the status of a pod.
     pub fn patch_pod_status(&self, name: &str, status: Value) {
         self.simulation.patch_pod_status(name, status);
     }
 
-    /// A pod is running and ready, from now on.
+    /// Makes a pod running and ready as of now.
     pub fn make_ready(&self, name: &str) {
         let since = self.now().wall().to_string();
         self.ready_since(name, true, Some(&since));
     }
 
-    /// A pod is running, and ready or not since then.
+    /// Makes a pod running, and ready or not as of a time.
     pub fn ready_since(&self, name: &str, ready: bool, since: Option<&str>) {
         let status = if ready { "True" } else { "False" };
         let condition = json!({"type": "Ready", "status": status, "lastTransitionTime": since});
@@ -416,38 +419,38 @@ impl Harness {
     /// Binds a pod to a node.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn bind(&self, name: &str, node: &str) {
         self.cluster()
             .bind(NAMESPACE, name, &Str::from(node), self.now())
             .expect("the binding is accepted");
     }
 
-    /// Deletes a pod with the grace that it has.
+    /// Deletes a pod with its own grace period.
     pub fn delete_pod(&self, name: &str) {
         self.simulation.delete_pod(name, None);
     }
 
-    /// Deletes a pod at once.
+    /// Deletes a pod without a grace period.
     pub fn kill_pod(&self, name: &str) {
         self.simulation.delete_pod(name, Some(0));
     }
 
-    /// Asserts that every ReplicaSet has what it wants and says so.
+    /// Asserts that every ReplicaSet has its desired pods and a matching status.
     ///
     /// # Panics
-    /// When one has not.
+    /// If one does not.
     pub fn assert_converged(&self) {
         if let Some(missing) = self.simulation.missing() {
             panic!("not converged: {missing}\n{}", self.picture());
         }
     }
 
-    /// The end of every hazard: everything that goes wrong is put right, and the checker looks whether
-    /// all comes to rest as wanted.
+    /// Ends the hazard: removes all faults, and lets the checker verify that the cluster converges
+    /// and comes to rest.
     ///
     /// # Panics
-    /// When an invariant does not hold.
+    /// If an invariant is violated.
     pub fn conclude(mut self) {
         let (users, checker) = (&mut SetUsers::new(&[]), Arc::clone(&self.checker));
         self.simulation.conclude(&ENDING, users, &*checker);
@@ -461,7 +464,7 @@ impl Harness {
         }
     }
 
-    /// The end of the checker's log and the cluster as it is, for a failed test.
+    /// Returns the end of the checker's log and the state of the cluster, for a failed test.
     fn picture(&self) -> String {
         let mut out = String::new();
         let (_, log) = self.checker.verdict();
@@ -478,7 +481,7 @@ impl Harness {
 fn merge(patch: Value) -> Patch {
     match patch {
         Value::Object(map) => Patch::Merge(map),
-        other => panic!("a patch is an object, not {other}"),
+        other => panic!("a patch must be an object, not {other}"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What happened in a simulation: every sync with its requests, and every write that the controllers had
-//! committed. The log hands everything on to the invariant checker.
+//! The event log of a simulation: every sync with its requests, and every write of the controllers.
+//! The log forwards everything to the invariant checker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,76 +16,76 @@ use podstorm_sim::faults::{BatchPosition, Call};
 /// One sync.
 #[derive(Clone, Debug)]
 pub struct SyncRecord {
-    /// Its controller and its number there.
+    /// The controller, and the number of the sync there.
     pub id: SyncId,
-    /// Name of its ReplicaSet.
+    /// The name of the ReplicaSet.
     pub owner: String,
-    /// When it began, ns.
+    /// The start time in nanoseconds.
     pub began_ns: i64,
-    /// Its requests, in the order in which they were sent.
+    /// The requests in the order in which they were sent.
     pub requests: Vec<RequestRecord>,
-    /// When and how it ended; absent while it runs, and always absent if its controller died.
+    /// The end time and outcome. Absent while the sync runs, and forever if its controller crashed.
     pub ended: Option<(i64, Outcome)>,
 }
 
 /// One request.
 #[derive(Clone, Debug)]
 pub struct RequestRecord {
-    /// Its kind.
+    /// The kind of request.
     pub call: Call,
-    /// Its batch.
+    /// The batch of the request.
     pub batch: u32,
-    /// The pod's name, where it has one.
+    /// The name of the pod, if the request has one.
     pub name: String,
-    /// What came back: the code of the error, 0 for a lost connection.
+    /// The response: the code of an error, or 0 for a lost connection.
     pub answer: Option<Result<(), u16>>,
 }
 
-/// The kinds of committed writes of a controller.
+/// A kind of write that a controller commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// A pod is new.
+    /// A pod was created.
     Create,
-    /// A pod is marked for deletion.
+    /// A pod was marked for deletion.
     Delete,
-    /// A pod got its controller.
+    /// A pod got a controller.
     Adopt,
     /// A pod lost its controller.
     Release,
-    /// A status.
+    /// A status was written.
     Status,
 }
 
 /// A committed write of a controller.
 #[derive(Clone, Debug)]
 pub struct WriteRecord {
-    /// What it did.
+    /// The kind of write.
     pub write: Write,
-    /// The ReplicaSet whose status it is, as written.
+    /// For a status write, the ReplicaSet as written.
     pub object: Option<Arc<ReplicaSet>>,
 }
 
-/// Writes everything down. Listens to the workers and to the server.
+/// A recorder of syncs and writes that observes the workers and the server.
 #[derive(Debug)]
 pub struct EventLog {
     checker: Arc<SetChecker>,
     state: Mutex<State>,
 }
 
-/// What is written down.
+/// The recorded data.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Whether a controller is behind the commits that come.
+    /// Whether a controller causes the current commits.
     by_controller: bool,
-    /// Every sync, in the order in which they began.
+    /// Every sync, in the order of starts.
     pub(super) syncs: Vec<SyncRecord>,
-    /// Where the running ones are.
+    /// The indexes of the running syncs.
     running: BTreeMap<SyncId, usize>,
     pub(super) written: Vec<WriteRecord>,
     pub(super) active: BTreeMap<Uid, ActivePods>,
 }
 
-/// The active pods of an owner, and the most and the fewest there were since the marks were set.
+/// The active pods of an owner, and their maximum and minimum since the last reset.
 #[derive(Debug, Default)]
 pub(super) struct ActivePods {
     names: BTreeSet<String>,
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// The marks of all owners begin again at what they have now.
+    /// Resets the extremes of all owners to the current counts.
     pub(super) fn reset_extremes(&mut self) {
         for active in self.active.values_mut() {
             (active.most, active.fewest) = (active.names.len(), active.names.len());
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// The name of the pod that a request names.
+/// Returns the name of the pod in a request.
 fn pod_name(request: &Request) -> &str {
     match request {
         Request::DeletePod { name, .. } | Request::PatchOwners { name, .. } => name,
@@ -201,7 +201,7 @@ impl Observer<Controller> for EventLog {
         };
         let (call, name) = (Call::of(request), pod_name(request));
         let mut state = self.state();
-        // Creates of a batch are all alike: any one that waits will do.
+        // The creates of a batch are all alike, so any unanswered one will do.
         let mut sent = state.sync(sync).requests.iter_mut().rev();
         let waits =
             |it: &&mut RequestRecord| it.call == call && it.name == name && it.answer.is_none();
@@ -251,12 +251,12 @@ fn write_of(change: Change, old: Option<&Pod>, new: &Pod) -> Option<Write> {
 }
 
 impl SyncRecord {
-    /// How many requests of that kind it has sent.
+    /// Returns the number of requests of a kind that the sync has sent.
     pub fn sent(&self, call: Call) -> usize {
         self.requests.iter().filter(|it| it.call == call).count()
     }
 
-    /// The step at which it failed, if it did.
+    /// Returns the step at which the sync failed, if it did.
     pub fn failed_at(&self) -> Option<SyncErrorClass> {
         match &self.ended {
             Some((_, Outcome::Failed(error))) => Some(error.class),
@@ -264,7 +264,7 @@ impl SyncRecord {
         }
     }
 
-    /// The text of its error; empty when it went well.
+    /// Returns the text of its error; empty if it succeeded.
     pub fn error(&self) -> &str {
         match &self.ended {
             Some((_, Outcome::Failed(error))) => &error.message,
@@ -272,7 +272,7 @@ impl SyncRecord {
         }
     }
 
-    /// The sizes of the batches of creates.
+    /// Returns the sizes of the batches of creates.
     pub fn create_batches(&self) -> Vec<usize> {
         let mut sizes: BTreeMap<u32, usize> = BTreeMap::new();
         for create in self.requests.iter().filter(|it| it.call == Call::CreatePod) {

@@ -1,5 +1,5 @@
-//! A controller driven by hand: the test decides when its caches hear of something, when its
-//! handlers do, and what a request is answered. For hazards within what an engine does in one step.
+//! A controller driven by hand: the test decides when the caches and the handlers see an event, and
+//! how a request is answered. For hazards within a single step of an engine.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use podstorm_faultsim::objects::{NAMESPACE, named};
 
-/// A cluster, and a controller that hears of it when the test says so.
+/// A cluster and a controller that sees changes only when the test says so.
 #[derive(Debug)]
 pub struct ManualController {
     /// The API server.
@@ -26,23 +26,23 @@ pub struct ManualController {
     pub controller: Arc<Controller>,
     /// The informer of its ReplicaSets.
     pub owners: Arc<dyn AnyInformer>,
-    /// The present.
+    /// The current time.
     pub now: Now,
 }
 
-/// A sync that is over.
+/// A finished sync.
 #[derive(Debug)]
 pub struct Done {
-    /// The requests that it has sent.
+    /// The requests that the sync has sent.
     pub calls: Vec<Call>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What it had to say.
+    /// The Events to record.
     pub events: Vec<EventIntent>,
 }
 
 impl Done {
-    /// How many requests of that kind it has made.
+    /// Returns the number of requests of a kind that the sync has made.
     pub fn sent(&self, call: Call) -> usize {
         self.calls.iter().filter(|other| **other == call).count()
     }
@@ -55,7 +55,7 @@ impl Default for ManualController {
 }
 
 impl ManualController {
-    /// An empty cluster with its namespace, and a controller with every gate on.
+    /// Creates a cluster with only its namespace, and a controller with every feature gate on.
     ///
     /// # Panics
     /// Never: the name is free.
@@ -73,7 +73,7 @@ impl ManualController {
         ManualController::of(cluster, now)
     }
 
-    /// A controller of that cluster that has heard of nothing.
+    /// Creates a controller for the cluster that has seen nothing yet.
     pub fn of(cluster: Arc<Cluster>, now: Now) -> ManualController {
         let options = ControllerOptions::new(Kind::REPLICA_SET);
         let (controller, owners) = Controller::alone(options, Arc::new(PodCache::new()));
@@ -85,7 +85,7 @@ impl ManualController {
         }
     }
 
-    /// Lets time go by.
+    /// Lets time pass.
     pub fn pass(&mut self, for_ns: i64) {
         self.now = self.now.plus_ns(for_ns);
     }
@@ -93,47 +93,47 @@ impl ManualController {
     /// Creates a ReplicaSet.
     ///
     /// # Panics
-    /// When it can't be read or is refused.
+    /// If it is unreadable or refused.
     pub fn create_set(&self, object: Value) -> Arc<ReplicaSet> {
-        let object = ReplicaSet::from_json(object).expect("a ReplicaSet of our own making");
+        let object = ReplicaSet::from_json(object).expect("the test's ReplicaSet is readable");
         self.cluster
             .create(object, self.now)
-            .expect("it is accepted")
+            .expect("the server accepts the ReplicaSet")
     }
 
     /// Creates a pod.
     ///
     /// # Panics
-    /// When it can't be read or is refused.
+    /// If it is unreadable or refused.
     pub fn create_pod(&self, object: Value) -> Arc<Pod> {
-        let object = Pod::from_json(object).expect("a pod of our own making");
+        let object = Pod::from_json(object).expect("the test's pod is readable");
         self.cluster
             .create(object, self.now)
-            .expect("it is accepted")
+            .expect("the server accepts the pod")
     }
 
-    /// The controller hears of the ReplicaSets as they are.
+    /// Replaces the controller's ReplicaSets with the server's current ones.
     pub fn list_sets(&self) {
         let (sets, version) = self.cluster.list::<ReplicaSet>(None);
         let sets = sets.into_iter().map(|set| set as AnyObject);
         self.owners.replace(sets.collect(), &version, self.now);
     }
 
-    /// The pod cache is filled with the pods as they are; no handler hears of it yet.
+    /// Fills the pod cache with the server's current pods. No handler is called.
     pub fn list_pods(&self) -> Listed {
         let (pods, version) = self.cluster.list::<Pod>(None);
         self.controller.pods().replace(pods, &version)
     }
 
-    /// Creations and deletions that are awaited for a ReplicaSet.
+    /// Returns the awaited creations and deletions of a ReplicaSet.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
         let key = self.controller.owners().intern(NAMESPACE, name);
         let counts = self.controller.expectations().counts(key)?;
         Some((counts.add, counts.del))
     }
 
-    /// Syncs the next key of the queue; the server answers what `intercept` does not. Absent when
-    /// no key waits.
+    /// Syncs the next key of the queue. The server answers the requests that `intercept` does not.
+    /// `None` if no key waits.
     pub fn sync_next(&self, mut intercept: impl FnMut(&Request) -> Option<Answer>) -> Option<Done> {
         let key = match self.controller.queue().try_take(self.now.mono_ns) {
             Take::Key(key) => key,
@@ -148,7 +148,7 @@ impl ManualController {
             intercept(request).unwrap_or_else(|| client.carry_out(request, &mut counted, now))
         };
         let progress = driver.begin(&*self.controller, 0, key, &mut server, self.now);
-        assert_eq!(progress, Progress::Finished, "the server answers at once");
+        assert_eq!(progress, Progress::Finished, "the server answers immediately");
         let sync = &mut driver.sync;
         let done = Done {
             calls,
@@ -162,7 +162,7 @@ impl ManualController {
     /// Syncs the next key of the queue.
     ///
     /// # Panics
-    /// When no key waits.
+    /// If no key waits.
     pub fn sync(&self) -> Done {
         self.sync_next(|_| None).expect("a key waits")
     }

@@ -1,5 +1,5 @@
-//! Scripted hazards: a simulation of the fault simulator, which its checker looks at, and what a script
-//! reads of it.
+//! Scripted hazards: a run of the fault simulator under its invariant checker, and the data that a
+//! script reads from it.
 
 mod harness;
 mod log;

@@ -1,5 +1,5 @@
-//! The ends of hazards are checked. That the checker notices each invariant is tested beside it, in the
-//! fault simulator.
+//! Tests that the ends of hazards are checked. The fault simulator's own tests show that its
+//! checker detects each violated invariant.
 
 use podstorm::object::Kind;
 use podstorm_sim::faults::StreamKind;
@@ -8,7 +8,7 @@ use super::{Harness, idle_set, minutes, seconds};
 
 #[test]
 #[should_panic(expected = "L1 at")]
-fn what_never_converges_is_noticed() {
+fn a_hazard_that_never_converges_is_detected() {
     let sim = Harness::new();
     sim.create_set(idle_set("web", 2));
     sim.set_pod_quota(Some(1));
@@ -17,7 +17,7 @@ fn what_never_converges_is_noticed() {
 
 #[test]
 #[should_panic(expected = "S1 at")]
-fn what_breaks_an_invariant_ends_the_hazard_at_once() {
+fn a_violated_invariant_ends_the_hazard_immediately() {
     let mut sim = Harness::new();
     // The checker does not know that the controller will miss the pod.
     sim.connection().drop_events(StreamKind::of(Kind::POD), 1);
@@ -29,6 +29,6 @@ fn what_breaks_an_invariant_ends_the_hazard_at_once() {
 
 #[test]
 #[should_panic(expected = "every hazard ends with its invariants checked")]
-fn a_hazard_without_an_end_is_noticed() {
+fn a_hazard_without_a_conclusion_is_detected() {
     let _harness = Harness::new();
 }

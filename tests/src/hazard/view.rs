@@ -1,4 +1,4 @@
-//! What a script reads of a hazard, also while it goes on: the cluster's objects and the log.
+//! A view of a hazard for scripts, also while it runs: the cluster's objects and the event log.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use podstorm_faultsim::objects::NAMESPACE;
 
 use crate::harness;
 
-/// A hazard's cluster and log.
+/// The cluster and the log of a hazard.
 #[derive(Clone, Debug)]
 pub struct View {
     pub(super) cluster: Arc<Cluster>,
@@ -19,36 +19,36 @@ pub struct View {
 }
 
 impl View {
-    /// The API server.
+    /// Returns the API server.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// The ReplicaSet of that name, if there is one.
+    /// Returns the ReplicaSet with a name, if it exists.
     pub fn find(&self, name: &str) -> Option<Arc<ReplicaSet>> {
         self.cluster.get(NAMESPACE, name).ok()
     }
 
-    /// The ReplicaSet of that name.
+    /// Returns the ReplicaSet with a name.
     ///
     /// # Panics
-    /// When there is none.
+    /// If it does not exist.
     pub fn set(&self, name: &str) -> Arc<ReplicaSet> {
         self.find(name).expect("the ReplicaSet exists")
     }
 
-    /// Its status.
+    /// Returns the status of a ReplicaSet.
     ///
     /// # Panics
-    /// When there is no such ReplicaSet.
+    /// If it does not exist.
     pub fn status(&self, name: &str) -> ReplicaSetStatus {
         self.set(name).status.clone()
     }
 
-    /// Its condition `ReplicaFailure`, if it has one.
+    /// Returns the condition `ReplicaFailure` of a ReplicaSet, if it has that condition.
     ///
     /// # Panics
-    /// When there is no such ReplicaSet.
+    /// If the ReplicaSet does not exist.
     pub fn failure(&self, name: &str) -> Option<ReplicaSetCondition> {
         let conditions = self.status(name).conditions;
         conditions
@@ -56,70 +56,72 @@ impl View {
             .find(|condition| &*condition.kind == "ReplicaFailure")
     }
 
-    /// All pods of the namespace, sorted by name.
+    /// Returns all pods of the namespace, sorted by name.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
         pods(&self.cluster)
     }
 
-    /// The pod of that name, if there is one.
+    /// Returns the pod with a name, if it exists.
     pub fn pod(&self, name: &str) -> Option<Arc<Pod>> {
         self.cluster.get(NAMESPACE, name).ok()
     }
 
-    /// The pods that the ReplicaSet of that name controls, sorted by name.
+    /// Returns the pods that a ReplicaSet controls, sorted by name.
     ///
     /// # Panics
-    /// When there is no such ReplicaSet.
+    /// If the ReplicaSet does not exist.
     pub fn owned(&self, name: &str) -> Vec<Arc<Pod>> {
         harness::owned(&self.pods(), &self.set(name).metadata.uid)
     }
 
-    /// The names of its active pods.
+    /// Returns the names of a ReplicaSet's active pods.
     ///
     /// # Panics
-    /// When there is no such ReplicaSet.
+    /// If the ReplicaSet does not exist.
     pub fn active(&self, name: &str) -> Vec<String> {
         let owned = self.owned(name);
         let active = owned.iter().filter(|pod| pod.is_active());
         active.map(|pod| pod.metadata.name.to_string()).collect()
     }
 
-    /// The most active pods that it had since the last [`View::reset_extremes`].
+    /// Returns the maximum number of active pods of a ReplicaSet since the last
+    /// [`View::reset_extremes`].
     ///
     /// # Panics
-    /// When there is no such ReplicaSet.
+    /// If the ReplicaSet does not exist.
     pub fn most_active(&self, name: &str) -> usize {
         let uid = &self.set(name).metadata.uid;
         self.log.state().active.get(uid).map_or(0, |it| it.most)
     }
 
-    /// The fewest active pods that it had since the last [`View::reset_extremes`].
+    /// Returns the minimum number of active pods of a ReplicaSet since the last
+    /// [`View::reset_extremes`].
     ///
     /// # Panics
-    /// When there is no such ReplicaSet.
+    /// If the ReplicaSet does not exist.
     pub fn fewest_active(&self, name: &str) -> usize {
         let uid = &self.set(name).metadata.uid;
         self.log.state().active.get(uid).map_or(0, |it| it.fewest)
     }
 
-    /// From now on, for [`View::most_active`] and [`View::fewest_active`].
+    /// Restarts the counts of [`View::most_active`] and [`View::fewest_active`].
     pub fn reset_extremes(&self) {
         self.log.state().reset_extremes();
     }
 
-    /// The Events with that reason.
+    /// Returns the Events with a reason.
     pub fn events(&self, reason: &str) -> Vec<Arc<Event>> {
         let mut events = self.cluster.list::<Event>(Some(NAMESPACE)).0;
         events.retain(|event| &*event.topic.reason == reason);
         events
     }
 
-    /// What the controllers' committed writes did, in order.
+    /// Returns the committed writes of the controllers, in order.
     pub fn written(&self) -> Vec<WriteRecord> {
         self.log.state().written.clone()
     }
 
-    /// How many committed writes of the controllers did that.
+    /// Returns the number of committed writes of a kind.
     pub fn count(&self, write: Write) -> usize {
         let state = self.log.state();
         state
@@ -129,33 +131,33 @@ impl View {
             .count()
     }
 
-    /// The syncs so far.
+    /// Returns the syncs so far.
     pub fn syncs(&self) -> Vec<SyncRecord> {
         self.log.state().syncs.clone()
     }
 
-    /// The syncs of one ReplicaSet so far.
+    /// Returns the syncs of one ReplicaSet so far.
     pub fn syncs_of(&self, name: &str) -> Vec<SyncRecord> {
         let mut syncs = self.syncs();
         syncs.retain(|sync| sync.owner == name);
         syncs
     }
 
-    /// Its last sync.
+    /// Returns the last sync of a ReplicaSet.
     ///
     /// # Panics
-    /// When there was none.
+    /// If there was none.
     pub fn last_sync(&self, name: &str) -> SyncRecord {
-        self.syncs_of(name).pop().expect("it was synced")
+        self.syncs_of(name).pop().expect("the ReplicaSet was synced")
     }
 
-    /// How many requests of that kind were sent by syncs.
+    /// Returns the number of requests of a kind that syncs have sent.
     pub fn sent(&self, call: Call) -> usize {
         let state = self.log.state();
         state.syncs.iter().map(|sync| sync.sent(call)).sum()
     }
 
-    /// How many requests of that kind are on their way.
+    /// Returns the number of requests of a kind in transit.
     pub fn under_way(&self, call: Call) -> usize {
         let state = self.log.state();
         let running = state.syncs.iter().filter(|sync| sync.ended.is_none());
@@ -166,7 +168,7 @@ impl View {
     }
 }
 
-/// All pods of the namespace, sorted by name.
+/// Returns all pods of the namespace, sorted by name.
 pub fn pods(cluster: &Cluster) -> Vec<Arc<Pod>> {
     let mut pods = cluster.list::<Pod>(Some(NAMESPACE)).0;
     pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
