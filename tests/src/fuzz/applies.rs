@@ -1,4 +1,4 @@
-//! Server-side apply by several managers, one after the other.
+//! Server-side applies by several managers, one after another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,23 +15,23 @@ use super::{Target, requests};
 
 pub(super) const APPLIES: Target = Target {
     name: "apply",
-    claim: "an apply is refused with a Status and changes nothing, or what it names belongs to its manager \
-            afterwards; the same apply again changes nothing",
+    claim: "an apply is refused with a Status and without a change, or its manager owns the applied fields \
+            afterwards; repeating the apply changes nothing",
     run: applies,
     runs: 1_000,
 };
 
-/// Most applies of one input.
+/// The maximum number of applies in one input.
 const APPLIES_MAX: usize = 8;
 
-/// Lines of `MANAGER CONFIGURATION` for one Deployment, `MANAGER!` where it is forced. Whether all were
-/// accepted.
+/// Runs lines of `MANAGER CONFIGURATION` against one Deployment. `MANAGER!` forces conflicts.
+/// Returns whether all were accepted.
 fn applies(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
         return false;
     };
     let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
-    // Each request is a second later than the last: times are whole seconds.
+    // Each request is one second later than the previous one, because times are whole seconds.
     let seconds = AtomicI64::new(0);
     let clock: Clock = Arc::new(move || {
         let ns = seconds.fetch_add(1, Ordering::Relaxed) * 1_000_000_000;
@@ -97,21 +97,22 @@ async fn apply(server: &ApiServer, manager: &str, config: &str) -> bool {
     true
 }
 
-/// The keys that fields name lead somewhere in the object; a member may have been null.
+/// Asserts that the keys in owned fields exist in the object. A member may be missing because it
+/// was null.
 fn assert_present(fields: &Value, object: &Value, owner: &Value) {
     for (step, below) in fields.as_object().into_iter().flatten() {
         let found = match step.split_at_checked(2) {
             Some(("f:", name)) => object.get(name),
             Some(("k:", keys)) => {
-                let keys: Value = serde_json::from_str(keys).expect("keys are JSON");
-                let keys = keys.as_object().expect("keys are members");
+                let keys: Value = serde_json::from_str(keys).expect("the keys are JSON");
+                let keys = keys.as_object().expect("the keys are an object");
                 let has = |item: &&Value| keys.iter().all(|(key, value)| item[key] == *value);
                 let found = object.as_array().and_then(|items| items.iter().find(has));
                 assert!(found.is_some(), "{step} in {object}: {owner}");
                 found
             }
             Some(("v:", value)) => {
-                let value: Value = serde_json::from_str(value).expect("values are JSON");
+                let value: Value = serde_json::from_str(value).expect("the value is JSON");
                 let found = object
                     .as_array()
                     .and_then(|items| items.iter().find(|it| **it == value));

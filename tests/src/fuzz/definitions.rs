@@ -1,4 +1,4 @@
-//! Definitions of custom resources with any schema, and an object of theirs.
+//! Custom resource definitions with any schema, and an object of the defined kind.
 
 use podstorm_apiserver::limits;
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use super::requests::{ask, runtime, with_default_namespace};
 
 pub(super) const DEFINITIONS: Target = Target {
     name: "definition",
-    claim: "a schema is refused with a Status, or objects of its kind are refused with one or stored: what is stored \
-            is within the limits and is written back without a new version; the definition is described in OpenAPI",
+    claim: "a schema is refused with a Status, or the objects of its kind are stored or refused with a Status; a stored \
+            object is within the limits and writing it back changes nothing; OpenAPI describes the definition",
     run: define,
     runs: 150,
 };
@@ -17,7 +17,7 @@ pub(super) const DEFINITIONS: Target = Target {
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 
-/// `{"schema": {...}, "object": {...}}`. Whether the schema was accepted.
+/// Runs an input `{"schema": {...}, "object": {...}}`. Returns whether the schema was accepted.
 fn define(data: &[u8]) -> bool {
     let Ok(Value::Object(mut input)) = serde_json::from_slice(data) else {
         return false;

@@ -1,4 +1,4 @@
-//! Field selectors of lists, against a reading that takes them literally.
+//! Field selectors of lists, compared with a literal evaluation.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::requests::{ask, runtime, with_default_namespace};
 
 pub(super) const FIELDS: Target = Target {
     name: "selector-field",
-    claim: "a field selector is refused with 400, or lists the pods that it says",
+    claim: "a field selector is refused with 400 or lists exactly the pods that it matches",
     run: list,
     runs: 150,
 };
@@ -45,12 +45,13 @@ fn list(data: &[u8]) -> bool {
     })
 }
 
-/// Whether a pod has the fields, read one after the other: a backslash takes the next character as it is.
+/// Reports whether a pod has the fields. Evaluates them one by one; a backslash escapes the next
+/// character.
 fn holds(text: &str, pod: &Value) -> bool {
     let mut parts = vec![String::new()];
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
-        let part = parts.last_mut().expect("there is one");
+        let part = parts.last_mut().expect("there is at least one part");
         match character {
             '\\' => {
                 part.push(character);
@@ -61,7 +62,7 @@ fn holds(text: &str, pod: &Value) -> bool {
         }
     }
     parts.iter().filter(|part| !part.is_empty()).all(|part| {
-        let at = part.find(['=', '!']).expect("it was accepted");
+        let at = part.find(['=', '!']).expect("the server accepted the selector");
         let (field, rest) = part.split_at(at);
         let wants = !rest.starts_with("!=");
         let value = rest.trim_start_matches('!');

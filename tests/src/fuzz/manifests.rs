@@ -1,4 +1,4 @@
-//! Objects from outside: manifest files as people have them, and single objects as JSON.
+//! Objects from outside: manifest files written by people, and single objects as JSON.
 
 use std::path::PathBuf;
 
@@ -11,14 +11,14 @@ use super::Target;
 
 pub(super) const FILES: Target = Target {
     name: "manifest",
-    claim: "a file is refused with a reason or gives objects, which written as JSON are read back the same",
+    claim: "a file is refused with a reason, or its objects survive a round trip through JSON",
     run: files,
     runs: 2_500,
 };
 
 pub(super) const OBJECTS: Target = Target {
     name: "object",
-    claim: "an object that can be read is written, read back the same and written the same",
+    claim: "a readable object survives a round trip, and its two written forms are equal",
     run: objects,
     runs: 5_000,
 };
@@ -43,7 +43,7 @@ fn taken(data: &[u8], load: Load) -> bool {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     let again = match load(list.to_string().as_bytes()) {
         Ok(again) => again,
-        Err(message) => panic!("{message}\nin what was read and written: {list}"),
+        Err(message) => panic!("{message}\nin the written form: {list}"),
     };
     let items_again: Vec<Value> = again.objects.iter().map(json_of).collect();
     assert_eq!(items_again, items);
@@ -72,7 +72,7 @@ fn there_and_back<R: Resource + PartialEq>(value: &Value) -> bool {
     let written = object.to_json();
     let again = match R::from_json(written.clone()) {
         Ok(again) => again,
-        Err(error) => panic!("{error}\nin what was read and written: {written}"),
+        Err(error) => panic!("{error}\nin the written form: {written}"),
     };
     assert_eq!(again.to_json(), written);
     assert_eq!(again, object, "written as {written}");

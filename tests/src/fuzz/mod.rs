@@ -1,9 +1,9 @@
-//! Fuzz targets: everything that reads text and bytes from outside, each with a claim beyond "it does
-//! not panic".
+//! Fuzz targets for all code that reads text or bytes from outside. Each one checks more than the
+//! absence of panics.
 //!
-//! A target is a function of bytes that panics where its claim does not hold. `cargo test` runs each
-//! over its corpus (`tests/fuzz/corpus/TARGET/`) and some thousand mutations of it, the same ones every
-//! time. The long runs are libFuzzer's: `tests/fuzz/libfuzzer` calls the same functions.
+//! A target is a function of bytes that panics if its claim does not hold. `cargo test` runs each
+//! target on its corpus (`tests/fuzz/corpus/TARGET/`) and some thousand mutations of it, always the
+//! same ones. libFuzzer does the long runs: `tests/fuzz/libfuzzer` calls the same functions.
 
 mod applies;
 mod definitions;
@@ -27,13 +27,15 @@ pub use mutate::Mutator;
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and that of its corpus.
+    /// The name of the target and of its corpus.
     pub name: &'static str,
-    /// What holds for every input.
+    /// The property that holds for every input.
     pub claim: &'static str,
-    /// Takes any bytes, and says whether they could be read; panics where the claim does not hold.
+    /// Runs the target on any bytes and returns whether they were accepted. Panics if the claim
+    /// does not hold.
     pub run: fn(&[u8]) -> bool,
-    /// Mutations in `cargo test`, so that each target takes about half a second.
+    /// The number of mutations in `cargo test`, chosen so that each target takes about half a
+    /// second.
     pub runs: usize,
 }
 
@@ -58,15 +60,15 @@ pub const TARGETS: [Target; 16] = [
 ];
 
 impl Target {
-    /// The target of that name.
+    /// Returns the target with a name.
     pub fn by_name(name: &str) -> Option<Target> {
         TARGETS.into_iter().find(|target| target.name == name)
     }
 
-    /// The files of its corpus, in the order of their names.
+    /// Returns the files of the target's corpus, ordered by name.
     ///
     /// # Errors
-    /// When they can't be read.
+    /// A file or the folder is unreadable.
     pub fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
         let entries = fs::read_dir(folder.join(self.name))?;

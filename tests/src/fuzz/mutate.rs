@@ -1,10 +1,10 @@
-//! Inputs near those of a corpus, for the short run in `cargo test`: bytes and lines moved about, and
-//! JSON changed as JSON.
+//! Mutations of a corpus for the short run in `cargo test`: shuffled bytes and lines, and changes
+//! of JSON documents.
 
 use fastrand::Rng;
 use serde_json::Value;
 
-/// Bytes that mean something to some parser, and numbers at which something ends.
+/// Bytes with a meaning to some parser, and boundary numbers.
 const PARTS: [&[u8]; 24] = [
     b"{",
     b"}",
@@ -32,7 +32,7 @@ const PARTS: [&[u8]; 24] = [
     b"*a",
 ];
 
-/// Draws inputs from a seed.
+/// A generator of inputs from a seed.
 #[derive(Debug)]
 pub struct Mutator<'a> {
     corpus: &'a [Vec<u8>],
@@ -40,7 +40,7 @@ pub struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// One for that corpus, which is not empty.
+    /// Creates a mutator of a corpus, which must not be empty.
     pub fn new(seed: u64, corpus: &'a [Vec<u8>]) -> Mutator<'a> {
         Mutator {
             corpus,
@@ -48,7 +48,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// The next input.
+    /// Returns the next input.
     pub fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.any(self.corpus).clone();
         for _ in 0..self.random.usize(1..=3) {
@@ -70,7 +70,7 @@ impl<'a> Mutator<'a> {
         &items[self.random.usize(..items.len())]
     }
 
-    /// Where a stretch of up to 64 bytes lies.
+    /// Returns a random range of up to 64 bytes.
     fn stretch(&mut self, input: &[u8]) -> std::ops::Range<usize> {
         let from = self.random.usize(..=input.len());
         from..from + self.random.usize(..=(input.len() - from).min(64))
@@ -81,7 +81,7 @@ impl<'a> Mutator<'a> {
         let at = replaced.start;
         match self.random.u8(..8) {
             0 if at < input.len() => input[at] ^= 1 << self.random.u8(..8),
-            // Another digit, which keeps most documents readable.
+            // Replace a digit, which keeps most documents readable.
             6 | 7 => {
                 if let Some(digit) = input[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
                     *digit = self.random.u8(b'0'..=b'9');
@@ -107,7 +107,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// A place of a document, more often than not far down.
+    /// Returns a random value in a document, usually a deeply nested one.
     fn place_in<'b>(&mut self, value: &'b mut Value) -> &'b mut Value {
         let len = match &*value {
             Value::Array(items) => items.len(),
@@ -123,10 +123,10 @@ impl<'a> Mutator<'a> {
             Value::Object(members) => members.values_mut().nth(at),
             _ => None,
         };
-        self.place_in(inner.expect("as many as there are"))
+        self.place_in(inner.expect("the index is within the length"))
     }
 
-    /// A value: a part of a document of the corpus, or what is at an end.
+    /// Returns a value: a part of a document in the corpus, or a boundary value.
     fn json_part(&mut self) -> Value {
         if self.random.bool() {
             let other: &Vec<u8> = self.any(self.corpus);
@@ -146,6 +146,6 @@ impl<'a> Mutator<'a> {
             "0.5",
         ];
         let end: &&str = self.any(&ends);
-        serde_json::from_str(end).expect("they are JSON")
+        serde_json::from_str(end).expect("the boundary values are JSON")
     }
 }

@@ -1,5 +1,6 @@
-//! Merge patches against a merge that is plain to see, strategic merge patches against the same where they
-//! say no more, and both through the server; JSON patches, and how deep and large each sort makes a document.
+//! Merge patches compared with a simple merge, strategic merge patches compared with the same where
+//! they agree, and both through the server. Also JSON patches, and the depth and size of the
+//! documents that each type produces.
 
 use podstorm::object::{Kind, Map, Now, Object, Pod, Resource};
 use podstorm_apiserver::schemas::schema_of_kind;
@@ -10,14 +11,15 @@ use super::Target;
 
 pub(super) const PATCHES: Target = Target {
     name: "patch",
-    claim: "a merge patch merges; a strategic one is refused, or does the same a second time as once, and \
-            without lists and directives merges; a JSON patch is refused and changes nothing, or carried out; what \
-            is made is within the limits of an object; the server answers either",
+    claim: "a merge patch merges; a strategic merge patch is refused or idempotent, and without lists and \
+            directives equals a merge patch; a JSON patch is carried out, or refused without a change; every result \
+            is within the limits of an object; the server responds to all of them",
     run,
     runs: 3_000,
 };
 
-/// `{"document": {...}, "patch": {...}}`, or `"patch": [...]` with the operations of a JSON patch.
+/// Runs an input `{"document": {...}, "patch": {...}}`, or `"patch": [...]` with the operations of
+/// a JSON patch.
 fn run(data: &[u8]) -> bool {
     let Ok(Value::Object(mut input)) = serde_json::from_slice(data) else {
         return false;
@@ -53,14 +55,14 @@ fn run(data: &[u8]) -> bool {
         if is_named && has_keyed_lists(&Value::Object(document)) {
             let mut again = strategic.clone();
             let result = merge(&mut again);
-            assert!(result.is_ok(), "refused the second time: {result:?}");
+            assert!(result.is_ok(), "refused when applied again: {result:?}");
             assert_eq!(again, strategic, "patched twice");
         }
     }
     through_the_server(patch)
 }
 
-/// A JSON patch of any document. Whether it is carried out.
+/// Applies a JSON patch to any document. Returns whether it was carried out.
 fn operations(mut document: Value, patch: Vec<Value>) -> bool {
     let operations: Option<Vec<Map>> = patch
         .into_iter()
@@ -75,7 +77,8 @@ fn operations(mut document: Value, patch: Vec<Value>) -> bool {
     is_applied
 }
 
-/// Applies a patch: what it makes can be stored and read back. Whether it is carried out.
+/// Applies a patch and asserts that the result can be stored and read back. Returns whether it was
+/// carried out.
 fn is_within_limits(patch: &Patch, document: &mut Value) -> bool {
     let is_applied = patch.apply(Kind::POD, document).is_ok();
     if is_applied {
@@ -86,7 +89,7 @@ fn is_within_limits(patch: &Patch, document: &mut Value) -> bool {
     is_applied
 }
 
-/// RFC 7386, as it says it.
+/// Applies a merge patch literally as in RFC 7386.
 fn plain_merge(target: Value, patch: &Value) -> Value {
     let Value::Object(patch) = patch else {
         return patch.clone();
@@ -104,7 +107,7 @@ fn plain_merge(target: Value, patch: &Value) -> Value {
     Value::Object(target)
 }
 
-/// Whether there is neither a list nor a directive.
+/// Reports whether a value contains neither a list nor a directive.
 fn is_plain(value: &Value) -> bool {
     match value {
         Value::Array(_) => false,
@@ -115,7 +118,8 @@ fn is_plain(value: &Value) -> bool {
     }
 }
 
-/// Whether a directive is checked once there is something to merge with, and not before.
+/// Reports whether a value has a directive that is checked only when there is something to merge
+/// with.
 fn orders(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(orders),
@@ -126,8 +130,8 @@ fn orders(value: &Value) -> bool {
     }
 }
 
-/// Whether what lists hold goes by keys that stay what they are: a null is taken out when an entry is added,
-/// and so are directives within a key, upstream too; such an entry is a new one each time.
+/// Reports whether the entries of lists have stable keys. Adding an entry removes nulls and
+/// directives within its key, upstream too, so such an entry is added again each time.
 fn names_entries(value: &Value, in_list: bool) -> bool {
     match value {
         Value::Null => !in_list,
@@ -140,7 +144,7 @@ fn names_entries(value: &Value, in_list: bool) -> bool {
     }
 }
 
-/// What entries of lists go by.
+/// The keys of list entries.
 const KEYS: [&str; 8] = [
     "uid",
     "name",
@@ -152,7 +156,7 @@ const KEYS: [&str; 8] = [
     "type",
 ];
 
-/// Whether lists hold nothing twice, whatever their key: what a server stores.
+/// Reports whether no list has two entries with an equal key, as in stored objects.
 fn has_keyed_lists(value: &Value) -> bool {
     match value {
         Value::Array(items) => {
@@ -173,20 +177,21 @@ fn has_keyed_lists(value: &Value) -> bool {
     }
 }
 
-/// Patches a pod both ways: what the server accepts, it reads back the same. Whether it accepted one.
+/// Applies the patch to a pod in both ways and asserts that an accepted result can be read back.
+/// Returns whether one was accepted.
 fn through_the_server(patch: Map) -> bool {
     let cluster = Cluster::new(ClusterOptions::default());
     let namespace =
         podstorm::object::Namespace::from_json(json!({"metadata": {"name": "default"}}));
     cluster
         .create(namespace.expect("well formed"), Now::default())
-        .expect("it is new");
+        .expect("the namespace is new");
     let pod = json!({
         "metadata": {"name": "a", "namespace": "default", "labels": {"app": "web"}, "finalizers": ["x.y/a", "x.y/b"]},
         "spec": {"containers": [{"name": "a", "image": "x", "env": [{"name": "A", "value": "1"}]}]},
     });
     let pod = Pod::from_json(pod).expect("well formed");
-    cluster.create(pod, Now::default()).expect("it is valid");
+    cluster.create(pod, Now::default()).expect("the pod is valid");
     let mut taken = false;
     for patch in [Patch::Merge(patch.clone()), Patch::Strategic(patch)] {
         let answer = cluster.patch::<Pod>("default", "a", &patch, Now::default());

@@ -1,4 +1,4 @@
-//! Requests to the API server as they come over a connection, and bodies in protobuf.
+//! Requests to the API server as they arrive on a connection, and bodies in protobuf.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use super::Target;
 
 pub(super) const REQUESTS: Target = Target {
     name: "request",
-    claim: "every request gets an answer; an error below /api or /apis is a Status of its code, and not the \
-            server's; what the server holds afterwards can be listed",
+    claim: "every request gets a response; an error under /api or /apis is a Status with its code and not a server \
+            error; afterwards the stored objects can be listed",
     run: request,
     runs: 3_000,
 };
 
 pub(super) const PROTOBUF: Target = Target {
     name: "protobuf",
-    claim: "a body is refused with a reason, or is an object of a kind; an unknown member changes nothing; \
-            what a server stores of it reads the same as protobuf and as JSON",
+    claim: "a body is refused with a reason, or is an object with a kind; an unknown field changes nothing; \
+            a stored object reads the same as protobuf and as JSON",
     run: body,
     runs: 2_000,
 };
 
-/// Most frames that are read of an answer that does not end: a watch's.
+/// The maximum number of frames to read of an endless response, such as a watch.
 const FRAMES_MAX: usize = 1_000;
 
-/// The server that requests are sent to: a namespace and a ConfigMap, made as a client makes them.
+/// The objects that exist before the fuzzed request: a namespace and a ConfigMap, created through
+/// the API.
 const BEFORE: [(&str, &str); 2] = [
     ("/api/v1/namespaces", r#"{"metadata": {"name": "default"}}"#),
     (
@@ -43,7 +44,8 @@ const BEFORE: [(&str, &str); 2] = [
     ),
 ];
 
-/// `METHOD PATH`, lines of headers, an empty line, a body. Whether the server accepted it.
+/// Runs an input of `METHOD PATH`, header lines, an empty line and a body. Returns whether the
+/// server accepted the request.
 fn request(data: &[u8]) -> bool {
     let Some(request) = read(data) else {
         return false;
@@ -68,20 +70,20 @@ fn request(data: &[u8]) -> bool {
             let answer = send(&server, Request::get(path), "").await;
             assert_eq!(answer.status(), 200);
             let list: Value = serde_json::from_slice(&all(answer.into_body()))
-                .expect("a list is JSON, whatever is in it");
+                .expect("every list is JSON");
             assert!(list["items"].is_array(), "{list}");
         }
         code < 400
     })
 }
 
-/// What a server is called in.
+/// Returns the runtime for calls of the server.
 pub(super) fn runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_time().build();
-    runtime.expect("a runtime without threads of its own")
+    runtime.expect("a runtime without its own threads starts")
 }
 
-/// A server with the namespace `default`.
+/// Returns a server with the namespace `default`.
 pub(super) async fn with_default_namespace() -> ApiServer {
     let server = ApiServer::builder(Cluster::new(ClusterOptions::default()).into()).build();
     let namespace = json!({"metadata": {"name": "default"}});
@@ -90,7 +92,7 @@ pub(super) async fn with_default_namespace() -> ApiServer {
     server
 }
 
-/// Sends a request with that body.
+/// Sends a request with a body.
 pub(super) async fn send(
     server: &ApiServer,
     request: http::request::Builder,
@@ -101,7 +103,7 @@ pub(super) async fn send(
     answer.expect("no fault is armed")
 }
 
-/// Sends a request with a body in JSON, or none, and returns the code and the JSON of its answer.
+/// Sends a request with a JSON body or none. Returns the code and the JSON of the response.
 pub(super) async fn ask(
     server: &ApiServer,
     method: &str,
@@ -119,10 +121,10 @@ pub(super) async fn ask(
     let answer = send(server, request, &body).await;
     let code = answer.status().as_u16();
     let answer = serde_json::from_slice(&all(answer.into_body()));
-    (code, answer.expect("an answer in JSON"))
+    (code, answer.expect("the response is JSON"))
 }
 
-/// The request, where a connection would make one of the bytes.
+/// Parses the request, if a connection could deliver it.
 fn read(data: &[u8]) -> Option<Request<Full<Bytes>>> {
     let end = data.windows(2).position(|bytes| bytes == b"\n\n");
     let (head, body) = data.split_at(end.unwrap_or(data.len()));
@@ -140,7 +142,7 @@ fn read(data: &[u8]) -> Option<Request<Full<Bytes>>> {
     request.body(Full::new(Bytes::copy_from_slice(body))).ok()
 }
 
-/// What is there of an answer now.
+/// Returns the part of a response that is available now.
 fn all(body: Body) -> Vec<u8> {
     let (mut body, mut bytes) = (pin!(body), Vec::new());
     let mut context = Context::from_waker(Waker::noop());
@@ -153,7 +155,7 @@ fn all(body: Body) -> Vec<u8> {
     bytes
 }
 
-/// What Kubernetes answers with 500 although the client made the mistake: how the messages begin.
+/// The prefixes of messages for client mistakes to which Kubernetes responds with a 500.
 const SERVER_ERRORS: [&str; 16] = [
     "failed to convert new object",
     "resourceVersion should not be set on objects to be created",
@@ -174,11 +176,11 @@ const SERVER_ERRORS: [&str; 16] = [
 ];
 
 fn assert_is_status(code: u16, text: &[u8]) {
-    // A group that is not served is no path of the API.
+    // The path of an unserved group does not belong to the API.
     if code == 404 && text == b"404 page not found\n" {
         return;
     }
-    // YAML is what the client asked for.
+    // The client has requested YAML.
     let Ok(status) = serde_json::from_slice::<Value>(text) else {
         let text = String::from_utf8_lossy(text);
         assert!(text.contains("kind: Status"), "{code}: {text}");
@@ -189,7 +191,7 @@ fn assert_is_status(code: u16, text: &[u8]) {
     assert_eq!(status["code"], code, "{status}");
     let message = status["message"].as_str().unwrap_or("");
     assert!(!message.is_empty(), "{status}");
-    // 504: a version that is still to come.
+    // A 504 is for a version in the future.
     let is_known = SERVER_ERRORS.iter().any(|known| message.starts_with(known));
     let is_known = code == 504 || is_known;
     assert!(code < 500 || is_known, "{status}");
@@ -207,14 +209,15 @@ fn body(data: &[u8]) -> bool {
         let text = object.get(member).and_then(Value::as_str);
         assert!(text.is_some_and(|text| !text.is_empty()), "{object:?}");
     }
-    // Field 500 of the envelope, a number.
+    // Append field 500 of the envelope, a number.
     let longer = [data, &[0xa0, 0x1f, 7]].concat();
     assert_eq!(protobuf::decode(&longer).as_ref(), Ok(&object));
     there_and_back(data, &object);
     true
 }
 
-/// Creates an object from its body: if the server stores it, its protobuf says what its JSON says.
+/// Creates an object from its protobuf body. If the server stores it, its protobuf and JSON forms
+/// must agree.
 fn there_and_back(data: &[u8], object: &Map<String, Value>) {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
     let kind = kind_named(&text(object.get("kind")));
@@ -261,14 +264,14 @@ fn there_and_back(data: &[u8], object: &Map<String, Value>) {
         let read = server.answer(request).await.expect("no fault is armed");
         assert_eq!(read.status(), 200, "{path}");
         let read =
-            protobuf::decode(&all(read.into_body())).expect("what the server writes is protobuf");
+            protobuf::decode(&all(read.into_body())).expect("the server writes valid protobuf");
         assert_eq!(said(read.into()), said(made));
     });
 }
 
 const PROTOBUF_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What a document says: protobuf doesn't tell what is empty from what is missing.
+/// Removes empty values from a document: protobuf does not distinguish them from missing ones.
 fn said(value: Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,

@@ -6,7 +6,7 @@ use super::Target;
 
 pub(super) const SCENARIOS: Target = Target {
     name: "scenario",
-    claim: "a scenario is refused with its place, or is written and read back the same",
+    claim: "a scenario is refused with its file name, or survives a round trip",
     run,
     runs: 1_500,
 };
@@ -17,16 +17,16 @@ fn run(data: &[u8]) -> bool {
         Ok(scenario) => scenario,
         Err(error) => {
             let text = error.to_string();
-            assert!(text.starts_with("input"), "no place in: {text}");
+            assert!(text.starts_with("input"), "no file name in: {text}");
             return false;
         }
     };
-    let written = serde_json::to_string(&scenario).expect("a scenario can be written");
+    let written = serde_json::to_string(&scenario).expect("every scenario can be written");
     match Scenario::from_yaml(&written, "written") {
         Ok(again) => assert_eq!(again, scenario, "written as\n{written}"),
-        Err(error) => panic!("{error}\nin what was read and written:\n{written}"),
+        Err(error) => panic!("{error}\nin the written form:\n{written}"),
     }
-    // Refused or not, TOML never panics.
+    // Accepted or refused, TOML must not panic.
     let _toml = Scenario::from_toml(&text, "input");
     true
 }

@@ -6,7 +6,7 @@ use super::Target;
 
 pub(super) const SCHEDULES: Target = Target {
     name: "schedule",
-    claim: "a schedule is refused with a reason, or is written and read back the same",
+    claim: "a schedule is refused with a reason, or survives a round trip",
     run,
     runs: 1_500,
 };
@@ -19,7 +19,7 @@ fn run(data: &[u8]) -> bool {
     let written = schedule.to_yaml();
     match read(&written) {
         Ok(again) => assert_eq!(again.to_yaml(), written),
-        Err(error) => panic!("{error}\nin what was read and written:\n{written}"),
+        Err(error) => panic!("{error}\nin the written form:\n{written}"),
     }
     true
 }

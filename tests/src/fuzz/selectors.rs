@@ -1,4 +1,4 @@
-//! Label selectors, as text and as JSON, against a matcher that takes them literally.
+//! Label selectors, as text and as JSON, compared with a literal evaluation.
 
 use podstorm::object::{Kind, LabelSelector, Labels, ReplicaSet, Resource, Selector};
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use super::Target;
 
 pub(super) const STRING: Target = Target {
     name: "selector-string",
-    claim: "a selector that can be read is printed, read back the same, and matches as it says",
+    claim: "a readable selector survives a round trip and matches the labels that its text states",
     run: string,
     runs: 20_000,
 };
 
 pub(super) const JSON: Target = Target {
     name: "selector-json",
-    claim: "a LabelSelector matches as it says, and so does its printed form",
+    claim: "a LabelSelector and its printed form match the labels that they state",
     run: json_form,
     runs: 6_000,
 };
@@ -66,13 +66,13 @@ fn json_form(data: &[u8]) -> bool {
     let Some(written) = written else {
         assert!(
             !selector.matches(&Labels::default()),
-            "no selector selects nothing"
+            "an absent selector selects nothing"
         );
         return true;
     };
     let requirements = literally(written);
     let printed = selector.to_string();
-    let again = Selector::parse(&printed).expect("the printed form can be read");
+    let again = Selector::parse(&printed).expect("the printed form is readable");
     assert_eq!(again.to_string(), printed);
     for labels in label_sets(&requirements) {
         let expected = requirements
@@ -92,7 +92,7 @@ fn json_form(data: &[u8]) -> bool {
     true
 }
 
-/// One requirement, taken literally.
+/// A requirement that is evaluated literally.
 #[derive(Debug)]
 struct Requirement {
     key: String,
@@ -127,7 +127,7 @@ impl Requirement {
                 .and_then(number)
                 .zip(bound)
                 .is_some_and(|(value, bound)| value < bound),
-            other => panic!("no operator is called {other:?}"),
+            other => panic!("there is no operator {other:?}"),
         }
     }
 }
@@ -144,7 +144,7 @@ fn literally(selector: &LabelSelector) -> Vec<Requirement> {
     all
 }
 
-/// Reads the canonical form, which has no spaces but around the names of sets.
+/// Parses the canonical form, which has spaces only around the operators of sets.
 fn read_canonical(text: &str) -> Vec<Requirement> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
     for (at, char) in text.char_indices() {
@@ -188,8 +188,9 @@ fn read_canonical(text: &str) -> Vec<Requirement> {
     parts.into_iter().map(read).collect()
 }
 
-/// Label sets near the requirements: none; each value that is spoken of and one beside it, alone and with the
-/// first values of all other keys; and many labels, which are matched in another way.
+/// Returns label sets close to the requirements: no labels; each mentioned value and one other
+/// value, alone and with the first values of all other keys; and many labels, which are matched by
+/// different code.
 fn label_sets(requirements: &[Requirement]) -> Vec<Labels> {
     let mut sets = vec![Labels::default()];
     let mut all: Vec<(String, String)> = Vec::new();

@@ -1,5 +1,5 @@
-//! What people write on the command line: feature gates, sizes, durations, rates and latencies; and what the
-//! API has as text: quantities and times.
+//! Texts that people write on the command line: feature gates, sizes, durations, rates and
+//! latencies. Also texts in the API: quantities and times.
 
 use podstorm::object::{Quantity, Time};
 use podstorm_loadgen::{gates, units};
@@ -8,7 +8,7 @@ use super::Target;
 
 pub(super) const SETTINGS: Target = Target {
     name: "setting",
-    claim: "a text is refused with a reason or has a value, which printed is read back the same",
+    claim: "a text is refused with a reason or has a value that survives a round trip",
     run,
     runs: 20_000,
 };

@@ -1,4 +1,4 @@
-//! Resource versions and the tokens that continue a list.
+//! Resource versions, and the tokens that continue a list.
 
 use std::cmp::Ordering;
 
@@ -9,19 +9,19 @@ use super::Target;
 
 pub(super) const RESOURCE_VERSIONS: Target = Target {
     name: "resource-version",
-    claim: "a version is printed as it was read, and versions compare as numbers of any length do",
+    claim: "a version prints as it was read, and versions compare like numbers of any length",
     run: versions,
     runs: 20_000,
 };
 
 pub(super) const CONTINUE_TOKENS: Target = Target {
     name: "continue-token",
-    claim: "a token goes on with the list, any number of times, or is refused as 400 or 410",
+    claim: "a token continues the list, any number of times, or is refused with 400 or 410",
     run: tokens,
     runs: 2_000,
 };
 
-/// Three versions, one a line.
+/// Runs an input of three versions, one per line.
 fn versions(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     let texts: Vec<&str> = text.split('\n').take(3).collect();
@@ -34,7 +34,7 @@ fn versions(data: &[u8]) -> bool {
         assert_eq!(a.is_unset(), a_text.is_empty());
         assert_eq!(a.number().map(|number| number.to_string()), {
             let number = a_text.parse::<u64>().ok().filter(|&number| number > 0);
-            // What a number prints as, leading zeros and signs aside.
+            // The printed form of the number, unless the text has leading zeros or a sign.
             number
                 .map(|number| number.to_string())
                 .filter(|printed| printed == a_text)
@@ -48,7 +48,8 @@ fn versions(data: &[u8]) -> bool {
     versions.iter().any(|version| version.number().is_some())
 }
 
-/// As numbers of any length; versions with leading zeros, signs or anything else don't compare.
+/// Compares texts as numbers of any length. Texts with leading zeros, signs or anything else are
+/// not comparable.
 fn numerically(a: &str, b: &str) -> Option<Ordering> {
     let digits = |text: &str| -> Option<Vec<u32>> {
         let digits: Option<Vec<u32>> = text.chars().map(|char| char.to_digit(10)).collect();
@@ -63,7 +64,7 @@ fn numerically(a: &str, b: &str) -> Option<Ordering> {
     Some(a.cmp(&b))
 }
 
-/// The input is the token.
+/// Runs an input that is a continue token.
 fn tokens(data: &[u8]) -> bool {
     let token = String::from_utf8_lossy(data);
     let cluster = Cluster::new(ClusterOptions::default());
@@ -72,7 +73,7 @@ fn tokens(data: &[u8]) -> bool {
         namespace.metadata.name = name.into();
         cluster
             .create(namespace, Now::default())
-            .expect("it is new");
+            .expect("the namespace is new");
     }
     let all = names(&cluster.list::<Namespace>(None).0);
     let list = |token: &str| {
@@ -89,11 +90,12 @@ fn tokens(data: &[u8]) -> bool {
     match page {
         Ok(page) if token.is_empty() => assert_eq!(names(&page.items), names(&first.items)),
         Ok(page) => {
-            // Whatever it says, it goes on with what is there, and always in the same way.
+            // Whatever the token contains, it continues with existing objects, and always in the
+            // same way.
             let rest = names(&page.items);
             let is_part = |rest: &[String]| all.windows(rest.len()).any(|part| part == rest);
             assert!(rest.is_empty() || is_part(&rest), "{rest:?}");
-            let again = list(&token).expect("a token is good for any number of pages");
+            let again = list(&token).expect("a token can be used any number of times");
             assert_eq!(names(&again.items), rest);
         }
         Err(error) => {

@@ -1,4 +1,4 @@
-//! The state of the samples' cluster as JSON, and how two states differ.
+//! The state of the samples' cluster as JSON, and the differences between two states.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::config_maps;
 
-/// The objects of the samples' kinds as JSON, by kind, namespace and name: without what differs from
-/// run to run, and without the status of pods.
+/// Returns the objects of the samples' kinds as JSON, by kind, namespace and name, without values
+/// that differ from run to run and without the status of pods.
 pub fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     let mut state = BTreeMap::new();
     for kind in [Kind::POD, Kind::NAMESPACE, Kind::DEPLOYMENT, config_maps()] {
         let page = cluster.api(kind).list(&Default::default());
-        for object in page.expect("the kind is served").items {
+        for object in page.expect("the kind is built in").items {
             let mut json = object.to_json();
             if kind == Kind::POD {
                 json["status"].take();
@@ -28,10 +28,10 @@ pub fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     state
 }
 
-/// The difference of two states, sorted: `+` and an object, `-` and an object, `~` with the path of a
-/// member and its new value.
+/// Returns the differences between two states, sorted: `+` and an object, `-` and an object, or `~`
+/// with the path of a member and its new value.
 pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Vec<String> {
-    // Of an owner, its name says enough.
+    // The name of an owner is enough.
     let is_passed_over = |path: &str| {
         ["/metadata/generation", "/metadata/resourceVersion"].contains(&path)
             || path.starts_with("/metadata/managedFields")
@@ -54,7 +54,7 @@ pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
             let mut change = format!("~{key} {path}");
             match new.get(path) {
                 Some(value) => write!(change, "={value}"),
-                None => write!(change, " is gone"),
+                None => write!(change, " removed"),
             }
             .expect("writing to a string does not fail");
             changes.push(change);
@@ -66,7 +66,7 @@ pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
     changes
 }
 
-/// The leaves of a document by their paths.
+/// Returns the leaves of a document by path.
 fn leaves(value: &Value) -> BTreeMap<String, Value> {
     fn walk(value: &Value, path: String, out: &mut BTreeMap<String, Value>) {
         match value {

@@ -1,5 +1,5 @@
-//! One request of every kind at least, with what a server makes of it: for the tests that each
-//! transport carries all.
+//! At least one request of every kind, with the server's response and its effect. For the tests
+//! that each transport carries all requests.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub const SORTS: usize = 18;
 
 const NAMESPACE: &str = "shop";
 
-/// The finalizer of a pod.
+/// A finalizer of pods.
 const FINALIZER: &str = "example.com/held";
 
-/// The number of a request's kind, below [`SORTS`]. A new kind doesn't compile without a number, and
-/// a test asks for a sample of each.
+/// Returns the number of a request's kind, less than [`SORTS`]. A new kind without a number does
+/// not compile, and a test requires a sample of each.
 pub fn sort(request: &Request) -> usize {
     match request {
         Request::CreatePod { .. } => 0,
@@ -49,20 +49,20 @@ pub fn sort(request: &Request) -> usize {
     }
 }
 
-/// A request, and what a server makes of it.
+/// A request, with the server's response and its effect.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The request.
     pub request: Request,
-    /// Its verb, resource and subresource.
+    /// The verb, resource and subresource of the request.
     pub info: &'static str,
-    /// The answer, as [`words`] has it.
+    /// The response in the form of [`words`].
     pub answer: &'static str,
-    /// The changes of the [`state`], as [`changes`] has them.
+    /// The changes of the [`state`] in the form of [`changes`].
     pub effect: &'static [&'static str],
 }
 
-/// An answer in words.
+/// Formats a response.
 pub fn words(answer: &Answer) -> String {
     match answer {
         Answer::Pod(pod) => format!("pod {}", pod.metadata.name),
@@ -96,7 +96,7 @@ pub fn words(answer: &Answer) -> String {
 }
 
 fn config_maps() -> Kind {
-    kind_named("ConfigMap").expect("it is built in")
+    kind_named("ConfigMap").expect("the kind is built in")
 }
 
 fn config_map(name: &str, labels: Value) -> AnyObject {
@@ -105,7 +105,7 @@ fn config_map(name: &str, labels: Value) -> AnyObject {
         "data": {"a": "1"},
     });
     let object = DynamicObject::from_json(config_maps(), value);
-    Arc::new(object.expect("a ConfigMap of our own making"))
+    Arc::new(object.expect("the test's ConfigMap is valid"))
 }
 
 fn deployment(name: &str) -> AnyObject {
@@ -117,7 +117,7 @@ fn deployment(name: &str) -> AnyObject {
         }},
     });
     let object = DynamicObject::from_json(Kind::DEPLOYMENT, value);
-    Arc::new(object.expect("a Deployment of our own making"))
+    Arc::new(object.expect("the test's Deployment is valid"))
 }
 
 fn owner_scale(kind: Kind, name: &str) -> Request {
@@ -140,22 +140,22 @@ fn pod(name: Option<&str>, labels: Value) -> Pod {
         value["metadata"]["name"] = name.into();
         value["metadata"]["namespace"] = NAMESPACE.into();
     }
-    Pod::from_json(value).expect("a pod of our own making")
+    Pod::from_json(value).expect("the test's pod is valid")
 }
 
 fn members(value: Value) -> Map {
     match value {
         Value::Object(members) => members,
-        other => panic!("no object: {other}"),
+        other => panic!("expected an object: {other}"),
     }
 }
 
-/// Makes what the samples are about.
+/// Creates the objects that the samples refer to.
 ///
 /// # Panics
-/// When the cluster refuses it.
+/// If the cluster refuses one.
 pub fn furnish(cluster: &Cluster, now: Now) {
-    let made = "it is accepted";
+    let made = "the server accepts the object";
     for name in [NAMESPACE, "kept"] {
         let namespace = Namespace::from_json(json!({"metadata": {"name": name}}));
         cluster.create(namespace.expect(made), now).expect(made);
@@ -196,10 +196,10 @@ pub fn furnish(cluster: &Cluster, now: Now) {
     }
 }
 
-/// The samples; they don't disturb each other, in whatever order they are carried out.
+/// Returns the samples. They are independent and can be carried out in any order.
 ///
 /// # Panics
-/// When the cluster is not [furnished](furnish).
+/// If the cluster is not [furnished](furnish).
 pub fn samples(cluster: &Cluster) -> Vec<Sample> {
     let mut all = of_pods(cluster);
     all.extend(of_objects(cluster));
@@ -213,11 +213,11 @@ fn read(cluster: &Cluster, kind: Kind, name: &str) -> AnyObject {
     object.expect("the cluster is furnished")
 }
 
-/// An object as read, with another member.
+/// Reads an object and sets a member.
 fn with(cluster: &Cluster, kind: Kind, name: &str, member: &str, value: Value) -> AnyObject {
     let object = read(cluster, kind, name);
     let object = object.downcast_ref::<DynamicObject>();
-    let mut object = object.expect("of a kind without a Rust type").clone();
+    let mut object = object.expect("the kind has no Rust type").clone();
     object.fields.insert(member.to_owned(), value);
     Arc::new(object)
 }
@@ -370,7 +370,7 @@ fn of_objects(cluster: &Cluster) -> Vec<Sample> {
             },
             info: "update namespaces/finalize",
             answer: "Namespace kept",
-            effect: &["~Namespace /kept /spec/finalizers/0 is gone"],
+            effect: &["~Namespace /kept /spec/finalizers/0 removed"],
         },
         Sample {
             request: Request::Delete {
@@ -457,7 +457,7 @@ fn patches() -> Vec<Sample> {
             info: "patch configmaps",
             answer: "ConfigMap merge",
             effect: &[
-                "~ConfigMap shop/merge /data/a is gone",
+                "~ConfigMap shop/merge /data/a removed",
                 "~ConfigMap shop/merge /data/b=\"2\"",
             ],
         },
@@ -466,7 +466,7 @@ fn patches() -> Vec<Sample> {
             info: "patch configmaps",
             answer: "ConfigMap strategic",
             effect: &[
-                "~ConfigMap shop/strategic /data/a is gone",
+                "~ConfigMap shop/strategic /data/a removed",
                 "~ConfigMap shop/strategic /data/b=\"2\"",
             ],
         },
@@ -474,7 +474,7 @@ fn patches() -> Vec<Sample> {
             request: patch(Kind::POD, "held", Patch::RemoveFinalizer(FINALIZER), false),
             info: "patch pods",
             answer: "pod held",
-            effect: &["~Pod shop/held /metadata/finalizers/0 is gone"],
+            effect: &["~Pod shop/held /metadata/finalizers/0 removed"],
         },
         Sample {
             request: patch(
@@ -513,11 +513,11 @@ fn patches() -> Vec<Sample> {
     ]
 }
 
-/// What a server refuses, each for its own reason.
+/// Returns requests that a server refuses, each for a different reason.
 fn refused(cluster: &Cluster) -> Vec<Sample> {
     let stale = read(cluster, Kind::DEPLOYMENT, "stale");
     let stale = stale.downcast_ref::<DynamicObject>();
-    let mut stale = stale.expect("of a kind without a Rust type").clone();
+    let mut stale = stale.expect("the kind has no Rust type").clone();
     stale.metadata.resource_version = 1.into();
     let sample = |request, info, answer| Sample {
         request,
@@ -533,7 +533,7 @@ fn refused(cluster: &Cluster) -> Vec<Sample> {
             "update deployments",
             "409 Conflict",
         ),
-        // The member belongs to another manager: the one that wrote before the first apply.
+        // The member belongs to the manager that wrote it before the first apply.
         sample(
             apply("apply", "other", false),
             "patch configmaps",

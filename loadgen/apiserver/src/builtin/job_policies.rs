@@ -186,10 +186,7 @@ mod tests {
         let container = json!([{"name": "main", "image": "i"}]);
         let template = json!({"spec": {"restartPolicy": "Never", "containers": container}});
         let mut spec = json!({"template": template});
-        for (name, value) in members
-            .as_object()
-            .expect("the members of a spec are an object")
-        {
+        for (name, value) in members.as_object().expect("the spec is an object") {
             spec[name] = value.clone();
         }
         causes(kind("Job"), json!({"spec": spec}))
@@ -273,10 +270,7 @@ mod tests {
     fn the_status_of_an_indexed_job_stays_small() {
         let indexed = |members: Value| {
             let mut all = json!({"completionMode": "Indexed", "completions": 10, "parallelism": 1});
-            for (name, value) in members
-                .as_object()
-                .expect("the members of a spec are an object")
-            {
+            for (name, value) in members.as_object().expect("the spec is an object") {
                 all[name] = value.clone();
             }
             problems(all)
