@@ -1,4 +1,4 @@
-//! Cases of `active`: which pods count, and which are on their way out.
+//! Cases of `active`: the pods that count as active and those that are terminating.
 
 use podstorm::object::Pod;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Cases of `claim`: adopting and releasing pods, one patch at a time.
+//! Cases of `claim`: adoption and release of pods, one patch at a time.
 
 use std::sync::Arc;
 

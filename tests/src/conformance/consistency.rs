@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Fields;
 
-/// Records for it are kept, but no store reports a version.
+/// A resource whose writes are recorded but whose store reports no version.
 static OTHER: ResourceType = ResourceType {
     kind: "Other",
     resource: "other",
@@ -54,7 +54,7 @@ fn run_op(
             let ours = store.ensure_ready(&owner, reached);
             compare(recorded, &reasons, ours)?;
             if recorded && store.record(&owner).is_some() {
-                return Err("the record outlives a positive answer".into());
+                return Err("the record still exists after the owner was ready".into());
             }
         }
         other => return Err(format!("unknown op {other:?}")),
@@ -76,7 +76,7 @@ fn compare(
     let stale = match (recorded, ours) {
         (true, Ok(())) if reasons.is_empty() => return Ok(()),
         (false, Err(stale)) => stale,
-        (_, ours) => return Err(format!("ready: ours is {ours:?}, recorded is {recorded}")),
+        (_, ours) => return Err(format!("ready: got {ours:?}, recorded {recorded}")),
     };
     let ours = json!({
         "resource": stale.kind.group_resource(), "wrote": stale.wrote.to_string(),
@@ -84,6 +84,6 @@ fn compare(
     });
     match reasons.contains(&ours) {
         true => Ok(()),
-        false => Err(format!("reason: ours is {ours}, recorded are {reasons:?}")),
+        false => Err(format!("reason: got {ours}, recorded {reasons:?}")),
     }
 }

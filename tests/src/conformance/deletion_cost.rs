@@ -1,4 +1,4 @@
-//! Cases of `deletion_cost`: reading the annotation.
+//! Cases of `deletion_cost`: parsing the annotation.
 
 use podstorm::object::Labels;
 use podstorm::ranking::{DELETION_COST_ANNOTATION, deletion_cost};

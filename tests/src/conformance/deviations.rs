@@ -1,21 +1,21 @@
-//! Recorded cases that are known to end otherwise here, each with the reason: `vectors/deviations.json`, and
-//! `kubectl/deviations.json` of the recorded commands.
+//! Known deviations from recorded cases, each with its reason: `vectors/deviations.json`, and
+//! `kubectl/deviations.json` for recorded commands.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// The lists as they are committed.
+/// The committed lists.
 const LISTS: [&str; 2] = [
     include_str!("../../vectors/deviations.json"),
     include_str!("../../kubectl/deviations.json"),
 ];
 
-/// Subject and id to the reason.
+/// The reasons by subject and id.
 type Reasons = BTreeMap<(String, String), String>;
 
-/// Why a case is known to end otherwise; `None` for one that must agree with its record.
+/// Returns the reason why a case is known to deviate; `None` if it must agree with its recording.
 pub fn reason(subject: &str, id: &str) -> Option<&'static str> {
     static REASONS: OnceLock<Reasons> = OnceLock::new();
     let reasons = REASONS.get_or_init(|| {
@@ -26,17 +26,17 @@ pub fn reason(subject: &str, id: &str) -> Option<&'static str> {
     reasons.get(&key).map(String::as_str)
 }
 
-/// Reads a list: groups with a subject, a reason and the ids that it holds for.
+/// Parses a list of groups, each with a subject, a reason and ids.
 fn read(text: &str) -> Result<Reasons, String> {
     let groups: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut reasons = Reasons::new();
     for group in groups.as_array().ok_or("not a list")? {
         let text = |member: &str| {
             let text = group[member].as_str().filter(|text| !text.is_empty());
-            text.ok_or_else(|| format!("a group without {member}: {group}"))
+            text.ok_or_else(|| format!("a group lacks {member}: {group}"))
         };
         let (subject, reason) = (text("subject")?, text("reason")?);
-        let ids = group["ids"].as_array().ok_or("a group without ids")?;
+        let ids = group["ids"].as_array().ok_or("a group lacks ids")?;
         for id in ids {
             let id = id.as_str().ok_or_else(|| format!("{id} is not an id"))?;
             let key = (subject.to_owned(), id.to_owned());
@@ -53,12 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_has_one_reason() {
+    fn every_deviating_case_has_one_reason() {
         let good = r#"[{"subject": "a", "reason": "why", "ids": ["1", "2"]}]"#;
         assert_eq!(read(good).unwrap().len(), 2);
         for (text, problem) in [
             (good.replace("\"2\"", "\"1\""), "listed twice"),
-            (good.replace("why", ""), "without reason"),
+            (good.replace("why", ""), "lacks reason"),
             (good.replace("\"2\"", "2"), "2 is not an id"),
             ("{}".to_owned(), "not a list"),
         ] {

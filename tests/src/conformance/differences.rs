@@ -1,23 +1,23 @@
-//! What differs between a case and its record.
+//! Differences between a case and its recording.
 
-/// One difference or more, in the order in which they were found.
+/// One or more differences, in the order in which they were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differences(Vec<String>);
 
 impl Differences {
-    /// The first.
+    /// Returns the first difference.
     #[must_use]
     pub fn first(&self) -> &str {
         &self.0[0]
     }
 
-    /// All, the first first.
+    /// Returns all differences, starting with the first.
     #[must_use]
     pub fn all(&self) -> &[String] {
         &self.0
     }
 
-    /// The same, with what all of them are about before each.
+    /// Prefixes every difference with its subject.
     pub(super) fn about(self, what: &str) -> Differences {
         let all = self.0.into_iter();
         Differences(
@@ -26,7 +26,7 @@ impl Differences {
         )
     }
 
-    /// `Ok` where there is none.
+    /// Returns `Ok` if there are no differences.
     pub(super) fn none_of(all: Vec<String>) -> Result<(), Differences> {
         match all.is_empty() {
             true => Ok(()),

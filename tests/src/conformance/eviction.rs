@@ -66,7 +66,7 @@ fn all(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }
 
-/// A `Status` without its kind and without what is empty.
+/// Formats a `Status` without its kind and without empty members.
 fn status(error: &ApiError) -> Value {
     let mut status = pruned(error.to_json());
     if let Value::Object(members) = &mut status {
@@ -76,7 +76,7 @@ fn status(error: &ApiError) -> Value {
     status
 }
 
-/// The options, and the values of `dryRun` among them.
+/// Parses the options of a deletion. Returns their `dryRun` values too.
 fn delete_options(mut fields: Fields) -> Result<(DeleteOptions, Vec<String>), String> {
     let mut preconditions = fields.object("preconditions")?;
     let set = |text: String| (!text.is_empty()).then_some(text);
@@ -93,7 +93,7 @@ fn delete_options(mut fields: Fields) -> Result<(DeleteOptions, Vec<String>), St
     Ok((options, dry_run))
 }
 
-/// Outcomes of successive calls; the last one repeats.
+/// The outcomes of successive calls. The last one repeats.
 struct Answers<T> {
     all: Vec<T>,
     next: usize,
@@ -112,7 +112,7 @@ impl<T: Clone> Answers<T> {
     }
 }
 
-/// The outcome of a call; the texts are those of the recording.
+/// Returns the outcome of a call, with the messages of the recording.
 fn outcome(scripted: Option<String>, resource: &str, name: &str) -> Result<(), ApiError> {
     match scripted.as_deref().unwrap_or("") {
         "" => Ok(()),
@@ -140,7 +140,7 @@ fn outcome(scripted: Option<String>, resource: &str, name: &str) -> Result<(), A
     }
 }
 
-/// A cluster with scripted outcomes, and the calls made to it.
+/// A cluster with scripted outcomes, and a log of its calls.
 struct Script {
     pod: Arc<Pod>,
     is_missing: bool,
@@ -161,7 +161,7 @@ impl Script {
 
 impl EvictionCalls for Script {
     fn get_pod(&mut self) -> Result<Arc<Pod>, ApiError> {
-        // The recording does not mark the one that fails.
+        // The recording does not mark a failing call here.
         self.made(json!({"call": "getPod"}), false);
         match self.is_missing {
             true => Err(errors::not_found(Pod::KIND, &self.pod.metadata.name)),
@@ -178,7 +178,7 @@ impl EvictionCalls for Script {
         self.made(json!({"call": "getBudget", "name": name}), false);
         let mut all = self.budgets.iter();
         let found = all.find(|budget| budget.metadata.name == name);
-        let mut budget = found.cloned().expect("only a listed budget is read");
+        let mut budget = found.cloned().expect("only a listed budget is requested");
         if let Some(status) = self.budget_gets.next() {
             budget.status = status;
         }

@@ -1,6 +1,6 @@
-//! Cases of `expectations`: operations on one store, and the state after each.
+//! Cases of `expectations`: operations on one store, and the state after each operation.
 //!
-//! Every case runs on both stores: the dense one, with a number per key, and the textual one.
+//! Every case runs on both stores: the dense store with numeric keys, and the store with text keys.
 
 use podstorm::expectations::{Counts, Expectations, NamedExpectations};
 use podstorm::intern::StrTable;
@@ -50,7 +50,7 @@ impl Stores {
                     let pod = &*op.text("pod")?;
                     let counted = self.dense.deletion_observed(id, pod);
                     let counted_too = self.named.deletion_observed(key, pod);
-                    expect_eq("counted by the textual store", &counted_too, &counted)?;
+                    expect_eq("counted by the store with text keys", &counted_too, &counted)?;
                 }
                 "DeleteExpectations" => {
                     self.dense.delete(id);
@@ -115,7 +115,7 @@ struct State {
     exists: bool,
     add: i64,
     del: i64,
-    /// Sorted.
+    /// The pending deletions, sorted.
     uids: Option<Vec<String>>,
     satisfied: bool,
 }

@@ -1,5 +1,5 @@
-//! Reading a recorded case so that no member goes unread: what is taken is gone, and `finish`
-//! refuses what is left.
+//! A reader of recorded cases that detects unread members: reading a member takes it, and `finish`
+//! refuses the rest.
 
 use podstorm::object::Map;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// The members of `value`; `what` names it in errors.
+    /// Returns the members of `value`. `what` names it in errors.
     ///
     /// # Errors
-    /// When it is not an object.
+    /// `value` is not an object.
     pub fn new(value: Value, what: impl Into<String>) -> Result<Fields, String> {
         let what = what.into();
         match value {
@@ -24,20 +24,20 @@ impl Fields {
         }
     }
 
-    /// Takes a member; `None` when absent. Null is `Some(Value::Null)`.
+    /// Takes a member; `None` if absent. Null is `Some(Value::Null)`.
     pub fn take(&mut self, key: &str) -> Option<Value> {
         self.map.remove(key)
     }
 
-    /// Takes a member; absent is null.
+    /// Takes a member; null if absent.
     pub fn value(&mut self, key: &str) -> Value {
         self.take(key).unwrap_or(Value::Null)
     }
 
-    /// Takes a string; absent and null are empty.
+    /// Takes a string; empty if absent or null.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The member has another type.
     pub fn text(&mut self, key: &str) -> Result<String, String> {
         match self.value(key) {
             Value::Null => Ok(String::new()),
@@ -46,18 +46,18 @@ impl Fields {
         }
     }
 
-    /// Takes an integer; absent and null are 0.
+    /// Takes an integer; 0 if absent or null.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The member has another type.
     pub fn int(&mut self, key: &str) -> Result<i64, String> {
         Ok(self.opt_int(key)?.unwrap_or(0))
     }
 
-    /// Takes an integer; absent and null are `None`.
+    /// Takes an integer; `None` if absent or null.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The member has another type.
     pub fn opt_int(&mut self, key: &str) -> Result<Option<i64>, String> {
         match self.value(key) {
             Value::Null => Ok(None),
@@ -68,10 +68,10 @@ impl Fields {
         }
     }
 
-    /// Takes a boolean; absent and null are false.
+    /// Takes a boolean; false if absent or null.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The member has another type.
     pub fn flag(&mut self, key: &str) -> Result<bool, String> {
         match self.value(key) {
             Value::Null => Ok(false),
@@ -80,10 +80,10 @@ impl Fields {
         }
     }
 
-    /// Takes a list; absent and null are empty.
+    /// Takes a list; empty if absent or null.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The member has another type.
     pub fn list(&mut self, key: &str) -> Result<Vec<Value>, String> {
         match self.value(key) {
             Value::Null => Ok(Vec::new()),
@@ -92,10 +92,10 @@ impl Fields {
         }
     }
 
-    /// Takes a list, each item of which is read by `read`.
+    /// Takes a list and converts each item with `read`.
     ///
     /// # Errors
-    /// When it is something else, or an item can't be read.
+    /// The member has another type, or `read` fails.
     pub fn all<T>(
         &mut self,
         key: &str,
@@ -107,7 +107,7 @@ impl Fields {
     /// Takes a list of strings.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The member has another type.
     pub fn texts(&mut self, key: &str) -> Result<Vec<String>, String> {
         self.all(key, |item| match item {
             Value::String(text) => Ok(text),
@@ -115,10 +115,10 @@ impl Fields {
         })
     }
 
-    /// Takes a list of objects, and gives `read` one after the other, which must take all members of each.
+    /// Takes a list of objects and passes each to `read`, which must take all its members.
     ///
     /// # Errors
-    /// When it is something else, or what `read` says, with the place in the list.
+    /// The member has another type, or `read` fails; the error has the position in the list.
     pub fn each(
         &mut self,
         key: &str,
@@ -133,10 +133,10 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes an object as fields; absent and null are no members.
+    /// Takes an object as fields; empty if absent or null.
     ///
     /// # Errors
-    /// When it is something else.
+    /// The member has another type.
     pub fn object(&mut self, key: &str) -> Result<Fields, String> {
         let what = format!("{}.{key}", self.what);
         match self.value(key) {
@@ -148,15 +148,15 @@ impl Fields {
         }
     }
 
-    /// Takes all that is left, as a plain map.
+    /// Takes all remaining members as a map.
     pub fn rest(&mut self) -> Map {
         std::mem::take(&mut self.map)
     }
 
-    /// Ends the reading.
+    /// Checks that all members were taken.
     ///
     /// # Errors
-    /// When a member was not taken: a field this runner doesn't know.
+    /// A member was not taken: the runner doesn't know the field.
     pub fn finish(self) -> Result<(), String> {
         match self.map.keys().next() {
             None => Ok(()),
@@ -164,14 +164,14 @@ impl Fields {
         }
     }
 
-    /// Takes all that is left, which is to be the same as `ours`. A member that is absent is the same as
-    /// null, zero, false or nothing; within members nothing is overlooked.
+    /// Takes all remaining members, which must equal `ours`. At this level an absent member equals
+    /// null, zero, false or an empty value; nested values must be equal.
     ///
     /// # Errors
-    /// Where it is not.
+    /// The first difference.
     pub fn is(&mut self, ours: Value) -> Result<(), String> {
         let Value::Object(mut ours) = ours else {
-            return Err(format!("{}: ours is not an object: {ours}", self.what));
+            return Err(format!("{}: expected an object as our result: {ours}", self.what));
         };
         let mut recorded = self.rest();
         for members in [&mut ours, &mut recorded] {
@@ -180,11 +180,11 @@ impl Fields {
         expect_same(&self.what, &ours.into(), &recorded.into())
     }
 
-    /// Takes a member, which is to be the same as `ours` but for null and empty members within it: both are
-    /// what was sent or stored, which JSON writers treat differently.
+    /// Takes a member, which must equal `ours` except for nested null and empty members: JSON
+    /// writers treat these differently in what they send or store.
     ///
     /// # Errors
-    /// Where it is not.
+    /// The first difference.
     pub fn sent(&mut self, key: &str, ours: Value) -> Result<(), String> {
         let recorded = json!({key: self.value(key)});
         expect_same_json(&self.what, json!({key: ours}), recorded)
@@ -195,7 +195,8 @@ impl Fields {
     }
 }
 
-/// A value without those of its members, at any depth, of which `says_nothing` holds when it has looked at theirs.
+/// Removes members at any depth for which `says_nothing` returns true. Inner members are removed
+/// first.
 pub(super) fn without(value: Value, says_nothing: &impl Fn(&str, &Value) -> bool) -> Value {
     match value {
         Value::Object(members) => {
@@ -212,7 +213,7 @@ pub(super) fn without(value: Value, says_nothing: &impl Fn(&str, &Value) -> bool
     }
 }
 
-/// Whether a value is null, or a text, list or object with nothing in it.
+/// Reports whether a value is null, or an empty text, list or object.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -223,7 +224,7 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A value without its null and empty members, zero and false among them, which JSON writers treat differently.
+/// Removes null and empty members, including zero and false, which JSON writers treat differently.
 pub(super) fn pruned(value: Value) -> Value {
     without(value, &|_, value| says_nothing(value))
 }
@@ -232,12 +233,13 @@ fn says_nothing(value: &Value) -> bool {
     is_empty(value) || *value == Value::Bool(false) || value.as_f64() == Some(0.0)
 }
 
-/// `Ok` when both are the same but for null and empty members, else the first place that differs.
+/// Returns `Ok` if both values are equal except for null and empty members, or else the first
+/// difference.
 pub(super) fn expect_same_json(what: &str, ours: Value, recorded: Value) -> Result<(), String> {
     expect_same(what, &pruned(ours), &pruned(recorded))
 }
 
-/// `Ok` when both are the same, else the first place that differs.
+/// Returns `Ok` if both values are equal, or else the first difference.
 pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<(), String> {
     let (Value::Object(a), Value::Object(b)) = (ours, recorded) else {
         return expect_eq(path, ours, recorded);
@@ -249,10 +251,10 @@ pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<
     Ok(())
 }
 
-/// `Ok` when equal, else an error that shows both.
+/// Returns `Ok` if both values are equal, or else an error with both.
 ///
 /// # Errors
-/// When they differ.
+/// The values differ.
 pub fn expect_eq<T: PartialEq + std::fmt::Debug>(
     what: &str,
     ours: &T,
@@ -262,7 +264,7 @@ pub fn expect_eq<T: PartialEq + std::fmt::Debug>(
         Ok(())
     } else {
         Err(format!(
-            "{what}: ours is {ours:?}, recorded is {recorded:?}"
+            "{what}: got {ours:?}, recorded {recorded:?}"
         ))
     }
 }
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_nothing_is_overlooked_beside_members_and_within_what_was_sent() {
+    fn null_and_empty_members_are_ignored_where_allowed() {
         let fields = |value| Fields::new(value, "out").unwrap();
         let recorded = json!({"ranks": {"a": 0}, "sent": {"b": 1}});
         let sent = json!({"b": 1, "c": [], "d": 0});

@@ -1,4 +1,4 @@
-//! The files of a folder of recorded cases, and what their names say of their subjects.
+//! The files in a folder of recorded cases, and the subjects that follow from their names.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
-/// Folders of a corpus, with the subjects in them that don't bear the folder's name: others do, so that the file `sync` in
-/// `deployment` has the subject `deployment_sync`.
+/// The folders of a corpus with the subjects in them that lack the folder's name as a prefix. All
+/// other subjects have it: the file `sync` in `deployment` has the subject `deployment_sync`.
 const FOLDERS: [(&str, &[&str]); 9] = [
     ("cluster", &["eviction", "gc", "namespace", "pdb", "podgc"]),
     ("cronjob", &[]),
@@ -26,13 +26,13 @@ const FOLDERS: [(&str, &[&str]); 9] = [
 #[derive(Debug)]
 pub(super) struct CaseFile {
     pub(super) path: PathBuf,
-    /// Its path below the folder that was asked for.
+    /// The path below the requested folder.
     pub(super) name: String,
     pub(super) subject: String,
 }
 
-/// What a file's name up to the first dot says, and the folder it lies in. Digits at the end tell files of one subject
-/// apart.
+/// Returns the subject of a file: the part of its name before the first dot, and its folder.
+/// Trailing digits only distinguish files with the same subject.
 fn subject(path: &Path) -> String {
     let text = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
     let name = text(path.file_name());
@@ -45,12 +45,12 @@ fn subject(path: &Path) -> String {
     }
 }
 
-/// Every `*.jsonl` and `*.jsonl.gz` in a folder and those below, in the order of their paths.
+/// Returns every `*.jsonl` and `*.jsonl.gz` in a folder, at any depth, ordered by path.
 ///
 /// # Errors
-/// When a folder can't be read, or there are none.
+/// A folder is unreadable, or there are no files.
 pub(super) fn find(folder: &Path) -> Result<Vec<CaseFile>, String> {
-    // `.` has a name too.
+    // Canonical, because `.` has a name too.
     let folder = &folder
         .canonicalize()
         .map_err(|error| unreadable(folder, &error))?;
@@ -61,7 +61,7 @@ pub(super) fn find(folder: &Path) -> Result<Vec<CaseFile>, String> {
             let entry = entry.map_err(unreadable)?;
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
-            // Links to folders are not followed: they may lead round in circles.
+            // Do not follow links to folders: they may form cycles.
             if entry.file_type().map_err(unreadable)?.is_dir() {
                 folders.push(path);
             } else if name.ends_with(".jsonl") || name.ends_with(".jsonl.gz") {
@@ -69,7 +69,7 @@ pub(super) fn find(folder: &Path) -> Result<Vec<CaseFile>, String> {
             }
         }
     }
-    // Of one folder before those below it, as they have always been.
+    // Files in a folder come before those in its subfolders.
     files.sort_by_key(|path| (path.components().count(), path.clone()));
     if files.is_empty() {
         return Err(format!("no *.jsonl or *.jsonl.gz in {}", folder.display()));
@@ -86,18 +86,18 @@ pub(super) fn find(folder: &Path) -> Result<Vec<CaseFile>, String> {
     Ok(files.collect())
 }
 
-/// The text of a file, unpacked.
+/// Returns the uncompressed text of a file.
 ///
 /// # Errors
-/// When it can't be read.
+/// The file is unreadable.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     read_text(path).map_err(|error| unreadable(path, &error))
 }
 
-/// The cases of a file, to be used in another way than to be run here.
+/// Returns the cases of a file, for uses other than running them here.
 ///
 /// # Errors
-/// When it can't be read, or a line of it.
+/// The file or a line of it is unreadable.
 pub fn read_cases(path: &Path) -> std::io::Result<Vec<Value>> {
     let text = read_text(path)?;
     let lines = text.lines().map(serde_json::from_str);
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_is_the_name_of_the_file_and_where_needed_of_its_folder() {
+    fn a_subject_is_the_file_name_with_the_folder_if_needed() {
         for (path, wanted) in [
             ("vectors/sync.jsonl", "sync"),
             ("vectors/rc.more.jsonl.gz", "rc"),

@@ -1,4 +1,4 @@
-//! Cases of `sync` in which ranking leaves a choice of pods: what the record would be for our choice.
+//! Cases of `sync` in which ranking leaves a choice of pods: converts the recording to our choice.
 
 use podstorm::object::{Map, Time};
 use serde_json::{Value, json};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::Fields;
 use super::sync::Run;
 
-/// The recorded outputs of a case that leaves a choice of pods to delete, rewritten for the pods that we
-/// chose, after checking that the choice is one of those allowed.
+/// Rewrites the recorded outputs of a case that leaves a choice of pods to delete for the pods that
+/// were chosen here, after checking that the choice is allowed.
 pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<Fields, String> {
     let script = inputs.get("api").and_then(|api| api["deletes"].as_object());
     let failure_before = inputs
@@ -31,7 +31,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
         .cloned()
         .unwrap_or_default();
     if let Some(kept) = must.iter().find(|name| !ours.contains(name)) {
-        return Err(format!("{kept} must be deleted, ours are {ours:?}"));
+        return Err(format!("{kept} must be deleted, but the deleted pods are {ours:?}"));
     }
     if let Some(wrong) = ours
         .iter()
@@ -44,7 +44,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
     let is_gone = |error: &Value| error["code"] == 404;
     let mut map = out.rest();
     let recorded_error = map.remove("error").unwrap_or_default();
-    // Answers come in name order, and the first failure but 404 is the error.
+    // Answers come in name order, and the first failure other than a 404 is the error.
     let failures: Vec<&Value> = names
         .iter()
         .filter_map(error_of)
@@ -103,7 +103,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
                 let mut conditions = conditions.as_array().cloned().unwrap_or_default();
                 conditions.retain(|condition| condition["type"] != "ReplicaFailure");
                 if !error.is_null() {
-                    // A failure that was recorded before keeps its text and time.
+                    // A previously recorded failure keeps its text and time.
                     conditions.push(failure_before.cloned().unwrap_or_else(|| {
                         json!({
                             "type": "ReplicaFailure", "status": "True", "reason": "FailedDelete",
@@ -117,7 +117,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
             _ => {}
         }
     }
-    // The observed ages belong to the recorded pods.
+    // The recorded age ratios belong to the recorded pods.
     map.remove("sortingAgeRatio");
     let (count, sum) = run.age_ratios;
     if count > 0 {

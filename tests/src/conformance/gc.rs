@@ -1,9 +1,9 @@
 //! Cases of `gc`: one decision of the garbage collector, or one event of its graph.
 //!
 //! The collector of the embedded API server acts inside the store and sends no requests, so its
-//! effects are compared: the objects after it has handled the item, or the event, with those of a
-//! second cluster that was sent the recorded requests; and both again when the collector has
-//! handled what it, or the record, has queued.
+//! effects are compared. The collector handles the item or event in one cluster; a second cluster
+//! gets the recorded requests. The objects of both must be equal, and equal again after the
+//! collector has handled everything that it or the recording has queued.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 
 use super::{Fields, expect_eq, expect_same_json};
 
-/// The time of everything: within the grace period of what is being deleted.
+/// The time of every operation: within the grace period of terminating objects.
 const NOW: Now = Now {
     mono_ns: 0,
     wall_ns: 1_780_315_200_000_000_000,
 };
 
-/// Most items of the queue that a case may need.
+/// The maximum number of queue items that a case may need.
 const ITEMS_MAX: usize = 1000;
 
 /// Runs one case.
@@ -30,7 +30,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let category = case.text("category")?;
     let observed = case.list("observed")?;
     let mut out = case.object("out")?;
-    // Retries: the collector's own requests can't fail.
+    // Retries are ignored: the collector's own requests can't fail.
     out.text("error")?;
     out.flag("requeue")?;
     match case.take("event") {
@@ -106,7 +106,7 @@ fn run_item(
     }
     ours.collect_garbage(1, NOW);
     if state(&ours) != state(&recorded) {
-        // The collector's own patch may be what its deletion conflicts with, which it retries.
+        // The deletion may conflict with the collector's own patch; the collector then retries it.
         ours.collect_garbage(1, NOW);
     }
     expect_eq("objects", &state(&ours), &state(&recorded))?;
@@ -120,10 +120,10 @@ fn run_item(
     queue(&recorded, &known, out)?;
     settle(&ours)?;
     settle(&recorded)?;
-    expect_eq("objects in the end", &state(&ours), &state(&recorded))
+    expect_eq("objects at the end", &state(&ours), &state(&recorded))
 }
 
-/// Puts the items into the queue that the record has queued.
+/// Queues the items that the recording has queued.
 fn queue(cluster: &Cluster, known: &[Value], out: &mut Fields) -> Result<(), String> {
     for (list, is_orphan) in [("attemptToDelete", false), ("attemptToOrphan", true)] {
         for item in out.list(list)? {
@@ -138,7 +138,7 @@ fn queue(cluster: &Cluster, known: &[Value], out: &mut Fields) -> Result<(), Str
                 cluster.queue_garbage(GarbageItem::Orphan(found, namespace, name));
                 continue;
             }
-            // An owner that was never seen: when it is found to be absent, its dependents follow.
+            // The owner was never seen. Once it is found to be absent, its dependents are queued.
             if cluster.api(found).get(&namespace, &name).is_err() {
                 let references = known
                     .iter()
@@ -157,12 +157,12 @@ fn queue(cluster: &Cluster, known: &[Value], out: &mut Fields) -> Result<(), Str
 
 fn settle(cluster: &Cluster) -> Result<(), String> {
     match cluster.collect_garbage(ITEMS_MAX, NOW) {
-        ITEMS_MAX => Err("the collector comes to no end".to_owned()),
+        ITEMS_MAX => Err("the collector does not finish".to_owned()),
         _ => Ok(()),
     }
 }
 
-/// A cluster with these objects, and an empty queue.
+/// Returns a cluster with these objects and an empty queue.
 fn load(objects: &[Value]) -> Result<Cluster, String> {
     let cluster = Cluster::new(ClusterOptions {
         records_gc_events: true,
@@ -182,7 +182,7 @@ fn load(objects: &[Value]) -> Result<Cluster, String> {
     Ok(cluster)
 }
 
-/// The object with the spec that it needs to be stored.
+/// Decodes an object, with a spec that makes it valid.
 fn read(cluster: &Cluster, mut value: Value) -> Result<AnyObject, String> {
     let kind = value["kind"].as_str().unwrap_or_default().to_owned();
     let pod = json!({"containers": [{"name": "c", "image": "i"}]});
@@ -200,8 +200,8 @@ fn read(cluster: &Cluster, mut value: Value) -> Result<AnyObject, String> {
     read.map_err(|error| error.to_string())
 }
 
-/// The collector doesn't look at which owner is the controller, and some cases have two, which the API
-/// server refuses.
+/// Removes the `controller` flags of owner references. The collector ignores them, and some cases
+/// have two controllers, which the API server refuses.
 fn forget_controllers(object: &mut Value) {
     let owners = object["metadata"].get_mut("ownerReferences");
     for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -217,13 +217,13 @@ fn import(cluster: &Cluster, value: Value) -> Result<(), String> {
     imported.map(drop).map_err(|error| error.message)
 }
 
-/// Replaces an object by this state.
+/// Replaces an object with this state.
 fn replay(cluster: &Cluster, value: Value) -> Result<(), String> {
     fn put<R: podstorm_apiserver::ClusterResource>(
         cluster: &Cluster,
         object: AnyObject,
     ) -> Result<(), String> {
-        let object = object.downcast::<R>().ok_or("an object of another kind")?;
+        let object = object.downcast::<R>().ok_or("the object has another kind")?;
         let put = cluster.replay(Arc::unwrap_or_clone(object), NOW);
         put.map(drop).map_err(|error| error.message)
     }
@@ -252,7 +252,7 @@ fn kind_named(cluster: &Cluster, name: &str) -> Result<Kind, String> {
     found.ok_or_else(|| format!("no such kind: {name}"))
 }
 
-/// Kind and key of the object with that UID, or of an owner that is named with it.
+/// Returns the kind and key of the object with a UID, or of an owner that is referenced with it.
 fn find(cluster: &Cluster, known: &[Value], uid: &str) -> Result<(Kind, Str, Str), String> {
     for object in known {
         let metadata = &object["metadata"];
@@ -267,10 +267,10 @@ fn find(cluster: &Cluster, known: &[Value], uid: &str) -> Result<(Kind, Str, Str
             return Ok((kind, namespace.into(), name.into()));
         }
     }
-    Err(format!("no object has the UID {uid}"))
+    Err(format!("no object with the UID {uid}"))
 }
 
-/// Sends a recorded request, unless the script has it fail.
+/// Sends a recorded request, unless the script makes it fail.
 fn send(
     cluster: &Cluster,
     request: &Value,
@@ -287,7 +287,7 @@ fn send(
             _ => scripted.remove(0),
         };
         if answer["code"] == 404 {
-            // The object is gone meanwhile: all cases with such an answer are about a pod.
+            // The object was deleted meanwhile. All cases with such an answer are about a pod.
             let (namespace, name) = in_namespace(path);
             let gone = cluster.replay_removal::<Pod>(namespace, name, NOW);
             return gone.map_err(|error| error.message);
@@ -310,7 +310,7 @@ fn send(
     let kind = kinds.find(|kind| kind.resource() == resource);
     let api = cluster.api(kind.ok_or_else(|| format!("unknown path {path}"))?);
     let mut body = request["body"].clone();
-    // What is not there live is not there here, and the answer is 404 in both.
+    // A missing object causes a 404 here as in the recording.
     match method {
         "DELETE" => {
             let options = DeleteOptions {
@@ -326,7 +326,7 @@ fn send(
             drop(api.delete(namespace, name, &options, NOW));
         }
         "PATCH" => {
-            // The versions here are others than the recorded ones.
+            // Versions differ from the recorded ones here.
             if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
                 metadata.remove("resourceVersion");
             }
@@ -343,7 +343,7 @@ fn send(
     Ok(())
 }
 
-/// Namespace and name in the path of a namespaced object.
+/// Returns the namespace and name in the path of a namespaced object.
 fn in_namespace(path: &str) -> (&str, &str) {
     let mut segments = path.rsplit('/');
     let name = segments.next().unwrap_or_default();
@@ -355,7 +355,8 @@ fn list(cluster: &Cluster, kind: Kind) -> Vec<AnyObject> {
     page.map(|page| page.items).unwrap_or_default()
 }
 
-/// All objects but namespaces and Events, by kind and key: what the collector may change of them.
+/// Returns what the collector may change in all objects except namespaces and Events, by kind and
+/// key.
 fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     let is_compared = |kind: &Kind| ![Kind::NAMESPACE, Kind::EVENT].contains(kind);
     let kinds = cluster.kinds().into_iter().filter(is_compared);

@@ -1,4 +1,5 @@
-//! Cases of `handlers`: notifications, the keys they add and the expectations they lower.
+//! Cases of `handlers`: notifications, the keys that they queue and the expectations that they
+//! lower.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ struct Harness {
     controller: Arc<Controller>,
     owners: Arc<dyn AnyInformer>,
     now_ns: i64,
-    /// Every key that ever had expectations, to be looked at after each step.
+    /// Every key that ever had expectations. All are checked after each step.
     expected: BTreeSet<String>,
 }
 
@@ -78,7 +79,7 @@ impl Harness {
                     controller.pod_changed(&change, now);
                 }
             }
-            // Objects of another type can't reach a typed handler: there is nothing to ignore.
+            // A typed handler can't get an object of another type, so there is nothing to ignore.
             "podDeleteGarbage" | "parentDeleteGarbage" => {}
             "expectCreations" => {
                 let (key, count) = (step.text("key")?, step.int("n")?);
@@ -99,7 +100,7 @@ impl Harness {
             "advance" => self.now_ns += step.int("nanos")?,
             other => return Err(format!("unknown op {other:?}")),
         }
-        // A key that waits is added once.
+        // A waiting key is queued once.
         let mut queue = out.texts("queue")?;
         let mut seen = BTreeSet::new();
         queue.retain(|key| seen.insert(key.clone()));
@@ -138,8 +139,8 @@ fn delta<T: ?Sized>(op: &str, object: Arc<T>) -> Delta<T> {
     }
 }
 
-/// Records a write for every workload that is cached, and for those of which one is to be cleared, `owner=uid`:
-/// what is cleared can be seen then. Gives owners and UIDs.
+/// Records a write for every cached workload, and for those with an entry `owner=uid` in `cleared`,
+/// so that the clearing is visible. Returns owners and UIDs.
 fn write_for_all(controller: &Controller, cleared: &[String]) -> BTreeMap<String, Uid> {
     let cached = controller.owners().all().into_iter().map(|(_, workload)| {
         let meta = &workload.object.metadata;

@@ -1,19 +1,19 @@
-//! Runs cases on threads of their own and leaves behind those that take too long.
+//! Runs cases on separate threads, and abandons those that take too long.
 //!
-//! A thread can't be ended from outside: one whose case hangs is left to itself, another goes on with the next case, and
-//! what the first one answers after all counts for nothing.
+//! A thread can't be stopped from outside. If a case hangs, its thread is abandoned and another
+//! thread continues with the next case. A late result of the abandoned thread is ignored.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How far a case has come, told by the thread that runs it.
+/// The position of a running case, set by its thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place(Arc<Mutex<String>>);
 
 impl Place {
-    /// The case has come here.
+    /// Sets the position.
     pub(super) fn reach(&self, place: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
@@ -26,12 +26,13 @@ impl Place {
     }
 }
 
-/// Runs the cases `0..total` on `threads` threads, and gives their outcomes in order.
+/// Runs the cases `0..total` on `threads` threads. Returns their outcomes in order.
 ///
-/// `make` makes what runs cases, once on each thread; that takes the number of a case and tells where it is.
+/// `make` creates the runner of cases, once on each thread. The runner gets the number of a case
+/// and reports its position.
 ///
 /// # Errors
-/// Of a case that takes longer than `limit`: where it was then.
+/// For a case that takes longer than `limit`: its position at that time.
 pub(super) fn run_all<T, R>(
     total: usize,
     threads: usize,
@@ -60,12 +61,13 @@ where
     (0..total)
         .map(|case| match outcomes.next_if(|(ended, _)| *ended == case) {
             Some((_, outcome)) => outcome,
-            None => Err("the thread that should run it has ended".to_owned()),
+            None => Err("the thread of the case has ended".to_owned()),
         })
         .collect()
 }
 
-/// Runs cases on a new thread until none is left, or one hangs: that one and where it was.
+/// Runs cases on a new thread until none is left or one hangs. Returns the case that hangs, with
+/// its position.
 fn run_lane<T, R>(
     total: usize,
     limit: Duration,
@@ -88,10 +90,10 @@ where
             if case >= total {
                 return;
             }
-            told.reach("its begin".to_owned());
+            told.reach("its start".to_owned());
             running.store(case, Ordering::Release);
             if sender.send((case, run(case, &told))).is_err() {
-                // It took too long: another thread has gone on.
+                // The case took too long: another thread has taken over.
                 return;
             }
         }
@@ -102,12 +104,12 @@ where
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {
                 let case = current.load(Ordering::Acquire);
-                // Its thread has not even begun with a case.
+                // The thread has not started a case yet.
                 if case == total {
                     continue;
                 }
                 let (place, seconds) = (place.text(), limit.as_secs_f64());
-                let hung = format!("hung at {place}: no end within {seconds} s");
+                let hung = format!("hung at {place}: not finished within {seconds} s");
                 return Some((case, Err(hung)));
             }
         }
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_that_hangs_holds_up_none_of_the_others() {
+    fn a_case_that_hangs_blocks_no_other_case() {
         for threads in [1, 3] {
             let outcomes = run_all(9, threads, Duration::from_secs(2), || {
                 move |case, place: &Place| {
@@ -132,7 +134,7 @@ mod tests {
                     case * 2
                 }
             });
-            let hung = "hung at step 3: no end within 2 s".to_owned();
+            let hung = "hung at step 3: not finished within 2 s".to_owned();
             let mut wanted: Vec<_> = (0..9).map(|case| Ok(case * 2)).collect();
             wanted[3] = Err(hung);
             assert_eq!(outcomes, wanted);
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_whose_thread_ends_are_not_lost() {
+    fn cases_of_a_thread_that_ended_are_reported() {
         let run = || |_: usize, _: &Place| panic!("planned");
         let outcomes: Vec<Result<(), _>> = run_all(2, 1, Duration::from_secs(60), run);
         assert!(outcomes.iter().all(Result::is_err));

@@ -1,9 +1,10 @@
-//! Recorded decisions of the upstream controllers, run against the public API of `podstorm` and of
-//! `podstorm_apiserver`, and recorded answers of upstream's API server, of `podstorm_http`.
+//! Recorded decisions of the upstream controllers, run against the public APIs of `podstorm` and
+//! `podstorm_apiserver`, and recorded responses of upstream's API server, run against
+//! `podstorm_http`.
 //!
-//! One module per subject; each offers `run(case)`, which takes the members of a case (its `id` already
-//! removed) and returns what differs. Every member of a case must be read (see [`Fields`]). The cases of
-//! [`http`] share a server, so that they are played together.
+//! There is one module per subject, with a function `run(case)`. It takes the members of a case
+//! without its `id` and returns the differences. It must read every member of a case (see
+//! [`Fields`]). The cases of [`http`] share a server, so they are played together.
 
 mod active;
 mod claim;
@@ -48,10 +49,10 @@ pub use differences::Differences;
 pub use fields::{Fields, expect_eq};
 use fields::{expect_same_json, pruned};
 
-/// Runs a case of one subject; what differs is its error.
+/// Runs a case of one subject. The error is the differences.
 type Run = fn(&mut Fields) -> Result<(), String>;
 
-/// What runs the cases of a subject, if they share nothing.
+/// Returns the function that runs the cases of a subject, if they are independent.
 fn runner_of(subject: &str) -> Option<Run> {
     Some(match subject {
         "active" => active::run,
@@ -105,7 +106,7 @@ fn runner_of(subject: &str) -> Option<Run> {
             statefulset::sync::run
         }
         "status" => status::run,
-        // Whole syncs, of ReplicationControllers and of ReplicaSets.
+        // Whole syncs of ReplicationControllers and ReplicaSets.
         "rc" | "sync" => sync::run,
         "ttl_handlers" => ttl::handlers,
         "ttl_sync" => ttl::sync,
@@ -117,7 +118,7 @@ fn runner_of(subject: &str) -> Option<Run> {
 /// Runs one case.
 ///
 /// # Errors
-/// What differs from the record, or an unknown field.
+/// The differences from the recording, or an unknown field.
 fn run_case(run: Run, case: Value) -> Result<(), String> {
     let mut case = Fields::new(case, "case")?;
     run(&mut case)?;

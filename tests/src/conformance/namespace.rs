@@ -1,4 +1,4 @@
-//! Cases of `namespace`: one sync of a namespace that is being deleted, against scripted answers.
+//! Cases of `namespace`: one sync of a terminating namespace, with scripted answers.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,8 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     out.finish()
 }
 
-/// Where a request stands: those about kinds other than pods come in free order, between the others.
+/// Returns the sort key of a request. Requests about kinds other than pods have no fixed order
+/// among themselves.
 fn order(request: &Value) -> (usize, String) {
     let path = request["path"].as_str().unwrap_or_default();
     let method = request["method"].as_str().unwrap_or_default();
@@ -81,7 +82,7 @@ fn order(request: &Value) -> (usize, String) {
         ("PUT", Some("/status")) if has_conditions => (3, String::new()),
         ("PUT", Some("/status")) => (0, String::new()),
         ("PUT", Some("/finalize")) => (4, String::new()),
-        // The namespace is read first, and again after a conflict: at its place by the stable sort.
+        // The namespace is read first, and again after a conflict. The stable sort keeps the order.
         ("GET", Some("")) => (0, String::new()),
         _ => {
             let of = rest.unwrap_or(path).rsplit("namespaces/ns1/").next();
@@ -95,7 +96,7 @@ fn order(request: &Value) -> (usize, String) {
 struct ScriptedApi {
     answers: Map,
     lists: Map,
-    /// How many answers of a list were given.
+    /// The number of answers used, by request.
     used: BTreeMap<String, usize>,
     resources: Vec<Value>,
     failed_groups: Vec<String>,
@@ -103,7 +104,7 @@ struct ScriptedApi {
 }
 
 impl ScriptedApi {
-    /// Notes a request; its scripted answer.
+    /// Records a request and returns its scripted answer.
     fn request(
         &mut self,
         method: &str,
@@ -119,7 +120,7 @@ impl ScriptedApi {
         match answer["code"].as_u64() {
             Some(code) => {
                 let text = |member: &str| answer[member].as_str().unwrap_or_default().to_owned();
-                let code = u16::try_from(code).expect("codes are small");
+                let code = u16::try_from(code).expect("HTTP codes fit a u16");
                 let reason = Reason::new(&text("reason"));
                 Err(ApiError::status(code, reason, text("message")))
             }
@@ -136,7 +137,7 @@ impl ScriptedApi {
     }
 }
 
-/// The next entry of a script under that key; the last one repeats.
+/// Returns the next entry of a script for a key. The last entry repeats.
 fn next(script: &Map, used: &mut BTreeMap<String, usize>, key: &str) -> Option<Value> {
     let entries = script.get(key)?.as_array()?;
     let used = used.entry(key.to_owned()).or_default();
@@ -146,10 +147,10 @@ fn next(script: &Map, used: &mut BTreeMap<String, usize>, key: &str) -> Option<V
 }
 
 fn namespace_of(value: Value) -> Namespace {
-    Namespace::from_json(value).expect("the case holds a namespace")
+    Namespace::from_json(value).expect("the case has a valid namespace")
 }
 
-/// The kind of a resource, if objects of the kind exist.
+/// Returns the kind of a resource, if the kind has objects.
 fn kind_of(api_version: &str, resource: &str) -> Option<Kind> {
     let kind = match resource {
         "bindings" => return None,
@@ -157,9 +158,9 @@ fn kind_of(api_version: &str, resource: &str) -> Option<Kind> {
         "pods" => Some(Kind::POD),
         "replicasets" => Some(Kind::REPLICA_SET),
         "services" => kind_named("Service"),
-        other => panic!("no case has {other}"),
+        other => panic!("no case uses {other}"),
     };
-    let kind = kind.expect("it is built in");
+    let kind = kind.expect("the kind is built in");
     assert_eq!(
         (kind.api_version(), kind.resource()),
         (api_version, resource)
@@ -169,8 +170,8 @@ fn kind_of(api_version: &str, resource: &str) -> Option<Kind> {
 
 fn object_of(kind: Kind, value: Value) -> AnyObject {
     match kind == Kind::POD {
-        true => Arc::new(Pod::from_json(value).expect("the case holds a pod")),
-        false => Arc::new(DynamicObject::from_json(kind, value).expect("the case holds an object")),
+        true => Arc::new(Pod::from_json(value).expect("the case has a valid pod")),
+        false => Arc::new(DynamicObject::from_json(kind, value).expect("the case has a valid object")),
     }
 }
 
@@ -193,7 +194,7 @@ impl ScriptedApi {
             }
             Request::PutStatus { object } => {
                 let namespace = object.downcast_ref::<Namespace>();
-                self.write("status", namespace.expect("it is the namespace's"))?
+                self.write("status", namespace.expect("the status is a namespace's"))?
             }
             Request::Finalize { namespace } => self.write("finalize", namespace)?,
             Request::Discover => Answer::Discovered(Box::new(self.discover())),
@@ -202,7 +203,7 @@ impl ScriptedApi {
                 version: ResourceVersion::from(1),
             },
             Request::DeleteCollection { kind, options, .. } => {
-                let options = options.as_ref().expect("they say how");
+                let options = options.as_ref().expect("the deletion has options");
                 assert_eq!(options.propagation, Some(Propagation::Background));
                 self.request("DELETE", &path_of(*kind), background())?;
                 Answer::Deleted(None)
@@ -213,13 +214,13 @@ impl ScriptedApi {
                 options,
                 ..
             } => {
-                let options = options.as_ref().expect("they say how");
+                let options = options.as_ref().expect("the deletion has options");
                 assert_eq!(options.propagation, Some(Propagation::Background));
                 let path = format!("{}/{name}", path_of(*kind));
                 self.request("DELETE", &path, background())?;
                 Answer::Deleted(None)
             }
-            other => panic!("no sync of a namespace asks for {other:?}"),
+            other => panic!("a sync of a namespace never makes this request: {other:?}"),
         })
     }
 

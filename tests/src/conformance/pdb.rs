@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 use super::shared::pod;
 use super::{Fields, expect_eq, expect_same_json};
 
-/// The objects whose `/scale` answers in all cases, without a number of replicas.
+/// The objects whose `/scale` is available in all cases, without a number of replicas.
 const SCALED: [&str; 6] = ["u-d", "u-d-1", "u-d-2", "u-solo", "u-ss", "u-rc"];
 
-/// Runs one case, once with the budget before its pods and once behind them.
+/// Runs one case twice: with the budget cached before its pods, and after them.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     case.text("category")?;
     let now = now(case)?;
@@ -37,7 +37,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
 
     let recorded = out.take("putStatus");
     let status = synced.status;
-    expect_eq("a status is put", &status.is_some(), &recorded.is_some())?;
+    expect_eq("a status is written", &status.is_some(), &recorded.is_some())?;
     expect_same_json(
         "putStatus",
         status.unwrap_or_default(),
@@ -49,7 +49,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     out.finish()
 }
 
-/// The time of a case.
+/// Returns the time of a case.
 pub(super) fn now(case: &mut Fields) -> Result<Now, String> {
     let now = Now {
         mono_ns: 0,
@@ -59,7 +59,7 @@ pub(super) fn now(case: &mut Fields) -> Result<Now, String> {
     Ok(now)
 }
 
-/// A budget from its JSON.
+/// Decodes a budget.
 pub(super) fn budget(value: Value) -> Result<Budget, String> {
     budget_object(value).map(|object| Budget::of(&object))
 }
@@ -69,7 +69,7 @@ fn budget_object(value: Value) -> Result<DynamicObject, String> {
     object.map_err(|error| format!("budget: {error}"))
 }
 
-/// What a sync did.
+/// The effects of a sync.
 #[derive(Debug, PartialEq)]
 struct Synced {
     status: Option<Value>,
@@ -115,18 +115,18 @@ fn sync(
             Answer::Object(object.clone())
         }
         Request::GetOwnerScale { namespace, owner } => owners.scale(namespace, owner),
-        other => panic!("a sync sends no such request: {other:?}"),
+        other => panic!("a sync never makes this request: {other:?}"),
     };
     let mut driver: Driver<<Controller as Workload>::Sync> = Driver::default();
     let progress = driver.begin(&controller, 0, key, &mut send, now);
-    expect_eq("all is answered", &(progress == Progress::Finished), &true)?;
+    expect_eq("all requests are answered", &(progress == Progress::Finished), &true)?;
     Ok(Synced {
         status,
         events: driver.sync.events().iter().map(event_json).collect(),
         recheck_after_ns: match driver.sync.end() {
             End::After(delay_ns) => Some(delay_ns - BACKOFF_BASE_NS),
             End::Forget => None,
-            end => return Err(format!("the sync ends with {end:?}")),
+            end => return Err(format!("unexpected end of the sync: {end:?}")),
         },
     })
 }
@@ -164,7 +164,7 @@ impl Owner {
 struct Owners(Vec<Owner>);
 
 impl Owners {
-    /// The answer to a read of `/scale`.
+    /// Returns the answer to a read of `/scale`.
     fn scale(&self, namespace: &str, owner: &OwnerReference) -> Answer {
         let kind = kind_named(&owner.kind).filter(|kind| {
             let is_served = ["", "apps"].contains(&kind.group()) || kind.name() == "Job";

@@ -1,4 +1,4 @@
-//! Cases of `podgc`: one round of pod garbage collection, against scripted answers.
+//! Cases of `podgc`: one round of pod garbage collection, with scripted answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::shared::pod;
 use super::{Fields, expect_same_json};
 
-/// How long a missing node is in quarantine, ns.
+/// The quarantine of a missing node, in nanoseconds.
 const QUARANTINE_NS: i64 = 40_000_000_000;
 
 /// Runs one case.
@@ -44,7 +44,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         driver: Driver::default(),
     };
 
-    // A round before, so that the quarantine of these nodes is over in the round of the case.
+    // Run an earlier round, so that the quarantine of these nodes ends in the round of the case.
     let mut lost = Vec::new();
     for node in case.texts("quarantineOver")? {
         let mut pod = Pod::default();
@@ -57,7 +57,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     world.list(lost, Now::default());
     world.round(&mut api, Now::default());
     if !api.node_reads.is_empty() || !api.pod_requests.is_empty() {
-        return Err("the round before has sent a request".to_owned());
+        return Err("the earlier round has sent a request".to_owned());
     }
 
     world.list(Vec::new(), now);
@@ -70,7 +70,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
 
     let mut out = case.object("out")?;
     let ours = api.pod_requests.into_values().flatten().collect();
-    // Between pods the order is free.
+    // The order among pods is free.
     let mut recorded = out.list("podRequests")?;
     recorded.sort_by_key(|request| {
         let path = request["path"].as_str().unwrap_or_default();
@@ -107,7 +107,7 @@ struct Api {
     answers: Map,
     live_nodes: Vec<String>,
     node_reads: Vec<Value>,
-    /// By the pod's path.
+    /// The requests by the pod's path.
     pod_requests: BTreeMap<String, Vec<Value>>,
 }
 
@@ -132,7 +132,7 @@ impl Api {
                 of_status: true,
             } if *kind == Kind::POD => {
                 let Patch::Strategic(body) = &**patch else {
-                    panic!("the patch is a strategic one: {patch:?}");
+                    panic!("expected a strategic merge patch: {patch:?}");
                 };
                 let pod = format!("/api/v1/namespaces/{namespace}/pods/{name}");
                 let path = format!("{pod}/status");
@@ -155,15 +155,15 @@ impl Api {
                 self.pod_requests.entry(path).or_default().push(sent);
                 answer.unwrap_or(Answer::Deleted(None))
             }
-            other => panic!("a round sends no such request: {other:?}"),
+            other => panic!("a round never makes this request: {other:?}"),
         }
     }
 
-    /// The error that the script has for a request.
+    /// Returns the scripted error of a request.
     fn scripted(&self, method: &str, path: &str) -> Option<Answer> {
         let answer = self.answers.get(&format!("{method} {path}"))?;
         let code = answer["code"].as_u64()?;
-        let code = u16::try_from(code).expect("a code of HTTP");
+        let code = u16::try_from(code).expect("HTTP codes fit a u16");
         let message = answer["message"].as_str().unwrap_or_default();
         let error = ApiError::status(code, Reason::InternalError, message);
         Some(Answer::Failed(error))

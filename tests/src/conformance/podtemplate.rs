@@ -1,4 +1,4 @@
-//! Cases of `podtemplate`: the pod a workload asks for, or why it doesn't.
+//! Cases of `podtemplate`: the pod that a workload creates, or the reason why it creates none.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Bodies in protobuf that client-go has written, with the equal JSON.
+//! Protobuf bodies written by client-go, with the equivalent JSON.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fields::{Fields, is_empty, without};
 
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
-    // What a server answers is in the cases over HTTP.
+    // The cases over HTTP cover the server's responses.
     for member in ["kind", "apiVersion", "note", "method", "path"] {
         case.text(member)?;
     }
@@ -17,7 +17,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let body = BASE64_STANDARD.decode(body);
     let body = body.map_err(|error| error.to_string())?;
     let found = decode(&body).map_err(|error| error.to_string())?;
-    // Without what says nothing: members that are null or empty.
+    // Ignore null and empty members.
     let full = |value| without(value, &|_, value| is_empty(value));
     let found = full(Value::Object(found));
     super::expect_eq("json", &found, &full(case.value("json")))

@@ -1,7 +1,7 @@
-//! Cases of `ranking`: which pods are deleted when there are too many.
+//! Cases of `ranking`: the pods to delete when there are too many.
 //!
-//! Beside the choice itself everything that is recorded about the relation is recomputed: the
-//! pairs, whether it is an order, and the groups that every sort keeps to.
+//! Besides the choice itself, everything recorded about the relation is recomputed: the pairs,
+//! whether the relation is an order, and the groups that every sort respects.
 
 use std::cmp::Ordering;
 
@@ -23,10 +23,10 @@ const PROFILES: [&str; 7] = [
     "large",
 ];
 
-/// What was recorded.
+/// The recorded outputs.
 struct Recorded {
     rank: Vec<u32>,
-    /// Absent for more than twelve pods.
+    /// Absent for more than 12 pods.
     less: Option<Vec<Value>>,
     swo: bool,
     groups: Vec<usize>,
@@ -84,7 +84,7 @@ fn options(case: &mut Fields) -> Result<RankOptions, String> {
         logarithmic_scale_down: gates.flag("LogarithmicScaleDown")?,
     };
     gates.finish()?;
-    // The same instant, said twice; only the fraction is cheap to compare.
+    // The same instant in two forms. Only the fraction is easy to compare.
     let fraction = now
         .trim_end_matches('Z')
         .split_once('.')
@@ -101,7 +101,8 @@ fn options(case: &mut Fields) -> Result<RankOptions, String> {
     Ok(options)
 }
 
-/// The pods' ranking fields, and how many active pods there are by the node numbers in them.
+/// Returns the ranking fields of the pods, and the number of active pods by the node numbers in
+/// these fields.
 fn ranked(pods: &[Pod], related: &[Pod]) -> (Vec<RankFields>, NodeCounts) {
     let mut names = vec!["".into()];
     let mut number = |pod: &Pod| {
@@ -126,7 +127,7 @@ fn ranked(pods: &[Pod], related: &[Pod]) -> (Vec<RankFields>, NodeCounts) {
     (fields, counts)
 }
 
-/// Pairs, `swo` and groups.
+/// Checks pairs, `swo` and groups.
 fn check_relation(
     candidates: &[Candidate<'_>],
     options: &RankOptions,
@@ -162,7 +163,7 @@ fn check_relation(
         expect_eq("less", &goes.iter().map(row_text).collect::<Vec<_>>(), less)?;
     }
 
-    // A relation is a strict weak order just when it compares the numbers of predecessors.
+    // A relation is a strict weak order exactly if it compares the numbers of predecessors.
     let before_it = |a: usize| goes.iter().filter(|row| row[a]).count();
     let behind_it = |a: usize| goes[a].iter().filter(|goes| **goes).count();
     let predecessors: Vec<usize> = (0..length).map(before_it).collect();
@@ -170,8 +171,8 @@ fn check_relation(
         (0..length).all(|a| (0..length).all(|b| goes[a][b] == (predecessors[a] < predecessors[b])));
     expect_eq("swo", &is_order, &recorded.swo)?;
 
-    // Where everything in front is before everything behind, predecessors less successors is
-    // smaller in front; so the cuts are among the prefixes of that order.
+    // At a cut, everything in front is before everything behind. Then predecessors minus successors
+    // is smaller in front, so every cut is a prefix of this order.
     let mut order: Vec<usize> = (0..length).collect();
     order.sort_by_key(|a| predecessors[*a] as isize - behind_it(*a) as isize);
     let mut groups = vec![0; length];
@@ -188,7 +189,7 @@ fn check_relation(
     expect_eq("groups", &groups, &recorded.groups)
 }
 
-/// Whether the record agrees with itself, so that the rest may lean on it.
+/// Checks that the recording is consistent, because the other checks rely on it.
 fn check_record(recorded: &Recorded, length: usize) -> Result<(), String> {
     let mut positions = recorded.sorted_order.clone();
     positions.sort_unstable();
@@ -200,7 +201,7 @@ fn check_record(recorded: &Recorded, length: usize) -> Result<(), String> {
     let group_at = |index: usize| recorded.groups[recorded.sorted_order[index]];
     for index in 1..length {
         if group_at(index - 1) > group_at(index) {
-            return Err(format!("sortedOrder steps back at {index}"));
+            return Err(format!("sortedOrder decreases at {index}"));
         }
     }
     let mut first = recorded.sorted_order[..recorded.diff].to_vec();
@@ -211,7 +212,7 @@ fn check_record(recorded: &Recorded, length: usize) -> Result<(), String> {
     expect_eq("chosenUnique", &unique, &recorded.chosen_unique)
 }
 
-/// The choice of the ranker, forwards and backwards, and its full order.
+/// Checks the ranker's choice for both orders of input, and its full order.
 fn check_choice(
     candidates: &[Candidate<'_>],
     counts: &NodeCounts,
@@ -256,13 +257,13 @@ fn check_choice(
     check_set("first of the full order", &order[..recorded.diff], recorded)
 }
 
-/// All of the groups wholly before the cut, nothing of those wholly behind, and exactly what was
-/// recorded where that is forced.
+/// Checks that a set contains all groups before the cut and none after it, and equals the recorded
+/// set if that is unique.
 fn check_set(what: &str, ours: &[u32], recorded: &Recorded) -> Result<(), String> {
     let mut ours: Vec<usize> = ours.iter().map(|position| *position as usize).collect();
     ours.sort_unstable();
     ours.dedup();
-    expect_eq(&format!("{what}: how many"), &ours.len(), &recorded.diff)?;
+    expect_eq(&format!("size of {what}"), &ours.len(), &recorded.diff)?;
     if recorded.chosen_unique {
         return expect_eq(what, &ours, &recorded.chosen);
     }
@@ -283,11 +284,11 @@ fn check_set(what: &str, ours: &[u32], recorded: &Recorded) -> Result<(), String
 fn numbers<T: TryFrom<u64>>(list: Vec<Value>) -> Result<Vec<T>, String> {
     let number = |value: &Value| value.as_u64().and_then(|number| T::try_from(number).ok());
     list.iter()
-        .map(|value| number(value).ok_or_else(|| format!("no number: {value}")))
+        .map(|value| number(value).ok_or_else(|| format!("expected a number: {value}")))
         .collect()
 }
 
-/// A pod of a case.
+/// Decodes a pod of a case.
 pub(super) fn decode_pod(pod: Value) -> Result<Pod, String> {
     Pod::from_json(pod).map_err(|error| error.to_string())
 }

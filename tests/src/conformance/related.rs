@@ -1,4 +1,5 @@
-//! Cases of `related`: which pods count for co-location, and how many share each pod's node.
+//! Cases of `related`: the pods that count for co-location, and the number of them on each pod's
+//! node.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Runs a folder of recorded cases: every `*.jsonl` and `*.jsonl.gz` in it and in the folders below, one case a line.
+//! Runs a folder of recorded cases: every `*.jsonl` and `*.jsonl.gz` in it, at any depth, with one
+//! case per line.
 //!
-//! Cases are spread over threads and share nothing, but for those of [`http`], which share a server; the
-//! report is in file and line order, so it does not depend on the threads.
+//! Cases are spread over threads and are independent, except for those of [`http`], which share a
+//! server. The report is in the order of files and lines, so it does not depend on the threads.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +20,15 @@ use super::{Run, deviations, http, run_case, runner_of};
 
 pub use super::files::read_cases;
 
-/// How long a case may take, in each way of running it: no case takes a tenth of it on a machine with other work.
+/// The time limit for a case, on each transport. No case takes a tenth of it on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Which cases are run, and how.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Those of one subject whose ids begin so; all without.
+    /// Restricts the run to some cases of one subject.
     pub only: Option<Only>,
-    /// How long a case may take, in each way of running it.
+    /// The time limit for a case, on each transport.
     pub limit: Duration,
 }
 
@@ -40,85 +41,85 @@ impl Default for Options {
     }
 }
 
-/// What came of one file.
+/// The result of one file.
 #[derive(Clone, Debug, Default)]
 pub struct FileReport {
-    /// The file's path below the folder.
+    /// The path of the file below the folder.
     pub name: String,
     /// The subject of its cases.
     pub subject: String,
-    /// How many cases it holds, of those that were asked for.
+    /// The number of selected cases in the file.
     pub total: usize,
-    /// Those that differ from the record and should not, in file order; and those that don't differ
-    /// though the list of [deviations] says so.
+    /// The unexpected outcomes, in file order: cases that differ from the recording, and listed
+    /// [deviations] that do not differ.
     pub failures: Vec<Failure>,
-    /// Those that differ as the list of deviations says.
+    /// The cases that differ as listed in the deviations.
     pub deviations: Vec<Failure>,
-    /// Why its cases are not run here, if so.
+    /// The reason why its cases are not run here, if there is one.
     pub left_out: Option<LeftOut>,
-    /// Where cases are run in several ways: how many pass in each.
+    /// The number of passed cases by transport, if there are several.
     pub ways: Vec<(&'static str, usize)>,
-    /// The categories of those cases, by name.
+    /// The categories of these cases, by name.
     pub categories: BTreeMap<String, Counts>,
 }
 
-/// Why the cases of a file are not run.
+/// The reason why the cases of a file are not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// They need a program from outside; this runs them.
+    /// They need an external program; this command runs them.
     RunBy(&'static str),
-    /// No runner knows the subject.
+    /// The subject is unknown.
     Unknown,
 }
 
-/// How many cases there are, and how many of them agree with their record.
+/// A number of cases, and how many of them agree with their recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that agree.
+    /// The number of cases that agree.
     pub passed: usize,
-    /// All.
+    /// The number of all cases.
     pub total: usize,
 }
 
-/// A case that differs from its record.
+/// A case that differs from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The case's `id`; `line N` where it has none.
+    /// The `id` of the case, or `line N` if it has none.
     pub id: String,
-    /// What differs, the first that was found first.
+    /// The differences, in the order in which they were found.
     pub differences: Differences,
 }
 
-/// Which cases are asked for: those of one subject whose ids begin so.
+/// A selection of cases: those of one subject with a prefix of the id.
 #[derive(Clone, Debug)]
 pub struct Only {
     /// The subject.
     pub subject: String,
-    /// How the ids begin.
+    /// The prefix of the ids.
     pub id: String,
 }
 
-/// A case that was run.
+/// A case that has run.
 struct Ended {
     id: String,
     outcome: Result<(), Differences>,
 }
 
-/// The lines of a file that hold cases, with their numbers.
+/// The lines of a file with cases, and their numbers.
 type Lines = Arc<Vec<(usize, String)>>;
 
 impl FileReport {
-    /// How many cases agree with their record.
+    /// Returns the number of cases that agree with their recording.
     pub fn passed(&self) -> usize {
         self.total - self.failures.len() - self.deviations.len()
     }
 }
 
-/// Runs every case of every file in `folder` and below; of one subject where it is asked for.
+/// Runs every case of every file in `folder`, at any depth, or only the selected ones.
 ///
 /// # Errors
-/// When the folder or a file can't be read or holds nothing, or nothing is there of what is asked for; differences are no
-/// errors but part of the reports.
+/// The folder or a file is unreadable or empty, or no case is selected. Differences are not errors;
+/// the reports contain them.
 pub fn run_folder(folder: &Path, options: &Options) -> Result<Vec<FileReport>, String> {
     let mut files = find(folder)?;
     if let Some(Only { subject, .. }) = &options.only {
@@ -170,7 +171,7 @@ fn run_file(file: &CaseFile, options: &Options) -> Result<FileReport, String> {
     })
 }
 
-/// All but what the file is called.
+/// Runs the cases of a file. The report lacks the file's name.
 fn run_lines(subject: &str, lines: &Lines, options: &Options) -> FileReport {
     let mut report = FileReport::default();
     let ended = match runner_of(subject) {
@@ -189,7 +190,7 @@ fn run_lines(subject: &str, lines: &Lines, options: &Options) -> FileReport {
         match (outcome, known) {
             (Ok(()), None) => {}
             (Ok(()), Some(_)) => {
-                let differences = "it is listed as a deviation and is none".to_owned().into();
+                let differences = "the case agrees although it is listed as a deviation".to_owned().into();
                 report.failures.push(Failure { id, differences });
             }
             (Err(differences), None) => report.failures.push(Failure { id, differences }),
@@ -199,7 +200,7 @@ fn run_lines(subject: &str, lines: &Lines, options: &Options) -> FileReport {
     report
 }
 
-/// Runs cases that share nothing, on all cores.
+/// Runs independent cases on all cores.
 fn run_apart(run: Run, lines: &Lines, options: &Options) -> Vec<Ended> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (shared, only) = (Arc::clone(lines), options.only.clone());
@@ -226,7 +227,7 @@ fn run_apart(run: Run, lines: &Lines, options: &Options) -> Vec<Ended> {
     ended.collect()
 }
 
-/// Runs cases that share a server, and counts them in the report by way and category.
+/// Runs cases that share a server. Adds counts by transport and category to the report.
 fn run_together(lines: &Lines, options: &Options, report: &mut FileReport) -> Vec<Ended> {
     let (mut ended, mut places, mut cases) = (Vec::new(), Vec::new(), Vec::new());
     for (line, text) in &**lines {
@@ -263,7 +264,7 @@ fn is_asked(only: Option<&Only>, id: &str) -> bool {
     only.is_none_or(|only| id.starts_with(&only.id))
 }
 
-/// The id of the case in a line, or its number, and the case without its id.
+/// Returns the id of the case in a line, or the line number, and the case without its id.
 fn parse(line: usize, text: &str) -> (String, Result<Value, String>) {
     let number = format!("line {line}");
     let mut case: Value = match serde_json::from_str(text) {
@@ -279,7 +280,7 @@ fn parse(line: usize, text: &str) -> (String, Result<Value, String>) {
     }
 }
 
-/// Runs a case; that it panics is a difference too.
+/// Runs a case. A panic counts as a difference.
 pub(super) fn catching(run: impl FnOnce() -> Result<(), Differences>) -> Result<(), Differences> {
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic)).into()))
@@ -304,17 +305,17 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_agrees_passes() {
+    fn a_case_that_agrees_with_its_recording_passes() {
         assert_eq!(run("consistency", &[GOOD]), []);
     }
 
     #[test]
-    fn every_fault_of_a_case_is_a_failure() {
+    fn every_mistake_in_a_case_is_a_failure() {
         let wrong = GOOD.replace("true", "false");
         let unknown = GOOD.replace("\"ops\"", "\"extra\":1,\"ops\"");
         let inner = GOOD.replace("\"owner\"", "\"extra\":1,\"owner\"");
         for (line, part) in [
-            (wrong.as_str(), "recorded is false"),
+            (wrong.as_str(), "recorded false"),
             (&unknown, "unknown field \"extra\""),
             (&inner, "unknown field \"extra\""),
             ("{", "not JSON"),

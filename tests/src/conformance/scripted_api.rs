@@ -1,4 +1,4 @@
-//! An API that answers as a case of `sync` says, and the record of what it was asked.
+//! An API that answers as scripted by a case of `sync`, and a log of its requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Fields;
 use super::shared::workload;
 
-/// The scripted API and the record of what it was asked.
+/// The scripted API and the log of its requests.
 pub(super) struct Api {
     kind: Kind,
     workload_json: Value,
@@ -86,7 +86,7 @@ impl Api {
         if let Some(Request::DeletePod { .. }) = requests.first() {
             let name = |at: &usize| match &requests[*at] {
                 Request::DeletePod { name, .. } => name.clone(),
-                other => panic!("a batch of deletes holds {other:?}"),
+                other => panic!("a batch of deletes contains {other:?}"),
             };
             order.sort_by_key(name);
             let names: Vec<String> = order.iter().map(|at| name(at).to_string()).collect();
@@ -111,11 +111,11 @@ impl Api {
         {
             let batches = last["batches"]
                 .as_array_mut()
-                .expect("made as a list below");
+                .expect("batches are a list, as created below");
             return batches.push(json!(size));
         }
         let mut body = body.to_json();
-        let members = body.as_object_mut().expect("objects are objects");
+        let members = body.as_object_mut().expect("an object serializes to a JSON object");
         members.remove("apiVersion");
         members.remove("kind");
         self.requests
@@ -201,7 +201,7 @@ impl Api {
                 self.put_status(&object)?
             }
             other => {
-                return Err(format!("upstream asks for no such thing: {other:?}"));
+                return Err(format!("upstream never makes this request: {other:?}"));
             }
         })
     }
@@ -233,7 +233,7 @@ impl Api {
             .base
             .as_ref()
             .ok_or("a status write without a workload")?;
-        // A ReplicationController is sent as one: an absent template as an empty one.
+        // A ReplicationController is sent as such, with an absent template as an empty one.
         let sent_as = |set: &ReplicaSet| match ReplicationController::from_replica_set(set) {
             Ok(controller) if self.kind == Kind::REPLICATION_CONTROLLER => {
                 controller.to_replica_set().spec
@@ -270,7 +270,7 @@ impl Api {
         Ok(Answer::Object(Arc::new(updated)))
     }
 
-    /// The requests, patches of one kind in name order as recorded.
+    /// Returns the requests. Patches of one kind are in the order of names, as recorded.
     pub(super) fn into_requests(mut self) -> Vec<Value> {
         let is_release = |request: &Value| request.to_string().contains("$patch");
         for run in self.requests.chunk_by_mut(|a, b| {
@@ -299,7 +299,7 @@ pub(super) fn api_error(value: &Value) -> Result<ApiError, String> {
         fields.text("message")?,
     );
     for cause in fields.list("causes")? {
-        // Some records give the type alone.
+        // Some recordings have only the type.
         if let Value::String(reason) = cause {
             error = error.with_cause(Cause {
                 reason,
@@ -329,9 +329,9 @@ mod tests {
     use super::*;
     use crate::requests::{furnish, samples};
 
-    /// Every request that the controller never makes is reported.
+    /// Every request that the controller never makes is an error.
     #[test]
-    fn a_request_that_no_record_has_is_an_error() {
+    fn a_request_without_a_recording_is_an_error() {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         furnish(&cluster, Now::default());
         for sample in samples(&cluster) {

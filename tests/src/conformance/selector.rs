@@ -20,12 +20,12 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     expect_eq("number of matches", &labelled.len(), &matches.len())?;
     let Ok(compiled) = compiled else {
         return expect_eq(
-            "labels to match with a refused selector",
+            "labels of a case with an invalid selector",
             &labelled.len(),
             &0,
         );
     };
-    // Everything but "matches nothing" has a string form, which says the same.
+    // Every selector except "matches nothing" has an equivalent string form.
     let reread = match &selector {
         None => Selector::nothing(),
         Some(_) => Selector::parse(&compiled.to_string()).map_err(|error| error.to_string())?,
@@ -50,7 +50,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
                 .all(|(key, value)| labels.get(key) == Some(value))
         {
             return Err(format!(
-                "labels[{index}] match without the pairs said to be required"
+                "labels[{index}] match without the required pairs"
             ));
         }
     }

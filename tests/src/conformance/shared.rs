@@ -1,5 +1,5 @@
-//! What the cases of handlers and whole syncs share: objects from JSON, what was put into the queue and the
-//! read-your-writes records.
+//! Code that the cases of handlers and of whole syncs share: decoding objects, draining the queue,
+//! and the read-your-writes records.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Transport for Flight {
     }
 }
 
-/// The kind of a case's workloads.
+/// Returns the kind of a case's workloads.
 pub(super) fn workload_kind(text: &str) -> Result<Kind, String> {
     match text {
         "ReplicaSet" => Ok(Kind::REPLICA_SET),
@@ -31,14 +31,14 @@ pub(super) fn workload_kind(text: &str) -> Result<Kind, String> {
     }
 }
 
-/// A pod from its JSON.
+/// Decodes a pod.
 pub(super) fn pod(value: Value) -> Result<Arc<Pod>, String> {
     Pod::from_json(value)
         .map(Arc::new)
         .map_err(|error| format!("pod: {error}"))
 }
 
-/// A workload from the JSON of its kind, as the controller sees it.
+/// Decodes a workload and converts it to the controller's form.
 pub(super) fn workload(kind: Kind, value: Value) -> Result<Arc<ReplicaSet>, String> {
     let workload = if kind == Kind::REPLICATION_CONTROLLER {
         ReplicationController::from_json(value).map(|rc| rc.to_replica_set())
@@ -50,7 +50,7 @@ pub(super) fn workload(kind: Kind, value: Value) -> Result<Arc<ReplicaSet>, Stri
         .map_err(|error| format!("parent: {error}"))
 }
 
-/// The keys that wait in the queue, in its order, which is then empty.
+/// Drains the waiting keys of the queue, in order.
 pub(super) fn drain(controller: &Controller, now_ns: i64) -> Vec<String> {
     let mut keys = Vec::new();
     while let Take::Key(key) = controller.queue().try_take(now_ns) {
@@ -60,7 +60,7 @@ pub(super) fn drain(controller: &Controller, now_ns: i64) -> Vec<String> {
     keys
 }
 
-/// The keys that wait to be added later, with their delays, in the order of these; none does then.
+/// Drains the keys that are due later, in the order of their delays.
 pub(super) fn drain_delayed(controller: &Controller, now_ns: i64) -> Vec<Value> {
     let mut delayed = Vec::new();
     while let Some(due_ns) = controller.queue().next_due() {
@@ -71,14 +71,14 @@ pub(super) fn drain_delayed(controller: &Controller, now_ns: i64) -> Vec<Value> 
     delayed
 }
 
-/// The key of an owner that records name with a slash even where the namespace is empty.
+/// Returns the key of an owner, which recordings write with a slash even if the namespace is empty.
 pub(super) fn owner_key(controller: &Controller, owner: &str) -> KeyId {
     let (namespace, name) = owner.split_once('/').unwrap_or(("", owner));
     controller.owners().intern(namespace, name)
 }
 
-/// The stored expectations of a key, as the cases write them. Pods of the key's own namespace are
-/// waited for by name alone.
+/// Returns the stored expectations of a key in the form of the cases. Expected deletions in the
+/// key's own namespace have only a name.
 pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -> Value {
     let Ok((namespace, name)) = podstorm::replicaset::parse_key(key) else {
         return json!(
@@ -110,7 +110,7 @@ pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -
     })
 }
 
-/// The name a deletion is waited for under, from a recorded `namespace/name`.
+/// Converts a recorded `namespace/name` to the name of an expected deletion.
 pub(super) fn waited_name(workload_namespace: &str, key: &str) -> String {
     match key.split_once('/') {
         Some((namespace, name)) if namespace == workload_namespace => name.to_owned(),

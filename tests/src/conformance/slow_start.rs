@@ -1,4 +1,4 @@
-//! Cases of `slow_start`: the batches of one run of calls, some of which fail.
+//! Cases of `slow_start`: the batches of one series of calls, some of which fail.
 
 use podstorm::slow_start::SlowStart;
 use serde_json::json;
@@ -10,10 +10,10 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let count = size(case.int("count")?)?;
     let mut run = SlowStart::new(count, size(case.int("initialBatchSize")?)?);
     let failing = case.all("failingCalls", |call| {
-        call.as_u64().ok_or_else(|| format!("no call: {call}"))
+        call.as_u64().ok_or_else(|| format!("expected the number of a call: {call}"))
     })?;
     let (mut batches, mut calls) = (Vec::new(), 0);
-    // The failing calls of the last batch: any of their errors may be the one reported.
+    // The failing calls of the last batch. Upstream may report the error of any of them.
     let mut failed = Vec::new();
     while let Some(batch) = run.next_batch() {
         batches.push(batch);

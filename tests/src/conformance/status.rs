@@ -1,4 +1,4 @@
-//! Cases of `status`: the computed status, whether and how it is written, the next availability
+//! Cases of `status`: the computed status, whether and how it is written, and the next availability
 //! check.
 
 use podstorm::object::{Kind, Pod, ReplicaSet, Time};
@@ -42,7 +42,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     write(case, &workload, status)
 }
 
-/// The write with its one retry, as the sync does it.
+/// Writes the status with one retry, as the sync does.
 fn write(
     case: &mut Fields,
     workload: &ReplicaSet,
@@ -50,7 +50,7 @@ fn write(
 ) -> Result<(), String> {
     let mut results = case.list("updateResults")?.into_iter();
     let get_fails = case.flag("getFails")?;
-    // The generation of the object read again never reaches the status.
+    // The generation of the reread object never reaches the status.
     case.opt_int("freshGeneration")?;
     let mut writes = Vec::new();
     let mut gets = 0;

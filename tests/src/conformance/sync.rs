@@ -1,4 +1,4 @@
-//! Cases of `sync`: one whole sync against an API that answers as scripted.
+//! Cases of `sync`: one whole sync with a scripted API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::shared::{
 };
 use super::{Fields, expect_eq, expect_same_json};
 
-/// Where the monotonic clock stands during a sync: late enough for old expectations.
+/// The monotonic time of a sync: late enough for expired expectations.
 const MONO_NS: i64 = 1_000_000_000_000_000;
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let mut out = case.object("out")?;
-    // Where the case comes from, and `nowUnixNano` in another form.
+    // The origin of the case, and another form of `nowUnixNano`.
     case.text("category")?;
     case.text("now")?;
     let inputs = case.rest();
@@ -40,7 +40,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     out.finish()
 }
 
-/// What a sync did.
+/// The effects of a sync.
 pub(super) struct Run {
     pub(super) requests: Vec<Value>,
     pub(super) events: Vec<Value>,
@@ -48,20 +48,20 @@ pub(super) struct Run {
     error: Option<(String, String, Vec<String>)>,
     expectations: Value,
     added_after: Vec<Value>,
-    /// With its read-your-writes records; none where the key was refused.
+    /// The controller with its read-your-writes records; absent if the key was refused.
     controller: Option<Arc<Controller>>,
     pub(super) age_ratios: (u64, f64),
 }
 
 impl Run {
-    /// The text of the error of creating or deleting, if there was one.
+    /// Returns the text of the error of creating or deleting, if there was one.
     pub(super) fn create_error(&self) -> Option<String> {
         let (class, text, _) = self.error.as_ref()?;
         (class == "create" || class == "delete").then(|| text.clone())
     }
 }
 
-/// Runs the inputs of a case; every member must be known.
+/// Runs the inputs of a case. Every member must be known.
 pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let mut case = Fields::new(inputs, "case")?;
     let kind = workload_kind(&case.text("kind")?)?;
@@ -168,7 +168,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     })
 }
 
-/// A case answers a batch as a whole.
+/// A transport for cases that answer a batch as a whole.
 struct AnswersLater;
 
 impl Transport for AnswersLater {
@@ -271,7 +271,7 @@ fn class_text(class: SyncErrorClass, details: &[String]) -> &'static str {
     }
 }
 
-/// Compares a run with the recorded outputs, reading every member of them.
+/// Compares a run with the recorded outputs, and reads every member of them.
 fn compare(run: Run, out: &mut Fields) -> Result<(), String> {
     compare_error(&run, out)?;
     let recorded = out.list("requests")?;
@@ -343,14 +343,14 @@ fn compare_error(run: &Run, out: &mut Fields) -> Result<(), String> {
     if !one_of.is_empty() {
         let ours = json!(our_text);
         if !one_of.contains(&ours) {
-            return Err(format!("error {ours} is none of {one_of:?}"));
+            return Err(format!("error {ours} is not one of {one_of:?}"));
         }
     }
     expect_eq("error", &our_text, &text)
 }
 
-/// Compares the read-your-writes records with what was recorded: of the versions of one kind that were
-/// written for an owner the newest is kept. A sync that is put off leaves the records as they were.
+/// Compares the read-your-writes records with the recorded ones: for each owner, the newest written
+/// version of each kind is kept. A postponed sync leaves the records as they were.
 fn compare_records(
     controller: Option<&Controller>,
     out: &mut Fields,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::scripted_api::api_error;
 use super::{Fields, expect_eq};
 
-/// Where the monotonic clock stands during a sync.
+/// The monotonic time of a sync.
 const MONO_NS: i64 = 1_000_000_000_000_000;
 
 /// The controller over a cache of Jobs.
@@ -41,7 +41,7 @@ impl Harness {
         Ok(())
     }
 
-    /// The keys that can be taken, in their order; none can then.
+    /// Drains the available keys, in order.
     fn drain(&self, now_ns: i64) -> Vec<String> {
         let mut keys = Vec::new();
         while let Take::Key(key) = self.controller.queue().try_take(now_ns) {
@@ -51,7 +51,7 @@ impl Harness {
         keys
     }
 
-    /// The keys that are added later, with their delays.
+    /// Drains the keys that are due later. Returns them with their delays.
     fn drain_delayed(&self, now_ns: i64) -> Vec<Value> {
         let mut delayed = Vec::new();
         while let Some(due_ns) = self.controller.queue().next_due() {
@@ -62,19 +62,19 @@ impl Harness {
         delayed
     }
 
-    /// How many deletions the metric has.
+    /// Returns the number of deletions in the metric.
     fn observed(&self) -> Result<u64, String> {
         let families = self.controller.families();
         let values = families.iter().flat_map(|family| &family.series);
         let counts = values.map(|series| match &series.value {
             MetricValue::Histogram(histogram) => Ok(histogram.count()),
-            MetricValue::Number(number) => Err(format!("no histogram: {number}")),
+            MetricValue::Number(number) => Err(format!("expected a histogram: {number}")),
         });
         counts.sum()
     }
 }
 
-/// A Job as a server without a type for it gives it.
+/// Decodes a Job like a server without a Rust type for it.
 fn job(value: Value) -> Result<AnyObject, String> {
     let job = DynamicObject::from_json(Kind::JOB, value);
     let job = job.map_err(|error| format!("job: {error}"))?;
@@ -89,7 +89,7 @@ pub(super) fn handlers(case: &mut Fields) -> Result<(), String> {
     match case.text("op")?.as_str() {
         "jobAdd" => {}
         "jobUpdate" => {
-            // The state before is of no account.
+            // The previous state does not matter.
             let mut old = object.clone();
             old["status"] = Value::Null;
             harness.put(old, now)?;
@@ -102,16 +102,16 @@ pub(super) fn handlers(case: &mut Fields) -> Result<(), String> {
     out.finish()?;
     harness.put(object.clone(), now)?;
     expect_eq("queue", &harness.drain(0), &queue)?;
-    // A resync is an update of each object to itself, and so is a list of the same objects.
+    // A resync updates each object with itself, and so does a list of the same objects.
     harness.jobs.resync(now);
     expect_eq("queue after a resync", &harness.drain(0), &queue)?;
     harness.jobs.replace(vec![job(object)?], &1.into(), now);
     expect_eq("queue after a list", &harness.drain(0), &queue)
 }
 
-/// Runs one case of `ttl_sync`: one whole sync against an API that answers as scripted.
+/// Runs one case of `ttl_sync`: one whole sync with a scripted API.
 pub(super) fn sync(case: &mut Fields) -> Result<(), String> {
-    // Where the case comes from, and `nowUnixNano` in another form.
+    // The origin of the case, and another form of `nowUnixNano`.
     case.text("category")?;
     case.text("now")?;
     let now = Now {
@@ -136,7 +136,7 @@ pub(super) fn sync(case: &mut Fields) -> Result<(), String> {
     let (namespace, name) = match parse_key(&key) {
         Ok(names) => names,
         Err(error) => {
-            // Keys are of names here, so that none that can't be split comes to a sync.
+            // Keys consist of names here, so a key that can't be split never reaches a sync.
             return out.is(json!({"error": error.to_string()}));
         }
     };
@@ -155,8 +155,8 @@ pub(super) fn sync(case: &mut Fields) -> Result<(), String> {
     }))
 }
 
-/// Runs the sync of a key as a worker does, and returns the text of its error. What remains in the queue
-/// is what the sync has put off.
+/// Runs the sync of a key like a worker, and returns the text of its error. The keys that the sync
+/// has postponed remain in the queue.
 fn run(
     harness: &Harness,
     key: podstorm::intern::KeyId,
@@ -164,7 +164,7 @@ fn run(
     api: &mut Api,
 ) -> Result<Option<String>, String> {
     let (controller, queue) = (&harness.controller, harness.controller.queue());
-    // A failure before, which a sync that ends well forgets.
+    // An earlier failure, which a successful sync forgets.
     queue.add_rate_limited(key, 0);
     harness.drain_delayed(0);
     queue.add(key, now.mono_ns);
@@ -178,12 +178,12 @@ fn run(
         })
     };
     let progress = driver.begin(controller, 0, key, &mut transport, now);
-    assert_eq!(progress, Progress::Finished, "the API answers at once");
+    assert_eq!(progress, Progress::Finished, "the API answers immediately");
     if let Some(error) = unexpected {
         return Err(error);
     }
     if !driver.sync.events().is_empty() {
-        return Err("the controller writes no Event".to_owned());
+        return Err("the controller must not write an Event".to_owned());
     }
     driver.finish(controller, now);
     let error = driver.sync.failure();
@@ -195,14 +195,14 @@ fn run(
         &(if error.is_some() { 2 } else { 0 }),
     )?;
     if error.is_some() {
-        // The retry of a failure is none of what the sync puts off.
+        // Remove the retry of the failure, so that only postponed keys remain.
         let retries = harness.drain_delayed(now.mono_ns);
         expect_eq("retries", &retries.len(), &1)?;
     }
     Ok(error)
 }
 
-/// The API as the case scripts it.
+/// The API, scripted by the case.
 struct Api {
     fresh: Value,
     get_error: Option<Value>,
@@ -225,7 +225,7 @@ impl Api {
                 name,
                 ..
             } => (kind, namespace, name),
-            other => return Err(format!("upstream asks for no such thing: {other:?}")),
+            other => return Err(format!("upstream never makes this request: {other:?}")),
         };
         let mut note = json!({
             "verb": info.verb, "resource": kind.resource(),
@@ -246,7 +246,7 @@ impl Api {
     }
 }
 
-/// The options of a deletion, as the records write them.
+/// Formats the options of a deletion like the recordings.
 fn shown(options: Option<&DeleteOptions>) -> Value {
     let Some(options) = options else {
         return Value::Null;
@@ -285,9 +285,9 @@ mod tests {
     use super::*;
     use crate::requests::{furnish, samples};
 
-    /// Every request that the controller never makes is reported.
+    /// Every request that the controller never makes is an error.
     #[test]
-    fn a_request_that_no_record_has_is_an_error() {
+    fn a_request_without_a_recording_is_an_error() {
         let cluster = Cluster::new(ClusterOptions::default());
         furnish(&cluster, Now::default());
         for sample in samples(&cluster) {
@@ -301,7 +301,7 @@ mod tests {
             let is_recorded =
                 matches!(sample.request, Request::Get { .. } | Request::Delete { .. });
             assert_eq!(answer.is_ok(), is_recorded, "{:?}", sample.request);
-            // One of another resource differs from what is recorded.
+            // A request for another resource differs from the recorded ones.
             let resource = RequestInfo::of(&sample.request)
                 .kind
                 .map(|kind| kind.resource());

@@ -259,7 +259,7 @@ fn a_case_that_hangs_differs_and_the_others_go_on() {
     let failure = &reports[0].failures[0];
     assert_eq!(failure.id, "hangs");
     let difference = failure.differences.first();
-    let wanted = "hung at step 1 (GET /api/v1/pods?watch=true): no end within 5 s";
+    let wanted = "hung at step 1 (GET /api/v1/pods?watch=true): not finished within 5 s";
     assert!(difference.ends_with(wanted), "{difference}");
 }
 

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::conformance::{Fields, expect_eq};
 
-/// The orders that only scaling looks at, and what it scales: cases of `deployment_proportions`
-/// compare what follows.
+/// Outputs that only scaling uses. The cases of `deployment_proportions` compare their effects.
 const OF_SCALING: [&str; 3] = ["bySizeNewer", "bySizeOlder", "activeOrLatest"];
 
 /// Runs one case.
@@ -51,7 +50,7 @@ fn names(replica_sets: &[&ReplicaSet]) -> Value {
     names.collect()
 }
 
-/// Templates of one version are the same, of different ones they are not.
+/// Returns a template that is unique to a version.
 fn template_of(version: &Value) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": format!("i:{version}")}]}})
 }

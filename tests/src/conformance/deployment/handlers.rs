@@ -1,4 +1,4 @@
-//! Cases of `deployment_handlers`: notifications, and the Deployments that they wake.
+//! Cases of `deployment_handlers`: notifications, and the Deployments that they queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     let now = Now::default();
     let op = step.text("op")?;
     let object = step.take("object");
-    // The key of a tombstone, which names its object.
+    // The key of a tombstone; the object has it too.
     step.text("key")?;
     let lists = step.take("listError").is_none();
     let controller = &harness.controller;
     match (op.as_str(), object) {
-        // Objects of another type can't reach a typed handler, nor can a tombstone without an object.
+        // A typed handler can't get an object of another type or a tombstone without an object.
         ("garbage", _) | (_, None) => {}
         (op, Some(object)) if op.starts_with("deployment") => {
             let object: AnyObject = Arc::new(super::deployment(object)?);
@@ -52,16 +52,17 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
         ours.push(controller.name(0, key).to_string());
     }
     let mut out = step.object("out")?;
-    // The live list: here the cached ReplicaSets are counted, so that none fails.
+    // Ignored: upstream lists live objects. Here the cached ReplicaSets are counted, so no list can
+    // fail.
     out.list("requests")?;
     let mut queue = out.texts("queue")?;
     out.finish()?;
-    // A key that waits is added once.
+    // A waiting key is queued once.
     let mut seen = BTreeSet::new();
     queue.retain(|key| seen.insert(key.clone()));
     match lists {
         true => expect_eq("queue", &ours, &queue),
-        false => expect_eq("queue without a list", &Vec::new(), &queue),
+        false => expect_eq("queue after a failed list", &Vec::new(), &queue),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What whole syncs of a Deployment have around them: its caches, and an API that notes what is asked of it.
+//! The environment of a whole sync of a Deployment: its caches, and an API that records requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 
 use crate::conformance::fields::{is_empty, without};
 
-/// Where the monotonic clock stands during a sync.
+/// The monotonic time of a sync.
 pub(super) const MONO_NS: i64 = 1_000_000_000_000_000;
 
-/// An object as the records write it: without null and empty members, but for those that mean something.
+/// Formats an object like the recordings: without null and empty members, except for those that
+/// have a meaning.
 pub(super) fn shown(value: Value) -> Value {
     const KEPT: [&str; 4] = ["selector", "securityContext", "emptyDir", "ephemeral"];
     without(value, &|name, value| {
@@ -27,7 +28,7 @@ pub(super) fn shown(value: Value) -> Value {
     })
 }
 
-/// The body of an object: without `apiVersion` and `kind`.
+/// Returns the body of an object, without `apiVersion` and `kind`.
 pub(super) fn body(object: &AnyObject) -> Value {
     without_type(object.to_json())
 }
@@ -41,7 +42,7 @@ fn without_type(object: Value) -> Value {
     object
 }
 
-/// The error of a write whose object has been changed meanwhile.
+/// Returns the error of a write whose object was changed meanwhile.
 pub(super) fn conflict(kind: Kind, name: &str) -> ApiError {
     let resource = kind.group_resource();
     let text = "the object has been modified; please apply your changes to the latest version and try again";
@@ -49,7 +50,7 @@ pub(super) fn conflict(kind: Kind, name: &str) -> ApiError {
     ApiError::status(409, podstorm::client::Reason::Conflict, message)
 }
 
-/// The controller over caches that hold these objects.
+/// The controller over caches with the case's objects.
 pub(super) struct Harness {
     pub(super) controller: Controller,
     /// The informers of Deployments and of ReplicaSets.
@@ -59,15 +60,15 @@ pub(super) struct Harness {
     pub(super) driver: Driver<<Controller as Workload>::Sync>,
 }
 
-/// What a sync did.
+/// The effects of a sync.
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) events: Vec<Value>,
-    /// The text of its error, and the step.
+    /// The text of the error, and the step that failed.
     pub(super) error: Option<(String, &'static str)>,
-    /// What it added to the queue by itself.
+    /// The keys that the sync itself added to the queue.
     pub(super) queue: Vec<Value>,
-    /// Whether the worker forgets the key.
+    /// Whether the worker forgot the key.
     pub(super) forgotten: bool,
 }
 
@@ -112,7 +113,7 @@ impl Harness {
         self.pods.replace(pods, &1.into());
     }
 
-    /// Runs the sync of a key, whose syncs have failed that many times before.
+    /// Runs the sync of a key that has failed this many times before.
     pub(super) fn run(
         &mut self,
         key: KeyId,
@@ -141,7 +142,7 @@ impl Harness {
         let progress = self
             .driver
             .begin(&self.controller, 0, key, &mut transport, now);
-        assert_eq!(progress, Progress::Finished, "the API answers at once");
+        assert_eq!(progress, Progress::Finished, "the API answers immediately");
         if let Some(error) = error {
             return Err(error);
         }
@@ -164,7 +165,7 @@ impl Harness {
         let retried = queue.num_requeues(key) > before + limited;
         run.forgotten = queue.num_requeues(key) == 0;
         if retried == run.forgotten {
-            return Err("a key is either forgotten or tried again".to_owned());
+            return Err("a key must be either forgotten or retried".to_owned());
         }
         self.empty_queue();
         Ok(run)
@@ -181,7 +182,8 @@ impl Harness {
     }
 }
 
-/// The objects that requests write, by resource and name, as the records' merge patches refer to them.
+/// The objects that requests write, by resource and name: the bases of the recordings' merge
+/// patches.
 #[derive(Default)]
 pub(super) struct Bases(pub(super) BTreeMap<(Kind, String), Value>);
 
@@ -192,7 +194,7 @@ impl Bases {
         self.0.insert((kind, name.to_owned()), base);
     }
 
-    /// What a request asks for, as the records show it; the body of a `put` is whole.
+    /// Formats a request like the recordings. The body of a `put` is complete.
     pub(super) fn note(request: &Request) -> Value {
         match request {
             Request::Get { kind, name, .. } => {
@@ -215,15 +217,15 @@ impl Bases {
                 options: None,
                 ..
             } => json!({"verb": "delete", "resource": kind.resource(), "name": name.as_str()}),
-            // Upstream asks for no such thing, so that no record has it.
+            // Upstream makes no such request, so no recording contains it.
             other => json!({"asked": RequestInfo::of(other).to_string()}),
         }
     }
 
-    /// The recorded request with the whole body that its merge patch means.
+    /// Returns the recorded request with the complete body that its merge patch yields.
     pub(super) fn whole(&self, mut recorded: Value) -> Result<Value, String> {
         let Value::Object(members) = &mut recorded else {
-            return Err(format!("a request is an object: {recorded}"));
+            return Err(format!("expected a request object: {recorded}"));
         };
         let Some(patch) = members.remove("patch") else {
             return Ok(recorded);
@@ -260,7 +262,7 @@ fn written(object: &AnyObject, subresource: Option<&str>) -> Value {
     Value::Object(note)
 }
 
-/// The object that a server answers with.
+/// Returns an object as the response of a server.
 pub(super) fn answered(kind: Kind, value: Value) -> Result<Answer, String> {
     let object: AnyObject = if kind == Kind::REPLICA_SET {
         Arc::new(ReplicaSet::from_json(value).map_err(|error| error.to_string())?)

@@ -1,6 +1,6 @@
-//! Cases of `deployment_kubectl_history_undo`: `kubectl rollout history` and `undo`. What kubectl
-//! says about a revision's template (`historyOfRevision`) is read and not compared: we describe no
-//! templates.
+//! Cases of `deployment_kubectl_history_undo`: `kubectl rollout history` and `undo`. kubectl's
+//! description of a revision's template (`historyOfRevision`) is read but not compared, because
+//! podstorm does not describe templates.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         } else {
             let found = history.at(revision);
             let is_described = !described.is_empty();
-            expect_eq("a template to describe", &found.is_ok(), &is_described)?;
+            expect_eq("the revision must have a template to describe", &found.is_ok(), &is_described)?;
             revision_error = found.err().map(|error| error.to_string());
         }
     }
@@ -54,7 +54,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     }))
 }
 
-/// What kubectl asks the server: nothing for an impossible revision.
+/// Returns kubectl's requests: none for an impossible revision.
 fn requests(
     deployment: &Deployment,
     revision: i64,

@@ -1,4 +1,4 @@
-//! Cases of the Deployment controller, and of kubectl's commands about rollouts.
+//! Cases of the Deployment controller and of kubectl's rollout commands.
 
 pub(super) mod annotations;
 pub(super) mod fenceposts;
@@ -18,12 +18,12 @@ use podstorm::object::{Deployment, PodTemplate, Resource};
 use podstorm::template::TemplateForm;
 use serde_json::Value;
 
-/// A Deployment from its JSON.
+/// Decodes a Deployment.
 fn deployment(value: Value) -> Result<Deployment, String> {
     Deployment::from_json(value).map_err(|error| format!("deployment: {error}"))
 }
 
-/// A pod template from its JSON, and its form.
+/// Decodes a pod template. Returns its form too.
 fn template(value: Value) -> Result<(PodTemplate, TemplateForm), String> {
     let template = PodTemplate::from_json(value).map_err(|error| format!("template: {error}"))?;
     let form = TemplateForm::of(&template);

@@ -1,4 +1,4 @@
-//! Cases of `deployment_pod_template_hash`: from template to hash and name.
+//! Cases of `deployment_pod_template_hash`: the hash of a template and the name that contains it.
 
 use podstorm::template::{pod_template_dump, pod_template_hash, replica_set_name};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Cases of `deployment_proportions`: what scaling a Deployment makes of its ReplicaSets.
+//! Cases of `deployment_proportions`: the new sizes of the ReplicaSets when a Deployment is scaled.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         let size = planned.map_or(set.replicas(), |(_, size)| *size);
         (set.metadata.name.to_string(), Value::from(size))
     });
-    // Those that are written for their annotations alone are among the sizes that stay; the sync's own
-    // cases show them.
+    // Writes that change only annotations leave the size as it is. The cases of whole syncs cover
+    // them.
     let mut changes = recorded.list("writes")?;
     changes.retain(|write| write["annotationsOnly"] != true);
     let writes = plan.sizes.iter();
@@ -57,7 +57,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         })
         .collect();
     expect_eq("writes", &writes, &changes)?;
-    // Steps on the way, which sizes and writes follow from.
+    // Intermediate values, which determine sizes and writes.
     for member in ["replicasToAdd", "firstProportion"] {
         recorded.value(member);
     }

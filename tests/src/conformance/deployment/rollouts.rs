@@ -1,4 +1,5 @@
-//! Cases of `deployment_rollouts`: rollouts, sync by sync, against a server that answers as recorded.
+//! Cases of `deployment_rollouts`: rollouts, one sync after another, with a server that answers as
+//! recorded.
 
 use podstorm::client::{Answer, ApiError, Reason, Request};
 use podstorm::deployment::rollout::rollout_status;
@@ -15,7 +16,7 @@ use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
-    // Where the case comes from, and when its first step is, which says so itself.
+    // The origin of the case and the time of its first step, which the step repeats.
     case.text("category")?;
     case.text("start")?;
     let key = case.text("key")?;
@@ -30,21 +31,21 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     case.each("steps", |step| stage.step(step))
 }
 
-/// What is stored between the steps.
+/// The stored objects between the steps.
 struct Stage {
     harness: Harness,
     key: String,
     deployment: Value,
-    /// By name.
+    /// The ReplicaSets by name.
     sets: Map,
-    /// Those that were stored when the last sync began.
+    /// The ReplicaSets at the start of the last sync.
     sets_before: Map,
     pods: Vec<Value>,
 }
 
 impl Stage {
     fn step(&mut self, step: &mut Fields) -> Result<(), String> {
-        // What a user did is in `set`.
+        // `set` has the effects of the user's actions.
         step.list("user")?;
         let time = step.text("now")?;
         let now = Now {
@@ -78,11 +79,11 @@ impl Stage {
         };
         let run = self.harness.run(id, 0, now, |request| {
             let recorded = recorded.next();
-            let recorded = recorded.ok_or_else(|| format!("one too many: {request:?}"))?;
+            let recorded = recorded.ok_or_else(|| format!("unexpected request: {request:?}"))?;
             server.answer(request, recorded)
         })?;
         let missing: Vec<Value> = recorded.collect();
-        expect_eq("requests that are missing", &missing, &Vec::new())?;
+        expect_eq("missing requests", &missing, &Vec::new())?;
         let (error, _) = run.error.unwrap_or_default();
         out.is(json!({"events": run.events, "error": error, "queue": run.queue}))?;
 
@@ -93,7 +94,7 @@ impl Stage {
         step.is(json!({"sizes": sizes.collect::<Map>(), "rolloutStatus": self.told()?}))
     }
 
-    /// What has changed since the last sync.
+    /// Applies the changes since the last sync.
     fn set(&mut self, mut changes: Fields) -> Result<(), String> {
         if let (Value::Object(deployment), Value::Object(patch)) =
             (&mut self.deployment, &changes.value("deployment"))
@@ -117,7 +118,7 @@ impl Stage {
         changes.finish()
     }
 
-    /// A pod of one of the ReplicaSets.
+    /// Builds a pod of a ReplicaSet.
     fn pod(&self, value: Value) -> Result<Value, String> {
         let mut pod = Fields::new(value, "pod")?;
         let set = pod.text("replicaSet")?;
@@ -144,7 +145,7 @@ impl Stage {
     }
 }
 
-/// The server of one sync.
+/// The server during one sync.
 struct Server<'a> {
     bases: Bases,
     deployment: &'a mut Value,
@@ -152,7 +153,7 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// Checks a request and answers as recorded.
+    /// Checks a request and returns the recorded response.
     fn answer(&mut self, request: &Request, recorded: Value) -> Result<Answer, String> {
         let mut recorded = Fields::new(self.bases.whole(recorded)?, "request")?;
         let mut result = recorded.object("result")?;
@@ -178,7 +179,7 @@ impl Server<'_> {
                 self.sets.remove(&**name);
                 Ok(Answer::Deleted(None))
             }
-            (None, other) => Err(format!("no answer is recorded for {other:?}")),
+            (None, other) => Err(format!("no recorded response to {other:?}")),
         };
         result.finish()?;
         answer
@@ -195,7 +196,7 @@ impl Server<'_> {
             stored["metadata"]["annotations"] = sent["metadata"]["annotations"].take();
             stored["status"] = sent["status"].take();
         } else {
-            // A write of the whole leaves the status as it is.
+            // A write of the object keeps the status.
             if !stored["status"].is_null() {
                 sent["status"] = stored["status"].take();
             }
@@ -205,7 +206,7 @@ impl Server<'_> {
             stored["metadata"][member] = value.clone();
         }
         let stored = stored.clone();
-        // What is written again in the same step is shown beside what it was created as.
+        // A second write in the same step is recorded relative to the created object.
         let base = (kind, object.metadata().name.to_string());
         if !self.bases.0.contains_key(&base) {
             self.bases.set(kind, &stored);
@@ -220,12 +221,12 @@ fn without_version(request: &mut Value) {
     }
 }
 
-/// The error that a mark stands for.
+/// Returns the error for a recorded mark.
 fn refusal((mark, value): (&str, Value), request: &Request) -> Result<ApiError, String> {
     let (Request::Create { object } | Request::Put { object } | Request::PutStatus { object }) =
         request
     else {
-        return Err(format!("no refusal is recorded for {request:?}"));
+        return Err(format!("no recorded refusal of {request:?}"));
     };
     let (kind, name) = (object.kind(), &object.metadata().name);
     match mark {

@@ -1,4 +1,4 @@
-//! Cases of `deployment_sync`: one whole sync of a Deployment against an API that answers as scripted.
+//! Cases of `deployment_sync`: one whole sync of a Deployment, with a scripted API.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
-    // Where the case comes from, and `nowUnixNano` in another form.
+    // The origin of the case, and another form of `nowUnixNano`.
     case.text("category")?;
     case.text("now")?;
     let now = Now {
@@ -40,7 +40,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     let (namespace, name) = match parse_key(&key) {
         Ok(names) => names,
         Err(error) => {
-            // Keys are of names here, so that none that can't be split comes to a sync.
+            // Keys consist of names here, so a key that can't be split never reaches a sync.
             expect_eq("error", &error.to_string(), &out.text("error")?)?;
             out.rest();
             return Ok(());
@@ -62,8 +62,8 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     }))
 }
 
-/// The requests with the patches in the order of names: theirs is free, and the read of the Deployment
-/// comes before the first adoption.
+/// Sorts patches by name: their order is free. The read of the Deployment stays before the first
+/// adoption.
 fn by_name(mut requests: Vec<Value>) -> Vec<Value> {
     let is_claim = |request: &Value| request["verb"] == "get" || request["verb"] == "patch";
     let end = requests.iter().position(|it| !is_claim(it));
@@ -78,7 +78,7 @@ fn by_name(mut requests: Vec<Value>) -> Vec<Value> {
     requests
 }
 
-/// The record's word for the step that failed.
+/// Returns the recordings' name for the step that failed.
 fn class_of(label: &str) -> &'static str {
     match label {
         "" => "none",
@@ -96,13 +96,13 @@ fn class_of(label: &str) -> &'static str {
     }
 }
 
-/// The API as the case scripts it.
+/// The API, scripted by the case.
 struct Api {
     now: Now,
     cached: Value,
     bases: Bases,
     requests: Vec<Value>,
-    /// Outcomes of calls, in their order, and those that hold for all calls of a name.
+    /// The outcomes of calls in order, and the outcomes of all calls with a name.
     creates: Vec<Value>,
     status_puts: Vec<Value>,
     puts: Vec<Value>,
@@ -113,7 +113,7 @@ struct Api {
     gets_called: usize,
     creates_called: usize,
     accepted: u64,
-    /// The versions on the server, if it compares them.
+    /// The versions on the server, if it checks them.
     versions: Option<BTreeMap<(Kind, String), String>>,
     names: Vec<String>,
 }
@@ -211,7 +211,7 @@ impl Api {
                 let outcome = self.status_puts.pop().unwrap_or_default();
                 self.put(at, object, &outcome)
             }
-            other => Err(format!("upstream asks for no such thing: {other:?}")),
+            other => Err(format!("upstream never makes this request: {other:?}")),
         }
     }
 
@@ -224,7 +224,7 @@ impl Api {
         if let Some(error) = outcome(error.as_ref()) {
             return Ok(Answer::Failed(api_error(error)?));
         }
-        // An error may also be the whole entry.
+        // The whole entry may be an error.
         if get.rest().contains_key("message") {
             return Ok(Answer::Failed(api_error(&self.gets[at])?));
         }
@@ -294,7 +294,7 @@ fn outcome(scripted: Option<&Value>) -> Option<&Value> {
     scripted.filter(|it| !it.is_null())
 }
 
-/// A ReplicaSet from its JSON.
+/// Decodes a ReplicaSet.
 pub(super) fn replica_set(value: Value) -> Result<ReplicaSet, String> {
     ReplicaSet::from_json(value).map_err(|error| format!("replicaSet: {error}"))
 }
@@ -307,9 +307,9 @@ mod tests {
     use super::*;
     use crate::requests::{furnish, samples};
 
-    /// Every request that the controller never makes is reported.
+    /// Every request that the controller never makes is an error.
     #[test]
-    fn a_request_that_no_record_has_is_an_error() {
+    fn a_request_without_a_recording_is_an_error() {
         let cluster = Cluster::new(ClusterOptions::default());
         furnish(&cluster, Now::default());
         for sample in samples(&cluster) {
@@ -324,7 +324,7 @@ mod tests {
                     | Request::PutStatus { .. }
                     | Request::Delete { .. }
             );
-            // One of another resource differs from what is recorded.
+            // A request for another resource differs from the recorded ones.
             let resource = RequestInfo::of(&sample.request)
                 .kind
                 .map(|kind| kind.resource());

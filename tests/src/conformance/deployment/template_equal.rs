@@ -1,10 +1,10 @@
-//! Cases of `deployment_template_equal`: whether two templates are the same.
+//! Cases of `deployment_template_equal`: equality of two templates.
 
 use podstorm::template::same_template;
 
 use crate::conformance::{Fields, expect_eq};
 
-/// Runs one case, both ways round.
+/// Runs one case, in both directions.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     case.text("kind")?;
     let (a, a_form) = super::template(case.value("a"))?;

@@ -1,4 +1,4 @@
-//! The answer to a request beside the recorded one.
+//! Comparison of a response with the recorded one.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,7 +8,7 @@ use super::super::differences::Differences;
 use super::compare::is_named;
 use super::play::Case;
 
-/// What came back, whole.
+/// A complete response.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
@@ -35,7 +35,7 @@ impl Case {
                     other => other.as_str().into_iter().collect(),
                 };
                 if name == "Last-Modified" && wanted == ["$time"] {
-                    // A time in the form of headers.
+                    // An HTTP date.
                     match found.as_slice() {
                         [time] if httpdate::parse_http_date(time).is_ok() => {}
                         _ => all.push(format!("{name}: found {found:?}")),
@@ -57,7 +57,7 @@ impl Case {
         }
         if let Some(text) = recorded["bodyText"].as_str() {
             let found = String::from_utf8_lossy(&answer.body);
-            // One of upstream's writers of OpenAPI ends the text with a line feed, another does not.
+            // Only one of upstream's OpenAPI writers ends the text with a newline.
             let (text, found) = (text.trim_end_matches('\n'), found.trim_end_matches('\n'));
             if !self.symbols.matches_text(text, found) {
                 all.push(format!("recorded {text:?}, found {found:?}"));
@@ -68,7 +68,7 @@ impl Case {
             return Differences::none_of(all);
         };
         let found: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| format!("the answer is not JSON: {error}"))?;
+            .map_err(|error| format!("the response is not JSON: {error}"))?;
         let (mut recorded, mut found) = (body.clone(), found);
         match step["free"].as_str() {
             Some("order of causes") => {
@@ -103,7 +103,7 @@ impl Case {
     }
 }
 
-/// What the recording keeps of an OpenAPI document.
+/// Returns the parts of an OpenAPI document that the recording keeps.
 fn summary(document: &Value, with_deployment: bool) -> Value {
     const SHOWN: usize = 6;
     let none = serde_json::Map::new();
@@ -135,7 +135,7 @@ pub(super) fn name_of(object: &Value) -> String {
     object["metadata"]["name"].to_string()
 }
 
-/// Puts the causes of a Status in an order of their own, and the parts of its message.
+/// Sorts the causes of a Status and the parts of its message.
 fn sort_causes(body: &mut Value) {
     let causes = body.pointer_mut("/details/causes");
     let Some(causes) = causes.and_then(Value::as_array_mut) else {

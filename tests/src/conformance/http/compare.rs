@@ -1,4 +1,5 @@
-//! Compares an answer with the recorded one, in which values that a server chooses are symbols.
+//! Comparison of a response with a recorded one, in which symbols replace values that the server
+//! chooses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,15 +8,15 @@ use serde_json::{Map, Value};
 
 use super::shapes::fits;
 
-/// The values that symbols stand for in one case.
+/// The values of symbols in one case.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Symbols {
     values: BTreeMap<String, String>,
-    /// Whether `managedFields` were taken out of the recording.
+    /// Whether the recording omits `managedFields`.
     pub(super) without_managed_fields: bool,
 }
 
-/// Symbols that stand for one value within a case when they have a number.
+/// Symbols that have one value per case if they have a number.
 const BOUND: [&str; 8] = [
     "uid",
     "rv",
@@ -26,7 +27,7 @@ const BOUND: [&str; 8] = [
     "nodePort",
     "etag",
 ];
-/// Symbols that stand for any text, each occurrence for itself.
+/// Symbols whose every occurrence may have a different value.
 const FREE: [&str; 11] = [
     "gen",
     "nodePort",
@@ -43,13 +44,13 @@ const FREE: [&str; 11] = [
 
 /// A piece of a recorded text.
 enum Piece<'a> {
-    /// As it stands, or as `$run(x,n)` says: x, n times.
+    /// Literal text. `$run(x,n)` is replaced with n repetitions of x.
     Text(Cow<'a, str>),
     Bound(&'a str),
     Free(&'a str),
 }
 
-/// Splits a recorded text into its symbols and what is between them.
+/// Splits a recorded text into symbols and the text between them.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -92,20 +93,20 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The text that `(x,n)` stands for at the begin of this one, and the length of that.
+/// Returns the text of a leading `(x,n)`, and the length of the notation.
 fn run(text: &str) -> Option<(String, usize)> {
     let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
     let (unit, count) = inside.rsplit_once(',')?;
     Some((unit.repeat(count.parse().ok()?), inside.len() + 2))
 }
 
-/// Whether a path without its query is this.
+/// Reports whether a path without its query equals `name`.
 pub(super) fn is_named(path: &str, name: &str) -> bool {
     path.split('?').next() == Some(name)
 }
 
 impl Symbols {
-    /// The versions that symbols of objects stand for.
+    /// Returns the versions that are bound to symbols of objects.
     pub(super) fn versions(&self) -> BTreeMap<String, u64> {
         let versions = self
             .values
@@ -116,7 +117,7 @@ impl Symbols {
         versions.collect()
     }
 
-    /// A recorded text with the values of this run, to be sent. `$rv1+1000000` is a sum.
+    /// Fills the values of this run into a recorded text, for sending. `$rv1+1000000` is a sum.
     pub(super) fn fill(&self, text: &str) -> String {
         let mut out = String::new();
         let mut pieces = pieces(text).into_iter().peekable();
@@ -153,7 +154,7 @@ impl Symbols {
         out
     }
 
-    /// A recorded value with the values of this run, to be sent.
+    /// Fills the values of this run into a recorded value, for sending.
     pub(super) fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.fill(text).into(),
@@ -176,7 +177,8 @@ impl Symbols {
         }
     }
 
-    /// Whether a text is the recorded one; unbound symbols are bound to what stands in their place.
+    /// Reports whether a text matches the recorded one. Binds unbound symbols to the text in their
+    /// place.
     pub(super) fn matches_text(&mut self, recorded: &str, found: &str) -> bool {
         let (recorded, found) = (without_quoted(recorded), without_quoted(found));
         let all = pieces(&recorded);
@@ -221,18 +223,18 @@ impl Symbols {
         rest.is_empty()
     }
 
-    /// Whether an unbound symbol may stand for this value.
+    /// Reports whether an unbound symbol may have this value.
     fn may_be(&self, symbol: &str, value: &str) -> bool {
         let kind = symbol.trim_end_matches(char::is_numeric);
         if !fits(kind, value) {
             return false;
         }
         if kind == symbol {
-            // Of a symbol without a number each occurrence is for itself.
+            // Without a number, each occurrence may differ.
             return true;
         }
         if kind == "lrv" {
-            // A list is not older than what was seen before.
+            // A list is not older than any version seen before.
             let version = value.parse::<u64>().unwrap_or(0);
             return self.versions().values().all(|seen| *seen <= version);
         }
@@ -241,7 +243,7 @@ impl Symbols {
         others.all(|(_, other)| other != value)
     }
 
-    /// Adds where an answer differs from the recorded one.
+    /// Adds the differences between a response and the recorded one.
     pub(super) fn differences(
         &mut self,
         path: &str,
@@ -256,7 +258,7 @@ impl Symbols {
             }
             (Value::String(text), _) if text.starts_with("not kept") => true,
             (Value::Object(recorded), Value::Object(_)) if path.ends_with("fieldsV1") => {
-                // Empty members have a meaning here, and names may hold symbols.
+                // Empty members have a meaning here, and names may contain symbols.
                 let recorded = self.fill(&Value::Object(recorded.clone()).to_string());
                 serde_json::from_str::<Value>(&recorded).is_ok_and(|recorded| recorded == *found)
             }
@@ -296,7 +298,7 @@ impl Symbols {
             if name == "columnDefinitions" && recorded.is_string() {
                 continue;
             }
-            // Of what is not kept whole, null is what wasn't there.
+            // In an abridged object, null stands for an absent member.
             if recorded.is_null() && recorded_members.contains_key("$rest") {
                 continue;
             }
@@ -316,14 +318,13 @@ impl Symbols {
         }
     }
 
-    /// Whether the recording leaves a member of that name out.
+    /// Reports whether the recording omits a member.
     fn is_dropped(&self, name: &str) -> bool {
         name == "managedFields" && self.without_managed_fields
     }
 }
 
-/// A text in which an object that is quoted as a whole, after a patch that can't be decoded, is left out:
-/// what stands after it counts.
+/// Removes an object that is quoted in full after an undecodable patch. The text after it counts.
 fn without_quoted(text: &str) -> Cow<'_, str> {
     const BEGIN: &str = "Invalid value: \"{";
     const END: &str = "}\": ";
@@ -334,7 +335,7 @@ fn without_quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Entries of `managedFields` in an order that doesn't depend on time.
+/// Sorts entries of `managedFields` independently of their times.
 fn by_owner(entries: &[Value]) -> Vec<Value> {
     let mut entries = entries.to_vec();
     entries.sort_by_key(|entry| {

@@ -1,4 +1,4 @@
-//! The events of a watch beside the recorded ones.
+//! Comparison of a watch's events with the recorded ones.
 
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::play::Case;
 use super::server::Server;
 
 impl Case {
-    /// Compares the events of a watch that have come.
+    /// Compares the events that a watch has delivered.
     pub(super) async fn events(
         &mut self,
         server: &Server,
@@ -22,7 +22,7 @@ impl Case {
         let recorded = step["lines"].as_array().cloned().unwrap_or_default();
         let recorded: Vec<Value> = recorded.into_iter().filter(|line| !is_free(line)).collect();
         let ends = step["ended"] == true;
-        let mut watched = self.watches.remove(name).ok_or("that watch is not open")?;
+        let mut watched = self.watches.remove(name).ok_or("the watch is not open")?;
         let mut text = Vec::new();
         let ended = loop {
             let has_come = text.iter().filter(|byte| **byte == b'\n').count();
@@ -44,7 +44,7 @@ impl Case {
             self.watches.insert(name.to_owned(), watched);
         }
         if ended != ends {
-            return Err(format!("ended {ended}, recorded {ends}").into());
+            return Err(format!("ended: {ended}, recorded {ends}").into());
         }
         let lines = text
             .split(|byte| *byte == b'\n')
@@ -59,7 +59,7 @@ impl Case {
         let before = self.symbols.clone();
         match self.compare_events(&recorded, &lines) {
             Err(_) if is_start => {
-                // The objects of an initial state may come in any order.
+                // The objects of an initial state may have any order.
                 self.symbols = before;
                 self.compare_events(&start_by_name(&recorded), &start_by_name(&lines))
             }
@@ -76,7 +76,7 @@ impl Case {
             }
             let at = format!("{} event", recorded["type"]);
             let (object, found) = (&recorded["object"], &found["object"]);
-            // Upstream fills a bookmark's object with empty members.
+            // Upstream adds empty members to a bookmark's object.
             let members: &[&str] = match recorded["type"] == "BOOKMARK" {
                 true => &["kind", "apiVersion", "metadata"],
                 false => &[],
@@ -93,7 +93,7 @@ impl Case {
     }
 }
 
-/// The events with the first objects, up to the first event of another type, by their names.
+/// Sorts the leading `ADDED` events by object name.
 fn start_by_name(lines: &[Value]) -> Vec<Value> {
     let mut lines = lines.to_vec();
     let end = lines

@@ -1,11 +1,11 @@
-//! Bodies too large to be written down: the recording has their size and a note of what they are.
+//! Bodies that are too large for the recording, which has only their size and a description.
 
 use serde_json::json;
 
-/// The body of that many bytes that the note describes.
+/// Builds the body of the given size from its description.
 ///
 /// # Errors
-/// When the note says something else than is known here, or a body of another size.
+/// The description is unknown, or the body has another size.
 pub(super) fn body(note: &str, bytes: u64) -> Result<String, String> {
     let unknown = || format!("unknown body: {note}");
     let text = |words: &str| {

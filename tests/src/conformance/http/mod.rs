@@ -1,7 +1,7 @@
-//! Sequences of requests and their answers, recorded from a Kubernetes 1.36.2 API server.
+//! Sequences of requests and their responses, recorded from a Kubernetes 1.36.2 API server.
 //!
-//! Each file is played twice, each time against one fresh server: in process, where time passes only when
-//! nothing else happens, and over HTTP/1.1 on a real connection.
+//! Each file is played twice, each time against one fresh server: in process, where time passes
+//! only when nothing else happens, and over HTTP/1.1 on a real connection.
 
 mod answer;
 mod compare;
@@ -27,38 +27,39 @@ pub use sent::keep_texts;
 pub use server::{AUTHORIZATION, Server};
 pub use shapes::fits;
 
-/// How one case ended in each way of playing it.
+/// The outcomes of one case, by transport.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// In process.
+    /// The outcome in process.
     pub in_process: Result<(), Differences>,
-    /// Over HTTP/1.1.
+    /// The outcome over HTTP/1.1.
     pub over_http: Result<(), Differences>,
 }
 
 impl Played {
-    /// What differs, and how it was played.
+    /// Combines the outcomes. The differences name the transport if only one has any.
     ///
     /// # Errors
-    /// When it differs in either way.
+    /// The case differs on a transport.
     pub fn outcome(self) -> Result<(), Differences> {
         match (self.in_process, self.over_http) {
             (Ok(()), Ok(())) => Ok(()),
-            (Err(differences), Ok(())) => Err(differences.about("in process alone")),
-            (Ok(()), Err(differences)) => Err(differences.about("over HTTP alone")),
-            // The same, but for uids and times.
+            (Err(differences), Ok(())) => Err(differences.about("in process only")),
+            (Ok(()), Err(differences)) => Err(differences.about("over HTTP only")),
+            // The same differences, except for UIDs and times.
             (Err(differences), Err(_)) => Err(differences),
         }
     }
 }
 
-/// Plays all cases of a file, each within the limit in each way. What comes back is in the order of the cases.
+/// Plays all cases of a file on both transports, with a time limit for each case. Returns the
+/// outcomes in the order of the cases.
 #[must_use]
 pub fn play_all(cases: &Arc<Vec<Value>>, limit: Duration) -> Vec<Played> {
     let (in_process, over_http) = std::thread::scope(|scope| {
         let over_http = scope.spawn(|| play_in_one_way(false, cases, limit));
         let in_process = play_in_one_way(true, cases, limit);
-        (in_process, over_http.join().expect("its panics are caught"))
+        (in_process, over_http.join().expect("panics of cases are caught"))
     });
     let pairs = in_process.into_iter().zip(over_http);
     pairs
@@ -74,16 +75,17 @@ fn runtime(is_paused: bool) -> Runtime {
         .enable_all()
         .start_paused(is_paused)
         .build()
-        .expect("a runtime of one thread")
+        .expect("a runtime with one thread starts")
 }
 
-/// One case after the other on one server; on a fresh one after a case that hangs, for the old one hangs with it.
+/// Plays the cases one after another on one server. A case that hangs blocks its server, so the
+/// next one gets a fresh server.
 fn play_in_one_way(
     in_process: bool,
     cases: &Arc<Vec<Value>>,
     limit: Duration,
 ) -> Vec<Result<(), Differences>> {
-    // These were recorded before any case had defined a kind.
+    // These cases were recorded before any other case had defined a kind.
     let is_early = |case: &Value| matches!(case["category"].as_str(), Some("discovery" | "paths"));
     let mut order: Vec<usize> = (0..cases.len()).collect();
     order.sort_by_key(|at| !is_early(&cases[*at]));

@@ -1,14 +1,14 @@
-//! The order of the versions that a case has seen.
+//! The order of the versions in a case.
 
 use serde_json::Value;
 
 use super::compare::Symbols;
 
-/// Checks that the versions ascend as the case says: by the numbers of their symbols, or as `rvOrder` lists
-/// them, but for those that `free` takes out.
+/// Checks that versions ascend: by the numbers of their symbols, or in the order of `rvOrder`.
+/// Skips the versions that `free` excludes.
 ///
 /// # Errors
-/// The first two that do not ascend.
+/// The first two versions that do not ascend.
 pub(super) fn check(symbols: &Symbols, case: &Value) -> Result<(), String> {
     let mut bound = symbols.versions();
     let names: Vec<String> = match case["rvOrder"].as_array() {
@@ -24,7 +24,7 @@ pub(super) fn check(symbols: &Symbols, case: &Value) -> Result<(), String> {
             names
         }
     };
-    // Of versions that were made at the same time the first alone is looked at.
+    // Of versions created at the same time, only the first is checked.
     let free = case["free"].as_str().unwrap_or("");
     if let Some(free) = free.strip_prefix("order of ") {
         for name in free.split(" and ").skip(1) {

@@ -12,11 +12,11 @@ use super::compare::Symbols;
 use super::order;
 use super::server::{Answered, Server};
 
-/// How often a request is repeated whose answer comes eventually.
+/// The maximum number of tries for a request whose response is eventually consistent.
 const REPEATS: u32 = 20;
 
-/// The members that a case, a step and an answer may have; an unknown one says something that is not
-/// understood.
+/// The known members of a case, a step and a response. An unknown member is an error, because the
+/// player does not understand it.
 const CASE: &str = "category description free managedFields namespace rvOrder steps unstable";
 const STEP: &str = "body bodyBytes bodyFrom bodyText ended eventually events free headers lines \
                     method note path response watch";
@@ -26,22 +26,22 @@ const ANSWER: &str = "body bodyBinary bodyText headers status";
 #[derive(Default)]
 pub(super) struct Case {
     pub(super) symbols: Symbols,
-    /// The bodies of the answers so far, by step.
+    /// The bodies of the responses so far, by step.
     pub(super) bodies: BTreeMap<usize, Value>,
     pub(super) watches: BTreeMap<String, Watched>,
 }
 
-/// A watch that is open.
+/// An open watch.
 pub(super) struct Watched {
     pub(super) body: Answered,
-    /// Whether the events of its initial state have been looked at.
+    /// Whether the events of its initial state were compared.
     pub(super) is_past_start: bool,
 }
 
-/// Plays the steps of a case, those after one that differs too.
+/// Plays all steps of a case, even after a difference.
 ///
 /// # Errors
-/// What differs.
+/// The differences.
 pub(super) async fn play(
     server: &mut Server,
     case: &Value,
@@ -61,7 +61,7 @@ pub(super) async fn play(
             let problem = format!("the namespace was not created: {}", answer.status());
             return Err(problem.into());
         }
-        // Read to its end, so that the connection is free again.
+        // Read to the end, so that the connection is free again.
         answer.into_body().collect().await?;
     }
     let steps = case["steps"].as_array().ok_or("no steps")?;
@@ -79,7 +79,7 @@ pub(super) async fn play(
     Differences::none_of(all)
 }
 
-/// What a step does, in a few words.
+/// Describes a step in a few words.
 fn title(step: &Value) -> String {
     let text = |member: &str| step[member].as_str();
     match text("events") {
@@ -135,7 +135,7 @@ impl Case {
             if let Ok(value) = serde_json::from_slice(&answer.body) {
                 self.bodies.insert(number, value);
             }
-            // What an answer binds that was too early counts for nothing.
+            // Undo the bindings of a response that came too early.
             let before = self.symbols.clone();
             match self.compare(step, &answer) {
                 Err(_) if left > 0 => {

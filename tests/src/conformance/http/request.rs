@@ -1,4 +1,4 @@
-//! The request of a step, with the values of this run in it.
+//! The request of a step, filled with the values of this run.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -60,7 +60,7 @@ impl Case {
                 .bodies
                 .get(&number)
                 .cloned()
-                .ok_or("that step has no body")?;
+                .ok_or("the named step has no body")?;
             if let Some(merge) = from.get("merge") {
                 merge_patch(&mut body, &self.symbols.fill_value(merge));
             }
@@ -80,7 +80,7 @@ fn merge_patch(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = Value::Object(serde_json::Map::new());
     }
-    let members = target.as_object_mut().expect("made one above");
+    let members = target.as_object_mut().expect("the target is an object");
     for (name, value) in patch {
         match value {
             Value::Null => drop(members.remove(name)),

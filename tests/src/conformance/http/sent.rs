@@ -1,13 +1,13 @@
-//! Bodies of requests as they were sent: with their members in order, their numbers as they were spelled, and
-//! blanks.
+//! Request bodies as they were sent, with the original order of members, notation of numbers, and
+//! spaces.
 
 use serde_json::Value;
 
-/// Gives each step of a case whose body is a JSON value the text of that body; `line` is the case's. Bodies with
-/// long runs stay as they are.
+/// Stores the text of each JSON body in its step. `line` is the text of the case. Bodies with long
+/// runs stay as they are.
 ///
-/// The recorder wrote a blank after each comma and colon, which the recording leaves out: upstream keeps them in
-/// the data of a ControllerRevision, and refuses what takes them out.
+/// The recorder wrote a space after each comma and colon, which the recording omits. Upstream keeps
+/// these spaces in the data of a ControllerRevision, and refuses to remove them.
 pub fn keep_texts(case: &mut Value, line: &str) {
     let steps = case["steps"].as_array_mut().into_iter().flatten();
     let texts = member(line, "steps").map(parts).unwrap_or_default();
@@ -22,7 +22,7 @@ pub fn keep_texts(case: &mut Value, line: &str) {
     }
 }
 
-/// A JSON text without blanks, with one after each comma and colon.
+/// Adds a space after each comma and colon of a compact JSON text.
 pub(super) fn with_blanks(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
@@ -40,7 +40,7 @@ pub(super) fn with_blanks(text: &str) -> String {
     out + rest
 }
 
-/// The text of a member of an object; its name has no escapes.
+/// Returns the text of a member of an object. The name must have no escapes.
 fn member<'t>(object: &'t str, name: &str) -> Option<&'t str> {
     let parts = parts(object);
     let mut members = parts.iter().filter_map(|part| {
@@ -54,7 +54,7 @@ fn member<'t>(object: &'t str, name: &str) -> Option<&'t str> {
         .map(|(_, value)| value)
 }
 
-/// What the commas of a list or an object are between.
+/// Splits the content of a list or an object at its commas.
 fn parts(text: &str) -> Vec<&str> {
     let text = text.trim();
     let inside = &text[1..text.len() - 1];
@@ -82,7 +82,7 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Where the string ends that begins there.
+/// Returns the end of the string that starts at `at`.
 fn end_of_string(text: &str, at: usize) -> usize {
     let mut bytes = text.bytes().enumerate().skip(at + 1);
     while let Some((at, byte)) = bytes.next() {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_sent_as_they_were_written() {
+    fn bodies_are_sent_as_they_were_recorded() {
         let line = r#"{"id":"a","steps":[{"path":"/x","body":{"b":[1,{}],"a\"":99999999999999999999}},
             {"path":"[,"},{"body":{"a":{"$repeat":[2,"x"]}}},{"body":[]}]}"#;
         let mut case: Value = serde_json::from_str(line).unwrap();

@@ -1,4 +1,4 @@
-//! The server that cases are played against, and how requests reach it.
+//! The server that plays the cases, and its transports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,47 +20,48 @@ use podstorm_http::{ApiServer, Credentials, User, listen};
 use podstorm_sim::engine::client::{ApiCalls, Client as InProcess};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The credential that is sent unless a step says otherwise.
+/// The default credential of a step.
 pub const AUTHORIZATION: &str = "Bearer admintoken";
 
-/// When cases begin: 2026-06-01, as times of requests are before 2026.
+/// The start time of the cases: 2026-06-01, because the times in requests are before 2026.
 const START_NS: i64 = 1_780_272_000_000_000_000;
 
-/// The body of an answer, from wherever it comes.
+/// The body of a response on any transport.
 pub(super) type Answered = UnsyncBoxBody<Bytes, String>;
 
-/// A fresh server with the users of the recorded one.
+/// A fresh server with the users of the recorded server.
 #[derive(Debug)]
 pub struct Server {
     api: ApiServer,
-    /// What the time is, ns: it passes between cases only, for what a case shows of its times must not depend on
-    /// where a second begins.
+    /// The time in nanoseconds. It advances only between cases: the times that a case shows must
+    /// not depend on the start of a second.
     clock: Arc<AtomicI64>,
-    /// `None` in process.
+    /// `None` for the in-process transport.
     client: Option<Client>,
 }
 
-/// A client that keeps one connection for all requests but watches, which have one each.
+/// A client that uses one connection for all requests except watches, which have one connection
+/// each.
 #[derive(Debug)]
 struct Client {
     address: SocketAddr,
     kept: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// How long things are waited for.
+/// Timeouts and delays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// For one more event where all that were recorded have come.
+    /// The time to wait for a surplus event after all recorded events.
     pub(super) for_silence: Duration,
-    /// For an event that was recorded.
+    /// The time to wait for a recorded event.
     pub(super) for_event: Duration,
-    /// For the end of a watch.
+    /// The time to wait for the end of a watch.
     pub(super) for_end: Duration,
-    /// Between two tries of a request whose answer comes eventually.
+    /// The delay between two tries of a request whose response is eventually consistent.
     pub(super) between_tries: Duration,
 }
 
-/// In process waiting takes no time, and nothing is late.
+/// In process, waiting takes no real time and nothing is late.
 const IN_PROCESS: Waits = Waits {
     for_silence: Duration::from_millis(350),
     for_event: Duration::from_millis(350),
@@ -68,7 +69,8 @@ const IN_PROCESS: Waits = Waits {
     between_tries: Duration::from_millis(150),
 };
 
-/// An event comes within a millisecond; what comes too much is seen in process in any case.
+/// Over HTTP, an event takes less than a millisecond. The in-process run detects surplus events in
+/// any case.
 const OVER_HTTP: Waits = Waits {
     for_silence: Duration::from_millis(15),
     for_event: Duration::from_millis(500),
@@ -77,7 +79,7 @@ const OVER_HTTP: Waits = Waits {
 };
 
 impl Server {
-    /// A server that is called.
+    /// Creates a server for the in-process transport.
     pub fn in_process() -> Server {
         let user = |name: &str, groups: &[&str]| User {
             name: name.to_owned(),
@@ -90,7 +92,7 @@ impl Server {
         credentials.add_token("usertoken", user("jane", &["dev", "ops"]));
         let options = ClusterOptions {
             keeps_past: true,
-            // As the recorded server was started.
+            // As on the recorded server.
             forbids_privileged: true,
             ..ClusterOptions::default()
         };
@@ -98,7 +100,7 @@ impl Server {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = serde_json::json!({"metadata": {"name": name}});
             let namespace = Namespace::from_json(namespace);
-            let created = cluster.create(namespace.expect("it is one"), Now::default());
+            let created = cluster.create(namespace.expect("the namespace is valid"), Now::default());
             created.expect("the cluster is new");
         }
         let clock = Arc::new(AtomicI64::new(START_NS));
@@ -106,7 +108,7 @@ impl Server {
         let api = ApiServer::builder(cluster)
             .credentials(credentials)
             .clock(Arc::new(move || {
-                // Relaxed: it is set when no request is under way.
+                // Relaxed: set only while no request is in flight.
                 let ns = told.load(Ordering::Relaxed);
                 Now {
                     mono_ns: ns,
@@ -121,7 +123,7 @@ impl Server {
         }
     }
 
-    /// A server that listens at a port of its own, for as long as the runtime lives.
+    /// Starts a server on its own port. It runs as long as the runtime.
     pub(super) async fn listening() -> Result<Server, String> {
         let mut server = Server::in_process();
         let listener = TcpListener::bind("127.0.0.1:0").await;
@@ -139,12 +141,12 @@ impl Server {
         Ok(server)
     }
 
-    /// The server itself, for callers in process.
+    /// Returns the server, for in-process callers.
     pub fn api(&self) -> &ApiServer {
         &self.api
     }
 
-    /// A second passes.
+    /// Advances the time by one second.
     pub(super) fn tick(&self) {
         self.clock.fetch_add(1_000_000_000, Ordering::Relaxed);
     }
@@ -156,7 +158,7 @@ impl Server {
         }
     }
 
-    /// What the controllers do that ran beside the recorded server, once.
+    /// Runs the controllers of the recorded server once.
     pub(super) fn run_controllers(&self) {
         let (cluster, now) = (self.api.cluster(), self.api.now());
         cluster.collect_garbage(usize::MAX, now);
@@ -166,12 +168,12 @@ impl Server {
             let name = &*namespace.metadata.name;
             let steps = async |calls| sync(name, &calls).await;
             let mut carry = |asked: &Asked, now: Now| client.carry_out(asked, &mut calls, now);
-            // What stays is for the cases to see.
+            // Ignored: the cases see what remains.
             drop(run_steps(steps, &mut carry, now));
         }
     }
 
-    /// Sends a request; `is_watch` where its answer may have no end.
+    /// Sends a request. `is_watch` means that the response may be endless.
     pub(super) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -198,7 +200,7 @@ impl Client {
         let host = host.map_err(|error| error.to_string())?;
         request.headers_mut().insert(http::header::HOST, host);
         let kept = match self.kept.take().filter(|_| !is_watch) {
-            // The server may have closed it after the last answer.
+            // The server may have closed the connection after the last response.
             Some(mut kept) => kept.ready().await.is_ok().then_some(kept),
             None => None,
         };
@@ -207,7 +209,7 @@ impl Client {
             None => self.connect().await?,
         };
         let response = connection.send_request(request).await;
-        let response = response.map_err(|error| format!("no answer: {error}"))?;
+        let response = response.map_err(|error| format!("no response: {error}"))?;
         if !is_watch {
             self.kept = Some(connection);
         }
@@ -216,12 +218,12 @@ impl Client {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
         let stream = TcpStream::connect(self.address).await;
-        let stream = stream.map_err(|error| format!("no connection: {error}"))?;
-        // A request should not wait for the acknowledgement of the one before.
+        let stream = stream.map_err(|error| format!("connection failed: {error}"))?;
+        // A request must not wait for the acknowledgement of the previous one.
         let _best_effort = stream.set_nodelay(true);
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| format!("no connection: {error}"))?;
+            .map_err(|error| format!("connection failed: {error}"))?;
         tokio::spawn(connection);
         Ok(sender)
     }

@@ -1,6 +1,6 @@
-//! What a value that stands for a symbol looks like.
+//! The shapes of the values that symbols replace.
 
-/// Whether a text may stand for the symbol of that name, which has no number.
+/// Reports whether a text may be the value of a symbol, given without its number.
 #[must_use]
 pub fn fits(symbol: &str, text: &str) -> bool {
     match symbol {
@@ -9,7 +9,7 @@ pub fn fits(symbol: &str, text: &str) -> bool {
             let is_of_them = |byte: u8| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte);
             text.len() == 5 && text.bytes().all(is_of_them)
         }
-        // Out of whatever range the server has.
+        // From any range.
         "clusterIP" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "nodePort" => {
             let port = text.parse::<u32>();
@@ -26,7 +26,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a text is the pattern, in which 0 stands for any digit.
+/// Reports whether a text matches a pattern in which 0 matches any digit.
 fn looks_like(pattern: &str, text: &str) -> bool {
     let same = |(wanted, found): (u8, u8)| match wanted {
         b'0' => found.is_ascii_digit(),
@@ -35,7 +35,7 @@ fn looks_like(pattern: &str, text: &str) -> bool {
     pattern.len() == text.len() && pattern.bytes().zip(text.bytes()).all(same)
 }
 
-/// A duration in the short form: `5s`, `2m30s`, `2y204d`.
+/// Reports whether a text is a duration in the short form: `5s`, `2m30s`, `2y204d`.
 fn is_age(text: &str) -> bool {
     let parts = text.split_inclusive(|c: char| !c.is_ascii_digit());
     let is_part = |part: &str| {
@@ -50,7 +50,7 @@ mod tests {
     use super::fits;
 
     #[test]
-    fn a_symbol_stands_for_its_own_kind_of_value() {
+    fn a_symbol_accepts_only_its_own_kind_of_value() {
         for (symbol, good, bad) in [
             ("rv", "17", "x"),
             ("gen", "x2v9k", "x2v9a"),

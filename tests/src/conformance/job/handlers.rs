@@ -1,4 +1,4 @@
-//! Cases of `job_handlers`: notifications, and what they add to the queues.
+//! Cases of `job_handlers`: notifications, and the keys that they queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::harness::{Harness, MONO_NS, job, uids};
 use crate::conformance::shared::pod;
 use crate::conformance::{Fields, expect_eq};
 
-/// The keys whose state the records show.
+/// The keys whose state the recordings contain.
 const KEYS: [&str; 2] = ["ns/job0", "ns/job1"];
 
 /// Runs one case.
@@ -54,7 +54,7 @@ fn step(harness: &Harness, step: &mut Fields, now: &mut Now) -> Result<(), Strin
             });
         }
         ("advance", _) => *now = now.plus_ns(step.int("nanos")?),
-        // A tombstone that holds no object. Here the caches say what they lose.
+        // A tombstone without an object. Here caches always report the removed object.
         ("jobTombstone", None) => {
             let before = controller.remembered(key());
             harness.lose_job(&text, *now);
@@ -151,7 +151,7 @@ fn step(harness: &Harness, step: &mut Fields, now: &mut Now) -> Result<(), Strin
     out.finish()
 }
 
-/// Of several additions of one key the first to come, as the queue has it.
+/// Returns the earliest of several additions of each key, as the queue does.
 fn earliest(recorded: &[Value]) -> Vec<(String, i64)> {
     let mut all = std::collections::BTreeMap::new();
     for one in recorded {

@@ -1,4 +1,4 @@
-//! The controller over caches, and an API that answers a sync as a case says.
+//! The controller over caches, and an API that answers a sync as scripted by a case.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ use crate::conformance::Fields;
 use crate::conformance::scripted_api::api_error;
 use crate::conformance::shared::{Flight, pod};
 
-/// Where the monotonic clock stands during a sync: late enough for old expectations.
+/// The monotonic time of a sync: late enough for expired expectations.
 pub(super) const MONO_NS: i64 = 1_000_000_000_000_000;
 
-/// The patch that removes the tracking finalizer.
+/// The member of a patch that removes the tracking finalizer.
 const REMOVED: &str = "$deleteFromPrimitiveList/finalizers";
 
-/// A Job from its JSON.
+/// Decodes a Job.
 pub(super) fn job(value: Value) -> Result<DynamicObject, String> {
     DynamicObject::from_json(Kind::JOB, value).map_err(|error| format!("job: {error}"))
 }
@@ -36,9 +36,9 @@ pub(super) struct Harness {
     pub(super) controller: Controller,
     pub(super) jobs: Arc<dyn AnyInformer>,
     pub(super) pods: Arc<PodCache>,
-    /// The Jobs as they came last.
+    /// The latest version of each Job.
     cached: RefCell<BTreeMap<String, AnyObject>>,
-    /// The counters when they were told last.
+    /// The counters at the last call of `new_metrics`.
     told: RefCell<BTreeMap<String, i64>>,
 }
 
@@ -68,14 +68,14 @@ impl Harness {
         Ok(())
     }
 
-    /// Takes a Job out of the cache.
+    /// Removes a Job from the cache.
     pub(super) fn lose_job(&self, key: &str, now: Now) {
         if let Some(job) = self.cached.borrow().get(key) {
             self.jobs.apply(Delta::Deleted(Arc::clone(job)), now);
         }
     }
 
-    /// Puts pods into the cache, in this order.
+    /// Adds pods to the cache, in this order.
     pub(super) fn put_pods(&self, values: &[Value]) -> Result<Vec<Arc<Pod>>, String> {
         let read = |value: &Value| {
             let pod = pod(value.clone())?;
@@ -85,7 +85,8 @@ impl Harness {
         values.iter().map(read).collect()
     }
 
-    /// How far the controller's own counters have come since the last call, as the records name them.
+    /// Returns the increase of the controller's counters since the last call, with the names of the
+    /// recordings.
     pub(super) fn new_metrics(&self) -> BTreeMap<String, i64> {
         let mut new = BTreeMap::new();
         let mut told = self.told.borrow_mut();
@@ -113,13 +114,13 @@ impl Harness {
         new
     }
 
-    /// The key of `namespace/name`.
+    /// Returns the key of `namespace/name`.
     pub(super) fn key(&self, key: &str) -> KeyId {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.controller.key(namespace, name)
     }
 
-    /// The keys of a queue that are added later, with their delays; none is then.
+    /// Drains the keys of a queue that are due later. Returns them with their delays.
     pub(super) fn drain_delayed(&self, queue: usize, now_ns: i64) -> Vec<(KeyId, i64)> {
         let mut delayed: Vec<(KeyId, i64)> = self.drain(queue, now_ns);
         let of = &self.controller.queues()[queue];
@@ -141,7 +142,7 @@ impl Harness {
         keys
     }
 
-    /// The counters of a key.
+    /// Returns the expectations of a key.
     pub(super) fn expectations(&self, key: KeyId, now_ns: i64) -> Value {
         let counts = self.controller.expected(key);
         let (add, del) = counts.map_or((0, 0), |counts| (counts.add, counts.del));
@@ -150,7 +151,7 @@ impl Harness {
         json!({"exists": counts.is_some(), "add": add, "del": del, "satisfied": satisfied})
     }
 
-    /// The pods whose finalizers were removed and that the cache does not show so.
+    /// Returns the pods whose finalizers were removed while the cache still shows them.
     pub(super) fn finalizer_expectations(&self, key: KeyId) -> Vec<String> {
         let released = self.controller.remembered(key).released;
         let uids = released.into_iter().flatten();
@@ -160,8 +161,8 @@ impl Harness {
     }
 }
 
-/// Runs the sync of a key of a queue. Requests in flight together are answered patches first, then deletes, each in the
-/// order of names.
+/// Runs the sync of a key from a queue. Of the requests in flight together, patches are answered
+/// first, then deletes, each in the order of names.
 ///
 /// # Errors
 /// The API can't answer a request.
@@ -201,7 +202,7 @@ fn order(request: &Request) -> (u8, String) {
     }
 }
 
-/// The scripted API, and the record of what it was asked.
+/// The scripted API, and a log of its requests.
 pub(super) struct Api {
     job: Value,
     pods: BTreeMap<String, (usize, Value)>,
@@ -215,18 +216,18 @@ pub(super) struct Api {
     gets: usize,
     puts: usize,
     flights: usize,
-    /// The Job that the next status write is to be based on.
+    /// The Job on which the next status write must be based.
     base: Value,
-    /// What was asked, in order; each with the number of its flight.
+    /// The requests in order, each with the number of its flight.
     asked: Vec<(usize, Asked)>,
 }
 
-/// A request as it is recorded.
+/// A request in the form of the recordings.
 #[derive(Clone, Debug)]
 enum Asked {
     Create(Value),
     Delete(String),
-    /// The tracking finalizer is patched away.
+    /// The removal of the tracking finalizer from a pod.
     RemoveFinalizer(String),
     Other(Value),
 }
@@ -295,13 +296,13 @@ impl Api {
                 self.get()
             }
             Request::PutStatus { object } => self.put_status(object),
-            other => Err(format!("upstream asks for no such thing: {other:?}")),
+            other => Err(format!("upstream never makes this request: {other:?}")),
         }
     }
 
     fn create(&mut self, pod: &Pod) -> Result<Answer, String> {
         let mut body = pod.to_json();
-        let members = body.as_object_mut().expect("objects are objects");
+        let members = body.as_object_mut().expect("an object serializes to a JSON object");
         members.remove("apiVersion");
         members.remove("kind");
         self.note(Asked::Create(body));
@@ -321,7 +322,7 @@ impl Api {
 
     fn patch(&mut self, name: &str, patch: &Patch) -> Result<Answer, String> {
         let body = patch.strategic();
-        let body = body.ok_or_else(|| format!("upstream patches strategically: {patch:?}"))?;
+        let body = body.ok_or_else(|| format!("expected a strategic merge patch: {patch:?}"))?;
         let metadata = &body["metadata"];
         let names_owner = metadata.get("ownerReferences").is_some();
         self.note(match names_owner {
@@ -330,7 +331,7 @@ impl Api {
             false => Asked::RemoveFinalizer(name.to_owned()),
         });
         if !names_owner && *metadata != json!({REMOVED: ["batch.kubernetes.io/job-tracking"]}) {
-            return Err(format!("upstream sends no such patch: {metadata}"));
+            return Err(format!("upstream never sends this patch: {metadata}"));
         }
         if let Some(error) = self.patches.get(name) {
             return Ok(Answer::Failed(api_error(error)?));
@@ -387,8 +388,8 @@ impl Api {
         Ok(Answer::Object(Arc::new(job(stored)?)))
     }
 
-    /// The requests of the sync in the form of the records. The record decides whether a run of finalizer patches begins
-    /// the deletion of pods or stands by itself.
+    /// Returns the requests of the sync in the form of the recordings. The recording decides
+    /// whether a run of finalizer patches begins a deletion of pods or stands alone.
     pub(super) fn into_requests(self, recorded: &[Value]) -> Vec<Value> {
         let mut requests: Vec<Value> = Vec::new();
         let mut asked = self.asked.into_iter().peekable();
@@ -405,7 +406,7 @@ impl Api {
                             batches.push(Vec::new());
                         }
                         last = flight;
-                        batches.last_mut().expect("there is one").push(body);
+                        batches.last_mut().expect("there is at least one batch").push(body);
                     }
                     let batches: Vec<Vec<Value>> = batches.into_iter().map(collapsed).collect();
                     requests.push(json!({"verb": "createPods", "batches": batches}));
@@ -448,7 +449,7 @@ impl Api {
     }
 }
 
-/// A batch with its equal bodies counted.
+/// Combines equal bodies of a batch with their count.
 fn collapsed(batch: Vec<Value>) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     for body in batch {
@@ -463,7 +464,7 @@ fn collapsed(batch: Vec<Value>) -> Vec<Value> {
     all
 }
 
-/// The Events of a sync, sorted.
+/// Returns the Events of a sync, sorted.
 pub(super) fn events(driver: &mut Driver<<Controller as Workload>::Sync>) -> Vec<Value> {
     let events = driver.sync.events().drain(..);
     let mut events: Vec<Value> = events
@@ -476,12 +477,12 @@ pub(super) fn events(driver: &mut Driver<<Controller as Workload>::Sync>) -> Vec
     events
 }
 
-/// A UID list of a case.
+/// Converts a list of UIDs.
 pub(super) fn uids(texts: &[String]) -> std::collections::BTreeSet<Uid> {
     texts.iter().map(|text| Uid::from(text.as_str())).collect()
 }
 
-/// A time of a case in ns since the Unix epoch, with its fraction.
+/// Parses a time with a fraction, in nanoseconds since the Unix epoch.
 pub(super) fn nanos(text: &str) -> Result<i64, String> {
     let time: Time = text.parse().map_err(|error| format!("{text}: {error}"))?;
     let seconds = time.unix_seconds().unwrap_or(0);

@@ -33,12 +33,12 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     let driver = run_sync(&harness, (ORPHANS, key), now, &mut api)?;
     let error = driver.sync.failure().map(|it| it.message.clone());
     if error.is_none() != harness.controller.orphans_of(key).is_none() {
-        return Err("a key is freed exactly when nothing is left to do".to_owned());
+        return Err("a key must be freed exactly if nothing is left to do".to_owned());
     }
     let mut names: Vec<String> = Vec::new();
     for request in api.into_requests(&[]) {
         if request["verb"] != "removeFinalizers" {
-            return Err(format!("upstream asks for no such thing: {request}"));
+            return Err(format!("upstream never makes this request: {request}"));
         }
         let more = request["names"].as_array().into_iter().flatten();
         names.extend(more.filter_map(Value::as_str).map(str::to_owned));
@@ -46,7 +46,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     names.sort();
     let mut theirs = case.object("out")?.rest();
     let mut ours = json!({"error": error, "removeFinalizers": names});
-    // What is wrong with a selector each parser says in its own words.
+    // Each parser describes an invalid selector differently.
     const UNREADABLE: &str = "invalid label selector: ";
     for error in [theirs.get_mut("error"), ours.get_mut("error")] {
         if let Some(Value::String(text)) = error

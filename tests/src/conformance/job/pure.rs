@@ -1,4 +1,4 @@
-//! Cases of the decisions of the Job controller that read no cache: `job_indexes`, `job_backoff`,
+//! Cases of the Job controller's decisions that read no cache: `job_indexes`, `job_backoff`,
 //! `job_pod_failure_policy`, `job_success_policy`.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::harness::nanos;
 use crate::conformance::shared::pod;
 use crate::conformance::{Fields, expect_eq};
 
-/// No set of indexes is cut off at this number.
+/// A limit that truncates no set of indexes.
 const NO_LIMIT: i64 = i64::MAX;
 
 /// Runs one case of `job_indexes`.

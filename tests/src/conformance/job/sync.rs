@@ -1,4 +1,5 @@
-//! Cases of `job_sync`: one whole sync of a Job. Of several delayed additions of one key the first to come decides.
+//! Cases of `job_sync`: one whole sync of a Job. Of several delayed additions of a key, the
+//! earliest counts.
 
 use podstorm::job::backoff::Failures;
 use podstorm::job::{ControllerOptions, JOBS};
@@ -78,7 +79,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         let ours = least(&mut delayed.iter().map(|(_, nanos)| *nanos));
         expect_eq("addAfter", &ours, &recorded.map(|nanos| nanos.max(0)))?;
     } else {
-        // The retry of a failure comes first.
+        // The retry of the failure comes earlier.
         out.take("addAfter");
     }
     ours["requests"] = comparable(requests).into();
@@ -119,7 +120,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     Fields::new(Value::Object(theirs), "out")?.is(ours)
 }
 
-/// Gives the controller what it remembers before the sync.
+/// Sets the controller's state before the sync.
 fn prepare(
     harness: &Harness,
     key: podstorm::intern::KeyId,
@@ -171,7 +172,7 @@ fn prepare(
     Ok(())
 }
 
-/// A record of failures.
+/// Parses a record of failures.
 fn failures_of(record: Value) -> Result<Failures, String> {
     let mut record = Fields::new(record, "backoff")?;
     let count = record.int("failuresAfterLastSuccess")?;
@@ -184,7 +185,7 @@ fn failures_of(record: Value) -> Result<Failures, String> {
     })
 }
 
-/// The recorded class of a failure.
+/// Returns the recordings' class of a failure.
 fn class_of(label: &str, text: &str) -> &'static str {
     match label {
         "key" => "key",
@@ -201,7 +202,7 @@ fn class_of(label: &str, text: &str) -> &'static str {
     }
 }
 
-/// The newest version of pods and of Jobs among `resource@version`.
+/// Returns the newest version of pods and of Jobs in texts of the form `resource@version`.
 fn newest(written: &[String]) -> [Option<String>; 2] {
     ["pods", "jobs.batch"].map(|resource| {
         let of = |text: &String| {
@@ -214,7 +215,8 @@ fn newest(written: &[String]) -> [Option<String>; 2] {
     })
 }
 
-/// Requests with what is in no order sorted: UIDs, the patches of a claim, and its read, which comes first.
+/// Sorts the unordered parts of requests: UIDs, the patches of a claim, and the claim's read, which
+/// comes first.
 fn comparable(mut requests: Vec<Value>) -> Vec<Value> {
     for request in &mut requests {
         for list in ["succeeded", "failed"] {

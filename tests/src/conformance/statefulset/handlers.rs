@@ -1,4 +1,4 @@
-//! Cases of `statefulset_handlers`: notifications, and what they add to the queue.
+//! Cases of `statefulset_handlers`: notifications, and the keys that they queue.
 
 use podstorm::cache::Delta;
 use podstorm::object::Now;
@@ -25,7 +25,8 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     };
     match step.take("object").filter(|object| !object.is_null()) {
         Some(object) => harness.apply(resource, object, is_gone, now)?,
-        // A tombstone without an object, of which upstream has the key alone. Here the caches say what they lose.
+        // A tombstone without an object, of which upstream has only the key. Here caches always
+        // report the removed object.
         None => {
             let (namespace, name) = key.split_once('/').unwrap_or_default();
             if let Some(pod) = harness.pods.get(namespace, name) {
@@ -39,7 +40,7 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     let mut out = step.object("out")?;
     let mut recorded = out.texts("queue")?;
     recorded.sort();
-    // The queue holds a key once.
+    // The queue contains a key once.
     recorded.dedup();
     expect_eq("queue", &ours, &recorded)?;
     let delayed: Vec<Value> = harness.drain_delayed(0);

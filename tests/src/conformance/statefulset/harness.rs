@@ -1,4 +1,4 @@
-//! The controller over caches, and an API that answers a sync as a case says.
+//! The controller over caches, and an API that answers a sync as scripted by a case.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::conformance::Fields;
 use crate::conformance::scripted_api::api_error;
 use crate::conformance::shared::{Flight, pod};
 
-/// A StatefulSet from its JSON.
+/// Decodes a StatefulSet.
 pub(super) fn set(value: Value) -> Result<DynamicObject, String> {
     dynamic(Kind::STATEFUL_SET, value)
 }
@@ -27,7 +27,7 @@ fn dynamic(kind: Kind, value: Value) -> Result<DynamicObject, String> {
     DynamicObject::from_json(kind, value).map_err(|error| format!("{kind:?}: {error}"))
 }
 
-/// The kinds besides pods that the caches hold.
+/// The kinds in the caches besides pods.
 const KINDS: [Kind; 3] = [
     Kind::STATEFUL_SET,
     Kind::PERSISTENT_VOLUME_CLAIM,
@@ -52,14 +52,14 @@ impl Harness {
         }
     }
 
-    /// The informer of a kind, by the resource's name.
+    /// Returns the informer of a kind, by the name of its resource.
     pub(super) fn informer(&self, resource: &str) -> Option<&Arc<dyn AnyInformer>> {
         self.informers
             .iter()
             .find(|it| it.kind().resource() == resource)
     }
 
-    /// Puts an object into the cache of its resource, or takes it out.
+    /// Adds an object to the cache of its resource, or removes it.
     pub(super) fn apply(
         &self,
         resource: &str,
@@ -86,13 +86,13 @@ impl Harness {
         Ok(())
     }
 
-    /// The key of `namespace/name`.
+    /// Returns the key of `namespace/name`.
     pub(super) fn key(&self, key: &str) -> KeyId {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.controller.key(namespace, name)
     }
 
-    /// The keys in the queue.
+    /// Drains the keys of the queue.
     pub(super) fn drain(&self, now_ns: i64) -> Vec<String> {
         let queue = &self.controller.queues()[0];
         let mut keys = Vec::new();
@@ -103,7 +103,7 @@ impl Harness {
         keys
     }
 
-    /// The keys that are added later, with their delays; none is then.
+    /// Drains the keys that are due later. Returns them with their delays.
     pub(super) fn drain_delayed(&self, now_ns: i64) -> Vec<Value> {
         let queue = &self.controller.queues()[0];
         let mut delayed = Vec::new();
@@ -116,7 +116,8 @@ impl Harness {
     }
 }
 
-/// Runs the sync of a key. Requests in flight together are answered in the order of their resources and names.
+/// Runs the sync of a key. Requests in flight together are answered in the order of their resources
+/// and names.
 ///
 /// # Errors
 /// The API can't answer a request.
@@ -151,7 +152,7 @@ pub(super) fn run(
     Ok(driver)
 }
 
-/// A request as it is recorded.
+/// A request in the form of the recordings.
 #[derive(Clone, Debug)]
 struct Asked {
     verb: &'static str,
@@ -217,11 +218,11 @@ impl Asked {
                 asked.resource.push_str("/status");
                 asked
             }
-            other => return Err(format!("upstream asks for no such thing: {other:?}")),
+            other => return Err(format!("upstream never makes this request: {other:?}")),
         })
     }
 
-    /// As the records have it.
+    /// Formats the request like the recordings.
     fn recorded(&self, step: usize) -> Value {
         let mut recorded = json!({"step": step, "verb": self.verb, "resource": self.resource,
             "name": self.name, "body": self.body});
@@ -237,7 +238,7 @@ impl Asked {
             recorded["body"] =
                 json!({"metadata": Map::from_iter(metadata), "status": self.body["status"]});
         } else if self.verb == "create" && self.kind == Kind::CONTROLLER_REVISION {
-            // It stands in the path alone; here it is taken from the object.
+            // Upstream has the namespace only in the path; here it comes from the object.
             recorded["body"]["metadata"]["namespace"] = Value::Null;
         }
         claim_volumes_by_name(&mut recorded["body"]);
@@ -245,7 +246,7 @@ impl Asked {
     }
 }
 
-/// The volumes of claims of a pod's own, which come first, in the order of their names.
+/// Sorts the volumes of a pod's own claims, which come first, by name.
 pub(super) fn claim_volumes_by_name(pod: &mut Value) {
     let name = pod["metadata"]["name"]
         .as_str()
@@ -265,17 +266,17 @@ pub(super) fn claim_volumes_by_name(pod: &mut Value) {
     volumes[..own].sort_by_key(|volume| volume["name"].to_string());
 }
 
-/// What an answer is scripted for: verb, resource, name.
+/// The key of scripted answers: verb, resource, name.
 type Call = (String, String, String);
 
-/// The scripted API, and the record of what it was asked.
+/// The scripted API, and a log of its requests.
 pub(super) struct Api {
-    /// What the caches hold, by resource and name.
+    /// The objects in the caches, by resource and name.
     cached: BTreeMap<(String, String), Value>,
-    /// The answers to come, and how many there were.
+    /// The scripted answers, and how many were used.
     scripts: BTreeMap<Call, (Vec<Value>, usize)>,
     live_revisions: BTreeMap<String, Value>,
-    /// How many writes each resource had.
+    /// The number of writes by resource.
     versions: BTreeMap<String, u64>,
     step: usize,
     pub(super) asked: Vec<Value>,

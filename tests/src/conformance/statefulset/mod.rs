@@ -1,4 +1,4 @@
-//! Cases of the controller of StatefulSets.
+//! Cases of the StatefulSet controller.
 
 pub(super) mod handlers;
 mod harness;

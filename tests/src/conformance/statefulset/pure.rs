@@ -1,5 +1,6 @@
-//! Cases of the decisions of the controller of StatefulSets that read no cache: `statefulset_identity`,
-//! `statefulset_pod`, `statefulset_pvc_policy`, `statefulset_max_unavailable`, `statefulset_kubectl_rollout_status`.
+//! Cases of the StatefulSet controller's decisions that read no cache: `statefulset_identity`,
+//! `statefulset_pod`, `statefulset_pvc_policy`, `statefulset_max_unavailable`,
+//! `statefulset_kubectl_rollout_status`.
 
 use std::sync::Arc;
 
@@ -58,7 +59,8 @@ pub(in crate::conformance) fn identity(case: &mut Fields) -> Result<(), String> 
     }))
 }
 
-/// Runs one case of `statefulset_kubectl_rollout_status`. No flag changes what kubectl says of this kind.
+/// Runs one case of `statefulset_kubectl_rollout_status`. No flag changes kubectl's output for this
+/// kind.
 pub(in crate::conformance) fn rollout_status(case: &mut Fields) -> Result<(), String> {
     case.text("category")?;
     case.int("revision")?;
@@ -91,7 +93,7 @@ pub(in crate::conformance) fn pod_of(case: &mut Fields) -> Result<(), String> {
         false => (form(&updated)?, new),
     };
     let mut pod = form.pod(&set, ordinal, &revision)?.to_json();
-    let members = pod.as_object_mut().expect("objects are objects");
+    let members = pod.as_object_mut().expect("an object serializes to a JSON object");
     members.remove("apiVersion");
     members.remove("kind");
     claim_volumes_by_name(&mut pod);

@@ -52,9 +52,9 @@ pub(in crate::conformance) fn hash(case: &mut Fields) -> Result<(), String> {
 pub(in crate::conformance) fn apply(case: &mut Fields) -> Result<(), String> {
     case.text("category")?;
     let set = case.value("set");
-    let spec = set["spec"].as_object().ok_or("a set has a spec")?;
+    let spec = set["spec"].as_object().ok_or("the set must have a spec")?;
     let mut out = case.object("out")?;
-    // An object that comes from a server is JSON.
+    // Decode from text, as an object from a server.
     let restored = serde_json::from_str(&case.text("data")?);
     let restored = restored.map_err(|error| error.to_string());
     let restored = restored

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::harness::{Api, Harness, run as run_sync};
 use crate::conformance::{Fields, expect_eq, pruned};
 
-/// Where the monotonic clock stands during a sync.
+/// The monotonic time of a sync.
 const MONO_NS: i64 = 1_000_000_000_000_000;
 
 /// The kinds whose writes are recorded.
@@ -28,7 +28,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     let mut gates = case.object("featureGates")?;
     let mut gate = |name: &str, default: bool| match gates.take(name) {
         None => Ok(default),
-        Some(value) => value.as_bool().ok_or("a gate is on or off"),
+        Some(value) => value.as_bool().ok_or("a gate must be on or off"),
     };
     let defaults = ControllerOptions::default();
     let harness = Harness::new(ControllerOptions {
@@ -81,7 +81,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     out.texts("errorList")?;
     let recorded = out.take("error").filter(|error| !error.is_null());
     let recorded = recorded.as_ref().and_then(Value::as_str);
-    // What can't be decoded each decoder says in its own words.
+    // Each decoder describes undecodable data differently.
     if recorded.is_some_and(|error| error.starts_with("json:")) {
         expect_eq("error", &error.is_some(), &true)?;
     } else {
@@ -92,7 +92,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     if error.is_none() {
         expect_eq("addAfter", &json!(delayed), &json!(out.list("addAfter")?))?;
     } else {
-        // The retry of a failure comes first.
+        // The retry of the failure comes earlier.
         out.take("addAfter");
     }
     let mut events = out.list("events")?;
@@ -127,7 +127,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     out.finish()
 }
 
-/// Records what was written before, and brings the caches as far as the case says.
+/// Records the earlier writes, and advances the caches to the versions of the case.
 fn read_your_writes(
     harness: &Harness,
     key: podstorm::intern::KeyId,
@@ -159,7 +159,7 @@ fn read_your_writes(
     before.finish()
 }
 
-/// The events of a sync, the texts of several errors in a fixed order.
+/// Returns the Events of a sync. Texts with several errors get a fixed order.
 fn events(driver: &mut Driver<<Controller as podstorm::driver::Workload>::Sync>) -> Vec<Value> {
     use podstorm::driver::SyncState as _;
     let events = driver.sync.events().drain(..);
@@ -170,7 +170,7 @@ fn events(driver: &mut Driver<<Controller as podstorm::driver::Workload>::Sync>)
     events.collect()
 }
 
-/// A text with the errors in brackets, whose order is free, in one order.
+/// Sorts the errors in brackets in a text, whose order is free.
 fn in_order(text: &str) -> String {
     let Some((before, rest)) = text.split_once('[') else {
         return text.to_owned();
@@ -183,7 +183,7 @@ fn in_order(text: &str) -> String {
     format!("{before}[{}]{after}", parts.join(", "))
 }
 
-/// Requests with what is in a free order by name: claims of a pod, releases, adoptions.
+/// Sorts requests with a free order by name: claims of a pod, releases, adoptions.
 fn comparable(mut requests: Vec<Value>) -> Vec<Value> {
     let step = |request: &Value| request["step"].as_u64();
     let name = |request: &Value| request["name"].as_str().unwrap_or_default().to_owned();
