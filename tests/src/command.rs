@@ -148,7 +148,9 @@ pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, S
         .expect("the command starts");
     let mut errors = BufReader::new(child.stderr.take().expect("standard error is piped"));
     let mut line = String::new();
-    errors.read_line(&mut line).expect("the command writes a line");
+    errors
+        .read_line(&mut line)
+        .expect("the command writes a line");
     send("INT", &child);
     // Keep reading, or the command would write to a closed pipe.
     let rest = std::thread::spawn(move || std::io::read_to_string(errors));
@@ -166,7 +168,10 @@ pub fn send(signal: &str, process: &Child) {
     let kill = Command::new("kill")
         .args(["-s", signal, &process.id().to_string()])
         .status();
-    assert!(kill.is_ok_and(|status| status.success()), "the process has ended");
+    assert!(
+        kill.is_ok_and(|status| status.success()),
+        "the process has ended"
+    );
 }
 
 /// Returns the standard error of the command.

@@ -1,6 +1,9 @@
 //! A kind that the compiled server does not know is served like any other, by its row alone.
 
-#![expect(clippy::unwrap_used, reason = "a refusal of the cluster fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a refusal of the cluster fails the test"
+)]
 
 use std::sync::Arc;
 

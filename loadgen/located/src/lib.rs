@@ -421,7 +421,11 @@ mod tests {
         assert_eq!(file.place_of("a[0].c"), (3, 3));
         assert_eq!(file.place_of("a[1].d.e"), (5, 5));
         assert_eq!(file.place_of("a[1].d.e.f[0]"), (6, 11));
-        assert_eq!(file.place_of("a[1].d.f"), (4, 3), "the existing part of the path");
+        assert_eq!(
+            file.place_of("a[1].d.f"),
+            (4, 3),
+            "the existing part of the path"
+        );
         assert_eq!(file.place_of("z"), (1, 1));
     }
 }

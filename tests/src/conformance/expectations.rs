@@ -50,7 +50,11 @@ impl Stores {
                     let pod = &*op.text("pod")?;
                     let counted = self.dense.deletion_observed(id, pod);
                     let counted_too = self.named.deletion_observed(key, pod);
-                    expect_eq("counted by the store with text keys", &counted_too, &counted)?;
+                    expect_eq(
+                        "counted by the store with text keys",
+                        &counted_too,
+                        &counted,
+                    )?;
                 }
                 "DeleteExpectations" => {
                     self.dense.delete(id);

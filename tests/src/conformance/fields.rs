@@ -171,7 +171,10 @@ impl Fields {
     /// The first difference.
     pub fn is(&mut self, ours: Value) -> Result<(), String> {
         let Value::Object(mut ours) = ours else {
-            return Err(format!("{}: expected an object as our result: {ours}", self.what));
+            return Err(format!(
+                "{}: expected an object as our result: {ours}",
+                self.what
+            ));
         };
         let mut recorded = self.rest();
         for members in [&mut ours, &mut recorded] {
@@ -263,9 +266,7 @@ pub fn expect_eq<T: PartialEq + std::fmt::Debug>(
     if ours == recorded {
         Ok(())
     } else {
-        Err(format!(
-            "{what}: got {ours:?}, recorded {recorded:?}"
-        ))
+        Err(format!("{what}: got {ours:?}, recorded {recorded:?}"))
     }
 }
 

@@ -31,7 +31,9 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
         .cloned()
         .unwrap_or_default();
     if let Some(kept) = must.iter().find(|name| !ours.contains(name)) {
-        return Err(format!("{kept} must be deleted, but the deleted pods are {ours:?}"));
+        return Err(format!(
+            "{kept} must be deleted, but the deleted pods are {ours:?}"
+        ));
     }
     if let Some(wrong) = ours
         .iter()

@@ -223,7 +223,9 @@ fn replay(cluster: &Cluster, value: Value) -> Result<(), String> {
         cluster: &Cluster,
         object: AnyObject,
     ) -> Result<(), String> {
-        let object = object.downcast::<R>().ok_or("the object has another kind")?;
+        let object = object
+            .downcast::<R>()
+            .ok_or("the object has another kind")?;
         let put = cluster.replay(Arc::unwrap_or_clone(object), NOW);
         put.map(drop).map_err(|error| error.message)
     }

@@ -171,7 +171,9 @@ fn kind_of(api_version: &str, resource: &str) -> Option<Kind> {
 fn object_of(kind: Kind, value: Value) -> AnyObject {
     match kind == Kind::POD {
         true => Arc::new(Pod::from_json(value).expect("the case has a valid pod")),
-        false => Arc::new(DynamicObject::from_json(kind, value).expect("the case has a valid object")),
+        false => {
+            Arc::new(DynamicObject::from_json(kind, value).expect("the case has a valid object"))
+        }
     }
 }
 

@@ -37,7 +37,11 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
 
     let recorded = out.take("putStatus");
     let status = synced.status;
-    expect_eq("a status is written", &status.is_some(), &recorded.is_some())?;
+    expect_eq(
+        "a status is written",
+        &status.is_some(),
+        &recorded.is_some(),
+    )?;
     expect_same_json(
         "putStatus",
         status.unwrap_or_default(),
@@ -119,7 +123,11 @@ fn sync(
     };
     let mut driver: Driver<<Controller as Workload>::Sync> = Driver::default();
     let progress = driver.begin(&controller, 0, key, &mut send, now);
-    expect_eq("all requests are answered", &(progress == Progress::Finished), &true)?;
+    expect_eq(
+        "all requests are answered",
+        &(progress == Progress::Finished),
+        &true,
+    )?;
     Ok(Synced {
         status,
         events: driver.sync.events().iter().map(event_json).collect(),

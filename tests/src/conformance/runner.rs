@@ -190,7 +190,9 @@ fn run_lines(subject: &str, lines: &Lines, options: &Options) -> FileReport {
         match (outcome, known) {
             (Ok(()), None) => {}
             (Ok(()), Some(_)) => {
-                let differences = "the case agrees although it is listed as a deviation".to_owned().into();
+                let differences = "the case agrees although it is listed as a deviation"
+                    .to_owned()
+                    .into();
                 report.failures.push(Failure { id, differences });
             }
             (Err(differences), None) => report.failures.push(Failure { id, differences }),

@@ -115,7 +115,9 @@ impl Api {
             return batches.push(json!(size));
         }
         let mut body = body.to_json();
-        let members = body.as_object_mut().expect("an object serializes to a JSON object");
+        let members = body
+            .as_object_mut()
+            .expect("an object serializes to a JSON object");
         members.remove("apiVersion");
         members.remove("kind");
         self.requests

@@ -49,9 +49,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
                 .into_iter()
                 .all(|(key, value)| labels.get(key) == Some(value))
         {
-            return Err(format!(
-                "labels[{index}] match without the required pairs"
-            ));
+            return Err(format!("labels[{index}] match without the required pairs"));
         }
     }
     Ok(())

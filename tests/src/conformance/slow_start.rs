@@ -10,7 +10,8 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let count = size(case.int("count")?)?;
     let mut run = SlowStart::new(count, size(case.int("initialBatchSize")?)?);
     let failing = case.all("failingCalls", |call| {
-        call.as_u64().ok_or_else(|| format!("expected the number of a call: {call}"))
+        call.as_u64()
+            .ok_or_else(|| format!("expected the number of a call: {call}"))
     })?;
     let (mut batches, mut calls) = (Vec::new(), 0);
     // The failing calls of the last batch. Upstream may report the error of any of them.

@@ -62,7 +62,9 @@ fn holds(text: &str, pod: &Value) -> bool {
         }
     }
     parts.iter().filter(|part| !part.is_empty()).all(|part| {
-        let at = part.find(['=', '!']).expect("the server accepted the selector");
+        let at = part
+            .find(['=', '!'])
+            .expect("the server accepted the selector");
         let (field, rest) = part.split_at(at);
         let wants = !rest.starts_with("!=");
         let value = rest.trim_start_matches('!');

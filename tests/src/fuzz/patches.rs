@@ -191,7 +191,9 @@ fn through_the_server(patch: Map) -> bool {
         "spec": {"containers": [{"name": "a", "image": "x", "env": [{"name": "A", "value": "1"}]}]},
     });
     let pod = Pod::from_json(pod).expect("well formed");
-    cluster.create(pod, Now::default()).expect("the pod is valid");
+    cluster
+        .create(pod, Now::default())
+        .expect("the pod is valid");
     let mut taken = false;
     for patch in [Patch::Merge(patch.clone()), Patch::Strategic(patch)] {
         let answer = cluster.patch::<Pod>("default", "a", &patch, Now::default());

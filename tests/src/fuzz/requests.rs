@@ -69,8 +69,8 @@ fn request(data: &[u8]) -> bool {
         for (path, _) in BEFORE {
             let answer = send(&server, Request::get(path), "").await;
             assert_eq!(answer.status(), 200);
-            let list: Value = serde_json::from_slice(&all(answer.into_body()))
-                .expect("every list is JSON");
+            let list: Value =
+                serde_json::from_slice(&all(answer.into_body())).expect("every list is JSON");
             assert!(list["items"].is_array(), "{list}");
         }
         code < 400

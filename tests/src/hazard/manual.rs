@@ -148,7 +148,11 @@ impl ManualController {
             intercept(request).unwrap_or_else(|| client.carry_out(request, &mut counted, now))
         };
         let progress = driver.begin(&*self.controller, 0, key, &mut server, self.now);
-        assert_eq!(progress, Progress::Finished, "the server answers immediately");
+        assert_eq!(
+            progress,
+            Progress::Finished,
+            "the server answers immediately"
+        );
         let sync = &mut driver.sync;
         let done = Done {
             calls,

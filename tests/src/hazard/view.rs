@@ -148,7 +148,9 @@ impl View {
     /// # Panics
     /// If there was none.
     pub fn last_sync(&self, name: &str) -> SyncRecord {
-        self.syncs_of(name).pop().expect("the ReplicaSet was synced")
+        self.syncs_of(name)
+            .pop()
+            .expect("the ReplicaSet was synced")
     }
 
     /// Returns the number of requests of a kind that syncs have sent.

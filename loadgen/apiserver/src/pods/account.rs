@@ -236,7 +236,7 @@ mod tests {
 
     fn change(cluster: &Cluster, name: &str, patch: Value) {
         let Value::Object(patch) = patch else {
-            panic!("a patch is an object");
+            panic!("a patch must be an object");
         };
         let api = cluster.api(Kind::SERVICE_ACCOUNT);
         api.patch("default", name, &Patch::Merge(patch), at(0))

@@ -320,7 +320,7 @@ mod tests {
             ("ClusterRole", false),
             ("Ingress", false),
         ] {
-            let found = crate::kind_named(kind).expect("a kind of the table");
+            let found = crate::kind_named(kind).expect("the kind is built in");
             metadata.namespace = if found.is_namespaced() { "n" } else { "" }.into();
             let causes = validate_metadata(found, &metadata);
             assert_eq!(causes.is_empty(), is_free, "{kind}: {causes:?}");

@@ -36,7 +36,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         } else {
             let found = history.at(revision);
             let is_described = !described.is_empty();
-            expect_eq("the revision must have a template to describe", &found.is_ok(), &is_described)?;
+            expect_eq("has a template to describe", &found.is_ok(), &is_described)?;
             revision_error = found.err().map(|error| error.to_string());
         }
     }

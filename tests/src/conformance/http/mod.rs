@@ -59,7 +59,10 @@ pub fn play_all(cases: &Arc<Vec<Value>>, limit: Duration) -> Vec<Played> {
     let (in_process, over_http) = std::thread::scope(|scope| {
         let over_http = scope.spawn(|| play_in_one_way(false, cases, limit));
         let in_process = play_in_one_way(true, cases, limit);
-        (in_process, over_http.join().expect("panics of cases are caught"))
+        (
+            in_process,
+            over_http.join().expect("panics of cases are caught"),
+        )
     });
     let pairs = in_process.into_iter().zip(over_http);
     pairs

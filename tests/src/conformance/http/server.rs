@@ -100,7 +100,8 @@ impl Server {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = serde_json::json!({"metadata": {"name": name}});
             let namespace = Namespace::from_json(namespace);
-            let created = cluster.create(namespace.expect("the namespace is valid"), Now::default());
+            let created =
+                cluster.create(namespace.expect("the namespace is valid"), Now::default());
             created.expect("the cluster is new");
         }
         let clock = Arc::new(AtomicI64::new(START_NS));

@@ -302,7 +302,9 @@ impl Api {
 
     fn create(&mut self, pod: &Pod) -> Result<Answer, String> {
         let mut body = pod.to_json();
-        let members = body.as_object_mut().expect("an object serializes to a JSON object");
+        let members = body
+            .as_object_mut()
+            .expect("an object serializes to a JSON object");
         members.remove("apiVersion");
         members.remove("kind");
         self.note(Asked::Create(body));
@@ -406,7 +408,10 @@ impl Api {
                             batches.push(Vec::new());
                         }
                         last = flight;
-                        batches.last_mut().expect("there is at least one batch").push(body);
+                        batches
+                            .last_mut()
+                            .expect("there is at least one batch")
+                            .push(body);
                     }
                     let batches: Vec<Vec<Value>> = batches.into_iter().map(collapsed).collect();
                     requests.push(json!({"verb": "createPods", "batches": batches}));

@@ -93,7 +93,9 @@ pub(in crate::conformance) fn pod_of(case: &mut Fields) -> Result<(), String> {
         false => (form(&updated)?, new),
     };
     let mut pod = form.pod(&set, ordinal, &revision)?.to_json();
-    let members = pod.as_object_mut().expect("an object serializes to a JSON object");
+    let members = pod
+        .as_object_mut()
+        .expect("an object serializes to a JSON object");
     members.remove("apiVersion");
     members.remove("kind");
     claim_volumes_by_name(&mut pod);
