@@ -10,7 +10,7 @@ use super::*;
 use crate::testing::{at, cluster, refused};
 
 #[test]
-fn every_row_is_sound() {
+fn every_row_is_valid_and_unique() {
     for row in rows() {
         assert!(row.is_sound(), "{}", row.kind);
         let same = |kind: &Kind| *kind == Kind::of(row);

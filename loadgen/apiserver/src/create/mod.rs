@@ -329,7 +329,6 @@ fn identified<R: Strategy>(object: &R, uid: &Uid, draw: Draw) -> Option<R> {
 ///
 /// # Errors
 /// 422 if the object exceeds the maximum size.
-/// 422: it has more bytes than an object may.
 pub(super) fn check_size<R: Strategy>(object: &R) -> Result<(), ApiError> {
     if object.pod_spec_bytes() <= BYTES_MAX {
         return Ok(());

@@ -47,7 +47,7 @@ fn impossible_histories_are_rejected() {
         all.remove(1);
     });
     rejected("two commits are swapped", &["dense versions"], |all| {
-        all.swap(2, 3)
+        all.swap(2, 3);
     });
     rejected("the object has another version", &["own version"], |all| {
         let version = ResourceVersion::Number(2);
@@ -188,7 +188,7 @@ fn inconsistent_event_streams_are_rejected() {
         all.push(bookmark(7, true));
     });
     rejected("the initial state never ends", one_end, |all| {
-        all.truncate(2)
+        all.truncate(2);
     });
     let state = "initial state";
     rejected("the initial state lacks an object", state, |all| {

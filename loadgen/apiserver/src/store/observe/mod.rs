@@ -8,7 +8,7 @@ use podstorm_objects::{AnyObject, Now, Object};
 use super::Lock;
 use super::log::Change;
 
-/// Observes every commit.
+/// An observer of every commit.
 pub trait CommitObserver: Send + Sync {
     /// Called for every event of every kind, in the order of versions, before any watch can see the
     /// event.

@@ -1,4 +1,4 @@
-//! Observers of commits.
+//! Tests of observers of commits.
 
 use std::sync::Mutex;
 

@@ -50,10 +50,10 @@ fn an_older_state_equals_what_was_listed_at_its_version() {
     for (version, wanted) in lived(&cluster, 3000) {
         let (found, answered) = cluster.list_as_of::<Pod>(None, version).unwrap();
         assert_eq!(answered.number(), Some(version));
-        assert_eq!(found, wanted, "as of {version}");
+        assert_eq!(found, wanted, "at {version}");
         let (found, _) = cluster.list_as_of::<Pod>(Some("other"), version).unwrap();
         let other = |pod: &&Arc<Pod>| &*pod.metadata.namespace == "other";
-        assert!(wanted.iter().filter(other).eq(&found), "as of {version}");
+        assert!(wanted.iter().filter(other).eq(&found), "at {version}");
     }
 }
 
