@@ -27,7 +27,7 @@ const OPPOSITES: [(&str, &str); 2] = [
     ("Terminating", "NotTerminating"),
 ];
 
-/// Resources that a quota measures per pod.
+/// The resources that a quota with a scope of pods may limit.
 const OF_PODS: [&str; 10] = [
     "cpu",
     "ephemeral-storage",
