@@ -1,5 +1,5 @@
-//! Clients that behave badly, on a socket: each gets a clear answer or a closed connection, and the
-//! others are served all the while.
+//! Misbehaving clients on a socket. Each gets a clear answer or a closed connection, and other
+//! clients are served meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ async fn server() -> SocketAddr {
     served().await.1
 }
 
-/// A server with its address.
+/// Returns a server and its address.
 async fn served() -> (ApiServer, SocketAddr) {
     let options = ClusterOptions {
         keeps_past: true,
@@ -23,16 +23,19 @@ async fn served() -> (ApiServer, SocketAddr) {
     let server = ApiServer::builder(Arc::new(Cluster::new(options))).build();
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     let forever = std::future::pending();
     tokio::spawn(listen::serve(server.clone(), listener, forever));
     (server, address)
 }
 
-/// What comes back for these bytes until the server closes, or for a second.
+/// Sends bytes and returns what arrives until the server closes the connection, or within one
+/// second.
 async fn say(address: SocketAddr, bytes: &[u8]) -> String {
-    let mut client = TcpStream::connect(address).await.expect("it listens");
-    // The server may close before it has read everything.
+    let mut client = TcpStream::connect(address)
+        .await
+        .expect("the server listens");
+    // The server may close the connection before it has read everything.
     let _closed = client.write_all(bytes).await;
     let mut back = Vec::new();
     let read = client.read_to_end(&mut back);
@@ -40,7 +43,7 @@ async fn say(address: SocketAddr, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&back).into_owned()
 }
 
-/// Expects that a request for the path gets an answer with that code.
+/// Asserts that a request for the path gets an answer with the code.
 async fn expect(address: SocketAddr, path: &str, code: u16) {
     let get = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     let answer = say(address, get.as_bytes()).await;
@@ -60,7 +63,7 @@ fn post(length: usize, body: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_no_request_or_a_long_one_is_refused() {
+async fn invalid_and_oversized_requests_are_refused() {
     let address = server().await;
     let (long, longish) = ("a".repeat(1 << 20), "a".repeat(70_000));
     let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
@@ -70,7 +73,7 @@ async fn what_is_no_request_or_a_long_one_is_refused() {
     let long_header = format!("x: {long}\r\n");
     for (bytes, answer) in [
         (b"hello, is anybody there?\r\n\r\n".to_vec(), "HTTP/1.1 400"),
-        // A client that wants to speak TLS.
+        // A client that tries TLS.
         (
             vec![22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3, 0, 13, 10, 13, 10],
             "",
@@ -95,7 +98,7 @@ async fn what_is_no_request_or_a_long_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_breaks_off_leaves_nothing() {
+async fn an_incomplete_request_has_no_effect() {
     let address = server().await;
     let body = r#"{"metadata": {"name": "half"}}"#;
     let mut client = TcpStream::connect(address).await.unwrap();
@@ -107,12 +110,12 @@ async fn a_request_that_breaks_off_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn idle_and_deaf_clients_hold_nobody_up() {
+async fn idle_and_unreading_clients_block_no_others() {
     let address = server().await;
     let mut kept = Vec::new();
     for number in 0..500 {
         let mut client = TcpStream::connect(address).await.unwrap();
-        // Half a head, and a watch that is never read.
+        // An incomplete head, or a watch that is never read.
         let request = match number % 2 {
             0 => "GET /api/v1/pods HTTP/1.1\r\nho",
             _ => "GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
@@ -126,7 +129,7 @@ async fn idle_and_deaf_clients_hold_nobody_up() {
 }
 
 #[tokio::test]
-async fn requests_sent_at_once_are_answered_in_order() {
+async fn pipelined_requests_are_answered_in_order() {
     let address = server().await;
     let twice = b"GET /api HTTP/1.1\r\nhost: localhost\r\n\r\n\
         GET /nowhere HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -139,7 +142,7 @@ async fn requests_sent_at_once_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_said_all_it_will_is_still_answered() {
+async fn a_half_closed_client_is_answered() {
     let address = server().await;
     let mut client = TcpStream::connect(address).await.unwrap();
     let version = b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -155,7 +158,7 @@ async fn a_client_that_has_said_all_it_will_is_still_answered() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_cut_off_anywhere_harms_nobody() {
+async fn a_truncated_request_does_no_harm() {
     let address = server().await;
     let whole = post(27, r#"{"metadata": {"name": "a"}}"#);
     for end in (0..whole.len()).step_by(7) {
@@ -168,7 +171,7 @@ async fn a_request_that_is_cut_off_anywhere_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_packed_is_not_unpacked() {
+async fn a_compressed_body_is_not_decompressed() {
     use std::io::Write;
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..64 {
@@ -190,7 +193,7 @@ async fn a_body_that_is_packed_is_not_unpacked() {
 }
 
 #[tokio::test]
-async fn web_pages_reach_nothing_without_credentials() {
+async fn web_pages_cannot_use_a_server_without_credentials() {
     let address = server().await;
     let ask = async |head: &str, body: &str| {
         let length = body.len();
@@ -264,17 +267,17 @@ async fn web_pages_reach_nothing_without_credentials() {
     expect(address, "/podstorm/faults", 200).await;
 }
 
-/// Memory of this process, bytes.
+/// Returns the resident memory of this process in bytes.
 #[cfg(target_os = "linux")]
 fn resident() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has /proc");
     let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     pages.map_or(0, |pages: u64| pages * 4096)
 }
 
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
+async fn unread_watches_do_not_buffer_events() {
     use http_body_util::{BodyExt, Full};
     let (server, address) = served().await;
     let send = async |method: &str, path: &str, body: String| {
@@ -305,7 +308,7 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
     let watch = watch.body(Full::new(bytes::Bytes::new())).unwrap();
     let mut heard = server.answer(watch).await.unwrap().into_body();
     let before = resident();
-    // 300 changes of 100 kB: 600 MB, were they kept for each of those watches.
+    // 300 changes of 100 kB, which would be 600 MB if each of these watches buffered them.
     let maps = "/api/v1/namespaces/n/configmaps";
     for number in 0..300 {
         let data = format!("{number}{}", "x".repeat(100_000));
@@ -315,7 +318,7 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
             _ => ("PUT", format!("{maps}/m")),
         };
         assert!(send(method, &path, map).await < 300);
-        // The reader hears of it at once.
+        // A watch that is read gets each event promptly.
         let frame = heard.frame().await.unwrap().unwrap();
         let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
         assert!(text.contains(&format!("\"d\":\"{number}x")), "{number}");
@@ -326,7 +329,7 @@ async fn watches_that_are_not_read_take_no_memory_for_what_they_miss() {
     drop(deaf);
 }
 
-/// Now and then: the others are served.
+/// Occasionally checks that other clients are served.
 #[cfg(target_os = "linux")]
 async fn is_alive(address: SocketAddr, number: u32) {
     if number.is_multiple_of(100) {

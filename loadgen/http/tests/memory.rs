@@ -1,4 +1,5 @@
-//! What clients can make a server hold: in bytes of this process, as generous ratios. One test at a time looks.
+//! Limits on the memory that clients can make a server hold, measured as this process's bytes with
+//! generous margins. The tests run one at a time.
 
 #![cfg(target_os = "linux")]
 
@@ -13,15 +14,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Mutex;
 
-/// Held while a test looks at the memory of the process.
+/// Held while a test measures the memory of the process.
 static LOOKING: Mutex<()> = Mutex::const_new(());
 
 const MB: usize = 1 << 20;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Bytes of this process in memory.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has /proc");
     let pages = statm
         .split(' ')
         .nth(1)
@@ -29,7 +30,8 @@ fn resident() -> usize {
     pages.expect("the second number") * 4096
 }
 
-/// A server on a socket whose kinds keep that many bytes of events, with a client's connection.
+/// Returns the address of a server that keeps up to `max_bytes` of events per kind, and a client's
+/// connection.
 async fn served(max_bytes: usize) -> (SocketAddr, Client) {
     let cluster = Cluster::new(ClusterOptions {
         history: History {
@@ -41,9 +43,13 @@ async fn served(max_bytes: usize) -> (SocketAddr, Client) {
     });
     let server = ApiServer::builder(Arc::new(cluster)).build();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     tokio::spawn(listen::serve(server, listener, std::future::pending()));
-    let mut client = Client(TcpStream::connect(address).await.expect("it listens"));
+    let mut client = Client(
+        TcpStream::connect(address)
+            .await
+            .expect("the server listens"),
+    );
     let namespace = json!({"metadata": {"name": "default"}});
     client
         .send("POST", "/api/v1/namespaces", &namespace, 201)
@@ -54,7 +60,7 @@ async fn served(max_bytes: usize) -> (SocketAddr, Client) {
 struct Client(TcpStream);
 
 impl Client {
-    /// Sends a request and reads its answer.
+    /// Sends a request and returns its answer.
     async fn send(&mut self, method: &str, path: &str, body: &Value, code: u16) -> String {
         let body = body.to_string();
         let kind = match method {
@@ -71,7 +77,7 @@ impl Client {
         let (mut answer, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
         loop {
             let read = self.0.read(&mut chunk).await.expect("an answer");
-            assert!(read > 0, "it closed the connection");
+            assert!(read > 0, "the server closed the connection");
             answer.extend_from_slice(&chunk[..read]);
             let head = String::from_utf8_lossy(&answer[..answer.len().min(4096)]);
             let Some((head, _)) = head.split_once("\r\n\r\n") else {
@@ -81,7 +87,7 @@ impl Client {
                 .lines()
                 .find_map(|line| line.strip_prefix("content-length: "));
             let length: usize = length
-                .expect("of a whole answer")
+                .expect("the answer is not chunked")
                 .parse()
                 .expect("a number");
             if answer.len() >= head.len() + 4 + length {
@@ -97,11 +103,11 @@ impl Client {
     }
 }
 
-/// Asks for a watch, of which nothing is read.
+/// Opens a watch that is never read.
 async fn unread_watch(address: SocketAddr, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small buffer");
-    let mut stream = socket.connect(address).await.expect("it listens");
+    let mut stream = socket.connect(address).await.expect("the server listens");
     let head = format!("GET {path}?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n");
     stream.write_all(head.as_bytes()).await.expect("open");
     stream
@@ -113,7 +119,7 @@ fn map(name: &str, number: usize, bytes: usize) -> Value {
 }
 
 #[tokio::test]
-async fn an_unread_watch_holds_no_more_than_the_history_may() {
+async fn an_unread_watch_holds_no_more_than_the_history() {
     let _alone = LOOKING.lock().await;
     let (address, mut client) = served(4 * MB).await;
     client.send("POST", MAPS, &map("a", 0, 200_000), 201).await;
@@ -126,13 +132,15 @@ async fn an_unread_watch_holds_no_more_than_the_history_may() {
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 25 * MB, "{} MB of 50 MB are held", grown / MB);
-    // It ends with an error: what it has not read is gone.
+    // The watch ends with an error, because the events that it has not read are gone.
     let (mut read, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
     let error = br#"{"type":"ERROR","object":{"#;
     while !read.windows(error.len()).any(|text| text == error) {
         let more = tokio::time::timeout(Duration::from_secs(20), watch.read(&mut chunk)).await;
-        let more = more.expect("it goes on").expect("it is open");
-        assert!(more > 0, "it ends without a word");
+        let more = more
+            .expect("the stream continues")
+            .expect("an open connection");
+        assert!(more > 0, "the watch ended without an error");
         let keep = read.len().saturating_sub(error.len());
         read.drain(..keep);
         read.extend_from_slice(&chunk[..more]);
@@ -142,7 +150,7 @@ async fn an_unread_watch_holds_no_more_than_the_history_may() {
 }
 
 #[tokio::test]
-async fn unread_watches_hold_the_lines_of_one() {
+async fn unread_watches_share_their_lines() {
     let _alone = LOOKING.lock().await;
     let (address, mut client) = served(64 * MB).await;
     for number in 0..50 {
@@ -160,17 +168,19 @@ async fn unread_watches_hold_the_lines_of_one() {
     let before = resident();
     watch(500).await;
     let grown = resident().saturating_sub(before);
-    // Alone each would hold some 300 kB of lines: 150 MB.
+    // Without sharing, each would hold some 300 kB of lines: 150 MB.
     assert!(grown < 50 * MB, "{} MB", grown / MB);
-    // What comes later they share too, when it goes to all of them.
+    // They also share later events if all of them get these.
     for number in 0..20 {
         let map = map(&format!("b{number}"), number, 20_000);
         client.send("POST", MAPS, &map, 201).await;
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 60 * MB, "{} MB", grown / MB);
-    // They are whole for who reads them.
-    let mut reader = TcpStream::connect(address).await.expect("it listens");
+    // A watch that is read gets complete lines.
+    let mut reader = TcpStream::connect(address)
+        .await
+        .expect("the server listens");
     let head = format!("GET {MAPS}?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n");
     reader.write_all(head.as_bytes()).await.expect("open");
     let (mut text, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
@@ -186,7 +196,7 @@ async fn unread_watches_hold_the_lines_of_one() {
 }
 
 #[tokio::test]
-async fn a_body_costs_its_bytes_in_whatever_chunks_it_comes() {
+async fn a_body_costs_its_bytes_however_it_is_chunked() {
     const BYTES: usize = 300_000;
     let _alone = LOOKING.lock().await;
     let (address, _client) = served(MB).await;
@@ -194,7 +204,9 @@ async fn a_body_costs_its_bytes_in_whatever_chunks_it_comes() {
     let mut open = Vec::new();
     let chunks = "1\r\nx\r\n".repeat(BYTES);
     for _ in 0..5 {
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let mut stream = TcpStream::connect(address)
+            .await
+            .expect("the server listens");
         let head = format!(
             "POST {MAPS} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
         );
@@ -203,13 +215,13 @@ async fn a_body_costs_its_bytes_in_whatever_chunks_it_comes() {
         open.push(stream);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // As a list of its chunks each would be some 13 MB.
+    // As a list of chunks, each body would take some 13 MB.
     let grown = resident().saturating_sub(before + chunks.len());
     assert!(grown < 20 * MB, "{} MB", grown / MB);
 }
 
 #[tokio::test]
-async fn a_changed_definition_frees_what_it_was() {
+async fn a_changed_definition_frees_the_old_one() {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let _alone = LOOKING.lock().await;
     let (_address, mut client) = served(2 * MB).await;
@@ -231,6 +243,6 @@ async fn a_changed_definition_frees_what_it_was() {
     let before = resident();
     change(11..111).await;
     let grown = resident().saturating_sub(before);
-    // Each was held three times over: 100 MB.
+    // If each definition were held three times over, it would be 100 MB.
     assert!(grown < 25 * MB, "{} MB", grown / MB);
 }

@@ -81,7 +81,7 @@ fn the_server_of_the_readme_starts() {
     let out = server.stdout.take().expect("it is piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut first).expect("a line");
     podstorm_tests::command::send("TERM", &server);
-    server.wait().expect("it ends");
+    server.wait().expect("the connection ends");
     assert!(first.starts_with("Serving http://127.0.0.1:"), "{first}");
 }
 

@@ -30,7 +30,7 @@ impl Cluster {
     }
 
     fn connect(&self, method: &str, path: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.server.address).expect("it listens");
+        let mut stream = TcpStream::connect(&self.server.address).expect("the server listens");
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\

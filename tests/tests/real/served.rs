@@ -173,7 +173,7 @@ impl Served {
         let process = &mut server.process;
         let pid = i32::try_from(process.id()).expect("a number of a process");
         kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
-        assert!(process.wait().expect("it ends").success());
+        assert!(process.wait().expect("the connection ends").success());
     }
 
     /// The path of a file in the folder that all commands run in.

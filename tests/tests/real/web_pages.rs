@@ -16,7 +16,7 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// The answer to a request of a client that is no browser.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the server listens");
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -32,7 +32,7 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
 /// browser opens connections ahead of need and leaves them silent while it asks over another one.
 fn page_of_others() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = listener.local_addr().expect("it is bound").port();
+    let port = listener.local_addr().expect("the listener is bound").port();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");

@@ -1,4 +1,5 @@
-//! Who is let in, over TLS and without, and how many at once; what the server tells of itself.
+//! Authentication, with and without TLS; limits on concurrent requests; health, metrics and the
+//! log.
 
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -31,7 +32,7 @@ fn get(path: &str) -> http::request::Builder {
     Request::get(path)
 }
 
-/// The code and the text of the answer to a request without a body.
+/// Returns the code and the text of the answer to a request without a body.
 async fn reply(server: &ApiServer, request: http::request::Builder) -> (u16, String) {
     let response = ask(server, request).await;
     (response.status().as_u16(), text(response).await)
@@ -54,7 +55,7 @@ async fn who_am_i(server: &ApiServer, request: http::request::Builder) -> Value 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 #[tokio::test]
-async fn where_tokens_are_known_nobody_is_let_in_without_one() {
+async fn if_tokens_exist_every_client_needs_one() {
     let server = builder().credentials(jane()).build();
     for wrong in ["", "Bearer", "Bearer other", "Basic c2VjcmV0", "secret"] {
         for path in [
@@ -69,7 +70,7 @@ async fn where_tokens_are_known_nobody_is_let_in_without_one() {
             let status: Value = serde_json::from_str(&body).unwrap();
             assert_eq!(status["reason"], "Unauthorized");
         }
-        // What tells nothing of the cluster is public, but a wrong token is wrong everywhere.
+        // Probes are public because they reveal nothing, but a wrong token is refused everywhere.
         for path in ["/healthz", "/livez", "/readyz", "/version", "/readyz/ping"] {
             let (code, _) = reply(&server, get(path).header("Authorization", wrong)).await;
             let is_public = !["/version", "/readyz/ping"].contains(&path);
@@ -88,7 +89,7 @@ async fn where_tokens_are_known_nobody_is_let_in_without_one() {
 }
 
 #[tokio::test]
-async fn a_request_is_its_users_or_theirs_that_it_acts_as() {
+async fn a_request_has_its_own_or_an_impersonated_user() {
     let server = builder().credentials(jane()).build();
     let post = || Request::post(REVIEWS).header("Authorization", "Bearer secret");
     assert_eq!(
@@ -140,19 +141,19 @@ async fn a_service_account_has_tokens_that_expire() {
         reply(&server, request).await.0
     };
     assert_eq!(code(&token).await, 200);
-    // One for others is none for this server.
+    // A token for another audience is invalid for this server.
     assert_eq!(code(&elsewhere).await, 401);
     let review = Request::post(REVIEWS).header("Authorization", format!("Bearer {token}"));
     let user = who_am_i(&server, review).await;
     assert_eq!(user["username"], "system:serviceaccount:n:a");
-    // Clocks may be a minute apart.
+    // Clocks may differ by one minute.
     time.advance(660_000_000_000);
     assert_eq!(code(&token).await, 200);
     time.advance(1_000_000_000);
     assert_eq!(code(&token).await, 401);
 }
 
-/// A server with TLS on a socket.
+/// Returns the address of a server with TLS.
 async fn secure(authority: &Authority) -> SocketAddr {
     let server = builder().credentials(jane()).build();
     let tls = authority.server(vec!["127.0.0.1".to_owned()]);
@@ -166,7 +167,9 @@ pub(super) fn client(
 ) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(authority.certificate().as_bytes());
-    roots.add(root.expect("a certificate")).expect("it is one");
+    roots
+        .add(root.expect("a certificate"))
+        .expect("a valid root");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -179,14 +182,14 @@ pub(super) fn client(
             let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
             let chain = vec![certificate.expect("a certificate")];
             let config = builder.with_client_auth_cert(chain, key.expect("a key"));
-            config.expect("they belong together")
+            config.expect("a matching key")
         }
     };
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     TlsConnector::from(Arc::new(config))
 }
 
-/// What comes back over TLS; an error where the server does not take the client.
+/// Sends text over TLS and returns the answer, or an error if the server rejects the client.
 async fn say(
     connector: &TlsConnector,
     address: SocketAddr,
@@ -204,7 +207,7 @@ async fn say(
 const PODS: &str = "GET /api/v1/pods HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
 
 #[tokio::test]
-async fn over_tls_a_token_or_a_certificate_lets_in() {
+async fn tls_clients_need_a_token_or_a_certificate() {
     let authority = Authority::new().unwrap();
     let address = secure(&authority).await;
     let without = client(&authority, None, &["http/1.1"]);
@@ -228,7 +231,8 @@ async fn over_tls_a_token_or_a_certificate_lets_in() {
         "{answer}"
     );
 
-    // Of another authority, which the server does not know; and a server that the client doesn't.
+    // A certificate of an authority that the server does not trust; and a server that the client
+    // does not trust.
     let other = Authority::new().unwrap();
     let stranger = other.client("bob", "ops").unwrap();
     let stranger = client(&authority, Some(&stranger), &["http/1.1"]);
@@ -238,7 +242,7 @@ async fn over_tls_a_token_or_a_certificate_lets_in() {
 }
 
 #[tokio::test]
-async fn a_client_of_http_2_gets_it() {
+async fn http_2_is_negotiated() {
     let authority = Authority::new().unwrap();
     let address = secure(&authority).await;
     for (offered, chosen) in [
@@ -256,7 +260,7 @@ async fn a_client_of_http_2_gets_it() {
 }
 
 #[tokio::test]
-async fn what_is_no_tls_is_told_or_cut_off_and_others_are_served() {
+async fn clients_without_tls_are_refused_and_others_served() {
     let authority = Authority::new().unwrap();
     let address = secure(&authority).await;
     let mut hello = vec![22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
@@ -279,7 +283,7 @@ async fn what_is_no_tls_is_told_or_cut_off_and_others_are_served() {
         let ended = tokio::time::timeout(Duration::from_secs(5), read).await;
         assert!(ended.is_ok(), "{:?}", &bytes[..4]);
         let back = String::from_utf8_lossy(&back);
-        // An alert of TLS may come, never an answer.
+        // The server may send a TLS alert, but never an answer.
         match answer {
             "" => assert!(!back.contains("HTTP"), "{back}"),
             answer => assert!(back.is_empty() || back.starts_with(answer), "{back}"),
@@ -292,7 +296,7 @@ async fn what_is_no_tls_is_told_or_cut_off_and_others_are_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_never_comes_is_not_waited_for() {
+async fn an_incomplete_handshake_times_out() {
     let authority = Authority::new().unwrap();
     let address = secure(&authority).await;
     for bytes in [&b""[..], &[22, 3, 1, 2, 0]] {
@@ -306,7 +310,7 @@ async fn a_handshake_that_never_comes_is_not_waited_for() {
     }
 }
 
-/// A body that never comes.
+/// A body that never arrives.
 struct Never;
 
 impl http_body::Body for Never {
@@ -322,14 +326,14 @@ impl http_body::Body for Never {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_comes_is_not_waited_for() {
+async fn a_body_that_never_arrives_times_out() {
     let request = Request::post("/api/v1/namespaces").body(Never).unwrap();
     let answer = builder().build().answer(request).await;
     assert_eq!(answer.unwrap().status(), 504);
 }
 
 #[tokio::test]
-async fn more_requests_than_the_limit_are_told_to_come_again() {
+async fn requests_over_the_limit_get_429() {
     let server = builder().requests_inflight(1, 1).build();
     let slow = |request: http::request::Builder| {
         let (server, request) = (server.clone(), request.body(Never).expect("a request"));
@@ -340,7 +344,7 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
         |kind: &str| format!("apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} 1");
     tokio::task::yield_now().await;
     let (_, metrics) = reply(&server, get("/metrics")).await;
-    // The request for the metrics itself reads.
+    // The request for the metrics is itself a reading one.
     assert!(metrics.contains(&gauge("mutating")), "{metrics}");
     assert!(metrics.contains(&gauge("readOnly")), "{metrics}");
     let refused = ask(&server, Request::post("/api/v1/namespaces")).await;
@@ -354,13 +358,13 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
         status["message"],
         "Too many requests, please try again later."
     );
-    // A place that is free again is taken by the next.
+    // The next request takes a freed place.
     writes.abort();
     assert!(writes.await.is_err());
     let (code, _) = reply(&server, Request::post("/api/v1/namespaces")).await;
     assert_ne!(code, 429);
 
-    // Probes and watches take no place; a list keeps its own until it is sent.
+    // Probes and watches take no place; a list holds its own until it has been sent.
     let mut watches = Vec::new();
     for _ in 0..3 {
         let watch = ask(&server, get("/api/v1/pods?watch=1")).await;
@@ -377,14 +381,14 @@ async fn more_requests_than_the_limit_are_told_to_come_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_not_read_keeps_its_place_for_a_minute() {
+async fn an_unread_list_holds_its_place_for_one_minute() {
     let server = builder().requests_inflight(1, 1).build();
     let list = ask(&server, get("/api/v1/pods")).await;
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(reply(&server, get("/version")).await.0, 429);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(reply(&server, get("/version")).await.0, 200);
-    // The end of the list frees no other's place.
+    // The end of the list does not free another request's place.
     drop(list);
     let (_, metrics) = reply(&server, get("/metrics")).await;
     let reads = "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n";
@@ -501,7 +505,7 @@ async fn every_request_is_logged_with_its_user() {
 }
 
 #[tokio::test]
-async fn virtual_time_is_moved_and_every_write_is_followed_by_a_rest() {
+async fn virtual_time_advances_and_rests_after_every_write() {
     let time = Arc::new(Time::default());
     let server = builder().virtual_time(Arc::clone(&time) as _).build();
     let advance = async |body: &'static str| {

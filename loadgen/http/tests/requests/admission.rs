@@ -1,4 +1,4 @@
-//! What admission plugins add to pods and refuse of them, when these are created and when they change.
+//! Admission of pods when they are created and when they change: what plugins add and refuse.
 
 use http::header::CONTENT_TYPE;
 
@@ -16,7 +16,7 @@ fn pod(image: &str, spec: Value) -> Value {
     pod
 }
 
-/// What a plugin has added to a pod's spec.
+/// Returns what plugins have added to a pod's spec.
 fn added(pod: &Value) -> Value {
     let spec = &pod["spec"];
     let tolerations = spec["tolerations"].as_array().into_iter().flatten();
@@ -36,11 +36,11 @@ async fn patch(server: &ApiServer, kind: &str, body: &Value) -> Response<Body> {
         .header(CONTENT_TYPE, format!("application/{kind}"));
     let request = request.body(Full::new(Bytes::from(body.to_string())));
     let answer = server.answer(request.expect("a request")).await;
-    answer.expect("it is answered")
+    answer.expect("an answer")
 }
 
 #[tokio::test]
-async fn what_admission_adds_outlives_every_kind_of_change() {
+async fn added_fields_survive_every_kind_of_change() {
     let server = with_namespace(builder(), "n").await;
     let made = send(&server, "POST", PODS, &pod("i:1", Value::Null)).await;
     let wanted = added(&json(made).await);
@@ -83,14 +83,14 @@ async fn what_admission_adds_outlives_every_kind_of_change() {
         };
         assert_eq!(changed.status(), 200, "{kind} {body}");
         let mut found = added(&json(changed).await);
-        let keys = found[2].as_array_mut().expect("they are listed");
+        let keys = found[2].as_array_mut().expect("a list of keys");
         keys.sort_by_key(Value::to_string);
         assert_eq!(found, wanted, "{kind} {body}");
     }
 }
 
 #[tokio::test]
-async fn what_a_pod_says_itself_is_kept_or_refused() {
+async fn fields_that_a_pod_sets_are_kept_or_refused() {
     let server = with_namespace(builder(), "n").await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let high = json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"});

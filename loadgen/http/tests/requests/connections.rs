@@ -1,4 +1,5 @@
-//! Connections that stay in a state: each ends in time, and none keeps a client with a credential waiting.
+//! Deadlines of connections: each state ends in time, and no connection makes an authenticated
+//! client wait.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::access::{client, jane};
 use super::*;
 
-/// Bytes of a connection, with TLS or without.
+/// A connection, with or without TLS.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// A server, and how its clients reach it.
+/// A server with the means to connect to it.
 struct Reached {
     address: SocketAddr,
     authority: Option<Authority>,
@@ -31,20 +32,20 @@ impl Reached {
             .as_ref()
             .map(|it| it.server(names).expect("a certificate"));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let forever = std::future::pending();
         tokio::spawn(listen::serve_within(server, listener, tls, limits, forever));
         Reached { address, authority }
     }
 
-    /// A connection whose client holds [`CLIENT_BUFFER`] bytes at most that the test has not read.
+    /// Opens a connection whose client buffers at most [`CLIENT_BUFFER`] unread bytes.
     async fn tcp(&self) -> std::io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(CLIENT_BUFFER)?;
         socket.connect(self.address).await
     }
 
-    /// A connection on which bytes of that protocol can be sent.
+    /// Opens a connection for a protocol.
     async fn connect(&self, alpn: &str) -> std::io::Result<Box<dyn Stream>> {
         let stream = self.tcp().await?;
         let Some(authority) = &self.authority else {
@@ -55,7 +56,8 @@ impl Reached {
         Ok(Box::new(connector.connect(name, stream).await?))
     }
 
-    /// The answer to a request with a credential on a new connection.
+    /// Asserts that an authenticated request on a new connection is answered. Returns the
+    /// connection.
     async fn is_served(&self) -> std::io::Result<Box<dyn Stream>> {
         let mut stream = self.connect("http/1.1").await?;
         stream.write_all(VERSION).await?;
@@ -74,7 +76,7 @@ const WATCH: &[u8] = b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: localhost\r\n\
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// The bytes with which a client of HTTP/2 begins and asks for a path, on stream 1.
+/// Returns the bytes with which an HTTP/2 client begins and requests a path on stream 1.
 fn http2(path: &str) -> Vec<u8> {
     let mut head = vec![0x82, 0x87];
     for (name, value) in [
@@ -83,19 +85,20 @@ fn http2(path: &str) -> Vec<u8> {
         (&[0x0f, 0x08], "Bearer secret"),
     ] {
         head.extend(name);
-        head.push(u8::try_from(value.len()).expect("it is short"));
+        head.push(u8::try_from(value.len()).expect("a short value"));
         head.extend(value.as_bytes());
     }
-    let length = u8::try_from(head.len()).expect("it is short");
+    let length = u8::try_from(head.len()).expect("a short value");
     let frame = [0, 0, length, 1, 5, 0, 0, 0, 1];
     [SETTINGS, &frame, &head].concat()
 }
 
-/// Bytes. Without it the kernel lets the buffer of a fast reader grow, to 32 MB on many machines: as much as a whole answer.
+/// In bytes. Otherwise the kernel grows a fast reader's buffer, on many machines to 32 MB, which
+/// holds a whole answer.
 const CLIENT_BUFFER: u32 = 256 << 10;
-/// Longer than any test takes.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
-/// In which nothing ends.
+/// Limits that never apply.
 const ENDLESS: ConnectionLimits = ConnectionLimits {
     all: 1000,
     unproven: 1000,
@@ -105,22 +108,22 @@ const ENDLESS: ConnectionLimits = ConnectionLimits {
     send: NEVER,
     ping: [NEVER; 2],
 };
-/// What must happen does so within this time.
+/// The time limit for everything that must happen.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Reads until the server ends the connection.
+/// Reads until the server closes the connection.
 async fn ended(stream: &mut (impl AsyncRead + Unpin + ?Sized)) {
     let mut back = Vec::new();
     let _reset = stream.read_to_end(&mut back).await;
 }
 
-/// What a client does on a connection before it does nothing more.
+/// What a client does before it goes silent.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
-    /// Not even shaking hands.
+    /// Sends bytes without a TLS handshake.
     Tcp(&'static [u8]),
     Says(&'static str, &'static [u8]),
-    /// A request of HTTP/2.
+    /// Sends an HTTP/2 request.
     Asks2,
 }
 
@@ -179,20 +182,23 @@ async fn every_state_of_a_connection_ends() {
             let server = builder().credentials(jane()).build();
             let reached = Reached::new(server, has_tls, limits).await;
             let began = Instant::now();
-            let mut stream = reached.behave(habit).await.expect("it listens");
+            let mut stream = reached.behave(habit).await.expect("the server listens");
             let ended = timeout(SOON, ended(&mut stream)).await;
-            assert!(ended.is_ok(), "{has_tls} {habit:?}: it stays");
+            assert!(
+                ended.is_ok(),
+                "{has_tls} {habit:?}: the connection stays open"
+            );
             let waited = began.elapsed();
             assert!(waited >= within, "{has_tls} {habit:?}: {waited:?}");
         });
     }
     while let Some(done) = tasks.join_next().await {
-        done.expect("a test within this one");
+        done.expect("a subtest");
     }
 }
 
 #[tokio::test]
-async fn a_head_has_its_time_from_its_first_byte_on() {
+async fn the_deadline_of_a_head_starts_with_its_first_byte() {
     let limits = ConnectionLimits {
         head: Duration::from_secs(1),
         ..ENDLESS
@@ -201,7 +207,7 @@ async fn a_head_has_its_time_from_its_first_byte_on() {
     let mut stream = reached.is_served().await.unwrap();
     sleep(2 * limits.head).await;
     let began = Instant::now();
-    // A byte now and then does not help.
+    // Sending single bytes does not extend the deadline.
     while stream.write_all(b"G").await.is_ok() {
         assert!(began.elapsed() < SOON);
         sleep(limits.head / 10).await;
@@ -210,7 +216,7 @@ async fn a_head_has_its_time_from_its_first_byte_on() {
 }
 
 #[tokio::test]
-async fn a_watch_does_not_end_for_want_of_requests() {
+async fn a_watch_is_never_idle() {
     let short = Duration::from_millis(100);
     let limits = ConnectionLimits {
         head: SOON,
@@ -233,7 +239,7 @@ async fn a_watch_does_not_end_for_want_of_requests() {
 }
 
 #[tokio::test]
-async fn a_client_of_http_2_that_answers_no_ping_is_taken_for_dead() {
+async fn an_http_2_client_that_ignores_pings_is_disconnected() {
     let limits = ConnectionLimits {
         ping: [Duration::from_millis(100); 2],
         ..ENDLESS
@@ -246,10 +252,11 @@ async fn a_client_of_http_2_that_answers_no_ping_is_taken_for_dead() {
         .unwrap();
     timeout(SOON, ended(&mut stream))
         .await
-        .expect("its watch ends");
+        .expect("the watch ends");
 }
 
-/// A server with 30 MB of objects, far more than the sockets between it and a client hold.
+/// Returns a server with 30 MB of objects, far more than the sockets between it and a client can
+/// hold.
 async fn with_much() -> ApiServer {
     let server = with_namespace(builder().credentials(Default::default()), "n").await;
     let data = "x".repeat(1_000_000);
@@ -262,7 +269,7 @@ async fn with_much() -> ApiServer {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_read_ends_and_one_that_is_read_slowly_does_not() {
+async fn an_unread_answer_ends_but_a_slowly_read_one_does_not() {
     let limits = ConnectionLimits {
         send: Duration::from_secs(2),
         ..ENDLESS
@@ -280,32 +287,35 @@ async fn an_answer_that_is_not_read_ends_and_one_that_is_read_slowly_does_not() 
             let mut stream = reached.connect(alpn).await.unwrap();
             stream.write_all(&ask).await.unwrap();
             if alpn != "h2" {
-                // A part now and then, for longer than one may take.
+                // Reads occasionally, in total for longer than the limit on a single pause.
                 let mut part = vec![0; 3_000_000];
                 for _ in 0..4 {
-                    stream.read_exact(&mut part).await.expect("it goes on");
+                    stream
+                        .read_exact(&mut part)
+                        .await
+                        .expect("the stream continues");
                     sleep(limits.send / 3).await;
                 }
             }
-            // It reads no more. What it sends meanwhile does not help.
+            // Stops reading. What the client sends meanwhile does not extend the deadline.
             let sent: &[u8] = match alpn {
                 "h2" => b"\0\0\x08\x06\0\0\0\0\0--ping--",
                 _ => b"G",
             };
             let began = Instant::now();
             while stream.write_all(sent).await.is_ok() {
-                assert!(began.elapsed() < SOON, "{alpn}: it stays");
+                assert!(began.elapsed() < SOON, "{alpn}: the connection stays open");
                 sleep(limits.send / 20).await;
             }
         });
     }
     while let Some(done) = tasks.join_next().await {
-        done.expect("a test within this one");
+        done.expect("a subtest");
     }
 }
 
 #[tokio::test]
-async fn silent_connections_keep_no_client_with_a_credential_waiting() {
+async fn silent_connections_do_not_block_authenticated_clients() {
     let limits = ConnectionLimits {
         all: 20,
         unproven: 10,
@@ -315,7 +325,7 @@ async fn silent_connections_keep_no_client_with_a_credential_waiting() {
     for (has_tls, habit) in [
         (false, h1(b"")),
         (false, h1(HALF_A_HEAD)),
-        // Without a credential, or with a wrong one.
+        // Without a credential.
         (
             false,
             h1(b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n"),
@@ -331,30 +341,33 @@ async fn silent_connections_keep_no_client_with_a_credential_waiting() {
         let mut kept = timeout(SOON, reached.is_served()).await.unwrap().unwrap();
         let mut silent = Vec::new();
         for _ in 0..3 {
-            // More than there are places, and again.
+            // More connections than places, three times.
             for _ in 0..30 {
-                // The server may have closed it already.
+                // The server may have closed the connection already.
                 silent.extend(
                     timeout(SOON, reached.behave(habit))
                         .await
-                        .expect("it is not kept waiting"),
+                        .expect("the connection is accepted"),
                 );
             }
             let served = timeout(SOON, reached.is_served()).await;
             served
-                .unwrap_or_else(|_| panic!("{has_tls} {habit:?}: it waits"))
+                .unwrap_or_else(|_| panic!("{has_tls} {habit:?}: an authenticated client waits"))
                 .unwrap();
         }
-        // A proven one stays.
+        // A proven connection stays.
         kept.write_all(VERSION).await.unwrap();
         let mut back = vec![0; 1 << 16];
         let mut answers = String::new();
         while answers.matches("HTTP/1.1 200").count() < 1 {
             let read = timeout(SOON, kept.read(&mut back)).await.unwrap().unwrap();
-            assert_ne!(read, 0, "{has_tls} {habit:?}: it was closed");
+            assert_ne!(
+                read, 0,
+                "{has_tls} {habit:?}: a proven connection was closed"
+            );
             answers.push_str(&String::from_utf8_lossy(&back[..read]));
         }
-        // Most of the others do not.
+        // Most of the silent ones do not.
         let mut open = tokio::task::JoinSet::new();
         for mut stream in silent {
             open.spawn(async move { timeout(SOON / 60, ended(&mut stream)).await.is_err() });
@@ -363,13 +376,13 @@ async fn silent_connections_keep_no_client_with_a_credential_waiting() {
         let open = open.into_iter().filter(|is_open| *is_open).count();
         assert!(
             open <= limits.unproven,
-            "{has_tls} {habit:?}: {open} are open"
+            "{has_tls} {habit:?}: {open} silent connections are open"
         );
     }
 }
 
 #[tokio::test]
-async fn without_credentials_talking_connections_are_not_closed_for_silent_ones() {
+async fn active_connections_outlive_silent_ones() {
     let limits = ConnectionLimits {
         all: 6,
         unproven: 3,
@@ -393,7 +406,7 @@ async fn without_credentials_talking_connections_are_not_closed_for_silent_ones(
 }
 
 #[tokio::test]
-async fn a_request_is_carried_out_for_a_client_that_sends_no_more() {
+async fn a_half_closed_clients_request_is_executed() {
     let server = with_much().await;
     for has_tls in [false, true] {
         let reached = Reached::new(server.clone(), has_tls, ENDLESS).await;
@@ -408,7 +421,7 @@ async fn a_request_is_carried_out_for_a_client_that_sends_no_more() {
             let mut stream = reached.connect("http/1.1").await.unwrap();
             stream.write_all(ask.as_bytes()).await.unwrap();
             stream.shutdown().await.unwrap();
-            // It reads late: more waits than sockets hold.
+            // The client reads late, so more data waits than sockets can hold.
             sleep(Duration::from_millis(50)).await;
             let mut back = Vec::new();
             let read = timeout(SOON, stream.read_to_end(&mut back)).await;
@@ -430,7 +443,7 @@ async fn a_request_is_carried_out_for_a_client_that_sends_no_more() {
         .await;
         assert_eq!(made.status(), 200);
 
-        // A watch ends with its client, and a request of which a part is missing is none.
+        // A watch ends when its client closes its side, and an incomplete request has no effect.
         for ask in [
             WATCH,
             b"POST /api HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{",
@@ -438,7 +451,9 @@ async fn a_request_is_carried_out_for_a_client_that_sends_no_more() {
             let mut stream = reached.connect("http/1.1").await.unwrap();
             stream.write_all(ask).await.unwrap();
             stream.shutdown().await.unwrap();
-            timeout(SOON, ended(&mut stream)).await.expect("it ends");
+            timeout(SOON, ended(&mut stream))
+                .await
+                .expect("the connection ends");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Custom resources, as a client over HTTP sees them: warnings, discovery, OpenAPI, watches.
+//! Custom resources over HTTP: warnings, discovery, OpenAPI, watches.
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn with_widgets() -> ApiServer {
     let made = send(&server, "POST", DEFINITIONS, &definition).await;
     let warned = warnings(&made);
     assert_eq!(made.status(), 201, "{}", json(made).await);
-    assert_eq!(warned.len(), 1, "rules that are not enforced are said so");
+    assert_eq!(warned.len(), 1, "one warning about unenforced rules");
     assert!(
         warned[0].contains("x-kubernetes-validations are not enforced by this server: spec"),
         "{warned:?}"
@@ -34,7 +34,7 @@ async fn with_widgets() -> ApiServer {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_warned_of_or_refused() {
+async fn unknown_fields_cause_warnings_or_are_refused() {
     let server = with_widgets().await;
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": {"name": "a", "bogus": 1}, "spec": {"size": 1, "colour": "red"}});
@@ -64,7 +64,7 @@ async fn unknown_fields_are_warned_of_or_refused() {
 }
 
 #[tokio::test]
-async fn clients_find_and_explain_what_is_defined() {
+async fn clients_can_discover_and_explain_custom_kinds() {
     let server = with_widgets().await;
     let groups = json(send(&server, "GET", "/apis", &Value::Null).await).await;
     let groups = groups["groups"].as_array().expect("groups").clone();
@@ -86,7 +86,7 @@ async fn clients_find_and_explain_what_is_defined() {
         .and_then(|name| name.rsplit('/').next())
         .expect("a reference");
     assert!(document["components"]["schemas"][metadata].is_object());
-    // Another schema is under another address.
+    // Another schema has another URL.
     let path = format!("{DEFINITIONS}/widgets.example.com");
     let found = json(send(&server, "GET", &path, &Value::Null).await).await;
     let mut versions = found["spec"]["versions"].clone();
@@ -98,7 +98,7 @@ async fn clients_find_and_explain_what_is_defined() {
 }
 
 #[tokio::test]
-async fn the_tag_of_a_document_follows_all_that_it_says() {
+async fn the_tag_of_a_document_depends_on_all_of_it() {
     const DOCUMENT: &str = "/openapi/v3/apis/example.com/v1";
     let server = with_namespace(builder(), "default").await;
     let tag = async |known: Option<&str>| {
@@ -111,7 +111,7 @@ async fn the_tag_of_a_document_follows_all_that_it_says() {
         let answer = send(&server, "GET", "/openapi/v2", &Value::Null).await;
         answer.headers()["etag"].clone()
     };
-    // Two kinds whose schemas are equal, and others that differ by their names alone.
+    // Two kinds with equal schemas, and others that differ only in their names.
     let mut tags = vec![tag(None).await];
     assert_eq!(tags[0], (404, String::new()));
     for [plural, kind] in [["foos", "Foo"], ["bars", "Bar"], ["bazes", "Baz"]] {
@@ -140,7 +140,7 @@ async fn the_tag_of_a_document_follows_all_that_it_says() {
     for (number, tag) in tags.iter().enumerate() {
         assert!(!tags[..number].contains(tag), "{tags:?}");
     }
-    // A change elsewhere is none of this document.
+    // A change to another definition does not affect this document.
     let elsewhere = format!("{DEFINITIONS}/foos.example.com");
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Bodies become objects by one path, whatever their verb and media type.
+//! Decoding of bodies: the same for every verb and media type.
 
 use super::hostile::{JSON, MERGE_PATCH, ask_as};
 use super::*;
@@ -7,7 +7,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// Kinds without namespaces: their paths, and objects of them without a name.
+/// Cluster-scoped kinds: their paths, and objects of them without a name.
 const CLUSTER_SCOPED: [(&str, &str); 5] = [
     (
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -29,13 +29,13 @@ const CLUSTER_SCOPED: [(&str, &str); 5] = [
 ];
 
 fn in_namespace(object: &str, name: &str) -> String {
-    let mut object: Value = serde_json::from_str(object).expect("it is JSON");
+    let mut object: Value = serde_json::from_str(object).expect("valid JSON");
     object["metadata"] = json!({"name": name, "namespace": "team"});
     object.to_string()
 }
 
 #[tokio::test]
-async fn objects_of_kinds_without_namespaces_lose_the_one_that_they_name() {
+async fn cluster_scoped_objects_lose_a_namespace() {
     let server = builder().build();
     for (path, object) in CLUSTER_SCOPED {
         let (named, applied) = (format!("{path}/reader"), format!("{path}/applied"));
@@ -63,7 +63,7 @@ async fn objects_of_kinds_without_namespaces_lose_the_one_that_they_name() {
 }
 
 #[tokio::test]
-async fn a_new_object_names_no_version_that_could_be_stored() {
+async fn a_new_object_must_not_name_a_storable_version() {
     let server = with_namespace(builder(), "default").await;
     let maps = "/api/v1/namespaces/default/configmaps";
     for (number, (version, code)) in [
@@ -93,7 +93,7 @@ async fn a_new_object_names_no_version_that_could_be_stored() {
     }
 }
 
-/// The code of an answer, the values of `Warning`, and the body.
+/// Returns the code of an answer, the values of `Warning`, and the body.
 async fn ask(
     server: &ApiServer,
     method: &str,
@@ -105,10 +105,10 @@ async fn ask(
     let request = request.header("content-type", media);
     let request = request.body(Full::new(Bytes::from(body.to_owned())));
     let answer = server.answer(request.expect("a request")).await;
-    let answer = answer.expect("it is answered");
+    let answer = answer.expect("an answer");
     let warnings = answer.headers().get_all("warning").iter();
     let warnings = warnings.map(|text| {
-        let text = text.to_str().expect("it is a text");
+        let text = text.to_str().expect("a text");
         let quoted = text.strip_prefix("299 - ").expect("its code");
         serde_json::from_str(quoted).expect("a text in quotes")
     });
@@ -116,7 +116,7 @@ async fn ask(
     (answer.status().as_u16(), warnings, json(answer).await)
 }
 
-/// What is wrong with the rows of a table, all of them.
+/// Collects the failures of all rows of a table.
 #[derive(Default)]
 struct Wrong(Vec<String>);
 
@@ -136,8 +136,7 @@ impl Drop for Wrong {
     }
 }
 
-/// Parts of pods in YAML: what each member becomes as JSON, or the error about it; and the error where it is
-/// applied, if that is something else.
+/// Parts of pods in YAML: each member's JSON or error, and the error of an apply if that differs.
 const YAML_PARTS: &str = r#"
 volumes: [{name: k, secret: {secretName: k, defaultMode: 0400}}] => /volumes/0/secret/defaultMode 256
 volumes: [{name: k, secret: {secretName: k, items: [{key: a, path: a, mode: 0o644}]}}] => /volumes/0/secret/items/0/mode 420
@@ -172,7 +171,7 @@ fn pod_in_yaml(name: &str, part: &str) -> String {
 }
 
 #[tokio::test]
-async fn yaml_is_read_as_upstream_reads_it_whatever_the_verb() {
+async fn yaml_is_decoded_as_upstream_for_every_verb() {
     let server = with_namespace(builder(), "default").await;
     let pods = "/api/v1/namespaces/default/pods";
     let mut wrong = Wrong::default();
@@ -206,7 +205,7 @@ async fn yaml_is_read_as_upstream_reads_it_whatever_the_verb() {
     }
 }
 
-/// Writes by which no member gets a value of a wrong type: verb, path, media type, body, code, message.
+/// Writes of values with a wrong type: verb, path, media type, body, code, message.
 const WRONG_TYPES: &str = r#"
 PATCH | deployments/web | merge | {"spec": {"replicas": 1.5}} | 422 | cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32
 PATCH | deployments/web | merge | {"spec": {"replicas": "3"}} | 422 | cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32
@@ -288,8 +287,8 @@ async fn no_verb_stores_a_value_of_a_wrong_type() {
     assert_eq!((found.0, &found.2["spec"]["replicas"]), (200, &json!(3)));
 }
 
-/// Writes with members that are there twice or unknown: verb, path, media type, body, what `Warn` tells, and what
-/// `Strict` does where that is something else.
+/// Writes with repeated or unknown members: verb, path, media type, body, the warnings of `Warn`,
+/// and the error of `Strict` if that differs.
 const STRICT: &str = r#"
 POST | deployments | json | {"metadata": {"name": "NAME"}, "spec": {"bogus": 1, "replicas": 1, "replicas": 2, SPEC}} | unknown field "spec.bogus", duplicate field "spec.replicas"
 POST | deployments | yaml | {"metadata": {"name": "NAME"}, "spec": {"replicas": 1, "replicas": 2, "bogus": 1, SPEC}} | unknown field "spec.bogus" | yaml: unmarshal errors:~  line 1: key "replicas" already set in map, unknown field "spec.bogus"
@@ -304,7 +303,7 @@ POST | pods/p/eviction?dryRun=All | json | {"metadata": {"name": "p"}, "bogus": 
 "#;
 
 #[tokio::test]
-async fn members_that_are_there_twice_or_unknown_are_told_whatever_the_verb() {
+async fn repeated_and_unknown_members_are_reported_for_every_verb() {
     const SPEC: &str = r#""selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels":
         {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "example/i"}]}}"#;
     let server = with_deployment().await;
@@ -335,7 +334,7 @@ async fn members_that_are_there_twice_or_unknown_are_told_whatever_the_verb() {
             wrong.unless(is_right, || {
                 format!("{row}: {validation}: {code} {warnings:?} {message}")
             });
-            // The last of them counts.
+            // The last of the repeated members counts.
             let replicas = &found["spec"]["replicas"];
             wrong.unless(code >= 300 || replicas.is_null() || *replicas == 2, || {
                 format!("{row}: {replicas}")
@@ -345,7 +344,7 @@ async fn members_that_are_there_twice_or_unknown_are_told_whatever_the_verb() {
 }
 
 #[tokio::test]
-async fn a_read_asks_for_a_version_that_is_a_number() {
+async fn the_version_of_a_read_must_be_a_number() {
     let server = with_deployment().await;
     let mut wrong = Wrong::default();
     for (version, why) in [
@@ -372,7 +371,7 @@ async fn a_read_asks_for_a_version_that_is_a_number() {
 }
 
 #[tokio::test]
-async fn finalizers_need_a_domain_where_the_kind_asks_for_one() {
+async fn finalizers_need_a_domain_if_the_kind_requires_one() {
     let server = with_deployment().await;
     let mut wrong = Wrong::default();
     for (path, object, asks) in [

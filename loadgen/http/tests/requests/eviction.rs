@@ -1,12 +1,13 @@
-//! Evictions that a budget refuses: the whole answer, headers included. What a server of
-//! Kubernetes answers otherwise is in the recording.
+//! Evictions that a budget refuses: the whole answer with its headers. The recorded cases cover
+//! Kubernetes' other answers.
 
 use super::*;
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 
-/// A server with the running and ready pod `p` and a budget that no controller has looked at.
+/// Returns a server with the running and ready pod `p`, and a budget that no controller has
+/// processed.
 async fn server() -> ApiServer {
     let server = with_namespace(builder(), "shop").await;
     let ready = json!({"status": {"phase": "Running",
@@ -49,7 +50,7 @@ async fn get(server: &ApiServer, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_refusal_says_when_to_come_back_only_where_that_is_known() {
+async fn a_refusal_has_retry_after_only_if_it_is_known() {
     let server = server().await;
     let refused = evict(&server, "", Value::Null).await;
     assert_eq!(refused.status(), 429);
@@ -94,7 +95,7 @@ async fn a_refusal_says_when_to_come_back_only_where_that_is_known() {
 }
 
 #[tokio::test]
-async fn what_a_request_says_twice_must_agree() {
+async fn options_in_query_and_body_must_agree() {
     let server = server().await;
     let refused = evict(&server, "?dryRun=All", json!({"dryRun": ["All", "All"]})).await;
     assert_eq!(refused.status(), 500);

@@ -1,4 +1,4 @@
-//! Armed faults as clients meet them, in process and over a connection.
+//! Armed faults as clients see them, in process and over a connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +13,7 @@ use super::*;
 
 const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 
-/// A server with a namespace, whose time is virtual or not.
+/// Returns a server with a namespace and with virtual or real time.
 async fn server(is_virtual: bool) -> ApiServer {
     let mut builder = builder();
     if is_virtual {
@@ -38,25 +38,25 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// What a watch says now: its lines; `None` at its end.
+/// Polls a watch for its lines; `None` at its end.
 fn hear(body: &mut Body) -> Poll<Option<Result<String, ConnectionLost>>> {
     let mut context = Context::from_waker(Waker::noop());
     let frame = Pin::new(body).poll_frame(&mut context);
     frame.map(|frame| {
         frame.map(|frame| {
             let data = frame?.into_data().expect("no trailers are sent");
-            Ok(String::from_utf8(data.to_vec()).expect("it is JSON"))
+            Ok(String::from_utf8(data.to_vec()).expect("valid JSON"))
         })
     })
 }
 
-/// The types of the events that a watch has now.
+/// Returns the types of a watch's pending events.
 fn types(body: &mut Body) -> Vec<String> {
     let mut types = Vec::new();
     while let Poll::Ready(Some(Ok(lines))) = hear(body) {
         for line in lines.lines() {
-            let event: Value = serde_json::from_str(line).expect("it is JSON");
-            types.push(event["type"].as_str().expect("it has a type").to_owned());
+            let event: Value = serde_json::from_str(line).expect("valid JSON");
+            types.push(event["type"].as_str().expect("an event type").to_owned());
         }
     }
     types
@@ -76,7 +76,7 @@ fn creates(effect: Effect) -> Fault {
 }
 
 #[tokio::test]
-async fn a_request_is_refused_and_the_next_one_is_not() {
+async fn a_fault_refuses_one_request_and_not_the_next() {
     let server = server(false).await;
     let effect = Effect::Refuse(Refusal {
         code: 503,
@@ -114,7 +114,7 @@ async fn a_lost_request_changes_nothing_and_a_lost_answer_does() {
 }
 
 #[tokio::test]
-async fn a_held_watch_hears_everything_once_it_is_let_go() {
+async fn a_released_watch_gets_all_events() {
     let server = server(false).await;
     let mut before = watch(&server).await;
     let held = Fault {
@@ -123,13 +123,21 @@ async fn a_held_watch_hears_everything_once_it_is_let_go() {
         ..Fault::new(Effect::HoldEvents(None))
     };
     let id = server.faults().arm(held).unwrap();
-    assert_eq!(server.faults().struck(id), Some(1), "the watch was open");
+    assert_eq!(
+        server.faults().struck(id),
+        Some(1),
+        "the fault strikes the open watch"
+    );
     let mut after = watch(&server).await;
-    assert_eq!(server.faults().struck(id), Some(2), "another was opened");
+    assert_eq!(
+        server.faults().struck(id),
+        Some(2),
+        "the fault strikes a new watch"
+    );
     assert_eq!(status_of(&server, "POST", MAPS, map("a")).await, 201);
     assert!(types(&mut before).is_empty());
     assert!(types(&mut after).is_empty());
-    // Reads are not stale.
+    // Reads are up to date.
     let a = format!("{MAPS}/a");
     assert_eq!(status_of(&server, "GET", &a, Value::Null).await, 200);
     assert_eq!(status_of(&server, "DELETE", &a, Value::Null).await, 200);
@@ -141,7 +149,7 @@ async fn a_held_watch_hears_everything_once_it_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_watch_is_held_for_a_time_of_the_clusters_clock() {
+async fn a_watch_is_held_by_the_clusters_clock() {
     let server = server(true).await;
     let mut watch = watch(&server).await;
     let fault = json!({"effect": "hold-events", "seconds": 300});
@@ -149,8 +157,11 @@ async fn a_watch_is_held_for_a_time_of_the_clusters_clock() {
     assert_eq!(armed["struck"], 1, "{armed}");
     assert_eq!(status_of(&server, "POST", MAPS, map("a")).await, 201);
     let waits = tokio::spawn(async move {
-        let frame = watch.frame().await.expect("it goes on");
-        frame.expect("it is not cut").into_data().expect("events")
+        let frame = watch.frame().await.expect("the stream continues");
+        frame
+            .expect("the watch is not cut")
+            .into_data()
+            .expect("events")
     });
     let advance = "/podstorm/clock/advance";
     let moved = json!({"seconds": 299.5});
@@ -159,18 +170,18 @@ async fn a_watch_is_held_for_a_time_of_the_clusters_clock() {
     assert!(!waits.is_finished());
     let moved = json!({"seconds": 0.5});
     assert_eq!(status_of(&server, "POST", advance, moved).await, 200);
-    // The very moment has woken it: nothing polls.
+    // Advancing the clock wakes the watch directly: nothing polls.
     let lines = tokio::time::timeout(Duration::from_secs(10), waits).await;
-    let lines = lines.expect("it was woken").expect("it has not panicked");
+    let lines = lines.expect("the watch is woken").expect("no panic");
     assert!(lines.starts_with(b"{\"type\":\"ADDED\""), "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_held_by_a_clock_that_passes_by_itself() {
+async fn a_watch_is_held_by_a_real_clock() {
     let began = tokio::time::Instant::now();
-    // Sixty times as fast as the timer.
+    // The clock runs sixty times as fast as the timer.
     let clock = Arc::new(move || {
-        let ns = i64::try_from(began.elapsed().as_nanos() * 60).expect("it is short");
+        let ns = i64::try_from(began.elapsed().as_nanos() * 60).expect("a short value");
         Now {
             mono_ns: ns,
             wall_ns: ns,
@@ -213,7 +224,7 @@ async fn watches_end_are_cut_and_expire() {
                 (Effect::EndWatch, Poll::Ready(None)) => continue,
                 (Effect::CutWatch, Poll::Ready(Some(Err(ConnectionLost)))) => {}
                 (Effect::ExpireWatch, Poll::Ready(Some(Ok(line)))) => {
-                    let event: Value = serde_json::from_str(&line).expect("it is JSON");
+                    let event: Value = serde_json::from_str(&line).expect("valid JSON");
                     assert_eq!(event["type"], "ERROR");
                     assert_eq!(event["object"]["code"], 410);
                     assert_eq!(event["object"]["reason"], "Expired");
@@ -221,14 +232,14 @@ async fn watches_end_are_cut_and_expire() {
                 (_, other) => panic!("{effect:?}: {other:?}"),
             }
             assert!(matches!(hear(&mut body), Poll::Ready(None)));
-            // It was the only one.
+            // The expired watch was the only one.
             assert!(hear(&mut watch(&server).await).is_pending());
         }
     }
 }
 
 #[tokio::test]
-async fn as_many_watches_are_struck_as_the_fault_says_the_oldest_first() {
+async fn a_fault_strikes_its_number_of_watches_oldest_first() {
     let server = server(false).await;
     let mut watches = Vec::new();
     for _ in 0..4 {
@@ -256,7 +267,7 @@ async fn a_watch_that_is_refused_is_not_struck() {
 }
 
 #[tokio::test]
-async fn an_answer_comes_late_by_the_clusters_clock() {
+async fn an_answer_is_delayed_by_the_clusters_clock() {
     let server = server(true).await;
     let late = creates(Effect::DelayAnswer(Duration::from_secs(30)));
     server.faults().arm(late.clone()).unwrap();
@@ -269,13 +280,16 @@ async fn an_answer_comes_late_by_the_clusters_clock() {
     while status_of(&server, "GET", &a, Value::Null).await != 200 {
         tokio::task::yield_now().await;
     }
-    assert!(!waits.is_finished(), "it is carried out, and not answered");
+    assert!(
+        !waits.is_finished(),
+        "the request is executed but not answered"
+    );
     let moved = json!({"seconds": 30});
     let advance = "/podstorm/clock/advance";
     assert_eq!(status_of(&server, "POST", advance, moved).await, 200);
     assert_eq!(waits.await.unwrap(), 201);
 
-    // Disarming lets it go as well, and so does the end of the server.
+    // Disarming the fault and draining the server release the answer too.
     for number in 0..2 {
         let name = ["b", "c"][number];
         let id = server.faults().arm(late.clone()).unwrap();
@@ -299,7 +313,7 @@ async fn faults_are_armed_listed_and_disarmed_over_http() {
     let fault = json!({"verbs": ["create"], "resource": "configmaps", "namespace": "n",
         "effect": "refuse", "code": 409, "times": "always", "after": 1});
     let mut wanted = json!({"id": 1, "passed": 0, "struck": 0});
-    for (member, value) in fault.as_object().expect("it is one") {
+    for (member, value) in fault.as_object().expect("an object") {
         wanted[member] = value.clone();
     }
     let armed = send(&server, "POST", path, &fault).await;
@@ -337,7 +351,7 @@ async fn faults_are_armed_listed_and_disarmed_over_http() {
     assert_eq!(refused["code"], 400);
     assert_eq!(refused["details"]["causes"][0]["field"], "code");
 
-    // What is not served now may be later, so it is armed, and the client is warned.
+    // A kind that is not served may be served later, so the fault is armed, with a warning.
     let early = json!({"effect": "end-watch", "resource": "pod"});
     let armed = send(&server, "POST", path, &early).await;
     assert_eq!(armed.status(), 201);
@@ -349,11 +363,13 @@ async fn faults_are_armed_listed_and_disarmed_over_http() {
     assert_eq!(listed, json!({"faults": []}));
 }
 
-/// What comes back over a connection until it is closed.
+/// Sends a request and returns what arrives until the connection closes.
 async fn say(address: SocketAddr, request: &str) -> String {
-    let mut client = TcpStream::connect(address).await.expect("it listens");
+    let mut client = TcpStream::connect(address)
+        .await
+        .expect("the server listens");
     let sent = client.write_all(request.as_bytes()).await;
-    sent.expect("it reads");
+    sent.expect("the server reads");
     let mut back = Vec::new();
     let read = client.read_to_end(&mut back);
     let _closed = tokio::time::timeout(Duration::from_secs(10), read)
@@ -363,7 +379,7 @@ async fn say(address: SocketAddr, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn over_a_connection_a_lost_answer_closes_it_and_a_cut_watch_is_incomplete() {
+async fn a_lost_answer_and_a_cut_watch_close_the_connection() {
     let server = server(false).await;
     let address = on_socket(server.clone(), None).await;
     let lose = creates(Effect::LoseAnswer(None));
@@ -381,7 +397,7 @@ async fn over_a_connection_a_lost_answer_closes_it_and_a_cut_watch_is_incomplete
     let watch = format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n");
     for (effect, is_whole) in [(Effect::EndWatch, true), (Effect::CutWatch, false)] {
         server.faults().arm(Fault::new(effect)).unwrap();
-        // The end of what is sent in chunks is one of no length.
+        // A complete chunked body ends with a chunk of length 0.
         let request = watch.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
         let back = say(address, &request).await;
         assert_eq!(back.ends_with("0\r\n\r\n"), is_whole, "{effect:?}: {back}");

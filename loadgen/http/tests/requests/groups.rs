@@ -1,5 +1,4 @@
-//! The kinds that are stored and that nothing here acts on, and the parts of objects that are written by
-//! themselves, as clients see them.
+//! Kinds that are stored without a controller, and subresources, as clients see them.
 
 use super::*;
 
@@ -9,7 +8,7 @@ async fn post(server: &ApiServer, path: &str, body: Value) -> Value {
     json(send(server, "POST", path, &body).await).await
 }
 
-/// An object with a member.
+/// Returns an object with one member.
 fn named(name: &str, member: &str, value: Value) -> Value {
     json!({"metadata": {"name": name}, member: value})
 }
@@ -23,7 +22,7 @@ fn causes(status: &Value) -> Vec<String> {
     texts.collect()
 }
 
-/// The cells of the only row of a table.
+/// Returns the cells of the only row of a table.
 async fn cells(server: &ApiServer, path: &str) -> Value {
     let request =
         Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
@@ -111,7 +110,7 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
 }
 
 #[tokio::test]
-async fn what_is_fixed_stays() {
+async fn immutable_fields_cannot_change() {
     let server = with_namespace(builder(), "default").await;
     let path = "/apis/node.k8s.io/v1/runtimeclasses";
     let mut changed = post(&server, path, named("c", "handler", "runc".into())).await;
@@ -134,7 +133,7 @@ async fn what_is_fixed_stays() {
 }
 
 #[tokio::test]
-async fn a_certificate_request_is_approved_and_keeps_what_it_asks_for() {
+async fn a_certificate_request_is_approved_but_cannot_change() {
     let server = with_namespace(builder(), "default").await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let spec = json!({"request": "eA==", "usages": ["client auth"], "signerName": "a.b/c"});
@@ -186,7 +185,7 @@ async fn ephemeral_containers_are_added_and_nothing_else_changes() {
 }
 
 #[tokio::test]
-async fn a_resize_changes_amounts_of_processors_and_memory() {
+async fn a_resize_changes_only_cpu_and_memory() {
     let server = with_namespace(builder(), "default").await;
     post(&server, PODS, pod()).await;
     let at = format!("{PODS}/p/resize");
@@ -219,7 +218,7 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
             "{why}: {refused}"
         );
     }
-    // An apply is of that part alone too.
+    // An apply to the subresource changes only that part too.
     let mut config = resize(json!({"requests": {"cpu": "3", "memory": "1Gi"}}));
     config["apiVersion"] = "v1".into();
     config["kind"] = "Pod".into();
@@ -231,14 +230,14 @@ async fn a_resize_changes_amounts_of_processors_and_memory() {
     let container = &applied["spec"]["containers"][0];
     assert_eq!(container["resources"]["requests"]["cpu"], "3", "{applied}");
     assert_eq!(container["image"], "i");
-    // The pod itself can't be changed so.
+    // The pod itself cannot be changed in this way.
     let more = resize(json!({"requests": {"cpu": "9"}}));
     let refused = send(&server, "PATCH", &format!("{PODS}/p"), &more).await;
     assert_eq!(refused.status(), 422);
 }
 
 #[tokio::test]
-async fn components_are_read_alone() {
+async fn component_statuses_are_read_only() {
     let server = with_namespace(builder(), "default").await;
     let path = "/api/v1/componentstatuses";
     assert_eq!(
@@ -252,7 +251,7 @@ async fn components_are_read_alone() {
 }
 
 #[tokio::test]
-async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
+async fn every_document_of_the_index_exists_and_is_cacheable() {
     let server = with_namespace(builder(), "default").await;
     let index = json(send(&server, "GET", "/openapi/v3", &Value::Null).await).await;
     let paths = index["paths"].as_object().expect("paths");
@@ -265,7 +264,7 @@ async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
         let request = Request::get(at).header("if-none-match", tag);
         assert_eq!(ask(&server, request).await.status(), 304, "{path}");
         let document = json(document).await;
-        // What is referred to is there.
+        // Every reference resolves.
         let text = document.to_string();
         for reference in text.split("#/components/schemas/").skip(1) {
             let name = reference.split('"').next().expect("a name");
@@ -276,7 +275,7 @@ async fn every_document_of_the_index_is_there_and_is_kept_by_its_address() {
 }
 
 #[tokio::test]
-async fn members_that_are_fixed_are_told_with_their_paths() {
+async fn errors_about_immutable_members_have_their_paths() {
     let server = with_namespace(builder(), "default").await;
     let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
     let spec = json!({"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}});
@@ -301,7 +300,7 @@ async fn members_that_are_fixed_are_told_with_their_paths() {
 }
 
 #[tokio::test]
-async fn an_object_of_a_kind_without_namespaces_is_in_none_whatever_it_says() {
+async fn cluster_scoped_objects_never_have_a_namespace() {
     let server = with_namespace(builder(), "default").await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({"metadata": {"name": "shelves.example.com"},
@@ -325,11 +324,11 @@ async fn an_object_of_a_kind_without_namespaces_is_in_none_whatever_it_says() {
         ("/api/v1/namespaces", "Namespace", json!({})),
         ("/apis/example.com/v1/shelves", "Shelf", json!({})),
     ] {
-        let (_, version) = path.split_once("api").expect("it is one");
+        let (_, version) = path.split_once("api").expect("a path of the API");
         let version = version
             .trim_start_matches(['s', '/'])
             .rsplit_once('/')
-            .expect("it has one")
+            .expect("a version")
             .0;
         let mut object = rest;
         object["apiVersion"] = version.into();
@@ -354,7 +353,7 @@ async fn an_object_of_a_kind_without_namespaces_is_in_none_whatever_it_says() {
         let applied = server
             .answer(apply.expect("a request"))
             .await
-            .expect("it is answered");
+            .expect("an answer");
         assert_eq!(applied.status(), 200, "{path}");
         assert_eq!(json(applied).await["metadata"].get("namespace"), None);
     }
@@ -368,7 +367,7 @@ async fn an_object_of_a_kind_without_namespaces_is_in_none_whatever_it_says() {
 }
 
 #[tokio::test]
-async fn a_new_event_under_a_name_that_is_taken_is_refused_as_one() {
+async fn a_new_event_with_a_taken_name_is_refused() {
     let server = with_namespace(builder(), "default").await;
     let event = json!({"metadata": {"name": "a"}, "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": "a.b/c", "reportingInstance": "i", "action": "Look",
@@ -382,7 +381,7 @@ async fn a_new_event_under_a_name_that_is_taken_is_refused_as_one() {
 }
 
 #[tokio::test]
-async fn what_is_applied_has_the_types_of_its_kind() {
+async fn applied_fields_must_have_their_types() {
     let server = with_namespace(builder(), "default").await;
     let apply = async |path: &str, body: Value| {
         let path = format!("{path}?fieldManager=m");
@@ -414,7 +413,7 @@ async fn what_is_applied_has_the_types_of_its_kind() {
             "{message}"
         );
     };
-    // The name is that of the path, whatever stands for none.
+    // The name defaults to the path's, whether it is null or empty.
     for name in [json!(null), json!("")] {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": name, "generateName": "g-"}});
@@ -423,7 +422,7 @@ async fn what_is_applied_has_the_types_of_its_kind() {
         let gone = send(&server, "DELETE", path, &Value::Null).await;
         assert_eq!(gone.status(), 200);
     }
-    // As a new object and over one that is there.
+    // For a new object and for an existing one.
     refused().await;
     assert_eq!(apply(path, secret("YQ==")).await.0, 201);
     refused().await;

@@ -1,4 +1,4 @@
-//! Requests that take long: what else is asked is answered meanwhile, and they end when their time is over.
+//! Requests that take long: others are answered meanwhile, and each ends at its time limit.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::hostile::{JSON, MERGE_PATCH, THINGS, ask_as, define};
 use super::*;
 
-/// A server with a kind for whose objects each entry of `list` is held against a thousand alternatives.
+/// Returns a server with a kind whose objects are validated against a thousand alternatives per
+/// entry of `list`.
 async fn with_alternatives(timeout: Duration) -> ApiServer {
     let server = with_namespace(builder().request_timeout(timeout), "default").await;
     let alternatives: Value = (0..1_000)
@@ -20,7 +21,7 @@ async fn with_alternatives(timeout: Duration) -> ApiServer {
     server
 }
 
-/// Runs a test on a server's one thread, beside the threads of what takes long.
+/// Runs a test on a runtime with one worker thread. Heavy requests run on other threads.
 fn on_one_thread(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -29,7 +30,7 @@ fn on_one_thread(test: impl Future<Output = ()>) {
     runtime.expect("a runtime").block_on(test);
 }
 
-/// Something that takes `entries` thousand looks, and fits.
+/// Returns a valid object that takes a thousand checks per entry.
 fn thing(name: &str, entries: usize) -> String {
     let list = vec![json!({"r999": "x".repeat(100)}); entries];
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "list": list})
@@ -37,7 +38,7 @@ fn thing(name: &str, entries: usize) -> String {
 }
 
 #[test]
-fn probes_and_small_requests_are_answered_beside_long_ones() {
+fn small_requests_are_answered_during_long_ones() {
     on_one_thread(async {
         let server = with_alternatives(Duration::from_secs(60)).await;
         let began = Instant::now();
@@ -47,7 +48,7 @@ fn probes_and_small_requests_are_answered_beside_long_ones() {
             tokio::spawn(async move { ask_as(&server, "POST", THINGS, JSON, body).await })
         });
         let long: Vec<_> = long.collect();
-        // From here on the one thread of the runtime has work for seconds, were it to do it.
+        // If the worker thread executed these requests, it would be busy for seconds.
         let mut slowest = Duration::ZERO;
         let mut asked = 0;
         while !long.iter().all(tokio::task::JoinHandle::is_finished) {
@@ -59,14 +60,14 @@ fn probes_and_small_requests_are_answered_beside_long_ones() {
                 let (code, message) = ask_as(&server, "POST", THINGS, JSON, thing("b", 1)).await;
                 assert!([201, 409].contains(&code), "{message}");
             });
-            small.await.expect("they are answered");
+            small.await.expect("an answer");
             slowest = slowest.max(began.elapsed());
             asked += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let all = began.elapsed();
         for long in long {
-            let (code, message) = long.await.expect("it is answered");
+            let (code, message) = long.await.expect("an answer");
             assert_eq!(code, 201, "{message}");
         }
         assert!(asked > 10, "{asked} in {all:?}");
@@ -75,7 +76,7 @@ fn probes_and_small_requests_are_answered_beside_long_ones() {
 }
 
 #[test]
-fn what_is_large_may_be_the_body_the_object_or_the_schema() {
+fn a_large_body_object_or_schema_makes_a_request_heavy() {
     on_one_thread(async {
         let server = with_alternatives(Duration::from_secs(60)).await;
         let (code, message) = ask_as(&server, "POST", THINGS, JSON, thing("large", 2_000)).await;
@@ -87,7 +88,7 @@ fn what_is_large_may_be_the_body_the_object_or_the_schema() {
             ("object", "PATCH", &large, MERGE_PATCH, patch),
             ("schema", "POST", THINGS, JSON, thing("s", 200)),
         ] {
-            // The one thread that serves is free while another works: it is not the one that answers.
+            // The worker thread stays free, because another one answers the request.
             let server = server.clone();
             let (path, asks) = (path.to_owned(), what);
             let asked = tokio::spawn(async move {
@@ -97,11 +98,11 @@ fn what_is_large_may_be_the_body_the_object_or_the_schema() {
             let began = Instant::now();
             let mut turns = 0;
             while !asked.is_finished() {
-                tokio::spawn(async {}).await.expect("it is free");
+                tokio::spawn(async {}).await.expect("a free worker thread");
                 turns += 1;
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let (code, message) = asked.await.expect("it is answered");
+            let (code, message) = asked.await.expect("an answer");
             assert!(code < 300, "{asks}: {message}");
             assert!(turns > 3, "{asks}: {turns} turns in {:?}", began.elapsed());
         }
@@ -109,7 +110,7 @@ fn what_is_large_may_be_the_body_the_object_or_the_schema() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_answered_504_and_commits_nothing() {
+async fn a_request_over_its_time_gets_504_and_commits_nothing() {
     let timeout = Duration::from_millis(300);
     let server = with_alternatives(timeout).await;
     let began = Instant::now();
@@ -120,14 +121,14 @@ async fn what_takes_too_long_is_answered_504_and_commits_nothing() {
         message,
         "Timeout: request did not complete within the allotted timeout"
     );
-    // Done to its end it takes a minute in a debug build.
+    // To completion it would take one minute in a debug build.
     assert!(took < 20 * timeout, "{took:?}");
     let list = json(send(&server, "GET", THINGS, &Value::Null).await).await;
     assert_eq!(list["items"], json!([]));
 }
 
 #[tokio::test]
-async fn a_long_list_is_answered_as_a_short_one() {
+async fn a_long_list_is_answered_like_a_short_one() {
     let server = with_namespace(builder(), "default").await;
     let maps = "/api/v1/namespaces/default/configmaps";
     for number in 0..2_010 {

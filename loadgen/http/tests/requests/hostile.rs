@@ -1,5 +1,5 @@
-//! Requests that are made to kill, fill or stall the server: each gets an answer that names the limit, and what
-//! the server holds afterwards can be read, written back and listed.
+//! Requests crafted to crash, fill or stall the server. Each gets an answer that names the limit,
+//! and afterwards the stored objects can be read, written back and listed.
 
 use podstorm_apiserver::limits::{BYTES_MAX, DEPTH_MAX};
 
@@ -15,7 +15,8 @@ const JSON_PATCH: &str = "application/json-patch+json";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
-/// A server with a kind whose objects may hold anything in `spec`, in `list` what has `default`.
+/// Returns a server with a kind that accepts anything in `spec`, and in `list` entries with the
+/// default value `default`.
 async fn with_things(default: Value) -> ApiServer {
     let server = with_namespace(builder(), "default").await;
     let schema = json!({"type": "object", "properties": {
@@ -26,7 +27,7 @@ async fn with_things(default: Value) -> ApiServer {
     server
 }
 
-/// Defines the kind of [`THINGS`], with that schema; returns the definition.
+/// Defines the kind of [`THINGS`] with a schema. Returns the definition.
 pub(super) async fn define(server: &ApiServer, schema: Value) -> Value {
     let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
@@ -40,12 +41,12 @@ fn thing(spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
 }
 
-/// Objects within each other, the innermost one empty.
+/// Returns nested objects, the innermost one empty.
 fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({}), |inner, _| json!({"a": inner}))
 }
 
-/// The code and the message of an answer; the code of a `Status` is that of the answer.
+/// Returns the code and the message of an answer. A `Status` must have the answer's code.
 pub(super) async fn ask_as(
     server: &ApiServer,
     method: &str,
@@ -60,7 +61,7 @@ pub(super) async fn ask_as(
     let request = request
         .body(Full::new(Bytes::from(body)))
         .expect("a request");
-    let answer = server.answer(request).await.expect("it is answered");
+    let answer = server.answer(request).await.expect("an answer");
     let code = answer.status().as_u16();
     let answer = json(answer).await;
     let message = answer["message"].as_str().unwrap_or("").to_owned();
@@ -73,14 +74,14 @@ pub(super) async fn ask_as(
     (code, message)
 }
 
-/// What is stored is read, written back and listed by what reads JSON as this server does.
+/// Asserts that the stored objects can be read, written back and listed.
 async fn assert_readable(server: &ApiServer) {
     let got = send(server, "GET", THING, &Value::Null).await;
     assert_eq!(got.status(), 200);
     let got = text(got).await;
     assert!(got.len() <= 2 * BYTES_MAX, "{} bytes", got.len());
-    let object: Value = serde_json::from_str(&got).expect("it can be read");
-    // With the owners of its fields it may be larger than a body.
+    let object: Value = serde_json::from_str(&got).expect("valid JSON");
+    // Its field owners may make it larger than a body may be.
     let written = match got.len() <= BYTES_MAX {
         true => send(server, "PUT", THING, &object).await,
         false => {
@@ -90,7 +91,7 @@ async fn assert_readable(server: &ApiServer) {
     };
     assert_eq!(written.status(), 200, "{}", text(written).await);
     let list = text(send(server, "GET", THINGS, &Value::Null).await).await;
-    let list: Value = serde_json::from_str(&list).expect("the list can be read");
+    let list: Value = serde_json::from_str(&list).expect("valid JSON");
     assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
 }
 
@@ -99,7 +100,7 @@ fn op(op: &str, from: &str, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn no_request_makes_an_object_deeper_than_can_be_read_back() {
+async fn no_request_creates_an_object_too_deep_to_read() {
     let too_deep = format!("nested too deep: at most {DEPTH_MAX} lists");
     let server = with_things(nested(5)).await;
     let list = |value: &Value| json!([{"op": "add", "path": "/spec", "value": value}]);
@@ -132,7 +133,7 @@ async fn no_request_makes_an_object_deeper_than_can_be_read_back() {
                 object.to_string()
             }
         };
-        // `spec` lies in the object.
+        // `spec` is itself one level deep.
         let (deepest, deeper) = (nested(DEPTH_MAX - 1), nested(DEPTH_MAX));
         let (code, message) = ask_as(&server, method, &path, kind, body(&deeper)).await;
         assert_eq!(code, 400, "{method} {kind}: {message}");
@@ -152,7 +153,7 @@ async fn no_request_makes_an_object_deeper_than_can_be_read_back() {
 }
 
 #[tokio::test]
-async fn no_operation_of_a_patch_makes_a_document_too_deep_on_the_way() {
+async fn no_patch_operation_creates_a_document_too_deep() {
     let server = with_things(json!({})).await;
     let made = send(
         &server,
@@ -172,7 +173,7 @@ async fn no_operation_of_a_patch_makes_a_document_too_deep_on_the_way() {
             .chain(copies(count))
             .collect::<Vec<_>>()
     };
-    // Each move lengthens the way to what is moved.
+    // Each move lengthens the path to the moved value.
     let moved = vec![
         json!({"op": "add", "path": "/spec/c", "value": nested(50)}),
         op("move", "/spec/b", &format!("/spec/c{}/b", "/a".repeat(49))),
@@ -201,7 +202,7 @@ async fn no_operation_of_a_patch_makes_a_document_too_deep_on_the_way() {
 }
 
 #[tokio::test]
-async fn what_an_annotation_holds_makes_no_object_too_deep() {
+async fn no_annotation_makes_an_object_too_deep() {
     let server = with_namespace(builder(), "default").await;
     let autoscalers = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
     let with = async |name: &str, levels: usize| {
@@ -216,14 +217,14 @@ async fn what_an_annotation_holds_makes_no_object_too_deep() {
     };
     let refused = with("a", DEPTH_MAX).await;
     assert_eq!(refused["code"], 400, "{refused}");
-    let message = refused["message"].as_str().expect("it has one");
+    let message = refused["message"].as_str().expect("a message");
     assert!(message.contains("nested too deep"), "{message}");
     let made = with("b", 5).await;
     assert_eq!(made["kind"], "HorizontalPodAutoscaler", "{made}");
 }
 
 #[tokio::test]
-async fn copies_of_a_patch_are_bounded_together() {
+async fn the_copies_of_a_patch_are_limited_in_total() {
     let server = with_things(json!({})).await;
     let made = send(
         &server,
@@ -244,7 +245,7 @@ async fn copies_of_a_patch_are_bounded_together() {
         );
         assert_readable(&server).await;
     }
-    // Lists whose entries are moved about by many operations.
+    // Many operations that move the entries of a list.
     let mut patch = vec![json!({"op": "add", "path": "/spec/l", "value": vec![1; 1_000_000]})];
     patch.extend((0..5_000).map(|_| op("move", "/spec/l/0", "/spec/l/0")));
     let (code, message) = ask_as(
@@ -260,7 +261,7 @@ async fn copies_of_a_patch_are_bounded_together() {
 }
 
 #[tokio::test]
-async fn patches_one_after_the_other_make_no_object_larger_than_a_body() {
+async fn successive_patches_keep_objects_within_the_limit() {
     let server = with_things(json!({})).await;
     let made = send(&server, "POST", THINGS, &thing(json!({}))).await;
     assert_eq!(made.status(), 201);
@@ -286,7 +287,7 @@ async fn patches_one_after_the_other_make_no_object_larger_than_a_body() {
                 refused = Some((code, message));
             }
         }
-        let (code, message) = refused.expect("one is too much");
+        let (code, message) = refused.expect("a refused patch");
         assert_eq!(code, 413, "{message}");
         assert!(
             message.contains(&format!("limit is {BYTES_MAX}")),
@@ -297,7 +298,7 @@ async fn patches_one_after_the_other_make_no_object_larger_than_a_body() {
 }
 
 #[tokio::test]
-async fn owners_of_fields_make_no_object_larger_than_a_body() {
+async fn field_owners_keep_objects_within_the_limit() {
     let server = with_things(json!({})).await;
     let names = (0..1_000).map(|number| (format!("{number:0>400}"), json!(1)));
     let body = thing(Value::Object(names.collect())).to_string();
@@ -316,7 +317,7 @@ async fn owners_of_fields_make_no_object_larger_than_a_body() {
 }
 
 #[tokio::test]
-async fn defaults_make_no_object_larger_than_a_body() {
+async fn defaults_keep_objects_within_the_limit() {
     let server = with_things(json!({"x": "x".repeat(100_000)})).await;
     let list = |items: usize| {
         let mut object = thing(json!({}));
@@ -325,7 +326,7 @@ async fn defaults_make_no_object_larger_than_a_body() {
     };
     let refused = json(send(&server, "POST", THINGS, &list(30_000)).await).await;
     assert_eq!(refused["code"], 422, "{refused}");
-    let message = refused["message"].as_str().expect("it has one");
+    let message = refused["message"].as_str().expect("a message");
     assert!(
         message.contains(&format!("may not be more than {BYTES_MAX} bytes")),
         "{message}"
@@ -334,7 +335,7 @@ async fn defaults_make_no_object_larger_than_a_body() {
     assert_eq!(made.status(), 201);
     assert_readable(&server).await;
 
-    // The defaults of built-in kinds: those of a container have some hundred bytes.
+    // The defaults of built-in kinds: those of a container take some hundred bytes.
     let containers = (0..30_000).map(|number| json!({"name": format!("c{number}"), "image": "i"}));
     let template = json!({"metadata": {"labels": {"a": "b"}},
         "spec": {"containers": containers.collect::<Vec<_>>()}});
@@ -349,7 +350,7 @@ async fn defaults_make_no_object_larger_than_a_body() {
         )),
         "{message}"
     );
-    // Three bytes each, a hundred once they have their defaults.
+    // Three bytes each, and a hundred after defaulting.
     let empty = json!({"containers": vec![json!({}); 60_000]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": empty});
     let of_set = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
@@ -380,10 +381,10 @@ async fn defaults_make_no_object_larger_than_a_body() {
 }
 
 #[tokio::test]
-async fn answers_are_bounded_whatever_is_wrong() {
+async fn the_size_of_error_answers_is_limited() {
     let server = with_namespace(builder(), "default").await;
     let maps = "/api/v1/namespaces/default/configmaps";
-    // Each problem quotes all owners.
+    // Each error quotes all owners.
     let owner = |number| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("o{number}"), "uid": "u", "controller": true});
     let owners: Vec<Value> = (0..3_000).map(owner).collect();
     let map = json!({"metadata": {"name": "a", "ownerReferences": owners}});
@@ -404,9 +405,9 @@ async fn answers_are_bounded_whatever_is_wrong() {
     assert!((3_000..8_000).contains(&characters), "{characters}");
 }
 
-/// The path of each of 20,000 members below a name of a megabyte has a megabyte: 20 GB in all.
+/// 20,000 members below a name of 1 MB have paths of 1 MB each: 20 GB in total.
 #[tokio::test]
-async fn long_names_make_no_long_answers() {
+async fn long_names_do_not_blow_up_answers() {
     let long = "n".repeat(1 << 20);
     let members = |value: Value| {
         let members = (0..20_000).map(|number| (format!("m{number}"), value.clone()));
@@ -516,7 +517,7 @@ async fn long_names_make_no_long_answers() {
             422,
         ),
     ] {
-        // YAML takes a long name after a question mark.
+        // YAML requires a question mark before a long name.
         let body = match kind {
             APPLY_PATCH => body.replace(&format!("{long:?}:"), &format!("? {long:?} : ")),
             _ => body,
@@ -527,7 +528,7 @@ async fn long_names_make_no_long_answers() {
             .header("content-type", kind)
             .body(Full::new(Bytes::from(body)))
             .expect("a request");
-        let answer = server.answer(request).await.expect("it is answered");
+        let answer = server.answer(request).await.expect("an answer");
         let code = answer.status();
         let text = text(answer).await;
         let shown: String = text.chars().take(300).collect();
@@ -537,7 +538,7 @@ async fn long_names_make_no_long_answers() {
 }
 
 #[tokio::test]
-async fn aliases_stand_for_no_more_than_a_body() {
+async fn expanded_aliases_are_limited_to_the_size_of_a_body() {
     let server = with_things(json!({})).await;
     let head = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\nspec:\n";
     let laughs = (1..9).map(|number| {

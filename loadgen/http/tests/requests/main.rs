@@ -1,4 +1,4 @@
-//! Requests to a server in process or over a connection, and what clients get: a module for each subject.
+//! Requests to a server in process or over a connection, and their answers: one module per subject.
 
 mod access;
 mod admission;
@@ -42,7 +42,7 @@ fn builder() -> Builder {
     ApiServer::builder(Arc::new(Cluster::new(options)))
 }
 
-/// Time that a test moves, which counts its rests.
+/// Virtual time that a test advances. Counts its rests.
 #[derive(Default)]
 struct Time {
     ns: AtomicI64,
@@ -70,7 +70,7 @@ impl VirtualTime for Time {
     }
 }
 
-/// A server with a namespace of that name.
+/// Builds a server with a namespace.
 async fn with_namespace(builder: Builder, name: &str) -> ApiServer {
     let server = builder.build();
     let namespace = json!({"metadata": {"name": name}});
@@ -79,10 +79,10 @@ async fn with_namespace(builder: Builder, name: &str) -> ApiServer {
     server
 }
 
-/// Puts a server on a socket.
+/// Serves a server on a socket and returns its address.
 async fn on_socket(server: ApiServer, tls: Option<Tls>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     let forever = std::future::pending();
     tokio::spawn(listen::serve_with(server, listener, tls, forever));
     address
@@ -110,18 +110,18 @@ async fn try_send(
 
 async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Response<Body> {
     let answer = try_send(server, method, path, body).await;
-    answer.expect("it is answered")
+    answer.expect("an answer")
 }
 
 /// Sends a request without a body.
 async fn ask(server: &ApiServer, request: http::request::Builder) -> Response<Body> {
     let request = request.body(Full::<Bytes>::default()).expect("a request");
-    server.answer(request).await.expect("it is answered")
+    server.answer(request).await.expect("an answer")
 }
 
 async fn text(response: Response<Body>) -> String {
     let body = response.into_body().collect().await;
-    let body = body.expect("it is whole").to_bytes();
+    let body = body.expect("a complete body").to_bytes();
     String::from_utf8(body.to_vec()).expect("text")
 }
 

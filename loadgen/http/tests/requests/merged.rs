@@ -1,5 +1,6 @@
-//! How lists are merged: for each field that the schemas say it of, two writers over HTTP add an entry each to a valid
-//! object of a kind that has it, by strategic merge patches and by server-side apply.
+//! Merging of lists. For each list field in the schemas, two writers over HTTP add one entry each
+//! to a valid object of a kind that has the field, by strategic merge patches and by server-side
+//! apply.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,10 +12,10 @@ use super::*;
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// A list by its struct and its name.
+/// A list: the name of its struct, and its own name.
 type Field = (&'static str, &'static str);
 
-/// Lists whose rules take none of the drawn entries, or which no client may change; the rest is shown by other tests.
+/// Lists that refuse all generated entries or that no client may change. Other tests cover them.
 const REFUSED: [&str; 72] = [
     "CSIDriverSpec.volumeLifecycleModes",
     "CephFSVolumeSource.monitors",
@@ -90,7 +91,8 @@ const REFUSED: [&str; 72] = [
     "WebhookConversion.conversionReviewVersions",
 ];
 
-/// A step from an object to a struct in it: into a member, and then into the first entry where that is a list.
+/// A step from an object into a nested struct: to a member and, if that is a list, to its first
+/// entry.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     of: &'static str,
@@ -106,9 +108,9 @@ fn text_of(value: &'static Value, name: &str) -> &'static str {
     value[name].as_str().unwrap_or("")
 }
 
-/// The shortest ways from the objects of a kind to all structs in them.
+/// Returns the shortest path from a kind's objects to each struct in them.
 fn ways(root: &str) -> BTreeMap<&'static str, Vec<Step>> {
-    let (root, _) = SCHEMAS.get_key_value(root).expect("it is served");
+    let (root, _) = SCHEMAS.get_key_value(root).expect("a served kind");
     let mut ways = BTreeMap::from([(root.as_str(), Vec::new())]);
     let mut next = VecDeque::from([root.as_str()]);
     while let Some(of) = next.pop_front() {
@@ -135,10 +137,10 @@ fn ways(root: &str) -> BTreeMap<&'static str, Vec<Step>> {
     ways
 }
 
-/// How deep a sample goes into structs that nest.
+/// Maximum depth of nested structs in a sample.
 const DEPTH: usize = 4;
 
-/// A value that a field may have; `which` tells it from others.
+/// Returns a valid value of a field. `which` selects one of several distinct values.
 fn sample(property: &'static Value, name: &str, which: usize, depth: usize) -> Value {
     let number = which + 1;
     if let Some(referred) = referred_by_name(property) {
@@ -179,7 +181,7 @@ fn sample(property: &'static Value, name: &str, which: usize, depth: usize) -> V
     }
 }
 
-/// What must be given of a struct, and the keys by which lists tell it from others, or else what does.
+/// Returns a struct with its required members and those that distinguish it from others in a list.
 fn sample_struct(name: &str, which: usize, depth: usize) -> Value {
     let schema = &SCHEMAS[name];
     let required = schema["required"].as_array().into_iter().flatten();
@@ -202,7 +204,7 @@ fn sample_struct(name: &str, which: usize, depth: usize) -> Value {
     all.into_iter().map(|both| both[which].clone()).collect()
 }
 
-/// The entries that the two writers add to a list.
+/// Returns the entries that the two writers add to a list.
 fn entries(field: Field) -> [Value; 2] {
     let items = &property(field)["items"];
     [0, 1].map(|which| {
@@ -219,7 +221,8 @@ fn entries(field: Field) -> [Value; 2] {
     })
 }
 
-/// A document that has `value` at the end of the way, beside what `object` has in the lists on it.
+/// Returns a document with `value` at the end of the path. Entries of lists on the path are taken
+/// from `object`.
 fn nested(object: &Value, way: &[Step], member: &str, value: &Value) -> Value {
     let Some((step, rest)) = way.split_first() else {
         return json!({member: value});
@@ -233,7 +236,7 @@ fn nested(object: &Value, way: &[Step], member: &str, value: &Value) -> Value {
                 entry => entry.clone(),
             };
             let Value::Object(changes) = nested(&entry, rest, member, value) else {
-                unreachable!("it is an object");
+                unreachable!("an object");
             };
             entry.as_object_mut().expect("of a struct").extend(changes);
             json!([entry])
@@ -243,7 +246,7 @@ fn nested(object: &Value, way: &[Step], member: &str, value: &Value) -> Value {
     json!({step.member: inner})
 }
 
-/// The list at the end of the way.
+/// Returns the list at the end of the path.
 fn found<'v>(object: &'v Value, way: &[Step], member: &str) -> &'v Value {
     let inner = way.iter().fold(object, |value, step| match step.is_list {
         true => &value[step.member][0],
@@ -252,7 +255,7 @@ fn found<'v>(object: &'v Value, way: &[Step], member: &str) -> &'v Value {
     &inner[member]
 }
 
-/// Whether a list has that entry, with all that was sent of it.
+/// Reports whether a list has the entry with all members that were sent.
 fn has(list: &Value, entry: &Value) -> bool {
     let same = |found: &Value| match (found, entry) {
         (Value::Object(found), Value::Object(entry)) => entry
@@ -263,7 +266,7 @@ fn has(list: &Value, entry: &Value) -> bool {
     list.as_array().is_some_and(|list| list.iter().any(same))
 }
 
-/// Whether a value is as sent, but for what the server has added.
+/// Reports whether a value equals the sent one, apart from what the server has added.
 fn like(found: &Value, sent: &Value) -> bool {
     match (found, sent) {
         (Value::Object(found), Value::Object(sent)) => sent
@@ -280,17 +283,18 @@ async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> (u16
     let request = Request::patch(path).header("content-type", kind);
     let body = Full::new(Bytes::from(body.to_string()));
     let answer = server.answer(request.body(body).expect("a request")).await;
-    let answer = answer.expect("it is answered");
+    let answer = answer.expect("an answer");
     (answer.status().as_u16(), json(answer).await)
 }
 
-/// A fresh object of the kind, and its path; status and spec are written at different ones.
+/// Creates the kind's object anew and returns it with the path for writing `member`, which differs
+/// between status and spec.
 async fn fresh(server: &ApiServer, sample: &Sample, way: &[Step], member: &str) -> (Value, String) {
     let collection = sample.collection("default");
     let object = sample.object("a");
     let name = object["metadata"]["name"]
         .as_str()
-        .expect("it has one")
+        .expect("a name")
         .to_owned();
     let path = format!("{collection}/{name}");
     let forced = format!("{path}?gracePeriodSeconds=0");
@@ -304,7 +308,7 @@ async fn fresh(server: &ApiServer, sample: &Sample, way: &[Step], member: &str) 
     (made, format!("{path}{part}"))
 }
 
-/// What came of two writers: the field's list afterwards, or why it was refused.
+/// The result of the two writes: the entries in the list, or the reason for a refusal.
 #[derive(Debug)]
 enum Outcome {
     Both,
@@ -352,12 +356,12 @@ fn outcome(list: &Value, one: &Value, two: &Value, all: &Value) -> Outcome {
     match (has(list, one), has(list, two)) {
         (true, true) => Outcome::Both,
         (false, true) => Outcome::Last,
-        _ => Outcome::Refused(format!("neither is there: {list} of {all}")),
+        _ => Outcome::Refused(format!("both entries are missing: {list} of {all}")),
     }
 }
 
 #[tokio::test]
-async fn every_list_is_merged_as_its_field_says() {
+async fn every_list_is_merged_by_its_schema() {
     let server = with_namespace(builder(), "default").await;
     let samples: Vec<Sample> = Sample::all()
         .into_iter()
@@ -372,7 +376,7 @@ async fn every_list_is_merged_as_its_field_says() {
         )
         .await;
     }
-    // By its schema's name: which kinds have it, and where.
+    // The kinds with each list, and the paths to it.
     let mut places: BTreeMap<Field, Vec<(&Sample, Vec<Step>)>> = BTreeMap::new();
     for sample in &samples {
         let (_, api_version) = sample.prefix.split_once('/').expect("api or apis");
@@ -407,7 +411,7 @@ async fn every_list_is_merged_as_its_field_says() {
                 }
                 ends => ends,
             };
-            // Within a list that is replaced everything is.
+            // Inside a list that is replaced, everything is replaced.
             let mut lists = way.iter().filter(|step| step.is_list);
             let merges = merges(rule) && lists.all(|step| merges(property((step.of, step.member))));
             let is_right = matches!(
@@ -423,7 +427,7 @@ async fn every_list_is_merged_as_its_field_says() {
         }
         let divides = ["map", "set"].contains(&text_of(rule, "x-kubernetes-list-type"));
         for (sample, way) in &all {
-            // Below a whole nothing has an owner of its own.
+            // Inside an atomic value nothing has an owner of its own.
             let is_in_whole = way.iter().any(|step| {
                 let list_type = text_of(property((step.of, step.member)), "x-kubernetes-list-type");
                 let inner = &SCHEMAS[step.of];
@@ -469,7 +473,7 @@ async fn change(server: &ApiServer, path: &str, body: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn ports_webhooks_and_strategies_are_merged_as_their_users_expect() {
+async fn ports_webhooks_and_strategies_are_merged() {
     let server = with_namespace(builder(), "default").await;
     let services = "/api/v1/namespaces/default/services";
     let service =
@@ -487,7 +491,7 @@ async fn ports_webhooks_and_strategies_are_merged_as_their_users_expect() {
     assert_eq!(numbers(&left), [9090]);
     assert!(!left.to_string().contains('$'), "{left}");
 
-    // As kubectl does once it has learnt from OpenAPI that the keys of these maps are retained.
+    // As kubectl does when OpenAPI marks the keys of these maps as retained.
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let template = json!({"metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "tmp"}]}});
@@ -532,7 +536,7 @@ async fn ports_webhooks_and_strategies_are_merged_as_their_users_expect() {
 }
 
 #[tokio::test]
-async fn a_directive_that_is_none_is_refused_and_changes_nothing() {
+async fn an_invalid_directive_is_refused_without_a_change() {
     let server = with_namespace(builder(), "default").await;
     let maps = "/api/v1/namespaces/default/configmaps";
     let map =
@@ -583,7 +587,7 @@ async fn a_directive_that_is_none_is_refused_and_changes_nothing() {
             "{patched}"
         );
     }
-    // Only strategic patches have directives: elsewhere they are unknown members.
+    // Only strategic patches have directives. In other patches they are unknown members.
     for body in [
         json!({"$patch": "delete"}),
         json!({"metadata": {"$retainKeys": ["name"]}}),

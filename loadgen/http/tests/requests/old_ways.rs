@@ -1,17 +1,16 @@
-//! Ways in which old clients and people ask: paths of watches, JSON in lines, numbers that are none.
+//! Deprecated and interactive forms of requests: `/watch` paths, pretty-printed JSON, invalid
+//! numbers.
 
 use std::time::Duration;
 
 use super::*;
 
-/// The first bytes of an answer that may go on.
+/// Returns the first bytes of an answer that may be endless.
 async fn begin(response: Response<Body>) -> String {
     let mut body = response.into_body();
     let frame = tokio::time::timeout(Duration::from_secs(60), body.frame()).await;
-    let frame = frame
-        .expect("it is sent in time")
-        .expect("something is sent");
-    let bytes = frame.expect("it is whole").into_data().expect("data");
+    let frame = frame.expect("an answer in time").expect("a chunk");
+    let bytes = frame.expect("a complete body").into_data().expect("data");
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
@@ -57,9 +56,9 @@ async fn with_maps() -> ApiServer {
 }
 
 #[tokio::test]
-async fn old_paths_of_watches_are_watched() {
+async fn deprecated_watch_paths_are_watches() {
     let server = with_maps().await;
-    // What the first event is of; a code where it is no watch.
+    // The kind and name in the first event, or the code if the path is not a watch.
     for (path, expected) in [
         ("/api/v1/watch/namespaces/n/configmaps", "ConfigMap a"),
         ("/api/v1/watch/configmaps", "ConfigMap a"),
@@ -98,7 +97,7 @@ async fn old_paths_of_watches_are_watched() {
             "/apis/authorization.k8s.io/v1/watch/subjectaccessreviews",
             "404",
         ),
-        // The path of one object is read, whatever the query says.
+        // The ordinary path of a single object is a read, whatever the query says.
         ("/api/v1/namespaces/n/configmaps/b?watch=true", "b"),
         ("/api/v1/namespaces/n?watch=1", "n"),
     ] {
@@ -128,7 +127,7 @@ async fn old_paths_of_watches_are_watched() {
 }
 
 #[tokio::test]
-async fn json_is_in_lines_for_people_and_for_those_who_ask() {
+async fn json_is_pretty_printed_for_people_and_on_request() {
     let server = with_maps().await;
     let object = "/api/v1/namespaces/n/configmaps/a";
     let list = "/api/v1/namespaces/n/configmaps";
@@ -205,7 +204,7 @@ async fn json_is_in_lines_for_people_and_for_those_who_ask() {
             assert_eq!(answer.lines().count(), as_go.lines().count(), "{path}");
         }
     }
-    // An event is a line, whoever watches.
+    // An event is one line for every client.
     let watch = asked(
         "/api/v1/namespaces/n/configmaps?watch=true&pretty=true",
         "curl/8.0",
@@ -216,7 +215,7 @@ async fn json_is_in_lines_for_people_and_for_those_who_ask() {
 }
 
 #[tokio::test]
-async fn numbers_and_durations_that_are_none_are_refused_wherever_they_are_sent() {
+async fn invalid_numbers_and_durations_are_refused_everywhere() {
     let server = with_maps().await;
     let list = "/api/v1/namespaces/n/configmaps";
     let object = "/api/v1/namespaces/n/configmaps/a";
@@ -324,7 +323,7 @@ async fn numbers_and_durations_that_are_none_are_refused_wherever_they_are_sent(
 }
 
 #[tokio::test]
-async fn what_has_no_table_is_refused_as_one_and_nothing_is_there_in_any_form() {
+async fn unavailable_tables_are_refused_and_404_needs_no_table() {
     let server = with_maps().await;
     let pod =
         json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -404,7 +403,7 @@ async fn what_has_no_table_is_refused_as_one_and_nothing_is_there_in_any_form() 
         let answer = server
             .answer(request.expect("a request"))
             .await
-            .expect("it is answered");
+            .expect("an answer");
         let status = answer.status().as_u16();
         let answer = json(answer).await;
         assert_eq!(
@@ -439,7 +438,7 @@ async fn what_has_no_table_is_refused_as_one_and_nothing_is_there_in_any_form() 
 }
 
 #[tokio::test]
-async fn a_page_that_follows_is_whole_where_any_state_will_do() {
+async fn with_version_0_a_following_page_is_the_whole_rest() {
     let server = with_maps().await;
     let list = "/api/v1/namespaces/n/configmaps";
     let page = json(ask(&server, Request::get(format!("{list}?limit=1"))).await).await;
@@ -458,7 +457,7 @@ async fn a_page_that_follows_is_whole_where_any_state_will_do() {
 }
 
 #[tokio::test]
-async fn a_pod_without_a_node_has_neither_a_log_nor_an_address() {
+async fn an_unscheduled_pod_has_no_log_and_no_address() {
     let server = with_namespace(builder(), "n").await;
     let pods = "/api/v1/namespaces/n/pods";
     let pod =
@@ -490,7 +489,7 @@ async fn a_pod_without_a_node_has_neither_a_log_nor_an_address() {
 }
 
 #[tokio::test]
-async fn metrics_name_the_version_of_their_form() {
+async fn metrics_name_the_version_of_their_format() {
     let answer = ask(&builder().build(), Request::get("/metrics")).await;
     let form = answer.headers()["content-type"].to_str().expect("text");
     assert!(

@@ -1,10 +1,10 @@
-//! Lists in pages: the server keeps nothing of them, so that any number go on side by side.
+//! Lists in pages. The server keeps no state for them, so any number can be in progress.
 
 use super::*;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A server with six ConfigMaps `a0` to `a5`.
+/// Returns a server with six ConfigMaps, `a0` to `a5`.
 async fn with_maps() -> ApiServer {
     let server = with_namespace(builder(), "default").await;
     for number in 0..6 {
@@ -35,7 +35,7 @@ fn token(list: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_page_can_be_asked_for_again_however_many_lists_are_unfinished() {
+async fn a_page_can_be_requested_again_at_any_time() {
     let server = with_maps().await;
     let first = |limit| format!("{MAPS}?limit={limit}");
     let (_, page) = get(&server, &first(2)).await;
@@ -65,7 +65,7 @@ async fn a_page_can_be_asked_for_again_however_many_lists_are_unfinished() {
 }
 
 #[tokio::test]
-async fn a_token_is_refused_elsewhere_and_expires_with_the_history() {
+async fn a_token_is_bound_to_its_list_and_expires() {
     let server = with_maps().await;
     let (_, page) = get(&server, &format!("{MAPS}?limit=2")).await;
     let token = token(&page);
@@ -91,10 +91,10 @@ async fn a_token_is_refused_elsewhere_and_expires_with_the_history() {
     let message = "specifying resource version is not allowed when using continue";
     assert_eq!((code, &status["message"]), (400, &json!(message)));
 
-    let kind = podstorm_apiserver::kind_named("ConfigMap").expect("it is served");
+    let kind = podstorm_apiserver::kind_named("ConfigMap").expect("a served kind");
     let map = json!({"metadata": {"name": "a6"}});
     assert_eq!(send(&server, "POST", MAPS, &map).await.status(), 201);
-    server.cluster().api(kind).compact().expect("it is served");
+    server.cluster().api(kind).compact().expect("a served kind");
     let (code, status) = get(&server, &format!("{MAPS}?limit=2&continue={token}")).await;
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")));
     let now = status["metadata"]["continue"].as_str().expect("a token");

@@ -1,4 +1,4 @@
-//! Typed clients: objects and reviews of every kind, sent and asked for as protobuf.
+//! Typed clients: objects and reviews of every kind, sent and requested as protobuf.
 
 use podstorm_http::protobuf::decode;
 
@@ -7,8 +7,8 @@ use super::*;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The members besides the type and the name of an object of each kind that can be created; `null` for a kind
-/// that needs none.
+/// Returns the members, besides type and name, of a valid object of a kind; `null` if it needs
+/// none. `None` for kinds that cannot be created.
 fn members(version: &str, kind: &str) -> Option<Value> {
     let template = json!({"metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Always"}});
@@ -151,18 +151,22 @@ async fn send_bytes(server: &ApiServer, path: &str, kinds: [&str; 2], body: Byte
         server
             .answer(request.expect("a request"))
             .await
-            .expect("it is answered"),
+            .expect("an answer"),
     )
     .await
 }
 
 async fn bytes(response: Response<Body>) -> (u16, Bytes) {
     let status = response.status().as_u16();
-    let body = response.into_body().collect().await.expect("it is whole");
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("a complete body");
     (status, body.to_bytes())
 }
 
-/// An object without the members that say nothing, and without those that are new at each creation.
+/// Returns an object without null members and without those that differ between two creations.
 fn told(object: Value) -> Value {
     let says = |name: &str, value: &Value| {
         let is_new = [
@@ -186,7 +190,7 @@ fn told(object: Value) -> Value {
     }
 }
 
-/// An object without what clients can't tell from absent.
+/// Returns an object without members that clients cannot distinguish from absent ones.
 fn full(value: Value) -> Value {
     let says = |value: &Value| !value.is_null() && *value != json!({});
     match value {
@@ -199,7 +203,7 @@ fn full(value: Value) -> Value {
     }
 }
 
-/// Where each kind can be created: its version, its name and the path.
+/// Returns where each kind can be created: its version, its name and the path.
 async fn places(server: &ApiServer) -> Vec<(String, String, String)> {
     let mut places = Vec::new();
     for root in ["/api", "/apis"] {
@@ -241,7 +245,7 @@ async fn objects_of_every_kind_are_created_and_read_as_protobuf() {
     let server = with_namespace(builder(), "n").await;
     let places = places(&server).await;
     assert!(places.len() > 60, "{places:?}");
-    // For a Binding.
+    // The pod that the Binding names.
     let pod =
         json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     send(&server, "POST", "/api/v1/namespaces/n/pods", &pod).await;
@@ -254,21 +258,21 @@ async fn objects_of_every_kind_are_created_and_read_as_protobuf() {
         let name = metadata.entry("name").or_insert_with(|| "x".into()).clone();
         object["metadata"] = metadata.into();
         let json_to_protobuf = ["application/json", PROTOBUF];
-        // A trial run says in protobuf what is sent then.
+        // A dry run converts the object to protobuf, which is sent next.
         let trial = format!("{path}?dryRun=All");
         let text = Bytes::from(object.to_string());
         let (status, body) = send_bytes(&server, &trial, json_to_protobuf, text).await;
         let why = String::from_utf8_lossy(&body).into_owned();
         assert_eq!(status, 201, "{version} {kind}: {why}");
         let Ok(first) = decode(&body) else {
-            // It answers whether it was bound.
+            // A Binding is answered with a Status.
             assert_eq!(kind, "Binding");
             continue;
         };
         let (status, made) = send_bytes(&server, &path, [PROTOBUF; 2], body).await;
         let why = String::from_utf8_lossy(&made).into_owned();
         if kind == "SelfSubjectRulesReview" {
-            // Its answer doesn't tell what was asked.
+            // The answer does not repeat the namespace that was asked for.
             assert!(status == 400 && why.contains("no namespace"), "{why}");
             continue;
         }
@@ -289,9 +293,9 @@ async fn objects_of_every_kind_are_created_and_read_as_protobuf() {
     }
 }
 
-/// As client-go writes it: what is said of a user besides its name is a map of messages.
+/// As client-go writes it: the extra attributes of a user are a map of messages.
 #[tokio::test]
-async fn what_else_is_said_of_a_user_is_read() {
+async fn extra_attributes_of_a_user_are_decoded() {
     const REVIEW: &[u8] = b"k8s\x00\x0a.\x0a\x17authorization.k8s.io/v1\x12\x13SubjectAccessReview\x12$\x12\x22\x0a\x0b\x12\x03get*\x04pods\x1a\x01u*\x10\x0a\x06scopes\x12\x06\x0a\x01a\x0a\x01b";
     let server = builder().build();
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

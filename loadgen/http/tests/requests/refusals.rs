@@ -1,4 +1,4 @@
-//! Requests that no server takes, and those that one without memory doesn't.
+//! Requests that every server refuses, and those that a server short of memory refuses.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::*;
 
 #[tokio::test]
-async fn connect_is_no_method_of_the_api() {
+async fn connect_is_not_allowed() {
     let address = on_socket(builder().build(), None).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let connect = b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost:443\r\n\r\n";
@@ -24,7 +24,7 @@ async fn connect_is_no_method_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_server_without_memory_takes_on_nothing_more() {
+async fn a_server_short_of_memory_refuses_new_work() {
     let memory = Arc::new(Memory::default());
     let server = with_namespace(builder().memory(Arc::clone(&memory)), "n").await;
     let maps = "/api/v1/namespaces/n/configmaps";

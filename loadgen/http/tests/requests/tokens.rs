@@ -1,5 +1,5 @@
-//! Tokens of service accounts, on a server that serves everybody: what they claim, who they stand for, and when they
-//! end.
+//! Service account tokens on a server that does not require credentials: their claims, their users,
+//! and their end.
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -16,7 +16,8 @@ const NODES: &str = "/api/v1/nodes";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// A server with namespace `n`, account `a`, node `node`, its pod `p` of that account, and Secret `s`.
+/// A server with the namespace `n`, service account `a`, node `node`, the account's pod `p` on it,
+/// and Secret `s`.
 struct World {
     server: ApiServer,
     time: Arc<Time>,
@@ -72,13 +73,13 @@ impl World {
         (code, answer["message"].as_str().unwrap_or("").to_owned())
     }
 
-    /// What a TokenReview says of a token.
+    /// Returns the status of a TokenReview.
     async fn review(&self, token: &str, audiences: Value) -> Value {
         let body = json!({"spec": {"token": token, "audiences": audiences}});
         json(send(&self.server, "POST", REVIEWS, &body).await).await["status"].clone()
     }
 
-    /// Why a token is no good; empty if it is.
+    /// Returns why a token is invalid, or an empty string if it is valid.
     async fn problem(&self, token: &str) -> String {
         let request = Request::get("/version").header("authorization", format!("Bearer {token}"));
         let code = ask(&self.server, request).await.status().as_u16();
@@ -105,7 +106,7 @@ fn bound(kind: &str, name: &str) -> Value {
 const INVALIDATED: &str = "service account token has been invalidated";
 
 #[tokio::test]
-async fn a_token_claims_its_account_and_what_it_is_bound_to() {
+async fn a_token_claims_its_account_and_its_bound_object() {
     let world = World::new(|it| it).await;
     let plain = claims(&world.token(json!({})).await);
     assert_eq!(plain["iss"], ISSUER);
@@ -133,7 +134,7 @@ async fn a_token_claims_its_account_and_what_it_is_bound_to() {
         assert_eq!(bound["name"], name);
         assert_eq!(bound["uid"].as_str().unwrap().len(), 36);
     }
-    // As kubelets ask: good for a year.
+    // As kubelets request it: valid for a year.
     let mut of_kubelet = bound("Pod", "p");
     of_kubelet["expirationSeconds"] = 3607.into();
     let (_, answer) = world.ask(of_kubelet.clone()).await;
@@ -215,7 +216,7 @@ async fn requests_for_tokens_are_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn a_token_stands_for_its_account() {
+async fn a_token_authenticates_its_account() {
     let world = World::new(|it| it).await;
     let token = world.token(bound("Pod", "p")).await;
     let status = world.review(&token, Value::Null).await;
@@ -268,7 +269,7 @@ async fn a_token_is_for_its_audiences() {
 }
 
 #[tokio::test]
-async fn a_token_ends_with_its_time_its_account_and_what_it_is_bound_to() {
+async fn a_token_ends_with_its_time_account_or_bound_object() {
     let world = World::new(|it| it).await;
     let mut tokens = Vec::new();
     for (kind, name) in [("Pod", "p"), ("Secret", "s"), ("Node", "node")] {
@@ -284,7 +285,7 @@ async fn a_token_ends_with_its_time_its_account_and_what_it_is_bound_to() {
     );
     assert_eq!(world.problem(&plain).await, "");
 
-    // A pod's token does not end with the pod's node.
+    // A pod's token outlives the pod's node.
     world.delete(&format!("{NODES}/node")).await;
     let mut found = Vec::new();
     for token in &tokens {
@@ -333,7 +334,7 @@ async fn the_token_of_a_secret_ends_with_the_secret_and_its_account() {
     assert_eq!(
         world.problem(&token).await,
         INVALIDATED,
-        "there is no such Secret"
+        "the Secret does not exist"
     );
     let data = |token: &str| json!({"data": {"token": BASE64_STANDARD.encode(token)}});
     world.make(SECRETS, "t", data("other")).await;
@@ -361,12 +362,12 @@ async fn the_token_of_a_secret_ends_with_the_secret_and_its_account() {
 }
 
 #[tokio::test]
-async fn only_the_key_of_the_server_counts() {
+async fn only_tokens_of_the_servers_key_are_valid() {
     let (one, other) = (World::new(|it| it).await, World::new(|it| it).await);
     let token = one.token(json!({})).await;
     let stranger = other.review(&token, Value::Null).await;
     assert_eq!(stranger["error"], "invalid bearer token");
-    // A server that serves everybody does not mind what it does not know.
+    // A server without credentials ignores unknown tokens.
     let request = Request::get("/version").header("authorization", format!("Bearer {token}"));
     assert_eq!(ask(&other.server, request).await.status(), 200);
     let keys = json(ask(&one.server, Request::get("/openid/v1/jwks")).await).await;

@@ -1,4 +1,4 @@
-//! Kinds that make pods of a template: what is checked of it.
+//! Validation of pod templates in workloads.
 
 use http::header::CONTENT_TYPE;
 
@@ -6,7 +6,8 @@ use super::*;
 
 const SETS: &str = "/apis/apps/v1/namespaces/n/statefulsets";
 
-/// A StatefulSet whose container mounts a volume of that name, and whose pods get a claim called `disk`.
+/// Returns a StatefulSet whose container mounts the volume `mounts`, and whose pods get a claim
+/// named `disk`.
 fn stateful(mounts: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "store"},
@@ -27,7 +28,7 @@ fn stateful(mounts: &str) -> Value {
 }
 
 #[tokio::test]
-async fn pods_of_a_stateful_set_mount_its_claims() {
+async fn pods_of_a_stateful_set_can_mount_its_claims() {
     let server = with_namespace(builder(), "n").await;
     let named = format!("{SETS}/store");
     let made = send(&server, "POST", SETS, &stateful("disk")).await;
@@ -45,7 +46,7 @@ async fn pods_of_a_stateful_set_mount_its_claims() {
             .header(CONTENT_TYPE, "application/apply-patch+yaml");
         let request = request.body(Full::new(Bytes::from(stateful(mounts).to_string())));
         let applied = server.answer(request.expect("a request")).await;
-        let applied = applied.expect("it is answered");
+        let applied = applied.expect("an answer");
         assert_eq!(applied.status(), status, "{mounts}");
         if status == 422 {
             let cause = &json(applied).await["details"]["causes"][0];

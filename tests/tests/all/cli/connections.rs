@@ -63,11 +63,11 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
         "watches without a client stay",
     );
     send("TERM", &serving.child);
-    assert!(serving.child.wait().expect("it ends").success());
+    assert!(serving.child.wait().expect("the connection ends").success());
 }
 
 fn connect(serving: &Serving) -> TcpStream {
-    let stream = TcpStream::connect(serving.address).expect("it listens");
+    let stream = TcpStream::connect(serving.address).expect("the server listens");
     let timeout = Some(Duration::from_secs(60));
     stream.set_read_timeout(timeout).expect("it is a time");
     stream

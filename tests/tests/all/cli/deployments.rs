@@ -298,7 +298,7 @@ fn a_rollout_storm_can_use_deployments() {
 /// A dump of three Deployments of which the first has a pod that waits for that reason, which only its
 /// ReplicaSet's status has noticed.
 fn lagging(reason: &str) -> String {
-    let mut dump: Value = serde_json::from_str(&dump(3, 8)).expect("it is JSON");
+    let mut dump: Value = serde_json::from_str(&dump(3, 8)).expect("valid JSON");
     for object in dump["items"].as_array_mut().expect("a list") {
         match object["metadata"]["name"].as_str() {
             Some("web-0-abc123") => {

@@ -385,7 +385,7 @@ fn metrics_are_served_while_the_run_goes_on() {
     let health = ask(address, "/healthz", "*/*").expect("it answers");
     let other = ask(address, "/", "*/*").expect("it answers");
     send("INT", &child);
-    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(child.wait().expect("the connection ends").code(), Some(130));
 
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     assert!(text.contains("text/plain; version=0.0.4"), "{text}");

@@ -74,7 +74,7 @@ impl Serving {
 
     /// The answer to a request with these lines of its head.
     pub(super) fn ask(&self, method: &str, path: &str, lines: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        let mut stream = TcpStream::connect(self.address).expect("the server listens");
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{lines}\
@@ -247,7 +247,7 @@ spec:
 #[test]
 fn a_port_in_use_is_refused_with_the_fix_before_anything_is_read_or_written() {
     let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = held.local_addr().expect("it listens");
+    let address = held.local_addr().expect("the server listens");
     let mut wrong = Vec::new();
     for (line, flag) in [
         ("serve", "--listen"),
@@ -450,6 +450,6 @@ fn a_run_is_served_on_when_it_is_over_until_it_is_interrupted() {
     let answer = serving.get("/apis/apps/v1/replicasets");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     send("INT", &serving.child);
-    let status = serving.child.wait().expect("it ends");
+    let status = serving.child.wait().expect("the connection ends");
     assert_eq!(status.code(), Some(0));
 }

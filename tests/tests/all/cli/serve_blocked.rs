@@ -37,7 +37,7 @@ fn start(folder: &TempDir, line: &str) -> (Serving, fs::File) {
 
 /// Sends requests over one connection and reads the answers.
 fn ask_many(serving: &Serving, requests: usize) {
-    let mut stream = TcpStream::connect(serving.address).expect("it listens");
+    let mut stream = TcpStream::connect(serving.address).expect("the server listens");
     let timeout = Some(Duration::from_secs(30));
     stream.set_read_timeout(timeout).expect("it is a time");
     let path = format!("/livez?{}", "x".repeat(500));

@@ -72,7 +72,7 @@ fn hung_up(mut command: Command, folder: &Path, speaks: bool) -> Output {
     }
     send("HUP", &child);
     let rest = std::thread::spawn(move || std::io::read_to_string(errors));
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the connection ends");
     drop(stdin);
     rest.join().expect("nothing panics").expect("it is text");
     output

@@ -140,7 +140,7 @@ fn an_interrupted_sweep_reports_what_has_run() {
     errors.read_exact(&mut [0]).expect("it says something");
     std::thread::sleep(Duration::from_millis(500));
     send("INT", &child);
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the connection ends");
     holds(&ended(&output, 130), "INTERRUPTED: ");
     let records = read(&folder, "s.csv").lines().count();
     assert!((2..2_000).contains(&records), "{records}");

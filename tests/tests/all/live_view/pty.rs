@@ -159,7 +159,7 @@ impl Running {
 
     /// How it ended.
     pub(crate) fn end(mut self) -> ExitStatus {
-        self.0.wait().expect("it ends")
+        self.0.wait().expect("the connection ends")
     }
 }
 

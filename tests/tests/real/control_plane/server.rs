@@ -107,7 +107,7 @@ fn write(path: &Path, text: &str) {
 
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it listens")
+    listener.local_addr().expect("the server listens")
 }
 
 fn await_file(path: &Path) {

@@ -1,5 +1,5 @@
-//! The grammar of requests: methods, paths, queries, media types and bodies, drawn from a seed. It knows the API
-//! from what is written here and in `objects.txt`, not from the server's tables.
+//! The grammar of requests: methods, paths, queries, media types and bodies, drawn from a seed. It
+//! knows the API only from this file and `objects.txt`, not from the server's tables.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::mutate::Mutates;
 
-/// A kind: where it is served, and a valid object of it.
+/// A kind: its path, and a valid object of it.
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// As in `apis/apps/v1`.
+    /// The path prefix, as in `apis/apps/v1`.
     pub(crate) prefix: &'static str,
     pub(crate) is_namespaced: bool,
     pub(crate) resource: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// All, in an order in which they can be created.
+    /// Returns all samples, in an order in which they can be created.
     pub(crate) fn all() -> Vec<Sample> {
         let lines = include_str!("objects.txt").lines();
         lines
@@ -39,7 +39,7 @@ impl Sample {
             .collect()
     }
 
-    /// Whether objects of it are stored, and not answered alone.
+    /// Reports whether objects of the kind are stored, rather than only answered.
     pub(crate) fn is_stored(&self) -> bool {
         !self.resource.ends_with("reviews")
     }
@@ -51,7 +51,7 @@ impl Sample {
         }
     }
 
-    /// The valid object; it keeps a name that its kind prescribes.
+    /// Returns the valid object. It keeps its name if the kind prescribes one.
     pub(crate) fn object(&self, name: &str) -> Value {
         let mut object = Value::Object(self.object.clone());
         let (_, api_version) = self.prefix.split_once('/').expect("api or apis");
@@ -64,7 +64,7 @@ impl Sample {
     }
 }
 
-/// An object that a request names by a path in its usual form.
+/// An object that a request addresses by an ordinary path.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) collection: String,
@@ -77,16 +77,17 @@ impl Named {
     }
 }
 
-/// A request. Its text is what a person needs to send it again.
+/// A request. Its display form is enough to send it again.
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
     pub(super) method: &'static str,
-    /// The path and the query.
+    /// The path with the query.
     pub(super) target: String,
     pub(super) content_type: Option<&'static str>,
     pub(super) accept: Option<&'static str>,
     pub(super) body: Vec<u8>,
-    /// The stored kind's collection, and a name but for creates, where nothing below the object is asked for.
+    /// The stored object that the request addresses, without a name for creates. `None` for
+    /// subresources.
     pub(super) named: Option<Named>,
     pub(super) is_dry: bool,
 }
@@ -139,7 +140,7 @@ pub(super) const ACCEPTS: [&str; 14] = [
 ];
 
 pub(super) const NAMESPACES: [&str; 2] = ["default", "other"];
-/// The first is that of the objects that are there from the beginning.
+/// The first name is that of the initial objects.
 const NAMES: [&str; 5] = ["a", "a", "a", "b", "c"];
 
 const SUBRESOURCES: [&str; 15] = [
@@ -273,7 +274,7 @@ const VALUES: [&str; 42] = [
     "=",
 ];
 
-/// Draws requests.
+/// A generator of requests.
 pub(super) struct Grammar {
     pub(super) random: Rng,
     samples: Vec<Sample>,
@@ -295,7 +296,7 @@ impl Grammar {
         self.random.u32(..one_in) == 0
     }
 
-    /// A sample and the place of an object of it, which often exists.
+    /// Draws a sample and the place of an object of its kind, which often exists.
     pub(super) fn place(&mut self) -> (usize, Named) {
         let at = self.random.usize(..self.samples.len());
         let mut namespace = NAMESPACES[0];
@@ -314,7 +315,7 @@ impl Grammar {
         (at, Named { collection, name })
     }
 
-    /// The next request. `stored` is what is stored at the place, in JSON and in protobuf.
+    /// Draws a request. `stored` is the object at the place, in JSON and in protobuf.
     pub(super) fn request(&mut self, at: usize, named: Named, stored: &Stored) -> Drawn {
         let method = match self.chance(4) {
             true => self.any(&METHODS),
@@ -322,7 +323,7 @@ impl Grammar {
         };
         let is_create = method == "POST";
         let of_collection = is_create || method != "PUT" && method != "PATCH" && self.chance(2);
-        // Rarely all of a collection: little would be left.
+        // Deletions of a whole collection are rare, as they would leave little.
         let of_collection = of_collection && (method != "DELETE" || self.chance(10));
         let mut path = match of_collection {
             true => named.collection.clone(),
@@ -388,7 +389,7 @@ impl Grammar {
         })
     }
 
-    /// A query, and whether nothing is to be written.
+    /// Draws a query. Returns it, and whether the request is a dry run.
     fn query(&mut self, content_type: Option<&str>) -> (String, bool) {
         let mut query = Vec::new();
         if content_type.is_some_and(|it| it.contains("apply")) && !self.chance(10) {
@@ -483,10 +484,10 @@ impl Grammar {
     }
 }
 
-/// What is stored at a place.
+/// The stored object at a place.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     pub(super) object: Option<Value>,
-    /// Empty where the kind has no such form.
+    /// Empty if the kind has no protobuf message.
     pub(super) protobuf: Vec<u8>,
 }

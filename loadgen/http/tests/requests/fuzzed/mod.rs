@@ -1,8 +1,10 @@
-//! Requests drawn from a grammar: all verbs, paths, queries, media types, and bodies near valid ones of every kind.
-//! After each the server is sound: it answers, refuses with a `Status` and without a change, and what it has written
-//! is read, listed and written back the same.
+//! Requests drawn from a grammar: all verbs, paths, queries and media types, and bodies close to
+//! valid ones of every kind. After each request the invariants must hold: the server answers; it
+//! refuses with a `Status` and without a change; and what it has written can be read, listed and
+//! written back unchanged.
 //!
-//! `FUZZED_SEEDS=FIRST..END` names the seeds; a seed is a server of its own. A failure prints its one request.
+//! `FUZZED_SEEDS=FIRST..END` sets the seeds; each seed has a server of its own. A failure prints
+//! the request that caused it.
 
 pub(super) mod grammar;
 mod mutate;
@@ -16,12 +18,12 @@ use podstorm_http::Clock;
 
 use super::*;
 
-/// Requests of a seed.
+/// Requests per seed.
 const REQUESTS: usize = 400;
-/// After how many requests what is gone is made again.
+/// Number of requests after which missing objects are created again.
 const RENEWED_AFTER: usize = 100;
 
-/// What Kubernetes answers with 500 although the client made the mistake: how the messages begin.
+/// Prefixes of messages of client errors that Kubernetes answers with 500.
 const SERVER_ERRORS: [&str; 17] = [
     "failed to convert new object",
     "no endpoints available for service",
@@ -42,11 +44,11 @@ const SERVER_ERRORS: [&str; 17] = [
     "The order in patch list:",
 ];
 
-/// How often each method, media type, resource and class of codes occurred.
+/// The number of occurrences of each method, media type, resource and class of codes.
 type Seen = BTreeMap<(&'static str, String), usize>;
 
 #[tokio::test(start_paused = true)]
-async fn drawn_requests_leave_the_server_sound() {
+async fn random_requests_preserve_the_invariants() {
     let seeds = std::env::var("FUZZED_SEEDS").unwrap_or_else(|_| "1..5".to_owned());
     let (first, end) = seeds.split_once("..").expect("FIRST..END");
     let seeds = first.parse().expect("a seed")..end.parse().expect("a seed");
@@ -67,7 +69,7 @@ async fn run(seeds: Range<u64>) -> Seen {
             let stored = stored(&server, &named).await;
             let request = grammar.request(at, named, &stored);
             let (asking, sent) = (server.clone(), request.clone());
-            // A task of its own: what panics is the request's.
+            // Checks in a task, so that a panic is attributed to the request.
             let checked = tokio::spawn(async move { check(&asking, &sent, &stored).await }).await;
             match checked {
                 Ok(counted) => counted
@@ -85,11 +87,11 @@ async fn run(seeds: Range<u64>) -> Seen {
     seen
 }
 
-/// A clock that goes on by a millisecond each time: a seed is the same each time.
+/// Returns a clock that advances by one millisecond per reading, so that a seed is reproducible.
 fn ticking() -> Clock {
     let wall_ns = AtomicI64::new(1_800_000_000_000_000_000);
     Arc::new(move || {
-        // Relaxed: nothing hangs on it.
+        // Relaxed: the counter orders nothing.
         let ns = wall_ns.fetch_add(1_000_000, Ordering::Relaxed);
         Now {
             mono_ns: ns,
@@ -98,7 +100,7 @@ fn ticking() -> Clock {
     })
 }
 
-/// Creates the samples that are not there; all of them at the beginning.
+/// Creates the samples that are missing. At the beginning, all of them.
 async fn renew(server: &ApiServer, all: bool) {
     for name in NAMESPACES {
         let namespace = json!({"metadata": {"name": name}});
@@ -116,7 +118,7 @@ async fn renew(server: &ApiServer, all: bool) {
     }
 }
 
-/// What is stored there now.
+/// Returns the stored object at a place.
 async fn stored(server: &ApiServer, named: &Named) -> Stored {
     let path = named.path();
     let got = send(server, "GET", &path, &Value::Null).await;
@@ -128,11 +130,11 @@ async fn stored(server: &ApiServer, named: &Named) -> Stored {
             true => Some(json(got).await),
             false => None,
         },
-        protobuf: bytes.expect("it is whole").to_bytes().to_vec(),
+        protobuf: bytes.expect("a complete body").to_bytes().to_vec(),
     }
 }
 
-/// Sends the request and checks what holds afterwards. Returns what occurred.
+/// Sends the request and checks the invariants. Returns the occurrences to count.
 async fn check(server: &ApiServer, drawn: &Drawn, stored: &Stored) -> Vec<(&'static str, String)> {
     let mut request = Request::builder().method(drawn.method).uri(&drawn.target);
     if let Some(kind) = drawn.content_type {
@@ -143,7 +145,7 @@ async fn check(server: &ApiServer, drawn: &Drawn, stored: &Stored) -> Vec<(&'sta
     }
     let body = Full::new(Bytes::from(drawn.body.clone()));
     let Ok(request) = request.body(body) else {
-        // A path that no connection lets through.
+        // The path is invalid, so no client can send it.
         return vec![("class", "unsent".to_owned())];
     };
     let path = request.uri().path().to_owned();
@@ -160,14 +162,14 @@ async fn check(server: &ApiServer, drawn: &Drawn, stored: &Stored) -> Vec<(&'sta
         assert_refused(drawn, &path, code, &answer);
     }
     let of_many = drawn.method == "DELETE";
-    // As upstream: what is written may not be shown in the form that is wanted, and a quota is charged before a
-    // name is found taken.
+    // As upstream: an object may be written but not be representable in the requested form, and a
+    // quota is charged before the name turns out to be taken.
     let is_transformed = drawn.accept.is_some_and(|accept| accept.contains(";as="));
     let may_write = is_transformed || code == 409 && drawn.method == "POST";
     let reads = ["GET", "HEAD", "OPTIONS"].contains(&drawn.method);
     let is_dry = drawn.is_dry && code < 400;
     if (code >= 400 && !of_many && !may_write) || reads {
-        assert_eq!(after, before, "{code}: nothing is written");
+        assert_eq!(after, before, "{code}: the request must not write");
     }
     let writes = ["POST", "PUT", "PATCH"].contains(&drawn.method);
     if let (true, false, 200..300, Some(named)) = (writes, is_dry, code, &drawn.named) {
@@ -193,18 +195,19 @@ async fn check(server: &ApiServer, drawn: &Drawn, stored: &Stored) -> Vec<(&'sta
     occurred
 }
 
-/// What comes of a body at once: a watch's has no end.
+/// Returns what a body yields immediately. The body of a watch has no end.
 async fn begun(mut body: Body) -> Vec<u8> {
     let mut bytes = Vec::new();
     let soon = Duration::from_millis(1);
     while let Ok(Some(frame)) = tokio::time::timeout(soon, body.frame()).await {
-        let frame = frame.expect("it goes on");
+        let frame = frame.expect("the stream continues");
         bytes.extend(frame.into_data().unwrap_or_default());
     }
     bytes
 }
 
-/// An error is a `Status` of its code, and the server's fault only where it is upstream's too.
+/// Asserts that an error is a `Status` with its code, and is a server error only if upstream's is
+/// too.
 fn assert_refused(drawn: &Drawn, path: &str, code: u16, answer: &[u8]) {
     let shown = || answer.escape_ascii().to_string();
     assert!(!shown().contains("panicked"), "{}", shown());
@@ -230,11 +233,11 @@ fn assert_refused(drawn: &Drawn, path: &str, code: u16, answer: &[u8]) {
     let message = status["message"].as_str().unwrap_or("");
     assert!(!message.is_empty(), "{status}");
     let is_upstreams = SERVER_ERRORS.iter().any(|known| message.starts_with(known));
-    // 504: a version that is still to come.
+    // 504 is the answer for a future version.
     assert!(code < 500 || code == 504 || is_upstreams, "{status}");
 }
 
-/// What was written is read, listed, and written back without a new version.
+/// Asserts that a written object can be read and listed, and written back without a new version.
 async fn assert_written(
     server: &ApiServer,
     drawn: &Drawn,
@@ -278,7 +281,7 @@ async fn assert_written(
     for member in ["apiVersion", "kind"] {
         item[member] = object[member].clone();
     }
-    assert_eq!(item, object, "listed as it is read");
+    assert_eq!(item, object, "the listed and the read object are equal");
     let put = send(server, "PUT", &path, &object).await;
     let code = put.status();
     let put = json(put).await;
@@ -296,7 +299,7 @@ fn version(object: &Value) -> u64 {
     version.expect("an object has a version")
 }
 
-/// Each method, media type, kind and class of codes occurred.
+/// Asserts that each method, media type, kind and class of codes occurred.
 fn all_occurred(seen: &Seen) {
     let mut missing = Vec::new();
     let mut wanted = |what: &'static str, which: &str| {
@@ -315,7 +318,7 @@ fn all_occurred(seen: &Seen) {
     assert!(missing.is_empty(), "never occurred: {missing:?}\n{seen:#?}");
 }
 
-/// A kind that is served has its line in `objects.txt`.
+/// Asserts that every served kind has a line in `objects.txt`.
 #[tokio::test]
 async fn every_kind_has_a_sample() {
     let server = builder().build();
@@ -332,7 +335,8 @@ async fn every_kind_has_a_sample() {
                 let prefix = parts.collect::<Vec<_>>().join("/");
                 for resource in version["resources"].as_array().expect("resources") {
                     let plural = text(&resource["resource"]);
-                    // The first is only created below a pod or a namespace, the second only read.
+                    // Bindings are created only below pods or namespaces, component statuses are
+                    // only read.
                     let has = ["bindings", "componentstatuses"].contains(&plural.as_str())
                         || samples
                             .iter()

@@ -1,17 +1,18 @@
-//! Changes to documents and bytes that keep much of what makes them valid.
+//! Mutations of documents and bytes that leave them mostly valid.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-/// Changes documents at random.
+/// Mutates documents at random.
 pub(super) trait Mutates {
-    /// Changes one place: drops, doubles, retypes, moves or deepens what is there, or what metadata says.
+    /// Changes one place: drops, doubles, retypes, moves or nests its value, or changes the
+    /// metadata.
     fn change(&mut self, value: &mut Value);
-    /// The document with members left out.
+    /// Returns the document without some of its members.
     fn part(&mut self, value: &Value) -> Value;
-    /// The JSON pointer of a place of it.
+    /// Returns the JSON pointer of a place in the document.
     fn pointer(&mut self, value: &Value) -> String;
-    /// Changes bytes, or nothing one time in three.
+    /// Changes bytes, or nothing in one of three calls.
     fn bytes(&mut self, bytes: &mut Vec<u8>);
 }
 
@@ -25,7 +26,9 @@ impl Mutates for Rng {
             value.pointer(&pointer).cloned().unwrap_or_default()
         };
         let pointer = self.pointer(value);
-        let place = value.pointer_mut(&pointer).expect("a place of it");
+        let place = value
+            .pointer_mut(&pointer)
+            .expect("a place in the document");
         match (self.u32(..8), &mut *place) {
             (0, Value::Object(members)) if !members.is_empty() => {
                 let at = self.usize(..members.len());
@@ -114,7 +117,7 @@ impl Mutates for Rng {
     }
 }
 
-/// Says something else of the object's metadata.
+/// Changes the object's metadata.
 fn metadata(random: &mut Rng, value: &mut Value) {
     let time = "2026-01-01T00:00:00Z";
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u", "controller": true});
@@ -151,7 +154,7 @@ fn metadata(random: &mut Rng, value: &mut Value) {
     }
 }
 
-/// What is at an end of what can be written.
+/// Returns an extreme value.
 fn end(random: &mut Rng) -> Value {
     let ends = [
         json!(null),

@@ -79,7 +79,7 @@ impl Side {
         let runtime = runtime();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
         let listener = listener.expect("a free port");
-        let address = listener.local_addr().expect("it listens");
+        let address = listener.local_addr().expect("the server listens");
         let listening = Arc::clone(&served);
         runtime.spawn(async move {
             listening
