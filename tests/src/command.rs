@@ -154,7 +154,7 @@ pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, S
     send("INT", &child);
     // Keep reading, or the command would write to a closed pipe.
     let rest = std::thread::spawn(move || std::io::read_to_string(errors));
-    let output = child.wait_with_output().expect("the connection ends");
+    let output = child.wait_with_output().expect("it ends");
     let rest = rest.join().expect("nothing panics");
     (output, rest.expect("standard error is text"))
 }

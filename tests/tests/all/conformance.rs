@@ -1,5 +1,5 @@
-//! Every recorded decision of the upstream controllers is ours too, and every recorded answer of the API server, and
-//! no record has gone missing.
+//! Conformance: every recorded decision of the upstream controllers and every recorded answer of
+//! the API server matches ours, and no record is missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use podstorm_tests::conformance::runner::{FileReport, LeftOut, Options, read_cases, run_folder};
 use serde_json::Value;
 
-/// How many cases each file holds; see `vectors/README.md`.
+/// The number of cases in each file; see `vectors/README.md`.
 const CASES: [(&str, usize); 58] = [
     ("active", 118),
     ("claim", 305),
@@ -70,10 +70,10 @@ const CASES: [(&str, usize); 58] = [
     ("workqueue", 359),
 ];
 
-/// How many cases of a file are known to end otherwise; see `vectors/deviations.json`.
+/// The number of known deviations in each file; see `vectors/deviations.json`.
 const DEVIATIONS: [(&str, usize); 3] = [("gc", 17), ("http", 4), ("http2", 9)];
 
-/// The name of a file without its end.
+/// Returns the name of a file without its extension.
 fn file(report: &FileReport) -> &str {
     report.name.trim_end_matches(".jsonl.gz")
 }
@@ -91,8 +91,8 @@ fn every_recorded_decision_is_ours_too() {
     let deviations = deviations.map(|it| (file(it), it.deviations.len()));
     assert_eq!(deviations.collect::<Vec<_>>(), DEVIATIONS);
 
-    // Of sequences of requests at most one in a hundred ends otherwise, and one in a category of fewer; but for the file of
-    // those that once did.
+    // At most one in a hundred request sequences of a category may deviate, or one if the category
+    // has fewer. Sequences that once deviated have a file of their own, without exceptions.
     for report in reports.iter().filter(|report| file(report) == "http") {
         for (category, counts) in &report.categories {
             let most = (counts.total / 100).max(1);
@@ -101,7 +101,7 @@ fn every_recorded_decision_is_ours_too() {
         }
     }
 
-    // What is listed differs in both ways: neither is behind the other.
+    // Cases run in several ways (in process, over HTTP) pass equally often in each.
     for report in &reports {
         for (way, passed) in &report.ways {
             assert_eq!(*passed, report.passed(), "{} {way}", report.name);
@@ -138,7 +138,7 @@ fn a_folder_without_cases_is_an_error() {
 }
 
 #[test]
-fn plain_and_compressed_files_are_both_run() {
+fn plain_and_compressed_files_are_run() {
     let folder = tempfile::tempdir().unwrap();
     let line = r#"{"id":"a","ops":[{"op":"EnsureReady","owner":"x","ready":true}]}"#;
     std::fs::write(folder.path().join("consistency.jsonl"), format!("{line}\n")).unwrap();
@@ -161,7 +161,7 @@ fn plain_and_compressed_files_are_both_run() {
     assert_eq!(reports[2].left_out, Some(LeftOut::Unknown));
 }
 
-/// A case of the subject `consistency`, that agrees with its record or not.
+/// Returns a case of the subject `consistency` that agrees or disagrees with its record.
 fn case(id: &str, agrees: bool) -> String {
     format!(
         "{{\"id\":\"{id}\",\"ops\":[{{\"op\":\"EnsureReady\",\"owner\":\"x\",\"ready\":{agrees}}}]}}\n"
@@ -170,22 +170,22 @@ fn case(id: &str, agrees: bool) -> String {
 
 fn write(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
-    std::fs::create_dir_all(path.parent().expect("it lies in one")).expect("folders can be made");
+    std::fs::create_dir_all(path.parent().expect("a parent folder")).expect("folders can be made");
     std::fs::write(path, text).expect("files can be made");
 }
 
-/// The exit status of the program, what it prints, and what it complains of.
+/// Runs the program. Returns its exit status, its output and its error output.
 fn conformance(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_conformance"));
     let output = command.current_dir(folder).args(arguments).output();
-    let output = output.expect("it is built");
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("it prints text");
-    let status = output.status.code().expect("it is not killed");
+    let output = output.expect("the program is built");
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8 text");
+    let status = output.status.code().expect("an exit code");
     (status, text(&output.stdout), text(&output.stderr))
 }
 
 #[test]
-fn folders_below_are_run_as_subjects_of_their_own() {
+fn subfolders_are_run_as_separate_subjects() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let record = |name: &str| {
@@ -201,7 +201,11 @@ fn folders_below_are_run_as_subjects_of_their_own() {
     write(folder, "deployment/fenceposts.jsonl", &fenceposts);
     write(folder, "cluster/podgc.jsonl", &record("podgc.jsonl.gz"));
     write(folder, "http/http7.jsonl", &record("http.jsonl.gz"));
-    write(folder, "http/kubectl.jsonl", "not looked at");
+    write(
+        folder,
+        "http/kubectl.jsonl",
+        "a folder that must be ignored",
+    );
     let (status, printed, complaints) = conformance(folder, &["."]);
     assert_eq!((status, &*complaints), (0, ""));
     for line in [
@@ -217,7 +221,7 @@ fn folders_below_are_run_as_subjects_of_their_own() {
         let is_line = |it: &str| it.split_whitespace().eq(line.split_whitespace());
         assert!(printed.lines().any(is_line), "{line}:\n{printed}");
     }
-    // What is known of a folder's name holds when it is asked for by itself.
+    // The mapping of folder names to subjects also applies to the folder itself.
     let (status, printed, _) = conformance(&folder.join("daemon"), &["."]);
     assert_eq!(status, 1);
     assert!(
@@ -229,9 +233,9 @@ fn folders_below_are_run_as_subjects_of_their_own() {
 }
 
 #[test]
-fn a_case_that_hangs_differs_and_the_others_go_on() {
+fn a_hanging_case_fails_and_the_others_run() {
     let folder = tempfile::tempdir().unwrap();
-    // A watch that is taken for a request ends after half an hour and more.
+    // A watch that the case treats as a request. It would end after half an hour or more.
     let get = |path: &str| {
         let response = serde_json::json!({"status": 200});
         serde_json::json!({"method": "GET", "path": path, "response": response})
@@ -264,7 +268,7 @@ fn a_case_that_hangs_differs_and_the_others_go_on() {
 }
 
 #[test]
-fn all_that_differs_is_printed_on_request() {
+fn all_differences_are_printed_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let cases: String = (0..7)
@@ -310,7 +314,7 @@ fn all_that_differs_is_printed_on_request() {
 }
 
 #[test]
-fn wrong_arguments_are_told() {
+fn invalid_arguments_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write(folder, "consistency.jsonl", &case("a", true));

@@ -1,5 +1,5 @@
-//! The pages about the code: the map names what there is and counts it, tables that repeat the code are complete, and
-//! links lead somewhere.
+//! Pages about the code: the map names and counts what exists, tables that repeat the code are
+//! complete, and links resolve.
 #![expect(
     clippy::unwrap_used,
     reason = "a file that can't be read is a failed test"
@@ -18,13 +18,13 @@ fn read(path: impl AsRef<Path>) -> String {
     text.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The text below a heading of the second level, up to the next one.
+/// Returns the text below a second-level heading, up to the next one.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let (_, after) = page.split_once(&format!("\n## {heading}\n")).unwrap();
     after.split("\n## ").next().unwrap()
 }
 
-/// The cells of the rows of a table, without its head.
+/// Returns the cells of a table's rows, without its head.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let lines = text.lines().filter(|line| line.starts_with('|'));
     lines
@@ -32,7 +32,7 @@ fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
         .map(|line| line.split('|').map(str::trim).collect())
 }
 
-/// The texts in code marks; lines of code blocks are left out.
+/// Returns the inline code of a text. Code blocks are skipped.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     let mut in_block = false;
     let prose = text.lines().filter(move |line| {
@@ -43,7 +43,7 @@ fn spans(text: &str) -> impl Iterator<Item = &str> {
     prose.flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// `a/{b,c}.rs` as `a/b.rs` and `a/c.rs`.
+/// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`.
 fn expanded(span: &str) -> Vec<String> {
     let Some((before, rest)) = span.split_once('{') else {
         return vec![span.to_owned()];
@@ -53,7 +53,7 @@ fn expanded(span: &str) -> Vec<String> {
     names.map(|name| format!("{before}{name}{after}")).collect()
 }
 
-/// The paths among the texts in code marks.
+/// Returns the paths in a text's inline code.
 fn paths(text: &str) -> Vec<String> {
     let is_path = |span: &&str| {
         let is_part = |c: char| c.is_alphanumeric() || "/_-.{,}".contains(c);
@@ -62,7 +62,7 @@ fn paths(text: &str) -> Vec<String> {
     spans(text).filter(is_path).flat_map(expanded).collect()
 }
 
-/// The folders of the packages by their short names, as the map lists them.
+/// Returns the folders of the packages by their short names, as listed in the map.
 fn packages(map: &str) -> BTreeMap<&str, &str> {
     rows(section(map, "The crates"))
         .map(|cells| (cells[1].trim_matches('`'), cells[2].trim_matches('`')))
@@ -108,7 +108,7 @@ fn each_path_of_the_map_exists() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// How many steps a walk of the map has, and how many files.
+/// Returns the number of steps and of files in a walk of the map.
 fn counted(walk: &str) -> (usize, usize) {
     let is_step = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
     let steps = walk.lines().filter(is_step).count();
@@ -152,7 +152,7 @@ fn each_test_that_the_map_names_exists() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// The most lines of a page in `docs/decisions`.
+/// Maximum length of a page in `docs/decisions`, in lines.
 const DECISION_LINES_MAX: usize = 40;
 
 #[test]
@@ -190,7 +190,7 @@ fn the_page_of_the_behaviours_has_each_row_of_the_policy() {
     assert!(fields.contains("delete_by_uid"), "{fields:?}");
 }
 
-/// The anchors of a page, as GitHub makes them from its headings.
+/// Returns the anchors of a page, as GitHub derives them from the headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {
@@ -203,7 +203,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     headings.map(anchor).collect()
 }
 
-/// The pages in a folder.
+/// Returns the pages in a folder.
 fn pages_in(folder: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root().join(folder)).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -213,7 +213,7 @@ fn pages_in(folder: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn every_link_resolves() {
     let folders = [".", "docs", "docs/decisions", "bench", "tests", "loadgen"];
     let mut broken = Vec::new();
     let mut followed = 0;

@@ -1,5 +1,5 @@
-//! What `explain` says goes is what goes: drawn clusters are given to a real controller in a running
-//! cluster, scaled down there, and the pods that are left are compared.
+//! `explain` against a real controller: random clusters are scaled down by a controller in a
+//! running cluster, and the pods that remain are compared with the answers of `explain`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_tests::harness::{Harness, SECOND_NS};
 use serde_json::{Value, json};
 
-/// A drawn cluster: two ReplicaSets of one Deployment, one without an owner, and a
+/// A random cluster: two ReplicaSets of one Deployment, one ReplicaSet without an owner, and a
 /// ReplicationController, with pods in all states.
 struct Drawn {
     random: fastrand::Rng,
@@ -83,7 +83,7 @@ impl Drawn {
         self.items.push(object);
     }
 
-    /// A moment some time ago, of few, so that many pods share one.
+    /// Returns one of a few past times, so that many pods share one.
     fn moment(&mut self, least_seconds: i64) -> String {
         let ago = least_seconds + [0, 1, 2, 400, 40_000, 900_000][self.random.usize(..6)];
         let now = self.now.wall().unix_seconds().expect("the present is set");
@@ -148,20 +148,20 @@ impl Drawn {
     }
 }
 
-/// Has a real controller scale the object down, and gives the names of the active pods it keeps.
+/// Lets a real controller scale the object down. Returns the names of the active pods that it
+/// keeps.
 fn scaled_down(input: &[InputObject], question: &Question) -> Vec<String> {
     let mut harness = Harness::without_nodes(EngineKind::Virtual, |options| {
         let burst = u32::try_from(question.options.burst_replicas);
         options.controller.burst_replicas = burst.expect("bursts are small here");
         options.policy = question.options.policy;
-        // The controller has done its work before a pending pod runs.
+        // The controller must finish before a pending pod runs.
         options.latency.pod_startup = Latency::Constant(100 * SECOND_NS);
     });
     let now = harness.now();
     let asked = &question.object.metadata;
     for object in input.iter().cloned() {
-        // Of the owners only those that are asked about come, and those that count for ranking:
-        // the others' pods stay as they are.
+        // Only the owner in question is scaled. The others serve for ranking and keep their pods.
         let imported = match object {
             InputObject::Pod(pod) => harness.cluster().import(*pod, now).map(drop),
             InputObject::Owner(owner) => {
@@ -188,7 +188,8 @@ fn scaled_down(input: &[InputObject], question: &Question) -> Vec<String> {
     kept(harness.cluster(), &question.object)
 }
 
-/// How many replicas leave the pods of an owner alone, those included that it adopts.
+/// Returns the number of replicas at which an owner changes none of its pods, including those that
+/// it adopts.
 fn claimed_by(input: &[InputObject], owner: &ObjectMeta) -> i32 {
     let mut counted = 0;
     for object in input {
@@ -226,12 +227,12 @@ fn names(outcome: &Outcome, fates: &[Fate]) -> Vec<String> {
 }
 
 #[test]
-fn what_explain_says_goes_is_what_a_controller_deletes() {
+fn explain_names_the_pods_that_a_controller_deletes() {
     let now = Harness::new(EngineKind::Virtual).now();
     let (mut settled, mut open, mut rounds) = (0, 0, 0);
     for seed in 0..60 {
         let input = Drawn::cluster(seed, now);
-        let objects = Objects::new(input.clone()).expect("there are pods");
+        let objects = Objects::new(input.clone()).expect("objects with pods");
         let mut random = fastrand::Rng::with_seed(seed);
         let (kind, name) = OWNERS[random.usize(..OWNERS.len())];
         let kind = match kind {
@@ -244,14 +245,14 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
             options.policy = Behaviour::Hardened.policy();
         }
         let question = Question {
-            object: find::find(&objects, kind, name).expect("it was drawn"),
+            object: find::find(&objects, kind, name).expect("a generated object"),
             replicas: Some(random.i32(0..14)),
             options,
             now,
         };
         let told = outcome(&objects, &question, &[]).expect("the selector is valid");
         let left = scaled_down(&input, &question);
-        let wanted = usize::try_from(told.replicas()).expect("no less than none");
+        let wanted = usize::try_from(told.replicas()).expect("a non-negative number");
         assert_eq!(
             told.rows.len() - told.to_delete,
             wanted.min(told.rows.len())
@@ -293,16 +294,16 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
 }
 
 #[test]
-fn annotations_that_are_advised_make_the_wished_pods_go() {
+fn advised_annotations_make_the_wanted_pods_go() {
     let now = Harness::new(EngineKind::Virtual).now();
     let (mut annotated, mut more) = (0, 0);
     for seed in 100..150 {
         let input = Drawn::cluster(seed, now);
-        let objects = Objects::new(input.clone()).expect("there are pods");
+        let objects = Objects::new(input.clone()).expect("objects with pods");
         let mut random = fastrand::Rng::with_seed(seed);
         let question = Question {
             object: find::find(&objects, Kind::REPLICA_SET, OWNERS[random.usize(..3)].1)
-                .expect("it was drawn"),
+                .expect("a generated object"),
             replicas: Some(random.i32(4..12)),
             options: ControllerOptions::new(Kind::REPLICA_SET),
             now,
@@ -316,8 +317,8 @@ fn annotations_that_are_advised_make_the_wished_pods_go() {
             ..Preferred::default()
         };
         let wished = preferred.find(&objects, &told).expect("some are");
-        let advice = prefer::advise(&objects, &question, &told, &wished).expect("it can be told");
-        // A real controller over the annotated pods deletes at least that many of the wished pods.
+        let advice = prefer::advise(&objects, &question, &told, &wished).expect("an advice");
+        // A real controller deletes at least the promised number of the wanted pods.
         let mut input = input;
         let mut wished_pods = Vec::new();
         for (place, row) in told.rows.iter().enumerate() {
@@ -361,13 +362,13 @@ fn annotations_that_are_advised_make_the_wished_pods_go() {
 }
 
 #[test]
-fn the_order_of_the_files_changes_nothing() {
+fn the_order_of_the_files_does_not_matter() {
     let now = Harness::new(EngineKind::Virtual).now();
     let mut input = Drawn::cluster(5, now);
     let ask = |input: Vec<InputObject>| {
-        let objects = Objects::new(input).expect("there are pods");
+        let objects = Objects::new(input).expect("objects with pods");
         let question = Question {
-            object: find::find(&objects, Kind::REPLICA_SET, "web-new").expect("it was drawn"),
+            object: find::find(&objects, Kind::REPLICA_SET, "web-new").expect("a generated object"),
             replicas: Some(3),
             options: ControllerOptions::new(Kind::REPLICA_SET),
             now,

@@ -1,4 +1,4 @@
-//! The fuzz targets over their corpora and some thousand mutations, the same ones every time.
+//! The fuzz targets, run over their corpora and some thousand reproducible mutations.
 #![expect(
     clippy::unwrap_used,
     reason = "a corpus that can't be read is a failed test"

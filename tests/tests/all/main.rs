@@ -1,4 +1,5 @@
-//! What crosses crates and needs nothing but Rust, in one program: linked once, and its tests fill all cores.
+//! Tests across crates that need nothing but Rust, in one program: it links once, and its tests use
+//! all cores.
 
 mod cli;
 mod conformance;

@@ -1,4 +1,5 @@
-//! The recorded bodies with one member of another type each: what a careless client sends.
+//! Recorded bodies, each with one member replaced by a value of another type, as a careless client
+//! sends them.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use podstorm_tests::conformance::http::{AUTHORIZATION, Server};
 use podstorm_tests::conformance::runner::read_cases;
 use serde_json::{Value, json};
 
-/// The JSON pointers of a value's members and items.
+/// Appends the JSON pointers of all members and items of a value.
 fn pointers(value: &Value, at: &str, out: &mut Vec<String>) {
     let mut each = |name: &str, value: &Value| {
         let name = name.replace('~', "~0").replace('/', "~1");
@@ -50,7 +51,7 @@ async fn send(server: &ApiServer, step: &Value, body: String) -> (u16, Value) {
     (head.status.as_u16(), json.unwrap_or_default())
 }
 
-/// No answer is a fault of the server's, and it goes on to serve.
+/// Sends all bodies. No answer may be an unexpected server error, and the server must keep serving.
 async fn send_all(cases: &[Value]) -> usize {
     let others = [
         Value::Null,
@@ -80,7 +81,7 @@ async fn send_all(cases: &[Value]) -> usize {
             if !is_write || !(step["body"].is_object() || step["body"].is_array()) {
                 continue;
             }
-            // So that updates and patches have something to change.
+            // Send the original first, so that updates and patches find an object.
             send(server, step, step["body"].to_string()).await;
             let mut all = Vec::new();
             pointers(&step["body"], "", &mut all);
@@ -92,7 +93,7 @@ async fn send_all(cases: &[Value]) -> usize {
                 *member = others[(number + sent) % others.len()].clone();
                 let (code, answer) = send(server, step, body.to_string()).await;
                 sent += 1;
-                // What upstream answers with 500, though it is the client's doing.
+                // Client errors that upstream answers with 500.
                 let text = answer["message"].as_str().unwrap_or("");
                 let known = [
                     "resourceVersion should not be set",
@@ -127,9 +128,9 @@ async fn send_all(cases: &[Value]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mangled_bodies_are_refused_or_taken_and_the_server_goes_on() {
+async fn mangled_bodies_never_break_the_server() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/http.jsonl.gz");
-    let cases = read_cases(&path).expect("the recording is there");
+    let cases = read_cases(&path).expect("the recorded cases");
     let sent = send_all(&cases).await;
     assert!(sent > 10_000, "{sent} requests");
 }

@@ -1,6 +1,6 @@
-//! The README as its reader tries it: every `loadgen` command in it runs from the root of a checkout, and what it
-//! shows of `explain` is what `explain` prints. `.ci/run` compares what it shows of `loadgen run`, which takes an
-//! optimised build.
+//! The README as a reader tries it: each of its `loadgen` commands runs from the root of a
+//! checkout, and its output of `explain` is the real one. `.ci/run` compares its output of `loadgen
+//! run`, which needs an optimized build.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The arguments of every `loadgen` command: those of `cargo run` lines, of lines with a prompt, and of code in
-/// sentences and tables.
+/// Returns the arguments of every `loadgen` command: in `cargo run` lines, in lines with a prompt,
+/// and in inline code.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -32,7 +32,7 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// The lines of the fenced block that begins with that one, without those that are left out.
+/// Returns the lines of the fenced block that begins with `first`, without omitted ones.
 fn block(first: &str) -> Vec<&'static str> {
     let lines = README
         .lines()
@@ -44,13 +44,13 @@ fn block(first: &str) -> Vec<&'static str> {
 #[test]
 fn every_command_of_the_readme_runs() {
     let folder = tempfile::tempdir().expect("a folder");
-    // A dump of the reader's own.
+    // A dump stands in for the reader's.
     let dump = root().join("loadgen/examples/rollout.yaml");
     let mut ran = 0;
     for arguments in commands(README) {
         ran += 1;
         let line = arguments.replace("dump.json", dump.to_str().expect("UTF-8"));
-        // The same at a size for a build without optimisation, and baselines out of the checkout.
+        // Smaller sizes for an unoptimized build, and baselines outside the checkout.
         let line = match &*line {
             "serve" => continue,
             "run" => "run --pods 2k".to_owned(),
@@ -78,18 +78,20 @@ fn the_server_of_the_readme_starts() {
         .spawn()
         .expect("the command starts");
     let mut first = String::new();
-    let out = server.stdout.take().expect("it is piped");
+    let out = server.stdout.take().expect("a pipe");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut first).expect("a line");
     podstorm_tests::command::send("TERM", &server);
-    server.wait().expect("the connection ends");
+    server.wait().expect("an exit status");
     assert!(first.starts_with("Serving http://127.0.0.1:"), "{first}");
 }
 
 #[test]
 fn what_the_readme_shows_of_explain_is_what_it_prints() {
     let shown = block("$ loadgen explain");
-    let (command, lines) = shown.split_first().expect("it is there");
-    let command = command.strip_prefix("$ loadgen ").expect("it is one");
+    let (command, lines) = shown.split_first().expect("the block exists");
+    let command = command
+        .strip_prefix("$ loadgen ")
+        .expect("a loadgen command");
     let printed = told(&run_in(root(), command));
     assert!(lines.len() > 5, "{lines:?}");
     for line in lines.iter().filter(|line| !line.is_empty()) {

@@ -1,4 +1,4 @@
-//! Every transport carries every request: each has its effect and its answer, or the right error.
+//! Requests over every transport: each has its effect and its answer, or the right error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
@@ -44,13 +44,13 @@ fn there_is_a_sample_of_every_kind_of_request() {
     assert_eq!(sorts, (0..SORTS).collect());
     let calls: BTreeSet<Call> = samples.iter().map(|it| Call::of(&it.request)).collect();
     let mut all = BTreeSet::from(Call::ALL);
-    // What is no request of a sync.
+    // Not a request of a sync.
     all.remove(&Call::WriteEvent);
-    assert_eq!(calls, all, "a fault can meet each");
+    assert_eq!(calls, all, "a fault can strike each call");
 }
 
 #[test]
-fn a_request_is_carried_out_and_counted_by_the_client() {
+fn the_client_executes_and_counts_each_request() {
     let cluster = furnished();
     let client = Client::new(cluster.clone(), None);
     let mut calls = ApiCalls::default();
@@ -80,7 +80,7 @@ fn a_request_is_carried_out_and_counted_by_the_client() {
     assert_eq!(counted, expected);
 }
 
-/// A workload of one key, whose sync is run once, when namespaces are known, and has these steps.
+/// A workload with one key. Its sync runs these steps once, when the namespaces are known.
 struct Asks {
     known: Once,
     queue: RateLimitingQueue<KeyId>,
@@ -131,10 +131,10 @@ static ROW: ControllerRow = ControllerRow {
     ..ControllerRow::DEFAULT
 };
 
-/// The steps of the syncs to come.
+/// The steps of the next sync.
 type Plan = Arc<OnceLock<Steps>>;
 
-/// A furnished cluster whose API calls take that long.
+/// Returns a populated cluster whose API calls take `latency`, and the plan of its sync.
 fn site(latency: Latency) -> (FaultHarness, Plan) {
     let plan = Plan::default();
     let steps = Arc::clone(&plan);
@@ -142,7 +142,7 @@ fn site(latency: Latency) -> (FaultHarness, Plan) {
         let asks = Arc::new(Asks {
             known: Once::new(),
             queue: RateLimitingQueue::new(),
-            steps: steps.get().expect("there is a plan").clone(),
+            steps: steps.get().expect("a plan").clone(),
         });
         informers.store::<AnyObject>(Kind::NAMESPACE, || ());
         informers.add_handler::<AnyObject>(Kind::NAMESPACE, asks.clone());
@@ -161,21 +161,21 @@ fn site(latency: Latency) -> (FaultHarness, Plan) {
 
 /// Runs a sync with these steps to its end.
 fn run((site, plan): &mut (FaultHarness, Plan), steps: Steps) {
-    assert!(plan.set(steps).is_ok(), "a plan for each");
+    assert!(plan.set(steps).is_ok(), "each site runs one plan");
     site.start_manager();
     assert_eq!(site.advance(60 * SECOND, || false), Stopped::AtEnd);
 }
 
-/// What came of all requests in one sync over a worker's transport, some as a batch and the others
-/// each in a sequence of its own, where a fault meets each: the samples, their answers in words, and
-/// the changes.
+/// Sends all requests in one sync over a worker's transport, half of them as a batch and the others
+/// each in its own sequence. `effect` strikes each request. Returns the samples, the answers as
+/// text, and the changes.
 fn sent(effect: Option<Effect>, latency: Latency) -> (Vec<Sample>, Vec<String>, Vec<String>) {
     let mut site = site(latency);
     let cluster = Arc::clone(site.0.cluster());
     let samples = samples(&cluster);
     let before = state(&cluster);
     if let Some(effect) = effect {
-        let times = u32::try_from(samples.len()).expect("there are few");
+        let times = u32::try_from(samples.len()).expect("a small number");
         for call in Call::ALL {
             site.0
                 .network()
@@ -201,9 +201,9 @@ fn sent(effect: Option<Effect>, latency: Latency) -> (Vec<Sample>, Vec<String>, 
     (samples, answers.iter().map(words).collect(), changes)
 }
 
-/// As upstream's goroutines: a sequence does not wait for a slower one beside it.
+/// As with upstream's goroutines, a sequence does not wait for a slower concurrent one.
 #[test]
-fn sequences_side_by_side_take_their_own_time() {
+fn concurrent_sequences_do_not_wait_for_each_other() {
     let mut site = site(Latency::Constant(10_000_000));
     let slow = Armed::new(&[Call::ReadOther], Effect::Slow { by_ms: 500 }, 1);
     site.0.network().arm(slow);
@@ -211,7 +211,7 @@ fn sequences_side_by_side_take_their_own_time() {
     let request = move |info| {
         let samples = samples(&cluster).into_iter();
         let mut found = samples.filter(|it| it.info == info);
-        found.next().expect("there is a sample").request
+        found.next().expect("a sample").request
     };
     let (list, get) = (request("list pods"), request("get configmaps"));
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -252,7 +252,7 @@ fn expected(samples: &[Sample]) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_request_is_carried_by_a_worker_at_once_and_late() {
+fn a_worker_sends_requests_with_and_without_latency() {
     let late = Latency::Constant(5_000_000);
     for (effect, latency) in [
         (None, Latency::ZERO),
@@ -267,7 +267,7 @@ fn a_request_is_carried_by_a_worker_at_once_and_late() {
 }
 
 #[test]
-fn a_request_meets_every_fault_of_the_network() {
+fn every_fault_of_the_network_strikes_requests() {
     let late = Latency::Constant(5_000_000);
     let lost = ApiFault::Timeout;
     let unheard = |after_ms| Effect::CommitLate {
@@ -290,7 +290,7 @@ fn a_request_meets_every_fault_of_the_network() {
         let effects = if is_carried_out { effects } else { Vec::new() };
         assert_eq!(changes, effects, "{effect:?}");
     }
-    // What is carried out twice is there or gone the second time, or changed.
+    // The second execution finds the effect of the first.
     let (samples, answers, changes) = sent(Some(Effect::Twice), late);
     let (once, effects) = expected(&samples);
     assert_eq!(changes, effects);
@@ -299,7 +299,7 @@ fn a_request_meets_every_fault_of_the_network() {
         let is_right = answer == once || again.contains(&answer.as_str());
         assert!(is_right, "{answer} to {:?}", sample.request);
     }
-    // A webhook changes pods to be created, and nothing else.
+    // A webhook changes only pods that are created.
     let (samples, answers, changes) = sent(Some(Effect::StripLabels), late);
     assert_eq!((answers, changes), expected(&samples));
 }

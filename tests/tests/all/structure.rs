@@ -1,5 +1,6 @@
-//! The layers: crates point one way, and so do the modules within each. Both are read from the code's
-//! own paths (`podstorm_objects::…`, `crate::…`, `super::…`), tests left out.
+//! Layering: dependencies between crates, and between the modules of each crate, have no cycles.
+//! Both are read from the paths in the code (`podstorm_objects::…`, `crate::…`, `super::…`), except
+//! in tests.
 #![expect(
     clippy::unwrap_used,
     reason = "a file that can't be read is a failed test"
@@ -12,12 +13,12 @@ use podstorm::row::{ControllerRow, RunsIn};
 use podstorm_sim::rows::Rows;
 use podstorm_tests::tree::{self, root};
 
-/// The crates and their folders from the lowest up: each may name those before it.
+/// The crates and their folders from the lowest layer up. Each may name those before it.
 const LAYERS: [(&str, &str); 8] = [
     ("podstorm_objects", "core/objects"),
     ("podstorm_runtime", "core/runtime"),
     ("podstorm", "core"),
-    // It names the runtime for its model-checked locks alone.
+    // Only for the model-checked locks of the runtime.
     ("podstorm_apiserver", "loadgen/apiserver"),
     ("podstorm_located", "loadgen/located"),
     ("podstorm_sim", "loadgen/sim"),
@@ -25,10 +26,10 @@ const LAYERS: [(&str, &str); 8] = [
     ("podstorm_loadgen", "loadgen"),
 ];
 
-/// The server knows no controller.
+/// The server must not know the controllers.
 const APART: (&str, &str) = ("podstorm_apiserver", "podstorm");
 
-/// A source file of a crate: its module path, root first, and its text without comments, literals
+/// A source file of a crate: its module path from the root, and its text without comments, literals
 /// and tests.
 struct Source {
     path: String,
@@ -46,7 +47,7 @@ fn sources(folder: &str) -> Vec<Source> {
             path: file.path,
         })
         .collect();
-    // The crate's root and a file at least for each module that it declares.
+    // There must be the crate's root, and at least one file for each module that it declares.
     let root = found.iter().min_by_key(|source| source.module.len());
     let declared = root.map_or(0, |root| {
         let lines = root.text.lines().map(str::trim);
@@ -57,7 +58,7 @@ fn sources(folder: &str) -> Vec<Source> {
         modules.count()
     });
     assert!(found.len() > declared, "{folder}: sources are missing");
-    // What a `#[cfg(test)] mod x;` names is a test as well.
+    // A module declared with `#[cfg(test)] mod x;` is a test too.
     let tests: Vec<Vec<String>> = found
         .iter()
         .flat_map(|source| {
@@ -72,7 +73,7 @@ fn sources(folder: &str) -> Vec<Source> {
     found
 }
 
-/// The module of a file below `src/`.
+/// Returns the module of a file below `src/`.
 fn module_of(path: &str) -> Vec<String> {
     let parts = path.trim_end_matches(".rs").split('/');
     let mut module: Vec<String> = parts.map(str::to_owned).collect();
@@ -80,10 +81,10 @@ fn module_of(path: &str) -> Vec<String> {
     module
 }
 
-/// Stands for `#[cfg(test)] mod` in a bare text.
+/// Replaces `#[cfg(test)] mod` in a bare text.
 const TEST_MODULE: &str = "\u{1}";
 
-/// The text without comments and literals, and without the bodies of what is compiled for tests.
+/// Removes comments, literals, and the bodies of items that are compiled only for tests.
 fn bare(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -153,7 +154,7 @@ fn identifier(text: &str) -> &str {
     &text[..text.find(|c| !is_part(c)).unwrap_or(text.len())]
 }
 
-/// Every occurrence of `word::` that is not the end of another word, with what follows it.
+/// Returns what follows each occurrence of `word::` as a whole word.
 fn after<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     let mark = format!("{word}::");
     text.match_indices(word).filter_map(move |(at, _)| {
@@ -163,7 +164,7 @@ fn after<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// The first names of a path or of each branch of a `{…}` group.
+/// Returns the first names of a path, or of each branch of a `{…}` group.
 fn heads(text: &str) -> Vec<&str> {
     let Some(group) = text.strip_prefix('{') else {
         return vec![identifier(text)];
@@ -188,7 +189,7 @@ fn heads(text: &str) -> Vec<&str> {
     names
 }
 
-/// Names that a crate's root exports, with the module that each is of.
+/// Returns the names that a crate's root exports, with the module of each.
 fn exported(sources: &[Source]) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for source in sources.iter().filter(|source| source.module.is_empty()) {
@@ -209,7 +210,7 @@ fn exported(sources: &[Source]) -> BTreeMap<String, String> {
     names
 }
 
-/// Which top-level module of a crate names which others.
+/// Returns which top-level modules each top-level module of a crate names.
 fn arrows(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources(folder);
     let top: BTreeSet<&str> = sources
@@ -237,7 +238,7 @@ fn arrows(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
     arrows
 }
 
-/// A cycle, if there is one: its modules in order.
+/// Returns the modules of a cycle in order, if there is one.
 fn cycle(arrows: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     fn walk(
         at: &str,
@@ -294,7 +295,7 @@ fn no_cycle_joins_the_modules_of_a_crate() {
     assert_eq!(found, [""; 0]);
 }
 
-/// The library does no I/O: its driver brings the runtime and the client.
+/// The library does no I/O. Its driver brings the async runtime and the client.
 #[test]
 fn the_core_depends_on_no_runtime_and_no_client() {
     for (_, folder) in &LAYERS[..3] {
@@ -326,7 +327,7 @@ fn paths_are_read_as_the_compiler_does() {
     assert_eq!(after(&text, "super::super").flat_map(heads).count(), 1);
 }
 
-/// The table in the documentation has a line for each controller.
+/// The table in the documentation has a row for each controller.
 #[test]
 fn the_documentation_has_each_controller() {
     let text = std::fs::read_to_string(root().join("docs/apiserver.md")).unwrap();
@@ -344,13 +345,14 @@ fn the_documentation_has_each_controller() {
     assert_eq!(listed, names.iter().map(String::as_str).collect());
 }
 
-/// The crates whose general modules name no workload.
+/// The crates whose general modules must not name a workload.
 const GENERAL: [&str; 4] = ["core/runtime", "loadgen/sim", "loadgen/faultsim", "loadgen"];
 
-/// The folders of workloads.
+/// The folders of the workloads.
 const WORKLOADS: [&str; 2] = ["loadgen/faultsim/src/workloads/", "loadgen/src/workloads/"];
 
-/// The parts of an identifier, in lower case: `ReplicaSet`, `REPLICA_SET` and `replica_set` have the same ones.
+/// Returns the parts of an identifier in lower case. `ReplicaSet`, `REPLICA_SET` and `replica_set`
+/// have the same parts.
 fn parts(identifier: &str) -> Vec<String> {
     let mut parts = Vec::new();
     for word in identifier.split('_').filter(|word| !word.is_empty()) {
@@ -368,7 +370,7 @@ fn parts(identifier: &str) -> Vec<String> {
     parts
 }
 
-/// Whether an identifier names one of the words, in the singular or the plural.
+/// Reports whether an identifier contains one of the words, in the singular or the plural.
 fn names(identifier: &str, words: &BTreeSet<String>) -> bool {
     let parts = parts(identifier);
     (0..parts.len()).any(|from| {
@@ -380,8 +382,9 @@ fn names(identifier: &str, words: &BTreeSet<String>) -> bool {
     })
 }
 
-/// A workload is a folder: what is general goes over the rows. What only served clusters run stands around
-/// workloads, and simulated nodes, volumes and Services are general.
+/// A workload is a folder, and general modules iterate over the rows. Controllers that only served
+/// clusters run support the workloads and may be named, as may simulated nodes, volumes and
+/// Services.
 #[test]
 fn general_modules_name_no_workload() {
     let plain = |name: &str| name.replace('-', "").to_lowercase();
@@ -393,7 +396,7 @@ fn general_modules_name_no_workload() {
             [
                 Some(row.name),
                 Some(row.alias),
-                // Every workload stands on pods.
+                // Every workload consists of pods.
                 row.kind
                     .filter(|kind| *kind != Kind::POD)
                     .map(|kind| kind.name()),
@@ -420,12 +423,12 @@ fn general_modules_name_no_workload() {
     assert_eq!(
         naming,
         BTreeSet::new(),
-        "name a workload: ask its row, or move the code to its folder"
+        "these files name a workload: use its row, or move the code to its folder"
     );
 }
 
 #[test]
-fn names_are_found_in_identifiers_of_every_form() {
+fn names_are_found_in_every_form_of_identifier() {
     let words = BTreeSet::from(["replicaset".to_owned(), "job".to_owned()]);
     for name in [
         "ReplicaSet",

@@ -1,4 +1,4 @@
-//! House rules that the compiler and clippy can't see, checked over every source file.
+//! Rules for all source files that the compiler and clippy cannot check.
 #![expect(
     clippy::unwrap_used,
     reason = "a file that can't be read is a failed test"
@@ -6,10 +6,10 @@
 
 use podstorm_tests::tree::{self, Source, root};
 
-/// Longest a source file may be, in lines; past it, ask whether the file holds two ideas.
+/// Maximum length of a source file in lines. A longer file probably holds two ideas.
 const LINES_MAX: usize = 600;
 
-/// The folders that hold the workspace's packages.
+/// The folders of the workspace's packages.
 const PACKAGES: [&str; 4] = ["core", "bench", "loadgen", "tests"];
 
 fn sources() -> Vec<Source> {
@@ -19,8 +19,8 @@ fn sources() -> Vec<Source> {
     files
 }
 
-/// Lines of files chosen by `applies` that contain one of `words`, as `path:line: word`. This file spells
-/// the words out and is left out.
+/// Returns the lines with one of `words` in the files selected by `applies`, as `path:line: word`.
+/// Skips this file, which contains the words.
 fn lines_with(words: &[&str], applies: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for file in sources() {
@@ -59,8 +59,8 @@ fn no_file_holds_two_ideas() {
     assert_eq!(long, [""; 0]);
 }
 
-/// The limits of ARCHITECTURE.md, which is a map and no manual: what describes one crate belongs to the crate's own
-/// documentation, and reasons belong to docs/decisions.
+/// The limits of ARCHITECTURE.md, which is a map rather than a manual: details of a crate belong to
+/// the crate's documentation, and reasons to docs/decisions.
 const MAP_LINES_MAX: usize = 200;
 const MAP_BYTES_MAX: usize = 14_000;
 const MAP_WIDTH_MAX: usize = 160;
@@ -120,7 +120,7 @@ fn no_map_has_an_order_of_its_own() {
     assert_eq!(lines_with(&words, |_| true), [""; 0]);
 }
 
-/// Words that no technical writer would use, each with what to write instead.
+/// Words that a technical writer would not use, each with a replacement.
 const PLAIN: [(&str, &str); 10] = [
     ("anew", "again"),
     ("whom", "the noun"),
@@ -134,13 +134,13 @@ const PLAIN: [(&str, &str); 10] = [
     ("of one's own", "custom"),
 ];
 
-/// Where such a word stays: a part of the line, and the reason.
+/// Exceptions: a part of the line, and the reason.
 const NOT_PLAIN: [(&str, &str); 1] = [(
     "\"nobody\"",
     "the name of a scheduler or a user in test data",
 )];
 
-/// Whether a line has the phrase as words of their own, in any case.
+/// Reports whether a line contains the phrase as whole words, in any case.
 fn has_words(line: &str, phrase: &str) -> bool {
     let line = line.to_lowercase();
     let is_part = |end: Option<char>| end.is_some_and(|c| c.is_alphanumeric() || c == '_');
@@ -188,7 +188,8 @@ fn words_are_plain() {
     assert_eq!(found, [""; 0]);
 }
 
-/// The numbers of hazards after this letter, and their tests as `module::name`, in the order of the table.
+/// Returns the listed hazards with this letter: their numbers, and their tests as `module::name`,
+/// in the order of the table.
 fn hazards_listed(letter: &str) -> Vec<(usize, String)> {
     let text = std::fs::read_to_string(root().join("tests/HAZARDS.md")).unwrap();
     let rows = text.lines().filter_map(|line| {
@@ -199,7 +200,7 @@ fn hazards_listed(letter: &str) -> Vec<(usize, String)> {
     rows.collect()
 }
 
-/// The tests of hazards whose names begin so: their numbers, and `module::name`.
+/// Returns the tests of hazards with this prefix: their numbers, and `module::name`.
 fn hazards_written(prefix: &str) -> Vec<(usize, String)> {
     let mut written = Vec::new();
     for file in sources() {

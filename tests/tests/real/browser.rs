@@ -86,13 +86,13 @@ impl Page {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("there is a shell");
+            .expect("a shell");
         // In the order in which the shell opens them: each waits for its other end.
         let commands = File::options()
             .write(true)
             .open(folder.path().join("commands"))
-            .expect("it was made");
-        let messages = File::open(folder.path().join("messages")).expect("it was made");
+            .expect("a created file");
+        let messages = File::open(folder.path().join("messages")).expect("a created file");
         let (sender, receiver) = channel();
         thread::spawn(move || {
             for message in BufReader::new(messages).split(0) {

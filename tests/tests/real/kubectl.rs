@@ -588,7 +588,7 @@ fn a_finished_job_goes_after_its_ttl_with_its_pods() {
         let deleted = served.comes_to(deleted, |text| !text.is_empty());
         let seconds = |text: &str| {
             let time: Time = text.parse().expect("a time");
-            time.unix_seconds().expect("one that is set")
+            time.unix_seconds().expect("a set time")
         };
         let lived = seconds(&deleted) - seconds(&now);
         assert!((2..10).contains(&lived), "{lived} s");

@@ -36,7 +36,9 @@ impl Cluster {
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the server reads");
         stream
     }
 
@@ -49,7 +51,7 @@ impl Cluster {
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
         let mut answer = String::new();
         let mut stream = self.connect("POST", SETS, &set.to_string());
-        stream.read_to_string(&mut answer).expect("it answers");
+        stream.read_to_string(&mut answer).expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     }
 }

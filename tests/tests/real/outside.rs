@@ -41,7 +41,7 @@ fn a_controller_from_outside_stands_faults_and_serves_kubectl() {
         served.becomes("get flocks --no-headers", "geese 5 5");
         let count = |served: &str| served.lines().count();
         served.comes_to(roster, |text| count(text) == 5);
-        let first = names.lines().next().expect("it has pods");
+        let first = names.lines().next().expect("at least one pod");
         served.run(&format!("delete pod {first} --now"));
         served.comes_to(roster, |text| count(text) == 5 && !text.contains(first));
         // What it owns goes with it.
@@ -75,8 +75,8 @@ fn stands_faults(program: &Path) {
         .args(["fuzz", "--workload", "flock", "--seeds", "40", "--quiet"])
         .args(["--json", "-"])
         .output();
-    let played = played.expect("it runs");
-    let outcome: Value = serde_json::from_slice(&played.stdout).expect("it writes JSON");
+    let played = played.expect("a running process");
+    let outcome: Value = serde_json::from_slice(&played.stdout).expect("JSON output");
     assert_eq!(outcome["failures"], serde_json::json!([]));
     assert_eq!(outcome["seeds"], 40);
     assert!(played.status.success());

@@ -43,7 +43,7 @@ impl Server {
             .spawn()
             .expect("the server starts");
         let mut first = String::new();
-        let stdout = process.stdout.take().expect("it is piped");
+        let stdout = process.stdout.take().expect("a pipe");
         let read = BufReader::new(stdout).read_line(&mut first);
         read.expect("the server says where it listens");
         let address = first.split_whitespace().nth(1);
@@ -126,7 +126,7 @@ impl Beside {
     pub(crate) fn ends(mut self) {
         let mut status = None;
         for _ in 0..LOOKS {
-            status = self.process.try_wait().expect("it was started");
+            status = self.process.try_wait().expect("a child process");
             if status.is_some() {
                 break;
             }
@@ -172,8 +172,8 @@ impl Served {
         let server = self.server.as_mut().expect("the server is ours");
         let process = &mut server.process;
         let pid = i32::try_from(process.id()).expect("a number of a process");
-        kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
-        assert!(process.wait().expect("the connection ends").success());
+        kill(Pid::from_raw(pid), Signal::SIGTERM).expect("a running process");
+        assert!(process.wait().expect("an exit status").success());
     }
 
     /// The path of a file in the folder that all commands run in.
@@ -222,7 +222,7 @@ impl Served {
     }
 
     pub(crate) fn output(&self, line: &str) -> Output {
-        self.command(line).output().expect("there is a shell")
+        self.command(line).output().expect("a shell")
     }
 
     /// Starts a command that goes on.
@@ -231,7 +231,7 @@ impl Served {
         let file = File::create(&output).expect("the folder takes files");
         let process = self.command(line).stdout(file).spawn();
         Beside {
-            process: process.expect("there is a shell"),
+            process: process.expect("a shell"),
             output,
         }
     }
@@ -255,7 +255,7 @@ impl Served {
     /// What it complains of.
     pub(crate) fn helm(&self, line: &str) -> Result<String, String> {
         let output = self.command_of("helm", line).output();
-        let output = output.expect("there is a shell");
+        let output = output.expect("a shell");
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         match output.status.success() {
             true => Ok(squeezed(&out)),

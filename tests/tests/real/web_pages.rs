@@ -22,9 +22,11 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+        .write_all(request.as_bytes())
+        .expect("the server reads");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    stream.read_to_string(&mut answer).expect("an answer");
     answer
 }
 
@@ -103,7 +105,7 @@ fn pages_of_others_change_nothing_and_read_nothing() {
     let folder = TempDir::new().expect("a folder for temporary files");
     let server = Server::start(folder.path(), "127.0.0.1:0", &["--engine", "virtual"]);
     let address = server.address.as_str();
-    let port = address.rsplit(':').next().expect("it has a port");
+    let port = address.rsplit(':').next().expect("an address with a port");
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"key": "hidden"}});
     let made = ask(address, "POST", SECRETS, &secret.to_string());
     assert!(made.starts_with("HTTP/1.1 201"), "{made}");
@@ -132,7 +134,7 @@ fn pages_of_others_change_nothing_and_read_nothing() {
         page.go(&from);
         page.comes_to("document.readyState", |state| state == "complete");
         let read = page.value(&attack(&to));
-        let read = read.as_str().expect("it is text");
+        let read = read.as_str().expect("UTF-8 text");
         // Of the same origin to the browser: what it reads are refusals.
         let told: Vec<&str> = read.lines().filter(|line| !line.is_empty()).collect();
         assert!(!told.is_empty(), "{from}: nothing was answered");

@@ -51,7 +51,7 @@ fn disk(zone: &str) -> Value {
 
 /// For how long a run took from its begin to its end, simulated seconds.
 fn took(result: &Value) -> f64 {
-    let phases = result["phases"].as_array().expect("there are phases");
+    let phases = result["phases"].as_array().expect("a list of phases");
     let seconds = phases.iter().filter_map(|phase| phase["seconds"].as_f64());
     seconds.sum()
 }

@@ -21,7 +21,7 @@ const MEMORY: usize = 64 << 10;
 
 #[test]
 fn thousands_of_clients_are_served_and_leave_nothing_behind() {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit on file descriptors");
     assert!(
         hard >= DESCRIPTORS,
         "{hard} open files at most: raise the limit (ulimit -Hn) to {DESCRIPTORS}"
@@ -39,7 +39,9 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
     let watch = "GET /api/v1/namespaces/default/pods?watch=true&resourceVersion=0 HTTP/1.1\r\n\
                  host: localhost\r\n\r\n";
     for stream in &mut watches {
-        stream.write_all(watch.as_bytes()).expect("it reads");
+        stream
+            .write_all(watch.as_bytes())
+            .expect("the server reads");
     }
     for stream in &mut watches {
         reads(stream, "\r\n\r\n");
@@ -63,13 +65,13 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
         "watches without a client stay",
     );
     send("TERM", &serving.child);
-    assert!(serving.child.wait().expect("the connection ends").success());
+    assert!(serving.child.wait().expect("an exit status").success());
 }
 
 fn connect(serving: &Serving) -> TcpStream {
     let stream = TcpStream::connect(serving.address).expect("the server listens");
     let timeout = Some(Duration::from_secs(60));
-    stream.set_read_timeout(timeout).expect("it is a time");
+    stream.set_read_timeout(timeout).expect("a valid timeout");
     stream
 }
 
@@ -99,7 +101,7 @@ fn open_watches(serving: &Serving) -> usize {
 /// The resident memory of the server, bytes.
 fn resident(serving: &Serving) -> usize {
     let status = format!("/proc/{}/status", serving.child.id());
-    let status = fs::read_to_string(status).expect("it runs");
+    let status = fs::read_to_string(status).expect("a running process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     kib.expect("a number of kB") << 10

@@ -127,7 +127,7 @@ fn json_in(folder: impl AsRef<Path>, name: &str) -> Value {
 
 #[track_caller]
 fn json(text: &str) -> Value {
-    serde_json::from_str(text).expect("it is JSON alone")
+    serde_json::from_str(text).expect("only JSON")
 }
 
 /// What is in a folder, in the order of the names.

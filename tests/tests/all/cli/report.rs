@@ -126,7 +126,7 @@ fn the_published_schema_is_that_of_the_program() {
 fn results_of_both_engines_and_of_failures_fit_the_schema() {
     let mut schema = schema();
     strict(&mut schema);
-    let validator = jsonschema::validator_for(&schema).expect("it is a schema");
+    let validator = jsonschema::validator_for(&schema).expect("a valid schema");
     for flags in [
         "--pods 300",
         "--pods 300 --engine virtual",
@@ -350,7 +350,7 @@ fn metrics_are_served_while_the_run_goes_on() {
         .spawn()
         .expect("the command starts");
     let mut line = String::new();
-    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
     errors.read_line(&mut line).expect("it says where");
     let address = line
         .trim()
@@ -363,7 +363,7 @@ fn metrics_are_served_while_the_run_goes_on() {
     };
     // Prometheus asks for OpenMetrics first; Kubernetes' components answer with the plain format.
     let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
-    let scrape = || ask(address, "/metrics", accept).expect("it answers");
+    let scrape = || ask(address, "/metrics", accept).expect("an answer");
     let created = "rest_client_requests_total{code=\"201\",host=\"embedded\",method=\"POST\"}";
     // The run takes a moment to get going.
     let mut text = scrape();
@@ -382,10 +382,10 @@ fn metrics_are_served_while_the_run_goes_on() {
         std::thread::sleep(std::time::Duration::from_millis(50));
         text = scrape();
     }
-    let health = ask(address, "/healthz", "*/*").expect("it answers");
-    let other = ask(address, "/", "*/*").expect("it answers");
+    let health = ask(address, "/healthz", "*/*").expect("an answer");
+    let other = ask(address, "/", "*/*").expect("an answer");
     send("INT", &child);
-    assert_eq!(child.wait().expect("the connection ends").code(), Some(130));
+    assert_eq!(child.wait().expect("an exit status").code(), Some(130));
 
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     assert!(text.contains("text/plain; version=0.0.4"), "{text}");

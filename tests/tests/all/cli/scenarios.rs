@@ -215,12 +215,12 @@ fn the_published_schema_is_that_of_the_program_and_holds_for_every_scenario() {
         printed, published,
         "publish it again: loadgen schema scenario > loadgen/schemas/scenario.schema.json"
     );
-    let validator = jsonschema::validator_for(&json(&printed)).expect("it is a schema");
+    let validator = jsonschema::validator_for(&json(&printed)).expect("a valid schema");
     let list = stdout(&run("scenarios"));
     let names = list.lines().take_while(|line| !line.is_empty());
     for name in names.filter_map(|line| line.split_whitespace().next()) {
         let text = stdout(&run(&format!("scenarios --print {name}")));
-        let value: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+        let value: Value = serde_saphyr::from_str(&text).expect("valid YAML");
         if let Err(error) = validator.validate(&value) {
             panic!("{name}: {error} at {}", error.instance_path());
         }

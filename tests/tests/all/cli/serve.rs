@@ -46,14 +46,14 @@ impl Serving {
             .expect("the command starts");
         let (out, errors) = (child.stdout.take(), child.stderr.take());
         let lines: Box<dyn Read + Send> = match on_errors {
-            true => Box::new(errors.expect("it is piped")),
-            false => Box::new(out.expect("it is piped")),
+            true => Box::new(errors.expect("a pipe")),
+            false => Box::new(out.expect("a pipe")),
         };
         let mut lines = BufReader::new(lines);
         let (mut said, mut address) = (String::new(), None);
         while address.is_none() {
             let from = said.len();
-            let read = lines.read_line(&mut said).expect("it is text");
+            let read = lines.read_line(&mut said).expect("UTF-8 text");
             assert!(read > 0, "it ends without saying where it serves: {said}");
             let url = said[from..].split_whitespace().find_map(|word| {
                 let word = word.trim_end_matches(':');
@@ -80,7 +80,9 @@ impl Serving {
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{lines}\
              content-length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+            .write_all(request.as_bytes())
+            .expect("the server reads");
         let mut answer = String::new();
         // What is not a string or a closed connection is no answer.
         let _broken = stream.read_to_string(&mut answer);
@@ -247,7 +249,7 @@ spec:
 #[test]
 fn a_port_in_use_is_refused_with_the_fix_before_anything_is_read_or_written() {
     let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = held.local_addr().expect("the server listens");
+    let address = held.local_addr().expect("the listener is bound");
     let mut wrong = Vec::new();
     for (line, flag) in [
         ("serve", "--listen"),
@@ -331,7 +333,7 @@ fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
                 if signals.len() > 1 {
                     send(signals[1], &serving.child);
                 }
-                status = serving.child.try_wait().expect("it is a child");
+                status = serving.child.try_wait().expect("a child process");
                 status.is_some()
             },
             "it does not end",
@@ -450,6 +452,6 @@ fn a_run_is_served_on_when_it_is_over_until_it_is_interrupted() {
     let answer = serving.get("/apis/apps/v1/replicasets");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     send("INT", &serving.child);
-    let status = serving.child.wait().expect("the connection ends");
+    let status = serving.child.wait().expect("an exit status");
     assert_eq!(status.code(), Some(0));
 }

@@ -39,13 +39,13 @@ fn start(folder: &TempDir, line: &str) -> (Serving, fs::File) {
 fn ask_many(serving: &Serving, requests: usize) {
     let mut stream = TcpStream::connect(serving.address).expect("the server listens");
     let timeout = Some(Duration::from_secs(30));
-    stream.set_read_timeout(timeout).expect("it is a time");
+    stream.set_read_timeout(timeout).expect("a valid timeout");
     let path = format!("/livez?{}", "x".repeat(500));
     let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
     let (mut answered, mut some) = (0, [0; 1 << 16]);
     for _ in 0..requests / AT_ONCE {
         let sent = stream.write_all(request.repeat(AT_ONCE).as_bytes());
-        sent.expect("it reads");
+        sent.expect("the server reads");
         let wanted = answered + AT_ONCE;
         while answered < wanted {
             let read = match stream.read(&mut some) {
@@ -65,7 +65,7 @@ fn ended(serving: &mut Serving) -> ExitStatus {
     let mut status = None;
     until(
         || {
-            status = serving.child.try_wait().expect("it is a child");
+            status = serving.child.try_wait().expect("a child process");
             status.is_some()
         },
         "it does not end",
@@ -104,7 +104,7 @@ fn a_log_that_is_read_late_says_what_it_lacks_and_no_more() {
             let read = pipe.read(&mut some).expect("lines come");
             text.extend_from_slice(&some[..read]);
         }
-        String::from_utf8(text).expect("it is text")
+        String::from_utf8(text).expect("UTF-8 text")
     });
     let mut later = 0;
     until(
@@ -115,7 +115,7 @@ fn a_log_that_is_read_late_says_what_it_lacks_and_no_more() {
         },
         "the log does not go on",
     );
-    let text = reader.join().expect("it reads");
+    let text = reader.join().expect("the server reads");
     let told: Vec<u64> = text
         .lines()
         .filter_map(|line| line.strip_prefix("warning: --log-requests: "))
@@ -158,7 +158,7 @@ fn a_snapshot_that_nobody_reads_stops_no_request_and_a_second_signal_ends_it() {
             || TcpStream::connect(serving.address).is_err(),
             "it goes on",
         );
-        assert_eq!(serving.child.try_wait().expect("it is a child"), None);
+        assert_eq!(serving.child.try_wait().expect("a child process"), None);
         send(signals[1], &serving.child);
         assert_eq!(ended(&mut serving).code(), Some(130), "{signals:?}");
     }
@@ -174,7 +174,7 @@ fn a_hang_up_leaves_the_last_snapshot_however_often_it_comes() {
         || {
             // As shell and system do when a terminal closes.
             send("HUP", &serving.child);
-            status = serving.child.try_wait().expect("it is a child");
+            status = serving.child.try_wait().expect("a child process");
             status.is_some()
         },
         "it does not end",

@@ -35,7 +35,7 @@ fn files_with_secrets_are_their_owners_and_replace_planted_links() {
     );
     assert_eq!(mode(&snap), 0o600);
     send("TERM", &serving.child);
-    assert!(serving.child.wait().expect("the connection ends").success());
+    assert!(serving.child.wait().expect("an exit status").success());
     assert_eq!(mode(&snap), 0o600);
     assert_eq!(read(&folder, "victim"), "precious");
     assert_eq!(names_in(&folder), ["config", "snap", "victim"]);
@@ -55,7 +55,7 @@ fn a_temporary_kubeconfig_is_in_a_folder_of_its_user_alone() {
     let second = Serving::start(&folder, "serve --listen :0", false);
     assert_eq!(kubeconfigs(&folder).len(), 2);
     send("KILL", &serving.child);
-    let _killed = serving.child.wait().expect("the connection ends");
+    let _killed = serving.child.wait().expect("an exit status");
     fs::write(own.join(".a.podstorm-aaaaaa.tmp"), "half").expect("the folder takes files");
     let third = Serving::start(&folder, "serve --listen :0", false);
     let left = kubeconfigs(&folder);
@@ -87,7 +87,7 @@ fn a_private_session_folder_is_taken_and_another_is_not() {
         let session = folder.path().join("session");
         fs::create_dir(&session).expect("the folder takes folders");
         fs::set_permissions(&session, fs::Permissions::from_mode(session_mode))
-            .expect("it is ours");
+            .expect("our own folder");
         let session = format!("XDG_RUNTIME_DIR={}", session.display());
         let serving = Serving::start_by(&["env", &session], &folder, "serve --listen :0", false);
         let is_there = folder.path().join("session/podstorm").exists();

@@ -53,14 +53,14 @@ fn hung_up(mut command: Command, folder: &Path, speaks: bool) -> Output {
         .spawn()
         .expect("the command starts");
     let stdin = child.stdin.take();
-    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
     if speaks {
         let mut line = String::new();
-        errors.read_line(&mut line).expect("it says something");
+        errors.read_line(&mut line).expect("a line of output");
     }
     let handles = || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id()));
-        let status = status.expect("it runs");
+        let status = status.expect("a running process");
         let mask = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             u64::from_str_radix(line.expect("Linux says so").trim(), 16).expect("a mask")
@@ -72,9 +72,9 @@ fn hung_up(mut command: Command, folder: &Path, speaks: bool) -> Output {
     }
     send("HUP", &child);
     let rest = std::thread::spawn(move || std::io::read_to_string(errors));
-    let output = child.wait_with_output().expect("the connection ends");
+    let output = child.wait_with_output().expect("an exit status");
     drop(stdin);
-    rest.join().expect("nothing panics").expect("it is text");
+    rest.join().expect("nothing panics").expect("UTF-8 text");
     output
 }
 

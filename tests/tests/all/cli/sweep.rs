@@ -135,12 +135,12 @@ fn an_interrupted_sweep_reports_what_has_run() {
     .stderr(Stdio::piped())
     .spawn()
     .expect("the command starts");
-    let mut errors = child.stderr.take().expect("it is piped");
+    let mut errors = child.stderr.take().expect("a pipe");
     // Its first line is written once it watches for interrupts.
-    errors.read_exact(&mut [0]).expect("it says something");
+    errors.read_exact(&mut [0]).expect("a line of output");
     std::thread::sleep(Duration::from_millis(500));
     send("INT", &child);
-    let output = child.wait_with_output().expect("the connection ends");
+    let output = child.wait_with_output().expect("an exit status");
     holds(&ended(&output, 130), "INTERRUPTED: ");
     let records = read(&folder, "s.csv").lines().count();
     assert!((2..2_000).contains(&records), "{records}");

@@ -147,8 +147,8 @@ fn standard_output_is_free_for_others() {
         .env("NO_COLOR", "1")
         .env("TERM", "xterm");
     let mut running = terminal.start_as_told(command);
-    let mut output = running.0.stdout.take().expect("it is piped");
-    let json = std::io::read_to_string(&mut output).expect("it is text");
+    let mut output = running.0.stdout.take().expect("a pipe");
+    let json = std::io::read_to_string(&mut output).expect("UTF-8 text");
     assert_eq!(running.end().code(), Some(0));
     let result: serde_json::Value = serde_json::from_str(&json).expect("JSON and nothing else");
     assert_eq!(result["scenario"], "up-down");
@@ -177,7 +177,7 @@ fn the_screen_is_given_back_before_a_panic_is_told() {
     if std::env::var_os(CHILD).is_some() {
         let settings = Settings::of_flags("", 1).expect("the defaults agree");
         let about = About::new(&settings, Vec::new());
-        let _view = LiveView::start(about, Arc::default(), || {}).expect("there is a screen");
+        let _view = LiveView::start(about, Arc::default(), || {}).expect("a terminal");
         panic!("as a run might");
     }
     let mut terminal = Terminal::new(80, 24);
@@ -244,7 +244,7 @@ fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
         };
         let mut running = terminal.start_as_told(command);
         let piped = running.0.stdout.take();
-        let piped = piped.map(|output| std::io::read_to_string(output).expect("it is text"));
+        let piped = piped.map(|output| std::io::read_to_string(output).expect("UTF-8 text"));
         assert_eq!(running.end().code(), Some(0));
         let on_terminal = terminal.into_text();
         let text = piped.unwrap_or(on_terminal);

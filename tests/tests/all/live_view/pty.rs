@@ -34,10 +34,10 @@ struct Written {
 impl Terminal {
     /// A terminal with that number of columns and rows.
     pub(crate) fn new(columns: u16, rows: u16) -> Terminal {
-        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY).expect("there are terminals");
-        grantpt(&master).expect("it is ours");
-        unlockpt(&master).expect("it is ours");
-        let name = ptsname_r(&master).expect("it has a name");
+        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY).expect("a pseudo-terminal");
+        grantpt(&master).expect("our own terminal");
+        unlockpt(&master).expect("our own terminal");
+        let name = ptsname_r(&master).expect("the terminal's name");
         let terminal = Terminal {
             master: Arc::new(master),
             name,
@@ -143,7 +143,7 @@ impl Terminal {
             reader.join().expect("the reader does not panic");
         }
         let written = self.written.0.lock().expect("nothing panics");
-        String::from_utf8(written.bytes.clone()).expect("it is UTF-8")
+        String::from_utf8(written.bytes.clone()).expect("UTF-8 text")
     }
 }
 
@@ -159,7 +159,7 @@ impl Running {
 
     /// How it ended.
     pub(crate) fn end(mut self) -> ExitStatus {
-        self.0.wait().expect("the connection ends")
+        self.0.wait().expect("an exit status")
     }
 }
 

@@ -94,7 +94,7 @@ impl Drop for Manager {
 pub(super) fn built() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane/build");
     let output = Command::new(script).arg("--where").output();
-    let output = output.expect("there is bash");
+    let output = output.expect("bash is installed");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())

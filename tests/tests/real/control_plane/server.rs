@@ -50,7 +50,7 @@ pub(super) fn with_real_server(test: impl FnOnce(&Served)) {
         .args(["genrsa", "-traditional", "-out"])
         .args([&key, Path::new("2048")])
         .output()
-        .expect("there is openssl");
+        .expect("openssl is installed");
     let error = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "openssl: {error}");
     let tokens = path.join("tokens");
@@ -107,7 +107,7 @@ fn write(path: &Path, text: &str) {
 
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("the server listens")
+    listener.local_addr().expect("the listener is bound")
 }
 
 fn await_file(path: &Path) {

@@ -90,7 +90,7 @@ impl Session {
         let mut proxy = command(folder.path(), "exec kubectl proxy --port=0")
             .stdout(Stdio::piped())
             .spawn()
-            .expect("there is a shell");
+            .expect("a shell");
         let line = first_line(&mut proxy, "Starting to serve on ");
         let proxied = line["Starting to serve on ".len()..].trim().to_owned();
         Session {
@@ -114,15 +114,15 @@ impl Session {
             command.env(name, value.as_str().unwrap_or(""));
         }
         let stdin = self.path("stdin");
-        std::fs::write(&stdin, case["stdin"].as_str().unwrap_or("")).expect("it takes files");
+        std::fs::write(&stdin, case["stdin"].as_str().unwrap_or("")).expect("a writable folder");
         let mut process = command
-            .stdin(File::open(stdin).expect("it was written"))
+            .stdin(File::open(stdin).expect("a written file"))
             .stdout(self.create("stdout"))
             .stderr(self.create("stderr"))
             // What it starts itself is killed with it.
             .process_group(0)
             .spawn()
-            .expect("there is a shell");
+            .expect("a shell");
         if let Some(others) = case["meanwhile"].as_array() {
             thread::sleep(AROUND_MEANWHILE);
             for line in others.iter().filter_map(Value::as_str) {
@@ -133,7 +133,7 @@ impl Session {
         }
         let exit = wait(&mut process, within);
         let read = |name| {
-            let bytes = std::fs::read(self.path(name)).expect("it was created");
+            let bytes = std::fs::read(self.path(name)).expect("a created file");
             String::from_utf8_lossy(&bytes).into_owned()
         };
         Printed {
@@ -195,9 +195,9 @@ impl Session {
 /// The first line that a process prints, which begins so.
 fn first_line(process: &mut Child, start: &str) -> String {
     let mut line = String::new();
-    let stdout = process.stdout.take().expect("it is piped");
+    let stdout = process.stdout.take().expect("a pipe");
     let read = BufReader::new(stdout).read_line(&mut line);
-    read.expect("it says something");
+    read.expect("a line of output");
     assert!(line.starts_with(start), "{line}");
     line
 }
@@ -226,12 +226,12 @@ fn signal(process: &Child, signal: Signal) {
 /// The exit of a process; `None` when it had to be killed, or was interrupted.
 fn wait(process: &mut Child, within: Duration) -> Option<i32> {
     for _ in 0..within.as_millis() / TICK.as_millis() {
-        if let Some(status) = process.try_wait().expect("it was started") {
+        if let Some(status) = process.try_wait().expect("a child process") {
             return status.code().filter(|_| status.signal().is_none());
         }
         thread::sleep(TICK);
     }
     signal(process, Signal::SIGKILL);
-    process.wait().expect("it was started");
+    process.wait().expect("a child process");
     None
 }

@@ -239,7 +239,7 @@ fn w184_a_batch_at_a_time() {
         for line in text.lines() {
             let (set, created) = line.split_once(' ').expect("two words");
             let created: Time = created.parse().expect("a time");
-            let created = created.unix_seconds().expect("it is set");
+            let created = created.unix_seconds().expect("a set time");
             *batches.entry(set).or_default().entry(created).or_default() += 1;
         }
         assert_eq!(batches.len(), SETS);

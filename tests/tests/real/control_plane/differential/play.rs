@@ -79,7 +79,7 @@ impl Side {
         let runtime = runtime();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
         let listener = listener.expect("a free port");
-        let address = listener.local_addr().expect("the server listens");
+        let address = listener.local_addr().expect("the listener is bound");
         let listening = Arc::clone(&served);
         runtime.spawn(async move {
             listening
@@ -88,7 +88,7 @@ impl Side {
         });
         let folder = TempDir::new().expect("a folder for temporary files");
         let config = folder.path().join("config");
-        std::fs::write(&config, kubeconfig(address, &Login::default())).expect("it takes files");
+        std::fs::write(&config, kubeconfig(address, &Login::default())).expect("a writable folder");
         let log: PathBuf = folder.path().join("log");
         let manager = Manager::start(&config, log, Bodies::Protobuf, &[]);
         Side {
