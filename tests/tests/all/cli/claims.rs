@@ -1,11 +1,11 @@
-//! Claims, volumes and requests of pods from files, in runs.
+//! Claims, volumes and resource requests of pods from files, in runs.
 
 use podstorm_tests::command::{ended, holds, run_with_stdin, stderr};
 use serde_json::{Value, json};
 
 const RUN: &str = "run -q --json - --engine virtual -f -";
 
-/// The result of a run over these objects, which ends with that status.
+/// Returns the result of a run with these objects. The run must exit with `status`.
 #[track_caller]
 fn result(flags: &str, objects: &[Value], status: i32) -> Value {
     super::json(&ended(
@@ -18,7 +18,7 @@ fn list(objects: &[Value]) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
-/// A ReplicaSet of one pod that names a claim.
+/// Returns a ReplicaSet of one pod that uses a claim.
 fn user(claim: &str) -> Value {
     let labels = json!({"app": claim});
     json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": claim, "namespace": "shop"},
@@ -49,7 +49,7 @@ fn disk(zone: &str) -> Value {
                 [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}]}}}})
 }
 
-/// For how long a run took from its begin to its end, simulated seconds.
+/// Returns the duration of a run in simulated seconds.
 fn took(result: &Value) -> f64 {
     let phases = result["phases"].as_array().expect("a list of phases");
     let seconds = phases.iter().filter_map(|phase| phase["seconds"].as_f64());
@@ -57,10 +57,11 @@ fn took(result: &Value) -> f64 {
 }
 
 #[test]
-fn pods_of_a_run_wait_for_their_claims_and_go_where_their_volumes_are() {
+fn pods_wait_for_claims_and_run_near_their_volumes() {
     let plain = result("", &[user("data")], 0);
     assert_eq!(plain["pods"]["created"], 1);
-    // Any provisioner is played, with its latency, and a claim without a class gets the default one.
+    // Every provisioner is simulated with its latency, and a claim without a class gets the default
+    // one.
     for objects in [
         vec![
             class("ebs.example", "Immediate"),
@@ -98,7 +99,7 @@ fn pods_of_a_run_wait_for_their_claims_and_go_where_their_volumes_are() {
 }
 
 #[test]
-fn claims_that_could_never_be_bound_are_refused_by_place() {
+fn claims_that_can_never_bind_are_refused_with_their_place() {
     let mut bound = claim("data", Some("disks"));
     bound["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
     bound["spec"]["volumeName"] = "pvc-1".into();
@@ -133,7 +134,7 @@ fn claims_that_could_never_be_bound_are_refused_by_place() {
 }
 
 #[test]
-fn generated_nodes_are_as_many_as_the_pods_of_files_request() {
+fn enough_nodes_are_generated_for_the_pods_of_files() {
     let mut workload = user("data");
     workload["spec"]["replicas"] = 30.into();
     workload["spec"]["template"]["spec"] = json!({"containers": [{"name": "c", "image": "i",

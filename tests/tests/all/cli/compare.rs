@@ -1,4 +1,4 @@
-//! `run --threshold`, `run --baseline` and `loadgen compare` as their users meet them.
+//! `run --threshold`, `run --baseline` and `loadgen compare`.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 use super::{assert_section_refused, folder, json, json_in, read, write};
 
-/// A small run on the virtual engine, stalled by its client so that times are no zeros.
+/// A small run on the virtual engine, throttled by its client so that its durations are not zero.
 const SMALL: &str = "run --scenario up-down --engine virtual --pods 200 --kube-api-qps 50 --quiet";
 
-/// Runs [`SMALL`] with further flags, a scenario perhaps.
+/// Runs [`SMALL`] with further flags, which may replace the scenario.
 fn small(folder: impl AsRef<Path>, more: &str) -> Output {
     let line = match more.contains("--scenario") {
         true => SMALL.replace("--scenario up-down ", ""),
@@ -26,13 +26,13 @@ fn result(folder: &TempDir, file: &str, more: &str) {
     ended(&small(folder, &format!("--json {file} {more}")), 0);
 }
 
-/// Runs `compare`, which ends with that code, and gives what it prints.
+/// Runs `compare`, which must exit with `code`. Returns its output.
 #[track_caller]
 fn compare(folder: &TempDir, line: &str, code: i32) -> String {
     ended(&run_in(folder, &format!("compare {line}")), code)
 }
 
-/// Two results, the second of a slow API.
+/// Returns a folder with two results, the second with a slow API.
 fn base_and_slow() -> TempDir {
     let folder = folder();
     result(&folder, "base.json", "");
@@ -41,7 +41,7 @@ fn base_and_slow() -> TempDir {
 }
 
 #[test]
-fn a_threshold_that_is_not_met_fails_the_run_and_is_named() {
+fn an_unmet_threshold_fails_the_run_and_is_named() {
     let folder = folder();
     let flags = "--threshold 'pod_ready_latency p(99)<5s' --json result.json \
                  --threshold 'api_calls{create pods 201}: < 100'";
@@ -65,12 +65,12 @@ fn a_threshold_that_is_not_met_fails_the_run_and_is_named() {
 }
 
 #[test]
-fn thresholds_that_are_none_are_refused_before_the_run() {
+fn invalid_thresholds_are_refused_before_the_run() {
     assert_section_refused("thresholds", folder());
 }
 
 #[test]
-fn figures_are_listed() {
+fn metrics_are_listed() {
     let words = "pod_ready_seconds | pod_ready_latency | phase{NAME}.seconds | p999";
     holds(&stdout(&run("metrics")), words);
 }
@@ -96,7 +96,7 @@ fn two_results_are_compared_and_a_regression_is_an_exit_code() {
 }
 
 #[test]
-fn comparisons_are_written_for_people_and_programs() {
+fn comparisons_are_printed_as_text_and_json() {
     let folder = base_and_slow();
     let shown = |flags: &str| compare(&folder, &format!("base.json slow.json {flags}"), 1);
     let json = json(&shown("--output json"));
@@ -109,7 +109,7 @@ fn comparisons_are_written_for_people_and_programs() {
 }
 
 #[test]
-fn several_seeds_are_judged_by_a_test_of_significance() {
+fn several_seeds_get_a_significance_test() {
     let folder = folder();
     let mut lines = [String::new(), String::new()];
     for seed in 1..=4 {
@@ -134,7 +134,7 @@ fn several_seeds_are_judged_by_a_test_of_significance() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn results_that_cannot_be_compared_are_refused() {
     let folder = folder();
     result(&folder, "base.json", "");
     result(&folder, "burst.json", "--scenario burst");
@@ -166,7 +166,7 @@ fn what_cannot_be_compared_is_refused() {
 }
 
 #[test]
-fn a_result_comes_through_standard_input() {
+fn a_result_can_come_from_standard_input() {
     let folder = folder();
     result(&folder, "base.json", "");
     let file = folder.path().join("base.json");
@@ -199,7 +199,7 @@ fn a_run_is_compared_with_a_baseline() {
 }
 
 #[test]
-fn baselines_that_cannot_be_are_refused_before_the_run() {
+fn invalid_baselines_are_refused_before_the_run() {
     let folder = folder();
     small(&folder, "--save-baseline main");
     write(&folder, "file", "");
@@ -225,7 +225,7 @@ fn settings_are_named_by_their_flags_and_in_their_units() {
 }
 
 #[test]
-fn a_comparison_is_left_as_a_page() {
+fn a_comparison_is_written_as_a_page() {
     let folder = base_and_slow();
     compare(&folder, "base.json slow.json --report page.html", 1);
     let words = "REGRESSION | base.json, seed 1 | --api-latency: 0s -&gt; 5s | </html>";

@@ -1,4 +1,4 @@
-//! Thousands of connections to `loadgen serve`, from another process than the server's.
+//! Thousands of connections to `loadgen serve`, from another process.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,24 +11,25 @@ use podstorm_tests::command::send;
 use super::folder;
 use super::serve::{Serving, until};
 
-/// Open watches, and connections over which nothing is ever asked.
+/// The number of open watches, and of connections without a request.
 const WATCHES: usize = 5_000;
 const SILENT: usize = 1_000;
-/// Descriptors of each process, with some for other tests beside this one.
+/// File descriptors of each process, with some to spare for concurrent tests.
 const DESCRIPTORS: u64 = 8_000;
-/// Most memory of the server for each connection, bytes.
+/// Maximum memory of the server per connection in bytes.
 const MEMORY: usize = 64 << 10;
 
 #[test]
-fn thousands_of_clients_are_served_and_leave_nothing_behind() {
+fn thousands_of_clients_are_served_and_cleaned_up() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit on file descriptors");
     assert!(
         hard >= DESCRIPTORS,
         "{hard} open files at most: raise the limit (ulimit -Hn) to {DESCRIPTORS}"
     );
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit anybody may");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+        .expect("a process may raise its limit to the hard limit");
     let folder = folder();
-    // As from a shell with few descriptors: the server takes what it may have.
+    // As from a shell with a low soft limit, which the server raises.
     let few = "ulimit -S -n 256 && exec \"$0\" \"$@\"";
     let line = "serve --listen 127.0.0.1:0";
     let mut serving = Serving::start_by(&["sh", "-c", few], &folder, line, false);
@@ -57,12 +58,12 @@ fn thousands_of_clients_are_served_and_leave_nothing_behind() {
     }
     let grown = resident(&serving).saturating_sub(before);
     let most = MEMORY * (WATCHES + SILENT);
-    assert!(grown < most, "{grown} B more, {most} at most");
+    assert!(grown < most, "grown by {grown} B, more than {most} B");
 
     drop((watches, silent));
     until(
         || open_watches(&serving) == 0,
-        "watches without a client stay",
+        "watches of disconnected clients remain",
     );
     send("TERM", &serving.child);
     assert!(serving.child.wait().expect("an exit status").success());
@@ -75,19 +76,20 @@ fn connect(serving: &Serving) -> TcpStream {
     stream
 }
 
-/// Reads until this has come.
+/// Reads until the text has arrived.
 #[track_caller]
 fn reads(stream: &mut TcpStream, wanted: &str) {
     let mut all = Vec::new();
     let mut some = [0; 4096];
     while !String::from_utf8_lossy(&all).contains(wanted) {
-        let read = stream.read(&mut some).expect("something comes in a minute");
+        let read = stream.read(&mut some).expect("data within a minute");
         assert!(read > 0, "closed before {wanted:?}");
         all.extend_from_slice(&some[..read]);
     }
 }
 
-/// The number of open watches of pods, as the server counts them. Our controllers' are not over HTTP.
+/// Returns the server's number of open watches of pods. The controllers in its process are not
+/// counted, as they don't use HTTP.
 fn open_watches(serving: &Serving) -> usize {
     let metrics = serving.get("/metrics");
     let of_pods = |line: &&str| {
@@ -98,7 +100,7 @@ fn open_watches(serving: &Serving) -> usize {
     number.unwrap_or(0)
 }
 
-/// The resident memory of the server, bytes.
+/// Returns the server's resident memory in bytes.
 fn resident(serving: &Serving) -> usize {
     let status = format!("/proc/{}/status", serving.child.id());
     let status = fs::read_to_string(status).expect("a running process");

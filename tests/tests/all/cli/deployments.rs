@@ -1,4 +1,4 @@
-//! Deployments in runs: dumps of clusters that have them, rollouts, and rollouts that fail.
+//! Deployments in runs: dumps of clusters with Deployments, rollouts, and rollouts that fail.
 
 use podstorm_tests::command::{
     assert_refused, ended, holds, run, run_in, run_with_stdin, stderr, told,
@@ -9,8 +9,9 @@ use super::{folder_of, json_in};
 
 const STARTED: &str = "2026-11-01T08:00:00Z";
 
-/// A Deployment that has settled, as a real server shows it, with the ReplicaSets of its last two
-/// templates and its pods: defaults filled in, and a hash of somebody else's making.
+/// Returns a stable Deployment as a real server shows it, with the ReplicaSets of its last two
+/// templates and its pods. Defaults are filled in, and the hash is one that our controller would
+/// not compute.
 fn settled(number: usize, pods: usize) -> Vec<Value> {
     let (name, namespace) = (format!("web-{number}"), format!("team-{}", number % 20));
     let uid = |what: usize| format!("00000000-0000-4000-8000-{:012x}", number * 1_000 + what);
@@ -135,7 +136,7 @@ fn settled(number: usize, pods: usize) -> Vec<Value> {
     objects
 }
 
-/// A dump of so many of them.
+/// Returns a dump of several such Deployments.
 fn dump(deployments: usize, pods: usize) -> String {
     let mut items: Vec<Value> = (0..deployments)
         .flat_map(|number| settled(number, pods))
@@ -147,7 +148,7 @@ fn dump(deployments: usize, pods: usize) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-/// The result of a run over such a text, which must go well.
+/// Returns the result of a run with such a dump, which must succeed.
 #[track_caller]
 fn result(flags: &str, text: &str) -> Value {
     let line = format!("run -q --json - --engine virtual {flags}");
@@ -155,21 +156,21 @@ fn result(flags: &str, text: &str) -> Value {
 }
 
 #[test]
-fn a_dump_of_1_000_settled_deployments_is_taken_as_it_is() {
+fn a_dump_of_1_000_stable_deployments_causes_no_requests() {
     let result = result("-f -", &dump(1_000, 4));
     assert_eq!(result["input"]["taken"]["Deployment"], 1_000);
-    // Nothing is asked of the server, though no hash is one that this controller computes.
+    // No request is sent, although no hash is one that this controller computes.
     assert_eq!(result["api_calls"], json!({}), "{}", result["api_calls"]);
     let writes = result["writes"].as_object().expect("a map");
     let made = |write: &&String| !write.starts_with("import ") && !write.contains("namespaces");
     assert_eq!(writes.keys().find(made), None, "{writes:?}");
-    // The controllers have looked at every Deployment and every ReplicaSet.
+    // The controllers have synced every Deployment and every ReplicaSet.
     let syncs = result["syncs"].as_object().expect("a map").values();
     let syncs: u64 = syncs.filter_map(Value::as_u64).sum();
     assert!(syncs >= 3_000, "{syncs}");
 }
 
-/// The result of a scenario that generates its cluster.
+/// Returns the result of a scenario that generates its cluster.
 #[track_caller]
 fn scenario(line: &str) -> Value {
     result(line, "")
@@ -180,10 +181,10 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn scenarios_of_files_scale_and_roll_out_their_deployments() {
+fn scenarios_scale_and_roll_out_deployments_of_files() {
     let dump = dump(10, 8);
     let scaled = result("--scenario scale-down -f -", &dump);
-    // The Deployments were scaled, or their controller would have scaled their ReplicaSets back.
+    // Without scaling the Deployments, their controller would have scaled the ReplicaSets back.
     assert_eq!(scaled["pods"]["created"], 0, "{}", scaled["pods"]);
     let deleted = number(&scaled["pods"]["deleted"]);
     assert!(deleted > 0.0, "{}", scaled["pods"]);
@@ -196,7 +197,7 @@ fn scenarios_of_files_scale_and_roll_out_their_deployments() {
 }
 
 #[test]
-fn limits_of_a_rollout_are_shares_or_numbers_of_pods() {
+fn rollout_limits_are_percentages_or_numbers_of_pods() {
     let scenario = |limits: &str| {
         format!(
             "name: one-more\nquestion: Q?\nsuccess: S.\ncapacity: 300%\nphases:\n- name: set up\n  setUp: true\n  \
@@ -211,10 +212,10 @@ fn limits_of_a_rollout_are_shares_or_numbers_of_pods() {
         ended(&run_in(&folder, &line), 0);
         number(&json_in(&folder, "r.json")["pods"]["peak"])
     };
-    // Ten ReplicaSets of ten pods.
+    // Ten ReplicaSets of ten pods each.
     assert_eq!(peak("maxSurge: 1", ""), 110.0);
     assert_eq!(peak("maxSurge: 25%", ""), 130.0);
-    // Their Deployments may have as many and besides those that are on their way out.
+    // With Deployments, there may be as many, and terminating pods besides.
     assert!((110.0..125.0).contains(&peak("maxSurge: 1", "--deployments")));
     assert!(peak("maxSurge: 25%", "--deployments") >= 130.0);
     let line = "--scenario deployment-rollout --pods 100 --replicasets 10 --max-surge 1 --max-unavailable 0";
@@ -224,7 +225,7 @@ fn limits_of_a_rollout_are_shares_or_numbers_of_pods() {
 }
 
 #[test]
-fn patch_day_keeps_to_the_limits_and_costs_what_they_say() {
+fn a_rollout_keeps_its_limits_and_takes_the_expected_time() {
     let run = |more: &str| scenario(&format!("--scenario deployment-rollout --pods 500 {more}"));
     let usual = run("");
     let rollout = &usual["phases"][1];
@@ -232,7 +233,8 @@ fn patch_day_keeps_to_the_limits_and_costs_what_they_say() {
     assert_eq!(counts, [500, 500]);
     assert_eq!(usual["excess_pods_created"], 0);
     assert_eq!(usual["rollout_seconds"]["count"], 10);
-    // Ten Deployments of 50 with a surge of 13 each, and pods that take a second to go.
+    // Ten Deployments of 50 pods with a surge of 13 each, and pods that take one second to
+    // terminate.
     assert!(number(&usual["pods"]["peak"]) <= 750.0, "{}", usual["pods"]);
     let took = |result: &Value| number(&result["phases"][1]["seconds"]);
     let faster = "--kube-api-qps 500 --kube-api-burst 500";
@@ -247,7 +249,7 @@ fn patch_day_keeps_to_the_limits_and_costs_what_they_say() {
 }
 
 #[test]
-fn a_second_change_during_a_rollout_wastes_the_pods_of_the_first() {
+fn a_change_during_a_rollout_wastes_the_pods_of_the_first() {
     let result = scenario("--scenario deployment-rollover --pods 500");
     let changes = &result["phases"][1];
     assert!(number(&changes["pods_created"]) > 500.0, "{changes}");
@@ -256,17 +258,17 @@ fn a_second_change_during_a_rollout_wastes_the_pods_of_the_first() {
 }
 
 #[test]
-fn a_rollout_that_can_not_go_on_fails_by_its_deadline_and_the_old_image_mends_it() {
+fn a_stuck_rollout_fails_by_its_deadline_and_is_undone() {
     for (deadline, flags) in [(600.0, ""), (60.0, "--progress-deadline 60s")] {
         let result = scenario(&format!("--scenario failed-rollout --pods 500 {flags}"));
         let bad = &result["phases"][1];
         assert_eq!(bad["rollouts_failed"], 10);
         let seconds = number(&bad["seconds"]);
         assert!((deadline..deadline + 5.0).contains(&seconds), "{seconds}");
-        // Of each 50: 13 of surge and 12 that took the place of those that may be missing.
+        // Of each 50 pods, 13 for the surge and 12 that replace those that may be unavailable.
         assert_eq!([&bad["pods_created"], &bad["pods_deleted"]], [250, 120]);
         assert_eq!(result["phases"][2]["rollouts_failed"], 0);
-        // The old ReplicaSet is found again: none is made.
+        // The old ReplicaSet is reused, so none is created.
         assert_eq!(result["api_calls"]["create replicasets 201"], 20);
     }
 }
@@ -295,8 +297,8 @@ fn a_rollout_storm_can_use_deployments() {
     }
 }
 
-/// A dump of three Deployments of which the first has a pod that waits for that reason, which only its
-/// ReplicaSet's status has noticed.
+/// Returns a dump of three Deployments. The first has a pod that waits for `reason`, which only the
+/// ReplicaSet's status shows so far.
 fn lagging(reason: &str) -> String {
     let mut dump: Value = serde_json::from_str(&dump(3, 8)).expect("valid JSON");
     for object in dump["items"].as_array_mut().expect("a list") {
@@ -320,7 +322,7 @@ fn lagging(reason: &str) -> String {
 }
 
 #[test]
-fn a_status_behind_its_pods_and_a_rollout_that_can_not_complete_are_told_by_every_command() {
+fn every_command_reports_stale_statuses_and_stuck_rollouts() {
     let dump = lagging("CrashLoopBackOff");
     let summary = told(&run_with_stdin("run --dry-run -f -", &dump));
     let words = "Deployment team-0/web-0 says 8 pods, 8 ready, and has 8, 7 ready | \
@@ -343,14 +345,14 @@ fn a_status_behind_its_pods_and_a_rollout_that_can_not_complete_are_told_by_ever
         "1 of 8 pods of web-0-abc123 can't become ready: CrashLoopBackOff | \
          7 of 8 updated replicas are",
     );
-    let problem = text.find("can't become ready").expect("it is there");
+    let problem = text.find("can't become ready").expect("the problem");
     assert!(
-        problem < text.find("No sync").expect("it is there"),
+        problem < text.find("No sync").expect("the end of the run"),
         "{text}"
     );
     let image = told_of("ErrImagePull", "");
     holds(&image, "ErrImagePull of registry.example/web:2");
-    // Another image may be pulled.
+    // Another image can be pulled.
     let mended = told_of("ErrImagePull", "--image registry.example/web:3");
     holds(&mended, "1 of 8 pods | successfully rolled out");
     let document = super::json(&told_of("ErrImagePull", "-o json"));
@@ -358,7 +360,7 @@ fn a_status_behind_its_pods_and_a_rollout_that_can_not_complete_are_told_by_ever
 }
 
 #[test]
-fn pods_that_can_not_start_do_so_when_asked() {
+fn start_stuck_pods_starts_them() {
     let mut dump = lagging("ErrImagePull");
     dump = dump.replacen("\"phase\":\"Running\"", "\"phase\":\"Pending\"", 1);
     let kept = result("-f -", &dump);
@@ -371,7 +373,7 @@ fn pods_that_can_not_start_do_so_when_asked() {
 }
 
 #[test]
-fn a_run_in_which_nothing_changes_says_once_what_it_waits_for() {
+fn a_run_without_changes_reports_once_what_it_waits_for() {
     let line =
         "run --pods 10 --nodes 1 --engine threads --scenario scale-up --pod-startup-latency 7s";
     let output = run(line);

@@ -1,4 +1,4 @@
-//! Nodes that are drained or lost with their zone, in runs and in `loadgen explain --drain`.
+//! Drained nodes and lost zones, in runs and in `loadgen explain --drain`.
 
 use podstorm_tests::command::{assert_refused, ended, holds, run, told};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::EXAMPLES;
 
 const SETS: &str = "--statefulsets 6 --pods-per-statefulset 3";
 
-/// The result of a run, which must go well.
+/// Returns the result of a run, which must succeed.
 #[track_caller]
 fn result(flags: &str) -> Value {
     let line = format!("run -q --json - {flags}");
@@ -66,7 +66,7 @@ fn a_drain_is_explained_pod_by_pod() {
 }
 
 #[test]
-fn a_third_of_the_nodes_is_drained_one_pod_of_a_workload_at_a_time() {
+fn a_third_of_the_nodes_is_drained_pod_by_pod() {
     let sizes = "--replicasets 6 --pods-per-replicaset 3 --batch-jobs 6 --completions 3";
     let drain = |more: &str| {
         result(&format!(
@@ -75,7 +75,7 @@ fn a_third_of_the_nodes_is_drained_one_pod_of_a_workload_at_a_time() {
     };
     let drained = drain("");
     let phase = &drained["phases"][2];
-    // Four nodes of six pods each. All four are cordoned first: no pod moves twice.
+    // Four nodes of six pods each. All four are cordoned first, so no pod moves twice.
     assert_eq!(number(phase, "pods_deleted"), 24);
     assert_eq!(number(phase, "pods_created"), 24);
     let kinds = ["Deployment", "Job", "ReplicaSet", "StatefulSet"];
@@ -93,14 +93,14 @@ fn a_third_of_the_nodes_is_drained_one_pod_of_a_workload_at_a_time() {
     assert_eq!(number(ended, "open"), 6);
     assert_eq!(number(ended, "pods_failed"), evicted[1]);
     holds(drained["answer"].as_str().unwrap(), "of Jobs");
-    // Upstream's controller keeps the evicted pods of Jobs that wait.
+    // Upstream's controller keeps evicted pods of Jobs that still wait to start.
     let seconds = |result: &Value| result["phases"][2]["seconds"].as_f64().unwrap();
     let hardened = drain("--behaviour hardened");
     assert!(seconds(&hardened) < seconds(&drained));
 }
 
 #[test]
-fn a_cluster_of_files_is_drained_while_its_jobs_run_on() {
+fn a_cluster_of_files_is_drained_while_its_jobs_run() {
     let object = |kind: &str, spec: Value| {
         let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
         json!({"apiVersion": group, "kind": kind, "metadata": {"name": kind.to_lowercase(), "namespace": "n"}, "spec": spec})
@@ -138,7 +138,7 @@ fn a_cluster_of_files_is_drained_while_its_jobs_run_on() {
 }
 
 #[test]
-fn a_lost_zone_takes_pods_of_stateful_sets_until_its_nodes_are_deleted() {
+fn stateful_sets_lack_pods_until_lost_nodes_are_deleted() {
     let lost = result(&format!("--scenario zone-loss {SETS} --nodes 9"));
     let [away, gone] = [1, 2].map(|at| &lost["phases"][at]);
     let down = number(away, "pods_down_peak");

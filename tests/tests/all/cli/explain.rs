@@ -1,18 +1,17 @@
-//! `loadgen explain` on the command line: what users see of an order of deletion, of annotations,
-//! and of input that can't be answered for.
+//! `loadgen explain` on the command line: deletion orders, annotations, and refused input.
 
 use podstorm_tests::command::{assert_refused, holds, run, run_in, run_with_stdin, told};
 use serde_json::{Value, json};
 
 use super::{EXAMPLE, EXAMPLES, NOW, assert_section_refused, explain, folder, read, write};
 
-/// The document about the example, with these flags besides.
+/// Returns the JSON about the example with these flags.
 #[track_caller]
 fn document(more: &str) -> Value {
     super::json(&told(&explain(&format!("-o json {more}"))))
 }
 
-/// Names of the pods with that `fate`, in the order of their deletion.
+/// Returns the names of the pods with a `fate`, in the order of their deletion.
 fn names(document: &Value, fate: &str) -> Vec<String> {
     let pods = document["pods"].as_array().expect("a list");
     let of_fate = pods.iter().filter(|pod| pod["fate"] == fate);
@@ -22,7 +21,7 @@ fn names(document: &Value, fate: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_rule_of_the_example_is_said() {
+fn every_rule_of_the_example_is_explained() {
     let text = told(&explain("--replicaset shop/web --replicas 8"));
     for words in [
         "spec.replicas 12 -> 8: 4 pods are deleted.",
@@ -81,12 +80,12 @@ fn every_field_of_the_document_is_in_the_help() {
     collect_keys(&document, &mut keys);
     assert!(keys.len() > 40);
     for key in keys {
-        // Kinds of objects are no field names.
+        // Kinds of objects are not field names.
         if key.starts_with(char::is_lowercase) {
             assert!(help.contains(&key), "{key}");
         }
     }
-    // The usage is one line whatever its length.
+    // The usage is one line of any length.
     let fits = |line: &str| line.starts_with("Usage:") || line.chars().count() <= 100;
     assert!(help.lines().all(fits), "{help}");
 }
@@ -118,7 +117,7 @@ fn ties_at_the_boundary_are_open() {
 }
 
 #[test]
-fn nothing_goes_where_the_count_is_no_lower() {
+fn nothing_is_deleted_unless_the_count_falls() {
     let text = told(&explain("--replicaset web"));
     let words = "spec.replicas 12: nothing is deleted. | 12  web-x2pvd  kept";
     holds(&text, words);
@@ -163,7 +162,7 @@ fn preferred_pods_go_with_the_annotations_that_are_printed() {
 }
 
 #[test]
-fn no_annotation_is_asked_for_where_none_is_needed() {
+fn annotations_are_printed_only_if_needed() {
     let spot = "--replicaset web --replicas 2 --prefer billing=spot";
     let text = told(&explain(spot));
     let is_so = text.contains("no annotation is needed") || text.contains("1 annotation:");
@@ -182,7 +181,7 @@ fn gates_change_the_order() {
 }
 
 #[test]
-fn long_orders_are_cut_around_the_boundary() {
+fn long_orders_are_shortened_around_the_boundary() {
     let pod = |at: usize| {
         json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -218,12 +217,12 @@ fn long_orders_are_cut_around_the_boundary() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_with_a_hint() {
+fn unanswerable_questions_are_refused_with_a_hint() {
     assert_section_refused("explain", EXAMPLES);
 }
 
 #[test]
-fn dumps_that_lack_something_say_what_to_dump() {
+fn incomplete_dumps_are_refused_with_the_command_to_run() {
     let source = read(EXAMPLES, EXAMPLE);
     let (head, pods) = source.split_at(source.find("  # Found no node").expect("the first pod"));
     let refused = |text: &str, more: &str, words: &str| {
@@ -246,7 +245,7 @@ fn dumps_that_lack_something_say_what_to_dump() {
 }
 
 #[test]
-fn packed_dumps_are_taken_and_those_cut_off_are_refused() {
+fn compressed_dumps_are_read_and_truncated_ones_refused() {
     let value: Value = serde_saphyr::from_str(&read(EXAMPLES, EXAMPLE)).expect("YAML");
     let text = serde_json::to_string_pretty(&value).expect("JSON");
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -1,11 +1,11 @@
-//! `loadgen explain --deployment`, and the lines that undo what `--prefer` sets.
+//! `loadgen explain --deployment`, and the commands that undo the annotations of `--prefer`.
 
 use podstorm_tests::command::{assert_refused, holds, run, run_with_stdin, told};
 use serde_json::{Value, json};
 
 use super::{EXAMPLE, EXAMPLES, NOW, explain, read};
 
-/// The example with a second ReplicaSet of the Deployment, and what of it is to be replaced.
+/// Returns the example with a second ReplicaSet of the Deployment, of this size and revision.
 fn with_older(replicas: u32, revision: &str) -> String {
     let source = read(EXAMPLES, EXAMPLE);
     let older = format!(
@@ -34,13 +34,13 @@ fn with_older(replicas: u32, revision: &str) -> String {
     source.replacen(named, annotated, 1) + &older
 }
 
-/// A text with one space for several.
+/// Collapses runs of spaces in a text.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn a_deployment_is_asked_about_by_its_newest_replicaset() {
+fn a_deployment_stands_for_its_newest_replicaset() {
     let ask = |name: &str, source: &str| {
         let line = format!("explain -f - --now {NOW} --deployment {name} --replicas 8");
         run_with_stdin(&line, source)
@@ -50,9 +50,9 @@ fn a_deployment_is_asked_about_by_its_newest_replicaset() {
     for name in ["web", "shop/web"] {
         assert_eq!(told(&ask(name, &source)), by_set);
     }
-    // An older one without replicas is what every Deployment has: nothing is said of it.
+    // Every Deployment has older ReplicaSets without replicas, so they are not mentioned.
     assert!(!told(&ask("web", &with_older(0, "9"))).contains("web-old"));
-    // Revisions are numbers: 10 is newer than 9.
+    // Revisions compare as numbers: 10 is newer than 9.
     let text = squeezed(&told(&ask("web", &with_older(2, "9"))));
     let words = "spec.replicas 12 -> 8: 4 pods are deleted. | Of the 2 ReplicaSets of Deployment shop/web \
                  this is the newest by revision, web; replicas have web of revision 10 with 12, web-old of \
@@ -67,7 +67,7 @@ fn a_deployment_is_asked_about_by_its_newest_replicaset() {
 }
 
 #[test]
-fn an_earlier_cost_is_put_back() {
+fn undoing_restores_an_earlier_cost() {
     let source = read(EXAMPLES, EXAMPLE);
     let key = "controller.kubernetes.io/pod-deletion-cost";
     let name = "      name: web-g5hsn\n";
@@ -82,14 +82,14 @@ fn an_earlier_cost_is_put_back() {
     assert!(text.ends_with(&undo), "{text}");
 }
 
-/// What is said of the Deployment of another example.
+/// Returns the explanation of another example's Deployment.
 fn explain_rollout(more: &str) -> String {
     let line = format!("explain -f {EXAMPLES}/rollout.yaml --now {NOW} --deployment web {more}");
     told(&run(&line))
 }
 
 #[test]
-fn the_next_syncs_of_a_rollout_are_told_with_their_reasons() {
+fn the_next_syncs_of_a_rollout_have_their_reasons() {
     let text = explain_rollout("");
     let lines: Vec<String> = text.lines().map(squeezed).collect();
     let mut left = lines.iter();
@@ -97,7 +97,7 @@ fn the_next_syncs_of_a_rollout_are_told_with_their_reasons() {
         "Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at least 8 available",
         "0 -> 3 no ReplicaSet has this template; 10 pods wanted, with maxSurge 13 may exist; 10 do, so 3 \
          more fit",
-        // The two that are not available go before any that is.
+        // The two unavailable ones go before any available one.
         "1 web-6f9c 10 -> 8 2 of 10 are not available: they go first",
         "waits until 5 more of web-555474bd6d are available and 2 of web-6f9c are gone",
         "8 -> 3 8 of 10 must stay available (maxUnavailable 2); 13 are",
@@ -113,14 +113,14 @@ fn the_next_syncs_of_a_rollout_are_told_with_their_reasons() {
 }
 
 #[test]
-fn a_rollout_is_told_to_programs_and_of_an_image_to_come() {
+fn a_rollout_is_explained_as_json_and_for_a_new_image() {
     let document = |more: &str| super::json(&explain_rollout(&format!("-o json {more}")));
     let now = document("");
     assert_eq!(now["max_surge"], 3);
     let first = &now["steps"][0]["sync"][0];
     assert_eq!(first["request"], "create replicasets");
     assert_eq!(first["replicas"], json!([0, 3]));
-    // With the image of the old ReplicaSet that one is found again, and has all its pods.
+    // With the image of the old ReplicaSet, that ReplicaSet is reused with all its pods.
     let back = document("--image registry.example/web:1.4");
     let steps = back["steps"].as_array().expect("a list").iter();
     let requests = steps.filter_map(|step| step["sync"].as_array()).flatten();

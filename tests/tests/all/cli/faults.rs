@@ -1,5 +1,5 @@
-//! The fault simulator and the scenario `stale-watch` on the command line: what users see of known
-//! bugs, of seeds and of schedules, and what is refused.
+//! The fault simulator and the scenario `stale-watch` on the command line: known bugs, seeds,
+//! schedules, and refused input.
 
 use std::process::Output;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{EXAMPLES, assert_section_refused, folder, folder_of, json_in, refused, write};
 
-/// The known bugs and the number that shows each with upstream's behaviour.
+/// The known bugs, each with the number that shows it under upstream's behavior.
 const BUGS: [(&str, &str); 16] = [
     ("m01-stale-watch", "10  pods created in excess"),
     ("m02-unseen-pods", "300.008 s  the longest a ReplicaSet"),
@@ -40,7 +40,7 @@ const BUGS: [(&str, &str); 16] = [
 
 const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";
 
-/// A valid schedule, which tests break.
+/// A valid schedule, which tests modify.
 const SCHEDULE: &str = "\
 version: 4
 workload: replicaset
@@ -62,19 +62,19 @@ steps:
     action: {kill: {replica-set: web, percent: 100, how: deleted}}
 ";
 
-/// Replays a schedule of that text.
+/// Replays the schedule in `text`.
 fn replay(text: &str, more: &str) -> Output {
     let folder = folder_of(&[("mine.yaml", text)]);
     run_in(&folder, &format!("replay --schedule mine.yaml {more}"))
 }
 
-/// Runs `stale-watch`, which must succeed; its report and its result.
+/// Runs `stale-watch`, which must succeed. Returns its report and its result.
 #[track_caller]
 fn stale_watch(more: &str) -> (String, Value) {
     let folder = folder();
     let line = format!("run --scenario stale-watch --json result.json {more}");
     let text = ended(&run_in(&folder, &line), 0);
-    // A command stays on one line.
+    // Each command is on one line.
     let fits = |line: &str| line.starts_with("    loadgen") || line.chars().count() <= 100;
     assert!(text.lines().all(fits), "{text}");
     (text, json_in(&folder, "result.json"))
@@ -94,7 +94,7 @@ fn known_bugs_are_listed_with_their_threads() {
 }
 
 #[test]
-fn each_bug_is_told_by_its_figure_and_replayed_step_by_step() {
+fn each_bug_shows_its_number_and_is_replayed_stepwise() {
     for (name, figure) in BUGS {
         let id = &name[..3];
         let both = told(&run(&format!("bugs {id}")));
@@ -111,14 +111,14 @@ fn each_bug_is_told_by_its_figure_and_replayed_step_by_step() {
 }
 
 #[test]
-fn a_printed_bug_is_a_schedule_to_edit() {
+fn a_printed_bug_is_an_editable_schedule() {
     let schedule = told(&run("replay --bug m10 --print-schedule"));
     let text = told(&replay(&schedule, "--behaviour upstream"));
     holds(&text, "5 in excess");
 }
 
 #[test]
-fn what_bugs_fuzz_and_replay_do_not_know_is_refused() {
+fn unknown_bugs_classes_and_schedules_are_refused() {
     assert_section_refused("fault simulator", folder());
 }
 
@@ -138,7 +138,7 @@ fn a_stale_watch_creates_every_pod_twice_without_the_gate() {
 }
 
 #[test]
-fn the_gate_mends_the_stale_watch_and_not_the_lost_answers() {
+fn the_gate_fixes_the_stale_watch_but_not_lost_answers() {
     let (text, result) = stale_watch(&format!("--feature-gates {GATE_ON}"));
     assert_eq!(result["excess_pods_created"], 40);
     assert_eq!(result["phases"][2]["excess_pods_created"], 0);
@@ -146,7 +146,7 @@ fn the_gate_mends_the_stale_watch_and_not_the_lost_answers() {
 }
 
 #[test]
-fn the_hardened_behaviour_creates_none_in_excess() {
+fn the_hardened_behaviour_creates_no_excess_pods() {
     for gates in ["".to_owned(), format!("--feature-gates {GATE_ON}")] {
         let (text, result) = stale_watch(&format!("--behaviour hardened {gates}"));
         assert_eq!(result["excess_pods_created"], 0);
@@ -156,7 +156,7 @@ fn the_hardened_behaviour_creates_none_in_excess() {
 }
 
 #[test]
-fn a_stale_watch_is_sized_like_other_scenarios_and_repeats_exactly() {
+fn stale_watch_has_the_usual_sizes_and_is_reproducible() {
     let sized = "--pods 100 --replicasets 4 --seed 7";
     let (text, result) = stale_watch(sized);
     assert_eq!(result["excess_pods_created"], 104);
@@ -168,7 +168,7 @@ fn a_stale_watch_is_sized_like_other_scenarios_and_repeats_exactly() {
 }
 
 #[test]
-fn a_few_seeds_hold_and_one_is_shown_step_by_step() {
+fn some_seeds_pass_and_one_is_shown_stepwise() {
     let output = run("fuzz --seeds 20");
     let text = ended(&output, 0);
     let said = stderr(&output);
@@ -183,7 +183,7 @@ fn a_few_seeds_hold_and_one_is_shown_step_by_step() {
 }
 
 #[test]
-fn how_far_seeds_reach_is_told_with_the_least_met_pairs_first() {
+fn reach_is_reported_with_the_rarest_pairs_first() {
     let folder = folder();
     let output = run_in(&folder, "fuzz --seeds 40 --json reach.json");
     holds(&ended(&output, 0), "of 199 pairs met | noticed");
@@ -231,7 +231,7 @@ fn every_class_strikes_every_workload() {
 
 #[test]
 #[cfg(unix)]
-fn an_interrupted_campaign_says_what_it_has_seen() {
+fn an_interrupted_campaign_reports_what_it_has_seen() {
     let folder = folder();
     let (output, rest) = run_until_interrupted(&folder, "fuzz --seeds 10m --json fuzz.json");
     holds(&ended(&output, 130), " seeds, ");
@@ -242,7 +242,7 @@ fn an_interrupted_campaign_says_what_it_has_seen() {
 }
 
 #[test]
-fn a_schedule_of_ones_own_is_played() {
+fn a_custom_schedule_is_played() {
     let piped = "replay --schedule - --behaviour hardened";
     let piped = told(&run_with_stdin(piped, SCHEDULE));
     holds(&piped, "6 pods created by controllers");
@@ -251,7 +251,7 @@ fn a_schedule_of_ones_own_is_played() {
 }
 
 #[test]
-fn seeds_of_deployments_hold_and_one_is_shown_step_by_step() {
+fn seeds_of_deployments_pass_and_one_is_shown_stepwise() {
     const SITUATION: &str = "the first ReplicaSet of a Deployment is created";
     let folder = folder();
     let line = "fuzz --workload deployment --seeds 10 --json reach.json";
@@ -267,9 +267,9 @@ fn seeds_of_deployments_hold_and_one_is_shown_step_by_step() {
     assert!(trace(&other) != trace(&replayed));
 }
 
-/// The hash of what happened.
+/// Returns the hash of the trace.
 fn trace(replayed: &str) -> &str {
-    let (_, after) = replayed.split_once("; trace ").expect("it tells its trace");
+    let (_, after) = replayed.split_once("; trace ").expect("a trace");
     &after[..32]
 }
 
@@ -291,8 +291,10 @@ fn a_schedule_of_deployments_is_printed_stored_and_replayed() {
 }
 
 #[test]
-fn of_a_folder_the_schedule_that_fails_is_named() {
-    let (before, steps) = SCHEDULE.split_once("steps:\n").expect("it has steps");
+fn the_failing_schedule_of_a_folder_is_named() {
+    let (before, steps) = SCHEDULE
+        .split_once("steps:\n")
+        .expect("a schedule with steps");
     let broken = "  - at-ms: 0\n    action: {break: {stream: pods}}\n";
     let broken = format!("{before}steps:\n{broken}{steps}");
     let folder = folder_of(&[("a.yaml", SCHEDULE), ("b.yaml", &broken)]);
@@ -309,7 +311,7 @@ fn of_a_folder_the_schedule_that_fails_is_named() {
 }
 
 #[test]
-fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
+fn an_invalid_schedule_is_refused_with_its_place() {
     for [from, to, words] in refused("broken schedules") {
         assert!(SCHEDULE.contains(&from), "{from:?}");
         let text = SCHEDULE.replacen(&from, &to, 1);
@@ -321,7 +323,7 @@ fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
 }
 
 #[test]
-fn what_to_try_next_is_the_whole_command() {
+fn the_suggested_command_is_complete() {
     let file = format!("{EXAMPLES}/frontend.yaml");
     let folder = folder();
     let base = format!("run --scenario stale-watch -f {file} --seed 7");
@@ -340,9 +342,9 @@ fn what_to_try_next_is_the_whole_command() {
         let end = format!(" -f {file} {judged}");
         let is_whole = command.contains(" --seed 7 ") && command.ends_with(&end);
         assert!(is_whole, "{command}");
-        // A shell takes it, and it runs.
+        // The command is valid in a shell, and it runs.
         let rest = command.trim().strip_prefix("loadgen");
-        let rest = rest.expect("it begins so");
+        let rest = rest.expect("a loadgen command");
         let shell = std::process::Command::new("sh")
             .args(["-c", &format!("\"$0\" {rest}")])
             .arg(podstorm_tests::command::loadgen())

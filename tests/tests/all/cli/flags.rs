@@ -1,5 +1,4 @@
-//! Flags and files that are wrong: one clear message, exit code 2, and nothing half-written is left
-//! behind.
+//! Invalid flags and files: one clear message, exit code 2, and no partial output.
 
 use std::fs;
 use std::process::Stdio;
@@ -14,14 +13,14 @@ use super::{
     REPLICA_SET, assert_section_refused, folder, folder_of, json, names_in, read, refused, write,
 };
 
-/// Runs a file of that text; the words must be in the message beside the file's name.
+/// Runs a file with this text, and asserts that the message contains the words and the file's name.
 #[track_caller]
 fn assert_file_refused(name: &str, text: impl AsRef<[u8]>, words: &str) {
     let folder = folder();
     write(&folder, name, text);
     let output = run_in(&folder, &format!("run -f {name} --json result.json"));
     assert_refused(&output, &format!("{name} | {words}"));
-    assert_eq!(names_in(&folder), [name], "nothing is left behind");
+    assert_eq!(names_in(&folder), [name], "no output remains");
 }
 
 #[test]
@@ -49,11 +48,11 @@ fn scenarios_are_listed_with_their_questions() {
 }
 
 #[test]
-fn flags_and_words_that_cannot_be_are_refused() {
+fn invalid_flags_and_words_are_refused() {
     assert_section_refused("flags", folder());
     let unlike = run("dance");
     assert!(!stderr(&unlike).contains("tip"), "{}", stderr(&unlike));
-    // A node for as many pods as can be counted takes no more memory than another.
+    // The maximum of pods per node takes no more memory than any other value.
     ended(
         &run("run --scenario up-down -q --pods 20 --pods-per-node 4294967295"),
         0,
@@ -61,7 +60,7 @@ fn flags_and_words_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn values_that_no_flag_of_their_kind_takes_are_refused() {
+fn invalid_values_of_flags_are_refused() {
     const SIZES: &str = "--pods --replicasets --pods-per-replicaset --nodes --zones --namespaces \
                          --pods-per-node --burst-replicas --threads";
     const DURATIONS: &str = "--duration --time-limit --min-ready-seconds --pod-startup-latency \
@@ -83,7 +82,7 @@ fn values_that_no_flag_of_their_kind_takes_are_refused() {
 }
 
 #[test]
-fn files_that_hold_no_objects_are_refused_with_the_place() {
+fn files_without_valid_objects_are_refused_with_the_place() {
     for [from, to, words] in refused("broken manifests") {
         assert!(REPLICA_SET.contains(&from), "{from:?}");
         assert_file_refused("web.yaml", REPLICA_SET.replacen(&from, &to, 1), &words);
@@ -143,7 +142,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_run() {
     assert_eq!(read(&folder, "web.yaml"), REPLICA_SET);
 }
 
-/// A run of some tenths of a second of processor time, profiled in each form.
+/// A run of some tenths of a second of CPU time, profiled in each format.
 #[test]
 fn a_profiled_run_leaves_flamegraph_profile_and_stacks() {
     let folder = folder();
@@ -155,11 +154,13 @@ fn a_profiled_run_leaves_flamegraph_profile_and_stacks() {
     let stacks = read(&folder, "f.txt");
     let mut samples = 0;
     for line in stacks.lines() {
-        let (_, count) = line.rsplit_once(' ').expect("a stack and its samples");
-        samples += count.parse::<u64>().expect("samples are a number");
+        let (_, count) = line
+            .rsplit_once(' ')
+            .expect("a stack and its number of samples");
+        samples += count.parse::<u64>().expect("a number of samples");
     }
     assert!(samples > 0);
-    // Unwound to the root, and from there on named.
+    // Unwound to the root, with symbols from there on.
     let is_rooted = |line: &&str| line.contains("podstorm_loadgen::run::run;");
     let rooted = stacks.lines().filter(is_rooted).count();
     let first = stacks.lines().next().unwrap_or_default();
@@ -181,7 +182,7 @@ fn a_profiled_run_leaves_flamegraph_profile_and_stacks() {
 }
 
 #[test]
-fn a_run_too_short_to_be_sampled_says_so() {
+fn a_run_too_short_to_be_sampled_is_reported() {
     let folder = folder_of(&[("web.yaml", REPLICA_SET), ("f.svg", "an older one")]);
     let line = "run -q -f web.yaml --engine virtual --flamegraph f.svg --profile-hertz 1";
     let words = "no sample | 1000.0 ms | --profile-hertz";
@@ -203,7 +204,7 @@ fn effective_settings_are_printed_and_read_back() {
     assert!(yaml.lines().any(|line| line == "pods: 5000"), "{yaml}");
 }
 
-/// A closed pipe, made before the command starts so that no timing decides.
+/// The pipe is closed before the command starts, so the test does not depend on timing.
 #[test]
 fn a_closed_pipe_ends_quietly() {
     for line in ["--help", "scenarios", "run --print-scenario"] {
@@ -218,7 +219,7 @@ fn a_closed_pipe_ends_quietly() {
 }
 
 #[test]
-fn standard_input_is_read_in_either_format() {
+fn standard_input_may_have_either_format() {
     let line = "run -f - --print-scenario=json";
     let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},
         "spec":{"containers":[{"name":"c","image":"i"}]}}"#;

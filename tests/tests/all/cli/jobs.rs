@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::EXAMPLES;
 use super::serve::{Serving, until};
 
-/// The moment at which the example is looked at.
+/// The time at which the example is explained.
 const LOOKED_AT: &str = "2026-03-01T12:10:00Z";
 
-/// The result of a run, which must go well.
+/// Returns the result of a run, which must succeed.
 #[track_caller]
 fn result(flags: &str) -> Value {
     let line = format!("run -q --json - --engine virtual {flags}");
@@ -28,7 +28,7 @@ fn job(spec: &str) -> String {
 }
 
 #[test]
-fn a_job_farm_completes_every_job_and_wastes_only_what_failed() {
+fn a_job_farm_completes_and_wastes_only_failed_pods() {
     let farm = |more: &str| {
         result(&format!(
             "--scenario job-farm --batch-jobs 20 --completions 10 {more}"
@@ -61,14 +61,14 @@ fn a_job_farm_completes_every_job_and_wastes_only_what_failed() {
     let took = |result: &Value| number(&result["phases"][1]["seconds"]);
     // An index waits ten seconds after its first failure.
     assert!(took(&usual) > took(&sound) + 10.0);
-    // The ends of pods are gathered before they are counted.
+    // Finished pods are collected for the batch period before they are counted.
     let patient = farm("--pod-failures 0% --job-batch-period 60s");
     assert!(took(&patient) > took(&sound) + 40.0, "{}", took(&patient));
     assert_eq!(
         patient["settings"]["controller_times"]["job-batch-period"],
         60_000_000_000_u64
     );
-    // What QPS buys: creates, patches and Events share the client limit.
+    // Creates, patches and Events share the client limit.
     let slow = farm("--pod-failures 0% --kube-api-qps 5 --kube-api-burst 5");
     assert!(
         took(&slow) > 3.0 * took(&sound),
@@ -79,7 +79,7 @@ fn a_job_farm_completes_every_job_and_wastes_only_what_failed() {
 }
 
 #[test]
-fn a_retry_storm_ends_at_the_back_off_limit_with_a_pod_more_than_it() {
+fn a_retry_storm_ends_one_pod_over_the_back_off_limit() {
     for (limit, pods, seconds) in [
         ("", 7.0, 630.0),
         ("--backoff-limit 2", 3.0, 30.0),
@@ -90,16 +90,17 @@ fn a_retry_storm_ends_at_the_back_off_limit_with_a_pod_more_than_it() {
         assert_eq!([&finished["complete"], &finished["failed"]], [0, 10]);
         assert_eq!(number(&finished["pods_created"]), 10.0 * pods);
         assert_eq!(finished["pods_wasted"], finished["pods_created"]);
-        // The waits of the back-off, and for each pod its start and a second in which changes are gathered.
+        // The back-off delays, and for each pod its start and one second in which changes are
+        // collected.
         let took = number(&result["finish_seconds"]["p50"]);
         assert!((seconds..seconds + 5.0 * pods).contains(&took), "{took}");
     }
 }
 
 #[test]
-fn an_image_that_can_not_be_pulled_meets_no_back_off_limit() {
+fn an_unpullable_image_never_reaches_the_back_off_limit() {
     let example =
-        std::fs::read_to_string(format!("{EXAMPLES}/bad-image.yaml")).expect("it is there");
+        std::fs::read_to_string(format!("{EXAMPLES}/bad-image.yaml")).expect("the example");
     let line = "run -q --json - --engine virtual -f -";
     let failed = super::json(&ended(&run_with_stdin(line, &example), 0));
     let finished = &failed["finished"];
@@ -108,7 +109,7 @@ fn an_image_that_can_not_be_pulled_meets_no_back_off_limit() {
     assert_eq!(finished["pods_created"], 1);
     let took = number(&failed["finish_seconds"]["p50"]);
     assert!((15.0..20.0).contains(&took), "{took}");
-    // A program that fails at once meets the limit with its first pod.
+    // A program that fails immediately reaches the limit with its first pod.
     let fails = example.replace("pull=fail", "exit=1");
     let met = super::json(&ended(&run_with_stdin(line, &fails), 0));
     assert_eq!(met["finished"]["pods_created"], 1);
@@ -122,7 +123,7 @@ fn an_image_that_can_not_be_pulled_meets_no_back_off_limit() {
 }
 
 #[test]
-fn an_array_job_is_bound_by_what_one_sync_creates_and_counts() {
+fn an_array_job_is_limited_by_the_work_of_single_syncs() {
     let array = |more: &str| {
         result(&format!(
             "--scenario array-job --completions 1200 --parallelism 700 --pod-failures 0% {more}"
@@ -133,13 +134,13 @@ fn an_array_job_is_bound_by_what_one_sync_creates_and_counts() {
     assert_eq!(usual["finished"]["pods_wasted"], 0);
     assert_eq!(usual["settings"]["size"]["batch_jobs"], 1);
     assert_eq!(usual["settings"]["parallelism"], 700);
-    // One key: more workers change nothing.
+    // There is one key, so more workers change nothing.
     let wide = array("--concurrent-job-syncs 50");
     assert_eq!(wide["phases"][1]["seconds"], usual["phases"][1]["seconds"]);
 }
 
 #[test]
-fn jobs_of_files_end_by_their_run_time_or_are_named_as_running_on() {
+fn jobs_of_files_end_by_run_time_or_are_named_as_running() {
     let text = job("completions: 3\n  parallelism: 2");
     let line = "run -q --json - --engine virtual -f -";
     let done = super::json(&ended(
@@ -169,7 +170,7 @@ fn jobs_of_files_end_by_their_run_time_or_are_named_as_running_on() {
 }
 
 #[test]
-fn jobs_that_no_server_takes_are_refused_by_place_and_rule() {
+fn invalid_jobs_are_refused_with_place_and_rule() {
     for (spec, words) in [
         (
             "completions: -3",
@@ -239,7 +240,7 @@ fn jobs_that_no_server_takes_are_refused_by_place_and_rule() {
 }
 
 #[test]
-fn two_jobs_on_one_selector_are_warned_of() {
+fn two_jobs_with_one_selector_cause_a_warning() {
     let one = job("manualSelector: true\n  selector: {matchLabels: {app: x}}").replace(
         "    spec: {r",
         "    metadata: {labels: {app: x}}\n    spec: {r",
@@ -255,7 +256,7 @@ fn two_jobs_on_one_selector_are_warned_of() {
     );
 }
 
-/// What is said of the example.
+/// Returns the explanation of the example.
 fn explained(more: &str) -> String {
     let line = format!("explain -f {EXAMPLES}/job.yaml --now {LOOKED_AT} --job render {more}");
     told(&run(&line))
@@ -290,7 +291,7 @@ fn a_job_is_explained_by_its_rules_pods_indexes_and_times() {
 }
 
 #[test]
-fn questions_that_jobs_do_not_answer_are_refused() {
+fn questions_without_meaning_for_jobs_are_refused() {
     let explain = format!("explain -f {EXAMPLES}/job.yaml");
     for (more, words) in [
         ("--job rendr", "no Job \"rendr\" | shop/render"),
@@ -308,7 +309,7 @@ fn questions_that_jobs_do_not_answer_are_refused() {
 }
 
 #[test]
-fn a_sweep_over_the_sizes_of_jobs_shows_when_they_end_and_what_they_waste() {
+fn a_sweep_over_job_sizes_shows_end_times_and_waste() {
     let line = "sweep --scenario job-farm --batch-jobs 5 --completions 10 --vary parallelism=1,10 --jobs 2";
     let table = ended(&run(line), 0);
     for words in ["finish_seconds p99", "finished.pods_wasted", "parallelism"] {
@@ -317,7 +318,7 @@ fn a_sweep_over_the_sizes_of_jobs_shows_when_they_end_and_what_they_waste() {
 }
 
 #[test]
-fn what_the_controller_of_jobs_counts_is_served() {
+fn metrics_of_the_job_controller_are_served() {
     let folder = super::folder();
     let serving = Serving::start(&folder, "serve --listen localhost:0", false);
     let create = |name: &str, spec: Value| {
@@ -348,7 +349,7 @@ fn what_the_controller_of_jobs_counts_is_served() {
                 "job_controller_job_pods_creation_total{reason=\"new\",status=\"succeeded\"} 2";
             text.contains(created) && text.contains(&others)
         },
-        "not everything is counted",
+        "some pods are not counted",
     );
     for words in [
         "# TYPE job_controller_job_sync_duration_seconds histogram",
@@ -360,5 +361,9 @@ fn what_the_controller_of_jobs_counts_is_served() {
     let known = format!("{foreign}{{controller_name=\"example.com/m099\"}} 1");
     holds(&text, &known);
     let series = text.lines().filter(|line| line.starts_with(foreign));
-    assert_eq!(series.count(), 101, "a hundred names and the others");
+    assert_eq!(
+        series.count(),
+        101,
+        "a hundred names and one for all others"
+    );
 }

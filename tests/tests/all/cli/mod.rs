@@ -1,4 +1,5 @@
-//! The `loadgen` command as its users meet it, subject by subject. Only here is the program itself run.
+//! The `loadgen` command as users see it, one module per subject. Only these tests run the program
+//! itself.
 
 mod claims;
 mod compare;
@@ -32,7 +33,7 @@ use podstorm_tests::command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A valid ReplicaSet, which tests break.
+/// A valid ReplicaSet, which tests modify.
 const REPLICA_SET: &str = "\
 apiVersion: apps/v1
 kind: ReplicaSet
@@ -54,35 +55,36 @@ spec:
 /// The folder of the examples.
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../loadgen/examples");
 
-/// The one that `explain` is asked about.
+/// The example that `explain` is asked about.
 const EXAMPLE: &str = "billing.yaml";
 
-/// The time at which it is asked.
+/// The time of the explanation.
 const NOW: &str = "2026-03-01T12:00:00Z";
 
-/// Asks about the example, with these flags besides.
+/// Explains the example with these flags.
 fn explain(more: &str) -> Output {
     command::run(&format!(
         "explain -f {EXAMPLES}/{EXAMPLE} --now {NOW} {more}"
     ))
 }
 
-/// What is refused: see there.
+/// Command lines that must be refused; the file describes its format.
 const REFUSED: &str = include_str!("refused.txt");
 
-/// The cases of a section of [`REFUSED`]: the parts of each line, with line feeds and tabs for `\n` and `\t`.
+/// Returns the cases of a section of [`REFUSED`]: the parts of each line, with `\n` and `\t`
+/// unescaped.
 #[track_caller]
 fn refused<const PARTS: usize>(section: &str) -> Vec<[String; PARTS]> {
     let (_, after) = REFUSED
         .split_once(&format!("\n== {section}\n"))
-        .expect("the section is there");
+        .expect("the section exists");
     let text = after.split("\n== ").next().unwrap_or(after);
     let unescaped = |part: &str| part.replace("\\n", "\n").replace("\\t", "\t");
     let cases = command::cases(text).into_iter();
     cases.map(|case| case.map(unescaped)).collect()
 }
 
-/// Asserts that every command of a section is refused in that folder, and leaves it as it is.
+/// Asserts that every command of a section is refused in the folder and leaves it unchanged.
 #[track_caller]
 fn assert_section_refused(section: &str, folder: impl AsRef<Path>) {
     let folder = folder.as_ref();
@@ -93,14 +95,14 @@ fn assert_section_refused(section: &str, folder: impl AsRef<Path>) {
         wrong.extend(refusal.err().map(|it| format!("loadgen {line}: {it}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(names_in(folder), before, "nothing is left behind");
+    assert_eq!(names_in(folder), before, "no output remains");
 }
 
 fn folder() -> TempDir {
     TempDir::new().expect("a temporary folder")
 }
 
-/// A folder with these files.
+/// Returns a folder with these files.
 fn folder_of(files: &[(&str, &str)]) -> TempDir {
     let folder = folder();
     for (name, text) in files {
@@ -113,13 +115,13 @@ fn write(folder: impl AsRef<Path>, name: &str, text: impl AsRef<[u8]>) {
     fs::write(folder.as_ref().join(name), text).expect("the folder can be written");
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 #[track_caller]
 fn read(folder: impl AsRef<Path>, name: &str) -> String {
-    fs::read_to_string(folder.as_ref().join(name)).expect("the file is there")
+    fs::read_to_string(folder.as_ref().join(name)).expect("the file exists")
 }
 
-/// The JSON in a file.
+/// Returns the JSON in a file.
 #[track_caller]
 fn json_in(folder: impl AsRef<Path>, name: &str) -> Value {
     json(&read(folder, name))
@@ -130,7 +132,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("only JSON")
 }
 
-/// What is in a folder, in the order of the names.
+/// Returns the names in a folder, sorted.
 fn names_in(folder: impl AsRef<Path>) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder is readable");
     let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();

@@ -1,5 +1,5 @@
-//! The command by which a report says how to repeat its run: run, it gives the same result to the byte,
-//! for every built-in scenario, for the user's files, and for objects from files.
+//! The command in a report that repeats its run: it reproduces the result byte for byte, for every
+//! built-in scenario, for the user's files, and for objects from files.
 
 use podstorm_loadgen::scenario::Scenario;
 use podstorm_tests::command::{holds, run_in, stderr};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::{folder_of, read};
 
-/// A scenario with groups, whose sizes round the number of pods, and settings of its own.
+/// A scenario with groups, whose sizes round the number of pods, and with its own settings.
 const GROUPS: &str = "\
 name: own-groups
 question: Are the groups the same again?
@@ -29,7 +29,7 @@ thresholds:
   excess_pods_created: [== 0]
 ";
 
-/// A scenario whose settings decide the size by the number of ReplicaSets.
+/// A scenario whose settings derive the size from the number of ReplicaSets.
 const SIZED: &str = "\
 name: own-sizes
 question: Is the size the same again?
@@ -39,7 +39,7 @@ phases:
   steps: [createNamespaces, createNodes, createReplicaSets: {replicas: 100%}]
 ";
 
-/// A scenario for nothing but what files bring.
+/// A scenario that works only on objects from files.
 const OVER_FILES: &str = "\
 name: own-input
 question: Does the dump scale?
@@ -50,7 +50,7 @@ phases:
   steps: [scale: {replicas: 50%}]
 ";
 
-/// Objects, their node included.
+/// Objects with their node.
 const DUMP: &str = "\
 apiVersion: apps/v1
 kind: ReplicaSet
@@ -77,7 +77,7 @@ fn folder() -> TempDir {
     ])
 }
 
-/// Runs with those flags: the result, and the command that the report names.
+/// Runs with those flags. Returns the result, and the command in the report.
 #[track_caller]
 fn run(flags: &str, folder: &TempDir) -> (String, String) {
     let line = format!("run -q --json result.json --report page.html {flags}");
@@ -86,7 +86,9 @@ fn run(flags: &str, folder: &TempDir) -> (String, String) {
     let told = stderr(&output);
     assert!(matches!(code, Some(0 | 1)), "{flags}: {code:?}: {told}");
     let page = read(folder, "page.html");
-    let begin = page.find("<pre id=\"command\"").expect("the page has it");
+    let begin = page
+        .find("<pre id=\"command\"")
+        .expect("the page has the command");
     let code = &page[begin..];
     let code = &code[code.find("<code>").expect("a begin") + 6..];
     let command = &code[..code.find("</code>").expect("an end")];
@@ -105,12 +107,12 @@ fn run(flags: &str, folder: &TempDir) -> (String, String) {
     (read(folder, "result.json"), command)
 }
 
-/// Asserts that the named command gives the same result and names itself.
+/// Asserts that the command reproduces the result and its own text.
 #[track_caller]
 fn assert_repeats(arguments: &str, folder: &TempDir) -> String {
     let (result, command) = run(arguments, folder);
     let flags = command.strip_prefix("loadgen run ");
-    let (again, itself) = run(flags.expect("it is a run"), folder);
+    let (again, itself) = run(flags.expect("a run command"), folder);
     let lines = result.lines().zip(again.lines());
     if let Some((first, second)) = lines.into_iter().find(|(first, second)| first != second) {
         panic!("{arguments}: {command}: {first} and then {second}");
@@ -121,13 +123,13 @@ fn assert_repeats(arguments: &str, folder: &TempDir) -> String {
 }
 
 #[test]
-fn every_built_in_scenario_is_repeated_to_the_byte() {
+fn every_built_in_scenario_is_reproducible() {
     let folder = folder();
     for name in Scenario::names() {
         let what = match name {
             "manifests" => "-f dump.yaml".to_owned(),
             "churn" => "--scenario churn --duration 5s --pods 300".to_owned(),
-            // So many Jobs at first as pods here.
+            // As many initial Jobs as others have pods.
             "job-farm" | "retry-storm" => format!("--scenario {name} --pods 300 --batch-jobs 30"),
             "node-drain" => format!("--scenario {name} --pods 240 --statefulsets 12"),
             "statefulset-upgrade" | "stuck-upgrade" | "zone-loss" => {
@@ -155,7 +157,7 @@ fn every_built_in_scenario_is_repeated_to_the_byte() {
 }
 
 #[test]
-fn scenarios_from_files_are_repeated_to_the_byte() {
+fn scenarios_from_files_are_reproducible() {
     let folder = folder();
     for arguments in [
         "--scenario groups.yaml",
@@ -171,7 +173,7 @@ fn scenarios_from_files_are_repeated_to_the_byte() {
 }
 
 #[test]
-fn runs_of_objects_from_files_are_repeated_to_the_byte() {
+fn runs_of_objects_from_files_are_reproducible() {
     let folder = folder();
     for arguments in [
         "-f dump.yaml",
@@ -189,7 +191,7 @@ fn runs_of_objects_from_files_are_repeated_to_the_byte() {
 }
 
 #[test]
-fn what_a_result_is_judged_by_is_repeated_too() {
+fn thresholds_are_part_of_the_command() {
     let folder = folder();
     let line = "--engine virtual --pods 100 --threshold 'pod_ready_latency p99 < 1ns' \
                 --threshold 'phase{scale to 100 %} < 1h'";

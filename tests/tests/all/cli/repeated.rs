@@ -1,4 +1,4 @@
-//! `loadgen run --runs`: the runs of several seeds, summed up.
+//! `loadgen run --runs`: the summary of runs with several seeds.
 
 use podstorm_tests::command::{ended, holds, run_in};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::{assert_section_refused, folder, json_in, read};
 const RANDOM: &str =
     "--scenario up-down --engine virtual --pods 100 --pod-startup-latency p50=1s,p99=3s";
 
-/// A line of the summary.
+/// Returns a line of the summary.
 #[track_caller]
 fn line<'a>(document: &'a Value, figure: &str) -> &'a Value {
     let mut lines = document["summary"].as_array().expect("lines").iter();
@@ -18,7 +18,7 @@ fn line<'a>(document: &'a Value, figure: &str) -> &'a Value {
 }
 
 #[test]
-fn each_of_several_virtual_runs_is_the_run_of_its_seed_and_the_file_is_the_same_every_time() {
+fn each_of_several_virtual_runs_equals_a_run_of_its_seed() {
     let folder = folder();
     let line_of_all = format!("run {RANDOM} --runs 3 --seed 4 --json all.json");
     let text = ended(&run_in(&folder, &line_of_all), 0);
@@ -43,16 +43,16 @@ fn each_of_several_virtual_runs_is_the_run_of_its_seed_and_the_file_is_the_same_
     let before = read(&folder, "all.json");
     ended(&run_in(&folder, &format!("{line_of_all} --quiet")), 0);
     assert_eq!(read(&folder, "all.json"), before);
-    // The seed that the text names is the one in the middle.
+    // The seed in the text is the one of the median run.
     elapsed.sort_by(f64::total_cmp);
     let is_median = |result: &&Value| result["elapsed_seconds"] == elapsed[1];
     let mut results = all["results"].as_array().expect("results").iter();
-    let median = &results.find(is_median).expect("one of them")["seed"];
+    let median = &results.find(is_median).expect("the median run")["seed"];
     holds(&text, &format!("the median run, seed {median}: "));
 }
 
 #[test]
-fn runs_on_threads_say_what_each_of_them_cost() {
+fn runs_on_threads_report_the_cost_of_each() {
     let folder = folder();
     let line_of_two = "run --scenario up-down --engine threads --pods 300 --runs 2 --json -";
     let output = run_in(&folder, line_of_two);
@@ -63,12 +63,12 @@ fn runs_on_threads_say_what_each_of_them_cost() {
     for result in results {
         let host = &result["host"];
         let number = |name: &str| host[name].as_f64().expect("a number");
-        // Not what came before it in the process, too; CPU time is counted in hundredths.
+        // Excludes earlier runs of the process; CPU time is counted in hundredths of a second.
         let most = number("wall_seconds") * number("cpus") + 0.03;
         assert!(number("cpu_seconds") <= most, "{host}");
     }
     assert_eq!(line(&all, "host.pods_per_second")["runs"], 2);
-    // The text is beside the document.
+    // The text goes to the other stream than the document.
     holds(
         &podstorm_tests::command::stderr(&output),
         "2 runs done | seeds 1 to 2",
@@ -76,7 +76,7 @@ fn runs_on_threads_say_what_each_of_them_cost() {
 }
 
 #[test]
-fn one_run_of_one_has_no_deviation() {
+fn a_single_run_has_no_deviation() {
     let folder = folder();
     let text = ended(
         &run_in(
@@ -92,7 +92,7 @@ fn one_run_of_one_has_no_deviation() {
 }
 
 #[test]
-fn two_files_of_several_runs_are_tested_for_a_difference() {
+fn two_files_of_several_runs_get_a_significance_test() {
     let folder = folder();
     for (file, latency) in [
         ("base.json", "p50=1ms,p99=9ms"),
@@ -113,7 +113,7 @@ fn two_files_of_several_runs_are_tested_for_a_difference() {
 }
 
 #[test]
-fn the_exit_code_is_that_of_the_gravest_run() {
+fn the_exit_code_is_that_of_the_worst_run() {
     let folder = folder();
     let line = format!("run {RANDOM} --runs 7 --threshold 'elapsed < 1s'");
     let text = ended(&run_in(&folder, &line), 1);
@@ -123,7 +123,7 @@ fn the_exit_code_is_that_of_the_gravest_run() {
 
 #[test]
 #[cfg(unix)]
-fn interrupted_runs_are_summed_up_as_far_as_they_came() {
+fn an_interruption_summarizes_the_finished_runs() {
     let folder = folder();
     let line = format!("run {RANDOM} --runs 1000 --json all.json");
     let (output, _) = podstorm_tests::command::run_until_interrupted(&folder, &line);
@@ -132,6 +132,6 @@ fn interrupted_runs_are_summed_up_as_far_as_they_came() {
 }
 
 #[test]
-fn what_is_of_one_run_is_refused_beside_several() {
+fn outputs_of_one_run_are_refused_for_several() {
     assert_section_refused("runs", folder());
 }

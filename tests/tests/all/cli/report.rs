@@ -1,5 +1,5 @@
-//! What `loadgen run` leaves behind: the result and its schema, the time series, the page, the test
-//! report, the dashboard's file and the metrics, each as its reader meets it.
+//! The output of `loadgen run`: the result and its schema, the time series, the page, the test
+//! report, the dashboard's file and the metrics.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 
 use super::{folder, folder_of, json, json_in, read, write};
 
-/// Flags of a run in which time passes, on the virtual engine.
+/// Flags of a run on the virtual engine in which time passes.
 const SLOW: &str = "--scenario up-down --engine virtual --pods 400 --api-latency p50=3ms,p99=40ms \
                     --watch-latency uniform:1ms,9ms --pod-startup-latency p50=800ms,p99=3s --quiet";
 
-/// A folder with what a run of [`SLOW`] leaves by these flags.
+/// Returns a folder with the output of a run of [`SLOW`] with these flags.
 #[track_caller]
 fn slow(files: &str) -> TempDir {
     let folder = folder();
@@ -27,8 +27,8 @@ fn schema() -> Value {
     json(&ended(&run("schema result"), 0))
 }
 
-/// Forbids what the schema does not name and asks for all that it does: readers may meet more than
-/// a schema says, writers may not write it.
+/// Makes a schema require everything that it names and forbid everything else. Readers may accept
+/// more than the schema; the writer must not write it.
 fn strict(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -42,7 +42,7 @@ fn strict(schema: &mut Value) {
                     "node_memory",
                     "zones",
                     "note",
-                    // Of runs with these, or with flags that are not given.
+                    // Absent unless the run has such objects or flags.
                     "batch_jobs",
                     "statefulsets",
                     "controller_times",
@@ -63,7 +63,7 @@ fn strict(schema: &mut Value) {
     }
 }
 
-/// Ten nodes of 20 pods, and ReplicaSets that fill them.
+/// Returns ten nodes for 20 pods each, and ReplicaSets that fill them.
 fn full_nodes() -> String {
     let node = |number: u32| {
         format!(
@@ -84,11 +84,11 @@ fn full_nodes() -> String {
 }
 
 #[test]
-fn the_note_names_what_was_waited_for() {
+fn the_note_names_the_bottleneck() {
     let folder = folder_of(&[("full.yaml", &full_nodes())]);
     let run = "run --engine virtual --upstream-defaults --pod-termination-latency 30s";
     let churn = "--scenario churn --churn-rate 10/s --duration 1m --json waits.json";
-    // Pods that are deleted keep their places for 30 s.
+    // Deleted pods keep their places on nodes for 30 s.
     let report = ended(&run_in(&folder, &format!("{run} -f full.yaml {churn}")), 0);
     let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = "places on nodes set the pace: | 200 pods at once; the nodes take 200 pods | to read files)";
@@ -98,7 +98,7 @@ fn the_note_names_what_was_waited_for() {
     let mean = number("place_seconds") / number("place_pods");
     assert!((25.0..=30.0).contains(&mean), "{waits}");
     assert_eq!(number("places"), 200.0);
-    // With places enough it is the limit.
+    // With enough places, the client limit is the bottleneck.
     let roomy = full_nodes().replace("'20'", "'60'");
     write(&folder, "full.yaml", roomy);
     let report = ended(&run_in(&folder, &format!("{run} -f full.yaml {churn}")), 0);
@@ -112,7 +112,7 @@ fn the_note_names_what_was_waited_for() {
 }
 
 #[test]
-fn the_published_schema_is_that_of_the_program() {
+fn the_published_schema_is_up_to_date() {
     let published = json_in("../loadgen/schemas", "result.schema.json");
     assert!(
         published == schema(),
@@ -123,7 +123,7 @@ fn the_published_schema_is_that_of_the_program() {
 }
 
 #[test]
-fn results_of_both_engines_and_of_failures_fit_the_schema() {
+fn results_of_both_engines_and_of_failures_match_the_schema() {
     let mut schema = schema();
     strict(&mut schema);
     let validator = jsonschema::validator_for(&schema).expect("a valid schema");
@@ -141,14 +141,14 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert_eq!(problems, [""; 0], "{flags}");
-        // And it can fail.
+        // The validator does reject invalid results.
         result["pods"]["created"] = Value::String("many".into());
         assert!(!validator.is_valid(&result));
     }
 }
 
 #[test]
-fn the_series_is_the_run_over_time_and_bounded() {
+fn the_time_series_is_complete_and_bounded() {
     let folder = slow("--json result.json --csv series.csv");
     let result = json_in(&folder, "result.json");
     let series = result["series"].as_object().unwrap();
@@ -179,13 +179,13 @@ fn the_series_is_the_run_over_time_and_bounded() {
     let version = result["resource_version"].as_f64();
     assert_eq!(version, Some(most("resource_version")));
 
-    // The same, as a table.
+    // The CSV table has the same data.
     let text = read(&folder, "series.csv");
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
     let first = ["seconds", "phase", "phase_name", "pods_desired"];
     assert_eq!(header[..4], first);
-    // One name for one column, here and there.
+    // Columns have the same names in both.
     let mut named: Vec<&str> = header.clone();
     named.retain(|name| *name != "phase_name");
     named.sort_unstable();
@@ -203,7 +203,7 @@ fn the_series_is_the_run_over_time_and_bounded() {
 }
 
 #[test]
-fn histograms_add_up_and_the_slowest_come_first() {
+fn histograms_add_up_and_the_slowest_pods_come_first() {
     let result = json_in(slow("--json result.json"), "result.json");
     for name in [
         "convergence_seconds",
@@ -232,7 +232,7 @@ fn histograms_add_up_and_the_slowest_come_first() {
 }
 
 #[test]
-fn a_result_says_what_it_was_made_with() {
+fn a_result_names_its_settings_and_versions() {
     let result = |engine| {
         let line = format!("run --scenario up-down -q --json - --pods 50 --engine {engine}");
         json(&stdout(&run(&line)))
@@ -257,7 +257,7 @@ fn a_result_says_what_it_was_made_with() {
 }
 
 #[test]
-fn files_of_a_virtual_run_are_its_seed() {
+fn the_files_of_a_virtual_run_depend_only_on_its_seed() {
     let flags = "--json result.json --csv series.csv --report page.html --junit junit.xml \
                  --perf-dash perf.json";
     let (one, other) = (slow(flags), slow(flags));
@@ -268,7 +268,7 @@ fn files_of_a_virtual_run_are_its_seed() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_all_its_files_with_the_reason() {
+fn a_failing_run_writes_all_its_files_with_the_reason() {
     let folder = folder();
     let line = "run --scenario up-down --engine virtual --pods 500 --api-latency 100ms --time-limit 150ms --json r.json \
                 --csv r.csv --report r.html --junit r.xml --perf-dash p.json";
@@ -283,7 +283,7 @@ fn a_run_that_fails_leaves_all_its_files_with_the_reason() {
     assert_eq!(data["labels"]["exit_code"], "1");
     let result = json_in(&folder, "r.json");
     assert_eq!(result["outcome"]["exit_code"], 1);
-    // The screen says so, and names them.
+    // The screen also states the failure and names the files.
     holds(&report, "FAILED");
     let mut lines = report.lines().map(str::trim_start);
     let line = lines.find(|line| line.starts_with("written"));
@@ -322,12 +322,12 @@ fn perf_dash_has_percentiles_in_milliseconds() {
 }
 
 #[test]
-fn the_screen_has_colours_on_a_terminal_only() {
+fn the_screen_has_colors_only_on_a_terminal() {
     let output = run("run --scenario up-down --engine virtual --pods 50");
     assert!(!stdout(&output).contains('\u{1b}'));
 }
 
-/// Asks the server of a run; the answer with its head.
+/// Sends a request to the server of a run. Returns the answer with its head.
 fn ask(address: SocketAddr, path: &str, accept: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     let request =
@@ -340,8 +340,8 @@ fn ask(address: SocketAddr, path: &str, accept: &str) -> std::io::Result<String>
 
 #[test]
 #[cfg(unix)]
-fn metrics_are_served_while_the_run_goes_on() {
-    // Minutes of work in real time: a signal ends it.
+fn metrics_are_served_during_the_run() {
+    // The run would take minutes of real time; a signal ends it.
     let line =
         "run --scenario up-down --pods 1000 --kube-api-qps 50 --quiet --metrics-addr 127.0.0.1:0";
     let mut child = command(line)
@@ -351,7 +351,9 @@ fn metrics_are_served_while_the_run_goes_on() {
         .expect("the command starts");
     let mut line = String::new();
     let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
-    errors.read_line(&mut line).expect("it says where");
+    errors
+        .read_line(&mut line)
+        .expect("a line with the address");
     let address = line
         .trim()
         .strip_prefix("metrics at http://")
@@ -361,11 +363,11 @@ fn metrics_are_served_while_the_run_goes_on() {
         let line = text.lines().find(|line| line.starts_with(series))?;
         line.rsplit(' ').next()?.parse().ok()
     };
-    // Prometheus asks for OpenMetrics first; Kubernetes' components answer with the plain format.
+    // Prometheus prefers OpenMetrics; Kubernetes' components answer with the plain format.
     let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
     let scrape = || ask(address, "/metrics", accept).expect("an answer");
     let created = "rest_client_requests_total{code=\"201\",host=\"embedded\",method=\"POST\"}";
-    // The run takes a moment to get going.
+    // The run needs a moment to start.
     let mut text = scrape();
     let at_least = |text: &str, series: &str, least: f64| {
         number(text, series).is_some_and(|value| value >= least)

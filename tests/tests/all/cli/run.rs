@@ -1,5 +1,4 @@
-//! Whole runs through the `loadgen` command: what a user gets when all goes well, when time runs
-//! out, and when Ctrl-C is pressed.
+//! Whole runs of the `loadgen` command: on success, at the time limit, and after Ctrl-C.
 
 use podstorm_tests::command::{
     assert_refused, command, ended, holds, run, run_in, run_until_interrupted, run_with_stdin,
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{EXAMPLE, EXAMPLES, folder, folder_of, json, json_in, names_in, read, write};
 
-/// The result of a run, which must succeed.
+/// Returns the result of a run, which must succeed.
 #[track_caller]
 fn result_of(flags: &str) -> Value {
     json(&ended(&run(&format!("run --quiet --json - {flags}")), 0))
@@ -35,7 +34,7 @@ fn up_down_can_be_audited_on_both_engines() {
 }
 
 #[test]
-fn pods_wait_where_generated_nodes_have_too_little_for_their_requests() {
+fn pods_wait_if_generated_nodes_are_too_small() {
     let resources = "image: 'shop/app:1', resources: {requests: {cpu: 600m, memory: 1Gi}}";
     let large = FLAKY.replace("image: 'shop/app:1'", resources);
     let folder = folder_of(&[("large.yaml", &large)]);
@@ -51,14 +50,14 @@ fn pods_wait_where_generated_nodes_have_too_little_for_their_requests() {
         let result = json_in(&folder, "r.json");
         assert_eq!(result["pods"]["ready"], ready, "{flags}");
     }
-    // Nodes enough for the requests of generated pods are generated.
+    // Enough nodes are generated for the requests of generated pods.
     let sized = "--engine virtual --pods 500 --node-cpu 100m --node-memory 1Gi";
     let size = &result_of(sized)["settings"]["size"];
     assert_eq!(size["nodes"], 50);
     assert_eq!([&size["node_cpu"], &size["node_memory"]], ["100m", "1Gi"]);
 }
 
-/// A ReplicaSet whose containers fail once after a second, and are ready only later.
+/// A ReplicaSet whose containers fail once after one second, and are ready only later.
 const FLAKY: &str = "\
 apiVersion: apps/v1
 kind: ReplicaSet
@@ -74,7 +73,7 @@ spec:
 ";
 
 #[test]
-fn containers_that_fail_by_their_script_restart_in_their_pods() {
+fn containers_that_fail_by_script_restart_in_their_pods() {
     let folder = folder_of(&[("flaky.yaml", FLAKY)]);
     let line = "run -f flaky.yaml --engine virtual --pod-startup-latency 2s -q --json r.json";
     ended(&run_in(&folder, line), 0);
@@ -83,12 +82,12 @@ fn containers_that_fail_by_their_script_restart_in_their_pods() {
         assert_eq!(result["pods"][what], 3, "{what}");
     }
     let seconds = result["convergence_seconds"]["max"].as_f64().unwrap();
-    // Started after two seconds, restarted after one more, ready three after that.
+    // Started after two seconds, restarted one second later, ready after three more.
     assert!((5.9..6.1).contains(&seconds), "{seconds}");
 }
 
 #[test]
-fn the_hardened_behaviour_is_named_wherever_settings_are() {
+fn the_hardened_behaviour_is_shown_with_the_settings() {
     let yaml = stdout(&run(
         "run --scenario up-down --behaviour hardened --print-scenario",
     ));
@@ -106,7 +105,7 @@ fn the_hardened_behaviour_is_named_wherever_settings_are() {
 }
 
 #[test]
-fn the_result_has_its_members_by_name() {
+fn the_result_has_these_members() {
     let result = result_of("--engine virtual --pods 50");
     let names = "schema_version version scenario engine behaviour feature_gates seed settings outcome \
                  pods excess_pods_created wasted_work api_calls syncs convergence_seconds \
@@ -122,7 +121,7 @@ fn the_result_has_its_members_by_name() {
 }
 
 #[test]
-fn a_virtual_run_is_its_seed() {
+fn a_virtual_run_depends_only_on_its_seed() {
     let bytes = |seed: u32| {
         let flags = "--engine virtual --pods 300 --api-latency p50=3ms,p99=40ms --watch-latency uniform:1ms,9ms";
         run(&format!("run -q --json - {flags} --seed {seed}")).stdout
@@ -134,7 +133,7 @@ fn a_virtual_run_is_its_seed() {
 }
 
 #[test]
-fn quiet_is_quiet_and_loud_is_one_screen() {
+fn quiet_prints_nothing_and_the_report_fits_one_screen() {
     assert_eq!(
         told(&run("run --scenario up-down -q --engine virtual --pods 50")),
         ""
@@ -146,34 +145,34 @@ fn quiet_is_quiet_and_loud_is_one_screen() {
     assert!(report.lines().count() <= 30, "{report}");
     let fits = |line: &str| line.chars().count() <= 100;
     assert!(report.lines().all(fits), "{report}");
-    // Not a terminal: plain lines, nothing redrawn.
+    // Without a terminal: plain lines, and nothing is redrawn.
     let said = stderr(&output);
     assert!(!said.contains(['\r', '\u{1b}']), "{said}");
-    // The report makes way for the JSON.
+    // The report moves to standard error to make room for the JSON.
     let output = run("run --scenario up-down --engine virtual --pods 50 --json -");
     json(&stdout(&output));
     holds(&stderr(&output), "converged");
 }
 
 #[test]
-fn examples_run_as_they_are() {
+fn examples_run_unchanged() {
     let files = format!("-f {EXAMPLES}/frontend.yaml -f {EXAMPLES}/nginx-rc.yaml");
     let result = result_of(&format!("--engine virtual {files}"));
     assert_eq!(result["scenario"], "manifests");
     for kind in ["ReplicaSet", "ReplicationController", "Pod"] {
         assert_eq!(result["input"]["taken"][kind], 1);
     }
-    // Three and three, one of them by hand, which the files bring.
+    // Three pods each, one of which the files contain already.
     assert_eq!(result["pods"]["created"], 5);
     assert_eq!(result["writes"]["import pods"], 1);
     assert_eq!(result["pods"]["adopted"], 1);
 }
 
-/// A run over what comes through standard input.
+/// A run of objects from standard input.
 const TO_JSON: &str = "run --engine virtual -f - --json -";
 
 #[test]
-fn a_dump_is_taken_as_it_is_and_the_rest_is_counted() {
+fn a_dump_is_used_unchanged_and_other_kinds_are_counted() {
     let uid = |n: u32| format!("7f420cbd-206a-47ea-a64a-{n:012}");
     let pod = |n: u32| {
         json!({
@@ -213,14 +212,14 @@ fn a_dump_is_taken_as_it_is_and_the_rest_is_counted() {
     assert_eq!(result["input"]["ignored"]["Service"], 1);
     assert_eq!(result["input"]["taken"]["Pod"], 3);
     let created = &result["pods"]["created"];
-    assert_eq!(*created, 0, "none beside those of the dump");
+    assert_eq!(*created, 0, "no pods besides those of the dump");
     assert_eq!(result["input"]["pods"]["ready"], 3);
     assert_eq!(result["pods"]["deleted"], 1);
     holds(&stderr(&output), "Service: 1 (not simulated)");
 }
 
 #[test]
-fn kinds_without_a_type_of_their_own_are_taken_from_a_dump_and_own_pods() {
+fn kinds_without_a_rust_type_are_read_and_can_own_pods() {
     let uid = |number: u32| format!("5a8d3c1e-9a42-4f6b-8c55-{number:012}");
     let pod = |number: u32, owner: u32| {
         json!({
@@ -241,7 +240,7 @@ fn kinds_without_a_type_of_their_own_are_taken_from_a_dump_and_own_pods() {
     };
     let list =
         |items: Vec<Value>| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-    // Whether the map of the other pods is gone shows only where there are any.
+    // Only if there are other ConfigMaps is it visible that the owner does not exist.
     for (maps, deleted) in [(vec![], 0), (vec![map(json!({"a": "b"}))], 1)] {
         let items = [vec![pod(1, 9), pod(2, 8)], maps.clone()].concat();
         let result = json(&ended(&run_with_stdin(TO_JSON, &list(items)), 0));
@@ -261,7 +260,7 @@ fn kinds_without_a_type_of_their_own_are_taken_from_a_dump_and_own_pods() {
 }
 
 #[test]
-fn a_dump_is_counted_in_report_and_page_with_the_pods_that_came_unready() {
+fn a_dump_is_summarized_with_its_unready_pods() {
     let folder = folder();
     for engine in ["threads", "virtual"] {
         let file = format!("-f {EXAMPLES}/{EXAMPLE}");
@@ -277,7 +276,7 @@ fn a_dump_is_counted_in_report_and_page_with_the_pods_that_came_unready() {
 }
 
 #[test]
-fn a_dry_run_says_what_the_files_hold_and_runs_nothing() {
+fn a_dry_run_summarizes_the_files_and_runs_nothing() {
     let more = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Pod\n\
                 metadata:\n  name: lost\n  ownerReferences:\n  - {apiVersion: apps/v1, kind: ReplicaSet, \
                 name: gone, controller: true, uid: 5a8d3c1e-9a42-4f6b-8c55-0d7e62b1f9a4}\nspec: \
@@ -294,7 +293,7 @@ fn a_dry_run_says_what_the_files_hold_and_runs_nothing() {
 }
 
 #[test]
-fn an_unknown_field_is_warned_of_and_the_run_goes_on() {
+fn an_unknown_field_causes_a_warning_and_the_run_continues() {
     let text = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web}\nspec:\n  replicaz: 3\n  \
                 selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    \
                 spec: {containers: [{name: c, image: i}]}\n";
@@ -309,7 +308,7 @@ fn an_unknown_field_is_warned_of_and_the_run_goes_on() {
 #[cfg(unix)]
 fn an_interrupted_run_reports_on_what_ran() {
     let folder = folder();
-    // Hours of work in real time: a signal ends it.
+    // The run would take hours of real time; a signal ends it.
     let line = "run --scenario up-down --pods 1000 --kube-api-qps 1 --json result.json";
     let (output, rest) = run_until_interrupted(&folder, line);
     let report = ended(&output, 130);
@@ -321,9 +320,9 @@ fn an_interrupted_run_reports_on_what_ran() {
     assert_eq!(names_in(&folder), ["result.json"]);
 }
 
-/// The report meets a pipe without a reader.
+/// The report is written to a pipe without a reader.
 #[test]
-fn a_report_that_nobody_reads_harms_nothing() {
+fn an_unread_report_does_no_harm() {
     let folder = folder();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -339,7 +338,7 @@ fn a_report_that_nobody_reads_harms_nothing() {
     assert_eq!(result["scenario"], "up-down");
 }
 
-/// The places in the lines of a text where a plural follows the number one.
+/// Returns the places in a text where a plural follows the number one.
 fn plurals_of_one(text: &str) -> Vec<String> {
     let is_one = |word: &str| word.trim_start_matches('(') == "1";
     let is_plural = |word: &str| {
@@ -358,7 +357,7 @@ fn plurals_of_one(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn one_of_a_kind_is_no_plural() {
+fn the_number_one_has_no_plural() {
     assert_eq!(
         plurals_of_one("is 1 pods, 1 pod, 2 pods, (1 seeds)"),
         ["1 pods,", "(1 seeds)"]

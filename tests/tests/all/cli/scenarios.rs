@@ -1,5 +1,5 @@
-//! Scenarios on the command line: those that are built in, printed and run again as files, the user's
-//! files in YAML and TOML, their schema, and what is refused with its place.
+//! Scenarios on the command line: built-in ones, printed and run again as files; the user's files
+//! in YAML and TOML; their schema; and invalid ones, refused with their place.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{assert_section_refused, folder, folder_of, json, read, refused, write};
 
-/// A user's scenario with every kind of member.
+/// A custom scenario with every kind of member.
 const OWN: &str = r#"
 name = "shop"
 question = "Does the shop's cluster hold its pods?"
@@ -43,7 +43,7 @@ fn result(folder: impl AsRef<Path>, flags: &str) -> Value {
     json(&stdout(&output))
 }
 
-/// Asserts that a scenario file is refused with a message that holds every word.
+/// Asserts that a scenario file is refused with a message that contains every word.
 #[track_caller]
 fn assert_file_refused(name: &str, text: &str, words: &str) {
     let folder = folder_of(&[(name, text)]);
@@ -57,7 +57,7 @@ fn assert_file_refused(name: &str, text: &str, words: &str) {
 }
 
 #[test]
-fn every_built_in_scenario_is_listed_and_printed_as_a_file_that_runs_the_same() {
+fn printed_built_in_scenarios_run_the_same() {
     let folder = folder();
     let list = stdout(&run("scenarios"));
     for name in ["scale-down", "relabel", "kubelet-reject"] {
@@ -70,7 +70,7 @@ fn every_built_in_scenario_is_listed_and_printed_as_a_file_that_runs_the_same() 
             result(&folder, &flags)
         };
         let (built_in, mut own) = (run(name), run("own.yaml"));
-        // A file's scenario is in the result as a whole; all else is the same.
+        // The result contains the whole scenario of a file; everything else is the same.
         assert_eq!(own["settings"]["scenario"]["name"], name);
         own["settings"]["scenario"] = built_in["settings"]["scenario"].clone();
         assert_eq!(own, built_in, "{name}");
@@ -78,12 +78,12 @@ fn every_built_in_scenario_is_listed_and_printed_as_a_file_that_runs_the_same() 
 }
 
 #[test]
-fn a_scenario_of_ones_own_runs_with_its_settings_and_flags_win() {
+fn a_custom_scenario_has_settings_that_flags_override() {
     let folder = folder_of(&[("shop.toml", OWN)]);
     let own = result(&folder, "--scenario shop.toml");
     assert_eq!(own["outcome"]["exit_code"], 0, "{}", own["outcome"]);
     assert_eq!(own["pods"]["created"], 200);
-    // Four ReplicaSets, two a second, the last after one and a half seconds; then a start.
+    // Four ReplicaSets, two per second, the last one after 1.5 s; then a pod's start.
     assert_eq!(own["phases"][1]["seconds"], 3.5);
     assert_eq!(own["thresholds"][0]["met"], true);
     let flags = "--scenario shop.toml --pods 100 --pod-startup-latency 4s";
@@ -106,7 +106,7 @@ fn a_threshold_may_end_the_run() {
     let reason = own["outcome"]["reason"].as_str().unwrap_or("");
     holds(reason, "abortOnFail | max < 1s");
     assert!(own["elapsed_seconds"].as_f64() < Some(3.5));
-    // A count ends it too, with less than half of what would come.
+    // A threshold on a count ends the run too, with less than half of the pods.
     let text = OWN.replace(
         r#"pod_ready_latency = ["max < 3s"]"#,
         r#"pods_created = [{threshold = "<= 80", abortOnFail = true}]"#,
@@ -119,7 +119,7 @@ fn a_threshold_may_end_the_run() {
     assert!((81..=110).contains(&created), "{created} pods");
 }
 
-/// A ReplicationController and a ReplicaSet of one name.
+/// A ReplicationController and a ReplicaSet with the same name.
 const WEB: &str = "\
 apiVersion: v1
 kind: ReplicationController
@@ -142,14 +142,14 @@ spec:
     spec: {containers: [{name: web, image: nginx}]}
 ";
 
-/// Pods that a phase of a result has created and removed.
+/// Returns the pods that a phase of a result has created and deleted.
 fn pods_of(result: &Value, phase: usize) -> (u64, u64) {
     let count = |name: &str| result["phases"][phase][name].as_u64().unwrap_or(u64::MAX);
     (count("pods_created"), count("pods_deleted"))
 }
 
 #[test]
-fn replication_controllers_of_files_are_recreated_and_their_pods_relabelled() {
+fn scenarios_recreate_and_relabel_replication_controllers() {
     let all = "name: all\nquestion: q?\nphases:\n- name: load\n  steps: [createNodes, loadInput]\n\
                - name: relabel\n  steps: [relabelPods: {pods: 100%}]\n";
     let statuses = "name: all\nquestion: q?\nphases:\n- name: load\n\
@@ -166,25 +166,25 @@ fn replication_controllers_of_files_are_recreated_and_their_pods_relabelled() {
         own
     };
     let own = over("recreate");
-    assert_eq!(pods_of(&own, 1), (14, 14), "those of both kinds");
+    assert_eq!(pods_of(&own, 1), (14, 14), "the pods of both kinds");
     assert_eq!(own["pods"]["adopted"], 0);
     let own = over("all.yaml");
-    assert_eq!(pods_of(&own, 1), (14, 0), "those of both kinds");
+    assert_eq!(pods_of(&own, 1), (14, 0), "the pods of both kinds");
     assert_eq!(own["pods"]["released"], 14);
     assert_eq!(pods_of(&over("statuses.yaml"), 1), (0, 0));
 }
 
 #[test]
-fn replica_sets_of_files_are_rolled_out_and_replication_controllers_are_not() {
+fn only_replica_sets_of_files_are_rolled_out() {
     let (controller, set) = WEB.split_once("---\n").expect("two documents");
-    // An older revision, kept to go back to.
+    // An older revision, kept for a rollback.
     let older = set.replace("web", "older").replace("10", "0");
     let files = format!("{WEB}---\n{older}");
     let folder = folder_of(&[("web.yaml", &files), ("rc.yaml", controller)]);
     let rollout = "--scenario rollout-storm --engine virtual -f";
     let own = result(&folder, &format!("{rollout} web.yaml"));
     assert_eq!(own["outcome"]["exit_code"], 0, "{}", own["outcome"]);
-    assert_eq!(pods_of(&own, 1), (10, 10), "the ReplicaSet's alone");
+    assert_eq!(pods_of(&own, 1), (10, 10), "only the ReplicaSet's pods");
     assert_eq!(own["writes"]["import replicasets"], 2);
     assert_eq!(own["writes"]["create replicasets"], 1, "a successor");
     let answer = own["answer"].as_str().unwrap_or("");
@@ -202,13 +202,13 @@ fn a_scenario_runs_over_objects_from_files() {
     assert_eq!(own["outcome"]["exit_code"], 0, "{}", own["outcome"]);
     let deleted = [0, 1, 2, 3].map(|phase| pods_of(&own, phase).1);
     assert_eq!(deleted, [0, 0, 7, 7], "half of 10 and of 4, then the rest");
-    // One that makes its own pods can't.
+    // A scenario that creates its own pods cannot run on files.
     let output = run_in(&folder, "run -f web.yaml --scenario adoption");
     assert_refused(&output, "-f");
 }
 
 #[test]
-fn the_published_schema_is_that_of_the_program_and_holds_for_every_scenario() {
+fn the_published_schema_is_up_to_date_and_always_holds() {
     let printed = stdout(&run("schema scenario"));
     let published = read("../loadgen/schemas", "scenario.schema.json");
     assert_eq!(
@@ -230,7 +230,7 @@ fn the_published_schema_is_that_of_the_program_and_holds_for_every_scenario() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn errors_have_their_place() {
     let start = "name: x\nquestion: q?\n";
     for [text, words] in refused("broken scenarios") {
         assert_file_refused("bad.yaml", &format!("{start}{text}"), &words);
@@ -255,12 +255,12 @@ fn mistakes_are_told_with_their_place() {
 }
 
 #[test]
-fn what_is_no_scenario_is_refused_before_anything_runs() {
+fn invalid_scenarios_are_refused_before_the_run() {
     assert_section_refused("scenarios", folder());
 }
 
 #[test]
-fn steps_by_number_and_groups_are_of_workloads_of_one_kind() {
+fn numbered_steps_and_groups_need_workloads_of_one_kind() {
     let text = |more: &str, step: &str| {
         format!(
             "name: mine\nquestion: Q?\n{more}phases:\n- name: set up\n  steps:\n  - createStatefulSets: {{replicas: 1}}\n  \
@@ -276,8 +276,8 @@ fn steps_by_number_and_groups_are_of_workloads_of_one_kind() {
 }
 
 #[test]
-fn a_mixed_day_is_a_day_however_many_replicasets_there_are() {
-    // A thousand of them, as in 50,000 pods.
+fn a_mixed_day_lasts_a_day_for_any_number_of_replicasets() {
+    // A thousand ReplicaSets, as with 50,000 pods.
     let result = result(".", "--scenario mixed-day --pods 2k --replicasets 1k");
     assert_eq!(result["outcome"]["exit_code"], 0, "{}", result["outcome"]);
     let hours = result["elapsed_seconds"].as_f64().expect("a number") / 3_600.0;

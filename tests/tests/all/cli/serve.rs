@@ -1,4 +1,5 @@
-//! `loadgen serve` and `loadgen run --serve`: who is let in, what is refused, the time of the cluster.
+//! `loadgen serve` and `loadgen run --serve`: authentication, refused input, and the cluster's
+//! time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,16 +12,17 @@ use tempfile::TempDir;
 
 use super::{assert_section_refused, folder, folder_of, names_in, read};
 
-/// A command that serves; it ends when it is dropped.
+/// A running server, killed when it is dropped.
 pub(super) struct Serving {
     pub(super) child: Child,
     pub(super) address: SocketAddr,
-    /// What it has said until it said where.
+    /// The output before the address, included.
     pub(super) said: String,
 }
 
 impl Serving {
-    /// Starts it in a folder and waits until it says where it serves, on standard output or error.
+    /// Starts a server in a folder and waits until it prints its address to standard output or
+    /// error.
     pub(super) fn start(folder: &TempDir, line: &str, on_errors: bool) -> Serving {
         Serving::start_by(&["env"], folder, line, on_errors)
     }
@@ -54,7 +56,10 @@ impl Serving {
         while address.is_none() {
             let from = said.len();
             let read = lines.read_line(&mut said).expect("UTF-8 text");
-            assert!(read > 0, "it ends without saying where it serves: {said}");
+            assert!(
+                read > 0,
+                "the server ended without printing its address: {said}"
+            );
             let url = said[from..].split_whitespace().find_map(|word| {
                 let word = word.trim_end_matches(':');
                 word.strip_prefix("http://")
@@ -63,7 +68,7 @@ impl Serving {
             address = url.and_then(|url| url.parse().ok());
         }
         let address = address.expect("just found");
-        // Read on, or the command would meet a closed pipe.
+        // Keep reading, or the server would write to a closed pipe.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Serving {
             child,
@@ -72,7 +77,7 @@ impl Serving {
         }
     }
 
-    /// The answer to a request with these lines of its head.
+    /// Returns the answer to a request with these header lines.
     pub(super) fn ask(&self, method: &str, path: &str, lines: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         let length = body.len();
@@ -84,7 +89,7 @@ impl Serving {
             .write_all(request.as_bytes())
             .expect("the server reads");
         let mut answer = String::new();
-        // What is not a string or a closed connection is no answer.
+        // An answer that is not UTF-8, or a reset connection, yields what was read.
         let _broken = stream.read_to_string(&mut answer);
         answer
     }
@@ -101,7 +106,7 @@ impl Drop for Serving {
     }
 }
 
-/// Waits until it holds, half a minute at most.
+/// Waits until `holds` returns true, for at most half a minute.
 #[track_caller]
 pub(super) fn until(mut holds: impl FnMut() -> bool, otherwise: &str) {
     for _ in 0..600 {
@@ -114,7 +119,7 @@ pub(super) fn until(mut holds: impl FnMut() -> bool, otherwise: &str) {
 }
 
 #[test]
-fn flags_of_serve_that_cannot_be_are_refused() {
+fn invalid_flags_of_serve_are_refused() {
     let folder = folder_of(&[
         ("tokens", "t,jane,1\n"),
         ("bad-tokens", "t,jane,1\nu,bob\n"),
@@ -148,7 +153,7 @@ fn flags_of_serve_that_cannot_be_are_refused() {
     assert_section_refused("serve", &folder);
 }
 
-/// As `kubectl create` takes it, and as the files of websites and operators have it.
+/// A manifest as `kubectl create` accepts it, and as websites and operators publish it.
 const MANIFEST: &str = "\
 apiVersion: batch/v1
 kind: Job
@@ -171,7 +176,7 @@ metadata: {name: web, namespace: shop}
 ";
 
 #[test]
-fn what_a_file_has_is_served_or_named() {
+fn objects_of_files_are_served_or_named_as_left_out() {
     let folder = folder_of(&[("m.yaml", MANIFEST)]);
     let line = "serve --listen localhost:0 -f m.yaml";
     let serving = Serving::start_by(
@@ -200,7 +205,7 @@ fn what_a_file_has_is_served_or_named() {
 }
 
 #[test]
-fn files_are_checked_and_admitted_as_requests_are() {
+fn objects_of_files_are_validated_and_admitted() {
     let text = "
 apiVersion: v1
 kind: Pod
@@ -247,7 +252,7 @@ spec:
 }
 
 #[test]
-fn a_port_in_use_is_refused_with_the_fix_before_anything_is_read_or_written() {
+fn a_port_in_use_is_refused_first_and_with_the_fix() {
     let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = held.local_addr().expect("the listener is bound");
     let mut wrong = Vec::new();
@@ -274,9 +279,11 @@ fn a_port_in_use_is_refused_with_the_fix_before_anything_is_read_or_written() {
 }
 
 #[test]
-fn the_docs_of_the_server_name_the_port_that_it_has_by_default() {
+fn the_docs_name_the_servers_default_port() {
     let help = stdout(&run("serve --help"));
-    let (_, after) = help.split_once("[default: 127.0.0.1:").expect("it has one");
+    let (_, after) = help
+        .split_once("[default: 127.0.0.1:")
+        .expect("a default port");
     let port = after.split(']').next().expect("the rest");
     let docs = include_str!("../../../../docs/apiserver.md");
     let addresses = docs.split("127.0.0.1:").skip(1);
@@ -284,24 +291,26 @@ fn the_docs_of_the_server_name_the_port_that_it_has_by_default() {
     let mut ports: Vec<String> = addresses.map(digits).collect();
     ports.sort();
     ports.dedup();
-    // That of `kubectl proxy` is another.
+    // 8001 is the port of `kubectl proxy`.
     assert_eq!(ports, ["8001", port]);
 }
 
-/// The temporary kubeconfigs of servers whose folder for temporary files this is.
+/// Returns the temporary kubeconfigs of servers that use this folder for temporary files.
 pub(super) fn kubeconfigs(folder: &TempDir) -> Vec<String> {
     names_in(runtime_folder(folder))
 }
 
-/// The folder of the user's servers in one for temporary files.
+/// Returns the folder of the user's servers in a folder for temporary files.
 pub(super) fn runtime_folder(folder: &TempDir) -> PathBuf {
-    let user = std::fs::metadata(folder.path()).expect("it is there").uid();
+    let user = std::fs::metadata(folder.path())
+        .expect("the folder exists")
+        .uid();
     folder.path().join(format!("podstorm-{user}"))
 }
 
 #[test]
 #[cfg(unix)]
-fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
+fn a_temporary_kubeconfig_is_removed_with_its_server() {
     for (signals, line, on_errors) in [
         (&["INT"][..], "serve --listen :0", false),
         (&["TERM"], "serve --listen :0 --kubeconfig kept", false),
@@ -310,7 +319,7 @@ fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
             "run --scenario up-down --pods 20 --serve :0 --keep-serving",
             true,
         ),
-        // The second ends the process at once.
+        // The second signal ends the process immediately.
         (
             &["INT", "INT"],
             "run --scenario up-down --pods 100k --kube-api-qps 50 --quiet --serve :0",
@@ -329,14 +338,14 @@ fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
         }
         until(
             || {
-                // Two of one kind may become one.
+                // Two pending signals of one kind may be merged.
                 if signals.len() > 1 {
                     send(signals[1], &serving.child);
                 }
                 status = serving.child.try_wait().expect("a child process");
                 status.is_some()
             },
-            "it does not end",
+            "the server does not end",
         );
         // A run may be interrupted before it begins.
         let ended = status.and_then(|status| status.code());
@@ -349,7 +358,7 @@ fn a_temporary_kubeconfig_goes_with_its_server_and_no_other() {
 }
 
 #[test]
-fn with_a_token_file_its_users_are_served_and_the_kubeconfig_is_private() {
+fn a_token_file_restricts_access_to_its_users() {
     let folder = folder_of(&[("tokens", "secret,jane,7,\"dev,ops\"\n")]);
     let line = "serve --listen 127.0.0.1:0 --token-auth-file tokens --kubeconfig config";
     let serving = Serving::start(&folder, line, false);
@@ -358,7 +367,7 @@ fn with_a_token_file_its_users_are_served_and_the_kubeconfig_is_private() {
         .lines()
         .find_map(|line| line.trim().strip_prefix("token: "));
     let token = token.expect("the kubeconfig has a token").to_owned();
-    // Without it the client in JavaScript takes no plain HTTP.
+    // Otherwise the JavaScript client refuses plain HTTP.
     holds(&config, "insecure-skip-tls-verify: true");
     assert!(serving.get("/api/v1/nodes").starts_with("HTTP/1.1 401"));
     for token in ["secret", &token] {
@@ -376,7 +385,7 @@ fn with_a_token_file_its_users_are_served_and_the_kubeconfig_is_private() {
 }
 
 #[test]
-fn with_tls_nothing_else_is_spoken() {
+fn with_tls_plain_http_is_refused() {
     let folder = folder();
     let line = "serve --listen 127.0.0.1:0 --tls --kubeconfig config";
     let serving = Serving::start(&folder, line, false);
@@ -391,7 +400,7 @@ fn with_tls_nothing_else_is_spoken() {
 }
 
 #[test]
-fn virtual_time_is_moved_by_a_request() {
+fn virtual_time_is_advanced_by_a_request() {
     let folder = folder();
     let line = "serve --listen 127.0.0.1:0 --engine virtual";
     let serving = Serving::start(&folder, line, false);
@@ -414,27 +423,32 @@ fn a_scaled_clock_runs_ahead() {
     let serving = Serving::start(&folder, line, false);
     let seconds = || -> f64 {
         let clock = serving.get("/podstorm/clock");
-        let (_, after) = clock.split_once("\"seconds\":").expect("it says so");
-        let number = after.split(',').next().expect("there is one");
+        let (_, after) = clock
+            .split_once("\"seconds\":")
+            .expect("the time in seconds");
+        let number = after.split(',').next().expect("a number");
         number.parse().expect("a number")
     };
     let before = seconds();
-    // Half a minute of real time would not do at the usual pace.
-    until(|| seconds() - before > 60.0, "the clock does not run ahead");
+    // At normal speed this would take more than half a minute.
+    until(
+        || seconds() - before > 60.0,
+        "the clock is not faster than real time",
+    );
 }
 
 #[test]
 #[cfg(unix)]
-fn a_run_is_served_while_it_goes_on() {
+fn a_run_is_served_during_the_run() {
     let folder = folder();
-    // Minutes of work in real time: it is ended.
+    // The run would take minutes of real time; the test ends it.
     let line = "run --scenario up-down --pods 1000 --kube-api-qps 50 --quiet --serve 127.0.0.1:0";
     let serving = Serving::start(&folder, line, true);
     holds(&serving.said, "export KUBECONFIG=");
     let count = |answer: &str| answer.matches("\"uid\":\"").count();
     until(
         || count(&serving.get("/api/v1/pods?limit=5")) >= 5,
-        "no pods come",
+        "no pods are created",
     );
     let nodes = serving.get("/api/v1/nodes?limit=1");
     assert!(nodes.starts_with("HTTP/1.1 200"), "{nodes}");
@@ -444,7 +458,7 @@ fn a_run_is_served_while_it_goes_on() {
 
 #[test]
 #[cfg(unix)]
-fn a_run_is_served_on_when_it_is_over_until_it_is_interrupted() {
+fn keep_serving_serves_after_the_run_until_interrupted() {
     let folder = folder();
     let line = "run --scenario up-down --pods 20 --serve 127.0.0.1:0 --keep-serving --json r";
     let mut serving = Serving::start(&folder, line, true);

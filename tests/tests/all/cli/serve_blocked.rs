@@ -1,4 +1,5 @@
-//! `loadgen serve` whose outputs are pipes without a reader: requests go on, and signals end it.
+//! `loadgen serve` with outputs that are pipes without a reader: requests are still answered, and
+//! signals end it.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -13,19 +14,20 @@ use tempfile::TempDir;
 use super::serve::{Serving, until};
 use super::{folder, json_in, read};
 
-/// Requests whose log is several times what pipes and buffers hold, and fewer whose log is more than that.
+/// A number of requests whose log is several times larger than all pipes and buffers.
 const REQUESTS: usize = 20_000;
 const FEWER: usize = 8_000;
-/// Sent before their answers are read.
+/// Requests that are sent before their answers are read.
 const AT_ONCE: usize = 100;
 
-/// A server whose standard error is the pipe `errors`, which this process holds open and reads only where it says so.
+/// Starts a server whose standard error is the pipe `errors`. This process holds the pipe open, and
+/// reads it only explicitly.
 fn start(folder: &TempDir, line: &str) -> (Serving, fs::File) {
     let made = Command::new("mkfifo")
         .arg(folder.path().join("errors"))
         .status();
     assert!(made.is_ok_and(|status| status.success()), "mkfifo");
-    // Neither end waits for the other to be opened where one process opens both.
+    // A process that opens both ends blocks on neither.
     let pipe = fs::File::options()
         .read(true)
         .write(true)
@@ -53,13 +55,13 @@ fn ask_many(serving: &Serving, requests: usize) {
                 read => read.expect("answers come"),
             };
             assert!(read > 0, "it closes");
-            // Each answer ends with its body, a word that nothing else has.
+            // Each answer ends with the body `ok`, whose `k` occurs nowhere else.
             answered += some[..read].iter().filter(|byte| **byte == b'k').count();
         }
     }
 }
 
-/// Waits for its end, and kills it where it does not come.
+/// Waits for the server's end, and kills it if it does not end.
 #[track_caller]
 fn ended(serving: &mut Serving) -> ExitStatus {
     let mut status = None;
@@ -68,21 +70,24 @@ fn ended(serving: &mut Serving) -> ExitStatus {
             status = serving.child.try_wait().expect("a child process");
             status.is_some()
         },
-        "it does not end",
+        "the server does not end",
     );
     status.expect("just found")
 }
 
-/// A number in `/metrics`.
+/// Returns a number in `/metrics`.
 fn metric(serving: &Serving, name: &str) -> u64 {
     let metrics = serving.get("/metrics");
     let line = metrics.lines().find(|line| line.starts_with(name));
     let number = line.and_then(|line| line.split(' ').next_back());
-    number.expect("it is there").parse().expect("a number")
+    number
+        .expect("the metric exists")
+        .parse()
+        .expect("a number")
 }
 
 #[test]
-fn a_log_that_nobody_reads_stops_neither_requests_nor_the_end() {
+fn an_unread_log_blocks_neither_requests_nor_the_end() {
     let folder = folder();
     let (mut serving, _pipe) = start(&folder, "serve --listen :0 --log-requests");
     ask_many(&serving, REQUESTS);
@@ -93,7 +98,7 @@ fn a_log_that_nobody_reads_stops_neither_requests_nor_the_end() {
 }
 
 #[test]
-fn a_log_that_is_read_late_says_what_it_lacks_and_no_more() {
+fn a_log_that_is_read_late_reports_what_it_lacks() {
     let folder = folder();
     let (mut serving, mut pipe) = start(&folder, "serve --listen :0 --log-requests");
     ask_many(&serving, FEWER);
@@ -113,7 +118,7 @@ fn a_log_that_is_read_late_says_what_it_lacks_and_no_more() {
             serving.ask("GET", "/livez", "user-agent: last\r\n", "");
             reader.is_finished()
         },
-        "the log does not go on",
+        "the log does not continue",
     );
     let text = reader.join().expect("the server reads");
     let told: Vec<u64> = text
@@ -123,7 +128,7 @@ fn a_log_that_is_read_late_says_what_it_lacks_and_no_more() {
         .map(|number| number.parse().expect("a number"))
         .collect();
     assert!(!told.is_empty() && told.len() < 10, "{told:?}");
-    // What was asked after the count may be missing too.
+    // Requests after the count was read may be missing too.
     let missing = told.iter().sum::<u64>();
     assert!(missing >= dropped, "{missing} of {dropped}");
     let logged = text.matches("GET /").count() as u64;
@@ -139,7 +144,7 @@ fn a_log_that_is_read_late_says_what_it_lacks_and_no_more() {
 }
 
 #[test]
-fn a_snapshot_that_nobody_reads_stops_no_request_and_a_second_signal_ends_it() {
+fn an_unread_snapshot_blocks_no_request() {
     for signals in [["TERM", "INT"], ["HUP", "TERM"]] {
         let folder = folder();
         let made = Command::new("mkfifo")
@@ -153,10 +158,10 @@ fn a_snapshot_that_nobody_reads_stops_no_request_and_a_second_signal_ends_it() {
             ask_many(&serving, 200);
         }
         send(signals[0], &serving.child);
-        // It listens no more, and waits for a reader of its last snapshot.
+        // The server no longer listens, and waits for a reader of its last snapshot.
         until(
             || TcpStream::connect(serving.address).is_err(),
-            "it goes on",
+            "the server still listens",
         );
         assert_eq!(serving.child.try_wait().expect("a child process"), None);
         send(signals[1], &serving.child);
@@ -165,19 +170,19 @@ fn a_snapshot_that_nobody_reads_stops_no_request_and_a_second_signal_ends_it() {
 }
 
 #[test]
-fn a_hang_up_leaves_the_last_snapshot_however_often_it_comes() {
+fn repeated_hangups_still_write_the_last_snapshot() {
     let folder = folder();
     let line = "serve --listen :0 --nodes 7 --snapshot snap";
     let mut serving = Serving::start(&folder, line, false);
     let mut status = None;
     until(
         || {
-            // As shell and system do when a terminal closes.
+            // As the shell and the system do when a terminal closes.
             send("HUP", &serving.child);
             status = serving.child.try_wait().expect("a child process");
             status.is_some()
         },
-        "it does not end",
+        "the server does not end",
     );
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
     let items = json_in(&folder, "snap")["items"].take();
@@ -187,11 +192,11 @@ fn a_hang_up_leaves_the_last_snapshot_however_often_it_comes() {
 }
 
 #[test]
-fn a_snapshot_goes_to_standard_output_and_descriptors_too() {
+fn a_snapshot_can_go_to_standard_output_and_descriptors() {
     for file in ["-", "/dev/stdout", "/dev/fd/3"] {
         let folder = folder();
         let line = format!("serve --listen :0 --snapshot {file} --kubeconfig config");
-        // Standard output is a pipe for as long as this test waits for the address.
+        // Standard output is a pipe only until this test has read the address.
         let shell = ["sh", "-c", "exec \"$@\" 3>snap", "sh"];
         let mut serving = Serving::start_by(&shell, &folder, &line, false);
         send("TERM", &serving.child);

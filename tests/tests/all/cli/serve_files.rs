@@ -1,4 +1,4 @@
-//! The files of `loadgen serve` that hold secrets: who can read them, and what is at their names before.
+//! The files of `loadgen serve` with secrets: their permissions, and planted files in their place.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,20 +9,20 @@ use podstorm_tests::command::{command, refusal, send};
 use super::serve::{Serving, kubeconfigs, runtime_folder, until};
 use super::{folder, folder_of, names_in, read};
 
-/// Runs the command after the remaining arguments with a umask that forbids nothing.
+/// Runs the remaining arguments as a command, with a umask of 0.
 const OPEN: [&str; 4] = ["sh", "-c", "umask 0; exec \"$@\"", "sh"];
 
 fn mode(path: impl AsRef<Path>) -> u32 {
-    let found = fs::symlink_metadata(path).expect("it is there");
+    let found = fs::symlink_metadata(path).expect("the file exists");
     assert!(!found.is_symlink());
     found.permissions().mode() & 0o777
 }
 
 #[test]
-fn files_with_secrets_are_their_owners_and_replace_planted_links() {
+fn secret_files_are_private_and_replace_planted_links() {
     let folder = folder_of(&[("victim", "precious")]);
     for name in ["config", "snap"] {
-        symlink("victim", folder.path().join(name)).expect("the folder takes links");
+        symlink("victim", folder.path().join(name)).expect("a link can be created");
     }
     let line = "serve --listen :0 --kubeconfig config --snapshot snap";
     let mut serving = Serving::start_by(&OPEN, &folder, line, false);
@@ -42,7 +42,7 @@ fn files_with_secrets_are_their_owners_and_replace_planted_links() {
 }
 
 #[test]
-fn a_temporary_kubeconfig_is_in_a_folder_of_its_user_alone() {
+fn a_temporary_kubeconfig_is_in_a_private_folder() {
     let folder = folder();
     let mut serving = Serving::start_by(&OPEN, &folder, "serve --listen :0", false);
     let own = runtime_folder(&folder);
@@ -51,12 +51,12 @@ fn a_temporary_kubeconfig_is_in_a_folder_of_its_user_alone() {
         panic!("{:?}", kubeconfigs(&folder));
     };
     assert_eq!(mode(own.join(name)), 0o600);
-    // One of a server that runs stays, one of a killed server goes.
+    // The file of a running server stays; that of a killed one is removed.
     let second = Serving::start(&folder, "serve --listen :0", false);
     assert_eq!(kubeconfigs(&folder).len(), 2);
     send("KILL", &serving.child);
     let _killed = serving.child.wait().expect("an exit status");
-    fs::write(own.join(".a.podstorm-aaaaaa.tmp"), "half").expect("the folder takes files");
+    fs::write(own.join(".a.podstorm-aaaaaa.tmp"), "half").expect("a file can be created");
     let third = Serving::start(&folder, "serve --listen :0", false);
     let left = kubeconfigs(&folder);
     assert!(left.len() == 2 && !left.contains(name), "{left:?}");
@@ -67,7 +67,7 @@ fn a_temporary_kubeconfig_is_in_a_folder_of_its_user_alone() {
 fn a_planted_runtime_folder_is_refused() {
     let planted = folder();
     let folder = folder();
-    symlink(planted.path(), runtime_folder(&folder)).expect("the folder takes links");
+    symlink(planted.path(), runtime_folder(&folder)).expect("a link can be created");
     let mut refused = command("serve --listen :0");
     refused.env("TMPDIR", folder.path());
     refused.env_remove("XDG_RUNTIME_DIR");
@@ -81,11 +81,11 @@ fn a_planted_runtime_folder_is_refused() {
 }
 
 #[test]
-fn a_private_session_folder_is_taken_and_another_is_not() {
+fn only_a_private_session_folder_is_used() {
     for (session_mode, is_taken) in [(0o700, true), (0o755, false)] {
         let folder = folder();
         let session = folder.path().join("session");
-        fs::create_dir(&session).expect("the folder takes folders");
+        fs::create_dir(&session).expect("a folder can be created");
         fs::set_permissions(&session, fs::Permissions::from_mode(session_mode))
             .expect("our own folder");
         let session = format!("XDG_RUNTIME_DIR={}", session.display());

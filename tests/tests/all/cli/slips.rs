@@ -1,4 +1,4 @@
-//! What users lose by: files that are read and written, a terminal that goes away.
+//! Mistakes that would lose data: files that are both read and written, a terminal that closes.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use podstorm_tests::command::{
 use super::{REPLICA_SET, assert_section_refused, folder, folder_of, names_in, read};
 
 #[test]
-fn what_cannot_be_read_or_written_is_refused_with_its_place() {
+fn unreadable_and_unwritable_files_are_refused() {
     let scenario = stdout(&run("scenarios --print up-down"));
     let folder = folder_of(&[
         ("file", "x"),
@@ -20,11 +20,11 @@ fn what_cannot_be_read_or_written_is_refused_with_its_place() {
         ("same.yaml", REPLICA_SET),
     ]);
     let path = folder.path();
-    fs::create_dir(path.join("folder")).expect("the folder is made");
+    fs::create_dir(path.join("folder")).expect("a folder can be created");
     fs::hard_link(path.join("web.yaml"), path.join("hard.yaml")).expect("a link");
     assert_section_refused("reads and writes", &folder);
-    // Standard input is a file too, where a shell redirects it.
-    let input = fs::File::open(path.join("web.yaml")).expect("it is there");
+    // Standard input is a file too if the shell redirects it.
+    let input = fs::File::open(path.join("web.yaml")).expect("the file exists");
     let mut redirected = command("run -f - --json web.yaml");
     let output = redirected.current_dir(&folder).stdin(input).output();
     let words = "--json web.yaml: would overwrite the file that -f reads";
@@ -39,8 +39,8 @@ fn what_cannot_be_read_or_written_is_refused_with_its_place() {
     assert_refused(&sweep, words);
 }
 
-/// Starts the command, and sends it a signal once it has a temporary file and, where `speaks`, has said
-/// that it runs. Gives how it ended.
+/// Starts the command, and sends it SIGHUP once it has a temporary file and, if `speaks`, has
+/// printed that it runs. Returns its output.
 #[cfg(unix)]
 fn hung_up(mut command: Command, folder: &Path, speaks: bool) -> Output {
     use std::io::{BufRead, BufReader};
@@ -63,7 +63,7 @@ fn hung_up(mut command: Command, folder: &Path, speaks: bool) -> Output {
         let status = status.expect("a running process");
         let mask = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
-            u64::from_str_radix(line.expect("Linux says so").trim(), 16).expect("a mask")
+            u64::from_str_radix(line.expect("Linux has this line").trim(), 16).expect("a mask")
         };
         (mask("SigCgt:") | mask("SigIgn:")) & 1 != 0
     };
@@ -80,9 +80,9 @@ fn hung_up(mut command: Command, folder: &Path, speaks: bool) -> Output {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_terminal_that_goes_away_leaves_nothing_half_written() {
+fn a_closing_terminal_leaves_no_partial_file() {
     let run = |flags: &str| {
-        // Tests that nohup has started ignore the signal, and what they start does too.
+        // Tests started by nohup ignore the signal, and so do their child processes.
         let mut command = Command::new("env");
         command.arg("--default-signal=HUP").arg(loadgen());
         command.args(["run", "--json", "result.json"]);
@@ -90,17 +90,17 @@ fn a_terminal_that_goes_away_leaves_nothing_half_written() {
         command
     };
     let churn = "--pods 200 --scenario churn --duration";
-    // As it runs: it reports on what ran.
+    // During the run: it reports what has run.
     let running = folder();
     let output = hung_up(run(&format!("{churn} 5m")), running.path(), true);
     holds(&ended(&output, 130), "interrupted after");
     assert_eq!(names_in(&running), ["result.json"]);
-    // Before it runs, its input still being read.
+    // Before the run, while the input is still being read.
     let reading = folder();
     let output = hung_up(run("-f -"), reading.path(), false);
     ended(&output, 130);
     assert!(names_in(&reading).is_empty());
-    // Started to outlive it, as nohup starts.
+    // Started to outlive the terminal, as with nohup.
     let outliving = folder();
     let mut command = Command::new("sh");
     let flags = format!("trap '' HUP; exec \"$0\" run --json result.json {churn} 2s");

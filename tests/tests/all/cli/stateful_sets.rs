@@ -7,14 +7,15 @@ use super::EXAMPLES;
 
 const SETS: &str = "--statefulsets 4 --pods-per-statefulset 5";
 
-/// The result of a run, which must go well.
+/// Returns the result of a run, which must succeed.
 #[track_caller]
 fn result(flags: &str) -> Value {
     let line = format!("run -q --json - --engine virtual {flags}");
     super::json(&ended(&run(&line), 0))
 }
 
-/// Seconds, pods created, pods deleted, and pods down of one set at most, of a phase.
+/// Returns a phase's duration in seconds, pods created, pods deleted, and maximum number of
+/// unavailable pods of one set.
 fn phase(result: &Value, at: usize) -> (f64, [u64; 3]) {
     let phase = &result["phases"][at];
     let number = |name: &str| phase[name].as_u64().unwrap_or(u64::MAX);
@@ -26,19 +27,19 @@ fn phase(result: &Value, at: usize) -> (f64, [u64; 3]) {
 }
 
 #[test]
-fn an_upgrade_replaces_one_pod_of_a_set_at_a_time_down_to_the_partition() {
+fn an_upgrade_replaces_pods_one_by_one_to_the_partition() {
     let upgrade = |more: &str| result(&format!("--scenario statefulset-upgrade {SETS} {more}"));
     let usual = upgrade("");
     let (took, counts) = phase(&usual, 2);
     assert_eq!(counts, [20, 20, 1]);
-    // What a phase adds is not down before it is there.
+    // Pods that a phase adds do not count as unavailable before they exist.
     assert_eq!(phase(&usual, 1).1, [20, 0, 0]);
-    // For each of five pods one after the other: 5 s to end, 10 s to start.
+    // For each of five pods in sequence: 5 s to end, 10 s to start.
     assert!((75.0..80.0).contains(&took), "{took}");
     let starts = |result: &Value| phase(result, 1).0;
     assert!((50.0..55.0).contains(&starts(&usual)), "{}", starts(&usual));
     holds(usual["answer"].as_str().unwrap(), "20 pods were replaced");
-    // Parallel sets start at once, and are upgraded like others.
+    // Parallel sets start all pods together, but are upgraded like others.
     let parallel = upgrade("--parallel-pod-management");
     assert!(starts(&parallel) < 15.0, "{}", starts(&parallel));
     assert_eq!(phase(&parallel, 2).1, [20, 20, 1]);
@@ -52,7 +53,7 @@ fn an_upgrade_replaces_one_pod_of_a_set_at_a_time_down_to_the_partition() {
     let (took, counts) = phase(&upgrade(&more), 2);
     assert_eq!(counts, [20, 20, 2]);
     assert!((40.0..60.0).contains(&took), "{took}");
-    // Without the gate it counts for nothing.
+    // Without the gate, the flag has no effect.
     assert_eq!(
         phase(&upgrade("--statefulset-max-unavailable 2"), 2).1,
         [20, 20, 1]
@@ -63,11 +64,11 @@ fn an_upgrade_replaces_one_pod_of_a_set_at_a_time_down_to_the_partition() {
 }
 
 #[test]
-fn a_bad_image_stops_at_one_pod_of_a_set_and_stays_until_that_is_deleted() {
+fn a_bad_image_stops_at_one_pod_until_it_is_deleted() {
     let stuck = |more: &str| result(&format!("--scenario stuck-upgrade {SETS} {more}"));
     let ordered = stuck("");
     assert_eq!(phase(&ordered, 2).1, [4, 4, 1]);
-    // The old image comes back, and nothing happens.
+    // The old image is restored, and nothing happens.
     assert_eq!(phase(&ordered, 3).1, [0, 0, 1]);
     assert_eq!(phase(&ordered, 4).1, [4, 4, 1]);
     holds(
@@ -81,7 +82,7 @@ fn a_bad_image_stops_at_one_pod_of_a_set_and_stays_until_that_is_deleted() {
 }
 
 #[test]
-fn a_stuck_set_is_explained_with_the_pod_to_delete_and_plays_as_it_came() {
+fn a_stuck_set_is_explained_with_the_pod_to_delete() {
     let example = format!("-f {EXAMPLES}/stuck-set.yaml");
     let explain = |more: &str| run(&format!("explain {example} --statefulset {more}"));
     let text = told(&explain("store"));
@@ -91,7 +92,7 @@ fn a_stuck_set_is_explained_with_the_pod_to_delete_and_plays_as_it_came() {
     let document = super::json(&told(&explain("shop/store -o json")));
     assert_eq!(document["delete"], json!(["store-2"]));
     assert_eq!(document["waits"][0]["rule"], "not-ready");
-    // Scaled below the broken pod, it goes: all others are well.
+    // Scaling below the broken pod deletes it: all others are healthy.
     let shrunk = super::json(&told(&explain("store --replicas 2 -o json")));
     assert_eq!(
         shrunk["syncs"][0][1]["name"], "store-2",
@@ -119,7 +120,7 @@ fn a_stuck_set_is_explained_with_the_pod_to_delete_and_plays_as_it_came() {
 }
 
 #[test]
-fn sets_of_files_get_their_claims_and_are_upgraded() {
+fn stateful_sets_of_files_get_claims_and_are_upgraded() {
     let set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: web, namespace: shop}\nspec:\n  replicas: 3\n  \
         serviceName: web\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    \
         spec: {containers: [{name: c, image: i}]}\n  volumeClaimTemplates:\n  - metadata: {name: data}\n    spec: \
@@ -139,7 +140,7 @@ fn sets_of_files_get_their_claims_and_are_upgraded() {
     assert_eq!(made("create pods"), 3);
     let upgraded = super::json(&ended(&run("--scenario statefulset-upgrade", set), 0));
     assert_eq!(phase(&upgraded, 2).1, [3, 3, 1]);
-    // Files say what there is: nothing is generated otherwise.
+    // The files are complete: nothing else is generated.
     assert_eq!(upgraded["alternatives"].as_array().map_or(0, Vec::len), 0);
     let classless = set.replace("ReadWriteOnce]", "ReadWriteOnce], storageClassName: fast");
     let words = "StatefulSet shop/web | its claim template \"data\" names StorageClass \"fast\"";

@@ -1,5 +1,4 @@
-//! The guide in `docs/`: every command of its stories is run, and what the guide shows of its output is
-//! what it prints.
+//! The guide in `docs/`: every command of its stories runs, and prints what the guide shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use podstorm_tests::command::{ended, run_in};
 
 use super::{folder, read};
 
-/// A command of a story and what is shown of its output.
+/// A command of a story, and the output that the story shows.
 struct Shown {
     command: String,
     exit_code: i32,
@@ -49,15 +48,15 @@ fn shown(story: &str) -> Vec<Shown> {
     all
 }
 
-/// Plays a story in an empty directory that has the examples.
+/// Runs a story in an empty directory with the examples.
 fn play(name: &str, commands: usize, left: &[&str]) {
     let story = read(tree().join("docs"), name);
     let folder = folder();
     let examples = folder.path().join("loadgen/examples");
     fs::create_dir_all(&examples).expect("the folder can be written");
-    for entry in fs::read_dir(tree().join("loadgen/examples")).expect("examples are there") {
+    for entry in fs::read_dir(tree().join("loadgen/examples")).expect("the folder of examples") {
         let entry = entry.expect("the folder can be read");
-        // Programs are not among what a story tells of.
+        // Example programs are not part of a story.
         if entry.path().is_dir() {
             continue;
         }
@@ -102,7 +101,7 @@ fn catching_a_regression_in_ci() {
     play("regressions.md", 8, &["run.xml", "run.html", "new.json"]);
 }
 
-/// The headings of a page as links name them: small letters, digits and dashes.
+/// Returns the headings of a page in the form of links: lower-case letters, digits and dashes.
 fn headings(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).expect("a page of text");
     let headings = text.lines().filter_map(|line| {
@@ -116,7 +115,7 @@ fn headings(page: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_pages_link_to_is_there() {
+fn links_of_pages_resolve() {
     let mut broken = Vec::new();
     for folder in ["", "docs", "loadgen", "bench", "tests"] {
         let folder = tree().join(folder);

@@ -1,4 +1,4 @@
-//! `loadgen sweep` as its users meet it.
+//! `loadgen sweep`.
 
 use std::io::Read;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn grid(folder: impl AsRef<Path>, more: &str) -> Output {
 }
 
 #[test]
-fn the_thresholds_of_a_scenario_hold_for_every_cell_of_it() {
+fn the_thresholds_of_a_scenario_apply_to_all_its_cells() {
     let folder = folder();
     let of = |flags: &str, code| {
         let output = run_in(&folder, &format!("sweep --pods 100 --vary {flags}"));
@@ -30,16 +30,16 @@ fn the_thresholds_of_a_scenario_hold_for_every_cell_of_it() {
     let text = of("pod-startup-latency=1s,9s --scenario cl2-load", 0);
     let words = "1 meet pod_ready_latency p99 < 5s | cheapest of them: pod-startup-latency=1s";
     holds(&text, words);
-    // One that is kept by no cell.
+    // A threshold that no cell meets.
     of("pod-startup-latency=8s,9s --scenario cl2-load", 1);
-    // Scenarios that are varied have no threshold in common.
+    // Different scenarios have no common threshold.
     let varied = "scenario=cl2-load,scale-up --pod-startup-latency 9s";
     let text = of(varied, 0);
     assert!(!text.contains("pod_ready_latency p99 <"), "{text}");
 }
 
 #[test]
-fn every_combination_is_run_and_written() {
+fn every_combination_is_run_and_reported() {
     let folder = folder();
     let files = "--csv s.csv --json s.json --report s.html --seeds 2";
     let table = ended(&grid(&folder, files), 0);
@@ -60,7 +60,7 @@ fn every_combination_is_run_and_written() {
     assert_eq!(last["settings"]["controller"]["kube_api_qps"], 20.0);
     assert_eq!(last["settings"]["controller"]["kube_api_burst"], 1);
     assert!(last.get("host").is_none());
-    // A cell is the run that its flags say.
+    // A cell equals a run with its flags.
     let alone = "run --scenario up-down --engine virtual --kube-api-burst 1 --replicasets 4 --pods 40 --kube-api-qps 20 \
                  --seed 2 --json run.json -q";
     ended(&run_in(&folder, alone), 0);
@@ -69,7 +69,7 @@ fn every_combination_is_run_and_written() {
 
     let page = read(&folder, "s.html");
     holds(&page, "<svg class=\"heat\"");
-    assert!(!page.contains("http"), "the page reaches out");
+    assert!(!page.contains("http"), "the page loads external content");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_outcome_does_not_depend_on_the_number_of_jobs() {
 }
 
 #[test]
-fn the_cheapest_cell_that_keeps_the_thresholds_is_named() {
+fn the_cheapest_cell_that_meets_the_thresholds_is_named() {
     let folder = folder();
     let output = grid(&folder, "--threshold 'elapsed < 11s' --figure elapsed");
     let table = ended(&output, 0);
@@ -101,7 +101,7 @@ fn the_cheapest_cell_that_keeps_the_thresholds_is_named() {
 }
 
 #[test]
-fn values_may_hold_commas_and_flags_without_values_vary_too() {
+fn values_with_commas_and_flags_without_values_can_vary() {
     let line = "sweep --scenario up-down --pods 20 --vary api-latency=p50=1ms,p99=2ms;5ms --vary \
                 upstream-defaults=true,false --vary behaviour=upstream,hardened --csv -";
     let output = run_in(folder(), line);
@@ -112,7 +112,7 @@ fn values_may_hold_commas_and_flags_without_values_vary_too() {
 }
 
 #[test]
-fn grids_that_cannot_be_are_refused() {
+fn invalid_grids_are_refused() {
     let folder = folder();
     assert_section_refused("sweep", &folder);
     let many: Vec<String> = (1..=101).map(|value| value.to_string()).collect();
@@ -123,7 +123,7 @@ fn grids_that_cannot_be_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_sweep_reports_what_has_run() {
+fn an_interrupted_sweep_reports_the_finished_cells() {
     let folder = folder();
     let seeds: Vec<String> = (1..=2_000).map(|seed| seed.to_string()).collect();
     let seeds = seeds.join(",");
@@ -136,7 +136,7 @@ fn an_interrupted_sweep_reports_what_has_run() {
     .spawn()
     .expect("the command starts");
     let mut errors = child.stderr.take().expect("a pipe");
-    // Its first line is written once it watches for interrupts.
+    // The command writes its first line once it handles interrupts.
     errors.read_exact(&mut [0]).expect("a line of output");
     std::thread::sleep(Duration::from_millis(500));
     send("INT", &child);
@@ -147,7 +147,7 @@ fn an_interrupted_sweep_reports_what_has_run() {
 }
 
 #[test]
-fn a_sweep_in_which_no_time_passes_says_why() {
+fn a_sweep_without_elapsed_time_explains_why() {
     let words = "No time passed: on the virtual engine";
     let sweep = |more: &str| {
         let line = format!("sweep --scenario up-down --pods 20 --vary burst-replicas=1,500 {more}");
