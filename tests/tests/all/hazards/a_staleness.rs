@@ -1,4 +1,4 @@
-//! A. Caches that lag, and expectations.
+//! A. Stale caches and expectations.
 
 use podstorm::object::Kind;
 use podstorm_apiserver::latency::Latency;
@@ -10,7 +10,8 @@ use podstorm_tests::hazard::{
 };
 use serde_json::json;
 
-/// Every watch shows a write a second later, which tells what happens in between apart.
+/// Returns a harness whose watches deliver each write one second later, so that the steps in
+/// between are visible.
 fn heard_late(gate: bool) -> Harness {
     Harness::with(|setup| {
         setup.consistency(gate);
@@ -18,7 +19,7 @@ fn heard_late(gate: bool) -> Harness {
     })
 }
 
-/// Pods that take their grace of 30 s to end.
+/// Returns a harness whose pods take their whole grace period of 30 s to end.
 fn slow_to_end(gate: bool) -> Harness {
     Harness::with(|setup| {
         setup.consistency(gate);
@@ -26,8 +27,8 @@ fn slow_to_end(gate: bool) -> Harness {
     })
 }
 
-/// No second round of creates. Gate off: status is written all the while; gate on: syncs are
-/// refused before they read anything, the key backs off and recovers with the events.
+/// No second round of creates. Gate off: the status is written throughout. Gate on: syncs are
+/// refused before they read anything; the key backs off, and recovers with the events.
 #[test]
 fn hazard_01_slow_pod_watch_after_creates() {
     for gate in [true, false] {
@@ -56,8 +57,8 @@ fn hazard_01_slow_pod_watch_after_creates() {
     }
 }
 
-/// Gate off: the next event after five minutes creates all once more, and the surplus goes when
-/// the events come. Gate on: no surplus.
+/// Gate off: the first event after five minutes creates all pods once more, and the surplus is
+/// deleted when the events arrive. Gate on: no surplus.
 #[test]
 fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
     for (gate, most) in [(false, 6), (true, 3)] {
@@ -68,7 +69,7 @@ fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
         sim.touch("web");
         sim.run(0);
         let active = sim.active("web").len();
-        assert_eq!(active, 3, "exactly five minutes is not over");
+        assert_eq!(active, 3, "expectations still hold at exactly five minutes");
         sim.run(seconds(30));
         assert_eq!(sim.active("web").len(), 3, "no timer wakes the key");
         sim.touch("web");
@@ -81,8 +82,8 @@ fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
     }
 }
 
-/// Nothing happens, at five minutes neither; the next event after that makes one pod too many. A
-/// new list shows the pod and nothing is left to wait for.
+/// Nothing happens, not even after five minutes. The next event after that creates one pod too
+/// many. With a new list the pod is seen, and no expectation remains.
 #[test]
 fn hazard_03_creation_event_lost() {
     for gate in [true, false] {
@@ -116,8 +117,8 @@ fn hazard_03_creation_event_lost() {
     }
 }
 
-/// No further deletes while the events stay away, with five left and never fewer; the gate takes
-/// no notice of deletes.
+/// No further deletes while the events are missing: five pods are left, and never fewer. The gate
+/// ignores deletes.
 #[test]
 fn hazard_04_deletions_seen_late() {
     for gate in [true, false] {
@@ -141,9 +142,9 @@ fn hazard_04_deletions_seen_late() {
     }
 }
 
-/// A victim that is marked, changed and removed is counted once.
+/// A pod to delete is marked, changed and removed, but counted once.
 #[test]
-fn hazard_05_graceful_deletion_is_told_twice() {
+fn hazard_05_graceful_deletion_is_seen_twice() {
     let mut sim = slow_to_end(true).holding(replica_set("web", 5));
     sim.connection()
         .duplicate_events(StreamKind::of(Kind::POD), 2);
@@ -164,7 +165,7 @@ fn hazard_05_graceful_deletion_is_told_twice() {
         );
         sim.run(seconds(1));
     }
-    // Each later update of a terminating pod wakes its owner, and counts for nothing.
+    // Each later update of a terminating pod wakes its owner, but is not counted.
     assert!(sim.syncs().len() >= syncs + 2);
     assert_eq!(sim.expected("web"), Some((0, 0)));
     sim.run(minutes(1));
@@ -174,8 +175,8 @@ fn hazard_05_graceful_deletion_is_told_twice() {
     sim.conclude();
 }
 
-/// A foreign pod that names the ReplicaSet counts for the one awaited. Gate off: one surplus pod,
-/// deleted later; gate on: none.
+/// A foreign pod that names the ReplicaSet satisfies the expectation of a created pod. Gate off:
+/// one surplus pod, deleted later. Gate on: none.
 #[test]
 fn hazard_06_foreign_pod_satisfies_creation() {
     for (gate, most) in [(true, 1), (false, 2)] {
@@ -184,7 +185,7 @@ fn hazard_06_foreign_pod_satisfies_creation() {
         sim.run(seconds(5));
         sim.scale("web", 1);
         sim.run(ms(500));
-        // Known of upstream without the gate: one pod too many.
+        // A known bug of upstream without the gate: one pod too many.
         sim.checker().excuse(i64::from(!gate), 0);
         sim.forge_pod("foreign", "web");
         sim.run(ms(200));
@@ -202,8 +203,8 @@ fn hazard_06_foreign_pod_satisfies_creation() {
     }
 }
 
-/// Pods that were there before lower the expectations of a create round after a restart: a round
-/// too early, and the right number in the end.
+/// After a restart, pods from before lower the expectations of a create round. The next round comes
+/// too early, but the number is right in the end.
 #[test]
 fn hazard_07_initial_adds_are_handled_late() {
     let mut manual = ManualController::new();
@@ -213,15 +214,16 @@ fn hazard_07_initial_adds_are_handled_late() {
         manual.create_pod(pod);
     }
     manual.list_sets();
-    // The store is full, the handlers have heard of nothing, workers begin.
+    // The store has the pods, the handlers have not seen them, and workers start.
     let initial = manual.list_pods();
     let first = manual.sync();
     assert_eq!(first.sent(Call::CreatePod), 3);
     assert_eq!(manual.expected("web"), Some((3, 0)));
     manual.controller.pods_listed(&initial, manual.now);
     let expected = manual.expected("web");
-    assert_eq!(expected, Some((1, 0)), "lowered by pods of before");
-    // The gate waits for what was created, then the count is right although it went below zero.
+    assert_eq!(expected, Some((1, 0)), "lowered by earlier pods");
+    // The gate waits for the created pods. Then the number is right, although the expectations fell
+    // below zero.
     manual.pass(seconds(1));
     manual.list_sets();
     assert_eq!(manual.sync().sent(Call::CreatePod), 0);
@@ -235,7 +237,8 @@ fn hazard_07_initial_adds_are_handled_late() {
     assert_eq!(manual.cluster.count::<podstorm::object::Pod>(), 5);
 }
 
-/// Its creation is never counted: nothing replaces it before expiry and an event.
+/// The creation is never counted, so nothing replaces the pod before the expectations expire and an
+/// event arrives.
 #[test]
 fn hazard_08_created_pod_is_first_seen_terminating() {
     for gate in [true, false] {
@@ -258,8 +261,8 @@ fn hazard_08_created_pod_is_first_seen_terminating() {
     }
 }
 
-/// The deletion of a victim that changed hands before is not counted: no action until expiry and
-/// an event, then the right one.
+/// The deletion of a pod that was orphaned before is not counted: no action until the expectations
+/// expire and an event arrives, then the right one.
 #[test]
 fn hazard_09_victim_is_orphaned_before_its_deletion() {
     for gate in [true, false] {
@@ -286,8 +289,8 @@ fn hazard_09_victim_is_orphaned_before_its_deletion() {
     }
 }
 
-/// A reference that goes in the same step as the pod begins to end wakes no key and counts for
-/// nothing.
+/// If an owner reference is removed in the same step in which the pod starts terminating, no key is
+/// woken and nothing is counted.
 #[test]
 fn hazard_10_reference_dropped_and_deletion_in_one_step() {
     for gate in [true, false] {
@@ -310,13 +313,17 @@ fn hazard_10_reference_dropped_and_deletion_in_one_step() {
         let left = sim.active("web").remove(0);
         sim.kill_pod(&left);
         sim.run(seconds(1));
-        assert_eq!(sim.active("web").len(), 1, "expired, and an event has come");
+        assert_eq!(
+            sim.active("web").len(),
+            1,
+            "expired, and an event has arrived"
+        );
         sim.conclude();
     }
 }
 
-/// Deleted and made again under its name while the watch was broken: an update, by which the
-/// deletion that is awaited is not counted.
+/// A pod is deleted and recreated under its name while the watch was broken. The cache shows one
+/// update, which does not count as the awaited deletion.
 #[test]
 fn hazard_11_same_name_new_uid_in_one_update() {
     for gate in [true, false] {
@@ -340,7 +347,7 @@ fn hazard_11_same_name_new_uid_in_one_update() {
     }
 }
 
-/// A pod that others delete does not count for one that is created; it is replaced when the round
+/// A pod deleted by another client does not count for a created one. It is replaced when the round
 /// is complete.
 #[test]
 fn hazard_12_external_deletion_during_a_create_round() {
@@ -364,7 +371,7 @@ fn hazard_12_external_deletion_during_a_create_round() {
     }
 }
 
-/// What is left of an expired delete round neither blocks nor satisfies the creates that follow.
+/// The rest of an expired delete round neither blocks nor satisfies the creates that follow.
 #[test]
 fn hazard_13_expired_deletes_then_creates() {
     for gate in [true, false] {

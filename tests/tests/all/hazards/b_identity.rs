@@ -1,4 +1,4 @@
-//! B. ReplicaSets that go, and come again under their name.
+//! B. ReplicaSets that are deleted and recreated under their name.
 
 use podstorm::object::Kind;
 use podstorm::replicaset::SyncErrorClass;
@@ -6,7 +6,7 @@ use podstorm_apiserver::Propagation;
 use podstorm_sim::faults::{Call, Effect, StreamEnd, StreamKind};
 use podstorm_tests::hazard::{Harness, NAMESPACE, Write, idle_set, minutes, ms, seconds};
 
-/// What the old one waited for is forgotten; the new one creates at once.
+/// The expectations of the old ReplicaSet are dropped, and the new one creates immediately.
 #[test]
 fn hazard_14_deleted_and_created_again_before_a_sync() {
     for gate in [true, false] {
@@ -26,8 +26,8 @@ fn hazard_14_deleted_and_created_again_before_a_sync() {
     }
 }
 
-/// The list shows one update from the old UID to the new: expectations and records of the old one
-/// are cleared.
+/// The list shows one update from the old UID to the new one. Expectations and consistency records
+/// of the old one are cleared.
 #[test]
 fn hazard_15_created_again_while_the_watch_was_broken() {
     for gate in [true, false] {
@@ -50,8 +50,8 @@ fn hazard_15_created_again_while_the_watch_was_broken() {
     }
 }
 
-/// A status on its way when its ReplicaSet is recreated is written onto the successor, which
-/// corrects it by its own sync.
+/// A status in transit while its ReplicaSet is recreated is written to the successor, which
+/// corrects it with its own sync.
 #[test]
 fn hazard_16_old_status_written_onto_the_successor() {
     let mut sim = Harness::new().holding(idle_set("web", 1));
@@ -70,7 +70,7 @@ fn hazard_16_old_status_written_onto_the_successor() {
     written.retain(|object| object.metadata.uid == new.uid);
     let first = &written[0].status;
     let told = (first.replicas, first.observed_generation);
-    assert_eq!(told, (3, 3), "of the old one");
+    assert_eq!(told, (3, 3), "the status of the old one");
     let last = &written[written.len() - 1].status;
     assert_eq!((last.replicas, last.observed_generation), (2, 1));
     for pod in old {
@@ -79,7 +79,8 @@ fn hazard_16_old_status_written_onto_the_successor() {
     sim.conclude();
 }
 
-/// The old number is kept up until the new one is seen; the status says of which generation.
+/// The old number of replicas is maintained until the new one is seen. The status has the
+/// generation that was observed.
 #[test]
 fn hazard_17_stale_replicas() {
     for gate in [true, false] {
@@ -100,9 +101,9 @@ fn hazard_17_stale_replicas() {
     }
 }
 
-/// A pod that is heard of before its ReplicaSet wakes no key; the ReplicaSet's own event is enough.
+/// A pod that is seen before its ReplicaSet wakes no key. The event of the ReplicaSet is enough.
 #[test]
-fn hazard_18_pod_event_before_the_replicaset_s() {
+fn hazard_18_pod_event_precedes_the_replicaset() {
     let mut sim = Harness::new();
     sim.hold(StreamKind::of(Kind::REPLICA_SET), seconds(5));
     sim.create_set(idle_set("web", 2));
@@ -117,8 +118,8 @@ fn hazard_18_pod_event_before_the_replicaset_s() {
     sim.conclude();
 }
 
-/// Creates under way are finished, no status is written, nothing is awaited any more, and the
-/// pods are collected.
+/// Creates in progress are completed, no status is written, no expectations remain, and the pods
+/// are collected.
 #[test]
 fn hazard_19_deleted_while_creating() {
     let mut sim = Harness::new();
@@ -138,9 +139,9 @@ fn hazard_19_deleted_while_creating() {
     sim.conclude();
 }
 
-/// The GET's 404 is the sync's error; one retry, which finds nothing to do.
+/// The 404 of the GET is the sync's error. One retry follows, which finds nothing to do.
 #[test]
-fn hazard_20_status_of_one_that_is_gone() {
+fn hazard_20_status_of_a_deleted_replicaset() {
     let mut sim = Harness::new().holding(idle_set("web", 1));
     sim.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
     sim.scale("web", 2);

@@ -8,7 +8,7 @@ use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_tests::hazard::{Harness, Write, idle_set, minutes, ms, pod, seconds, with};
 use serde_json::{Value, json};
 
-/// A ReplicaSet of idle pods labelled `app: web`, whatever its name.
+/// Returns a ReplicaSet of idle pods labeled `app: web`, whatever its name.
 fn sharing(name: &str, replicas: i32) -> Value {
     let labels = json!({"app": "web"});
     with(
@@ -28,7 +28,7 @@ fn orphans(sim: &Harness, count: usize) -> Vec<String> {
     names
 }
 
-/// The live GET vetoes adoption of the pods that the deletion strips; nothing is scaled and no
+/// The live GET prevents the adoption of pods that the deletion orphans. Nothing is scaled and no
 /// status is written in that round.
 #[test]
 fn hazard_21_orphaning_deletion_is_not_seen_yet() {
@@ -57,8 +57,8 @@ fn hazard_21_orphaning_deletion_is_not_seen_yet() {
     sim.conclude();
 }
 
-/// A deletion between the live GET and the PATCH is not noticed: the pod is adopted for an owner
-/// that is gone, and collected.
+/// A deletion between the live GET and the PATCH is not noticed: the pod is adopted by a deleted
+/// owner, and collected.
 #[test]
 fn hazard_22_deletion_between_live_get_and_patch() {
     let mut sim = Harness::new().holding(idle_set("web", 0));
@@ -75,7 +75,7 @@ fn hazard_22_deletion_between_live_get_and_patch() {
     sim.conclude();
 }
 
-/// Whatever is wrong with the live ReplicaSet fails all adoptions of the sync, with one GET.
+/// Any problem with the live ReplicaSet fails all adoptions of the sync, with a single GET.
 #[test]
 fn hazard_23_live_get_fails_or_shows_another() {
     for case in ["500", "404", "other uid"] {
@@ -103,8 +103,8 @@ fn hazard_23_live_get_fails_or_shows_another() {
     }
 }
 
-/// Two want one orphan: the second PATCH is refused, its sync fails once and then leaves the pod
-/// alone.
+/// Two ReplicaSets want one orphan. The second PATCH is refused; its sync fails once and then
+/// ignores the pod.
 #[test]
 fn hazard_24_two_replicasets_match_one_orphan() {
     let mut sim = Harness::new();
@@ -128,10 +128,10 @@ fn hazard_24_two_replicasets_match_one_orphan() {
     sim.conclude();
 }
 
-/// 404 is no error and no claim; a pod of another UID under the name is an error for adoption and
-/// none for release.
+/// A 404 is neither an error nor a claim. A pod with another UID under the name is an error for an
+/// adoption, but not for a release.
 #[test]
-fn hazard_25_pod_is_gone_or_another_before_the_patch() {
+fn hazard_25_pod_is_deleted_or_replaced_before_the_patch() {
     for recreated in [false, true] {
         let mut sim = Harness::new();
         sim.fail(Call::PatchPod, Effect::Slow { by_ms: 1_000 }, 1);
@@ -157,7 +157,7 @@ fn hazard_25_pod_is_gone_or_another_before_the_patch() {
         }
         sim.conclude();
     }
-    // The same with a release.
+    // The same for a release.
     let mut sim = Harness::new().holding(idle_set("web", 1));
     let name = sim.active("web").remove(0);
     sim.fail(Call::PatchPod, Effect::Slow { by_ms: 1_000 }, 1);
@@ -175,7 +175,7 @@ fn hazard_25_pod_is_gone_or_another_before_the_patch() {
     sim.conclude();
 }
 
-/// A pod on its way out is never adopted.
+/// A terminating pod is never adopted.
 #[test]
 fn hazard_26_terminating_orphan() {
     let mut sim = Harness::new();
@@ -191,8 +191,8 @@ fn hazard_26_terminating_orphan() {
     sim.conclude();
 }
 
-/// A pod that is relabelled is released and replaced in one sync; labelled back it is adopted and
-/// one is too many.
+/// A relabeled pod is released and replaced in one sync. Labeled back, it is adopted, and there is
+/// one pod too many.
 #[test]
 fn hazard_27_relabelled_pod_is_isolated() {
     for gate in [true, false] {
@@ -214,9 +214,9 @@ fn hazard_27_relabelled_pod_is_isolated() {
     }
 }
 
-/// A release that finds nothing to release is a success without an event, and is not repeated.
+/// A release without effect succeeds without an event, and is not repeated.
 #[test]
-fn hazard_28_released_by_somebody_else() {
+fn hazard_28_released_by_another_client() {
     let mut sim = Harness::with(|setup| {
         setup.latency.watch = Latency::Constant(seconds(1));
     });
@@ -235,8 +235,8 @@ fn hazard_28_released_by_somebody_else() {
     sim.conclude();
 }
 
-/// One of three PATCHes fails: the others are adopted, the sync fails and scales nothing. Where it
-/// always fails, nothing is scaled and no status is written at all.
+/// One of three PATCHes fails: the others are adopted, and the sync fails without scaling. If it
+/// always fails, nothing is scaled and no status is written.
 #[test]
 fn hazard_29_one_of_three_patches_fails() {
     let mut sim = Harness::new();
@@ -272,7 +272,7 @@ fn hazard_29_one_of_three_patches_fails() {
     sim.conclude();
 }
 
-/// The survivor of two that share a selector adopts what the other leaves, then deletes the
+/// The survivor of two ReplicaSets with one selector adopts the other's pods, then deletes the
 /// surplus.
 #[test]
 fn hazard_30_one_of_a_pair_is_deleted_with_orphans() {
@@ -289,7 +289,7 @@ fn hazard_30_one_of_a_pair_is_deleted_with_orphans() {
     sim.conclude();
 }
 
-/// Two with one selector and pods of their own leave each other alone.
+/// Two ReplicaSets with one selector leave each other's pods alone.
 #[test]
 fn hazard_31_overlapping_replicasets() {
     let mut sim = Harness::new();

@@ -15,14 +15,14 @@ use podstorm_tests::hazard::{
 };
 use serde_json::json;
 
-/// A namespace that holds so many pods and no more.
+/// Returns a harness with a namespace that may hold this number of pods.
 fn with_quota(pods: u64, gate: bool) -> Harness {
     let sim = Harness::gated(gate);
     sim.set_pod_quota(Some(pods));
     sim
 }
 
-/// For each status written: whether it says that creating failed.
+/// Returns for each written status whether it reports failed creates.
 fn failures_written(sim: &Harness) -> Vec<bool> {
     let written = sim.written().into_iter();
     let statuses = written.filter_map(|written| written.object);
@@ -32,8 +32,8 @@ fn failures_written(sim: &Harness) -> Vec<bool> {
     failed
 }
 
-/// Batches of 1, 2, 4…; the first that fails in part is the last; an Event for each failure of
-/// that batch; the condition; retries with growing delays.
+/// Batches of 1, 2, 4…; the first batch with a failure is the last. Each failure of that batch
+/// causes an Event. The condition is set, and retries come with growing delays.
 #[test]
 fn hazard_32_quota_is_reached() {
     let mut sim = with_quota(5, true);
@@ -62,7 +62,7 @@ fn hazard_32_quota_is_reached() {
     let tries: Vec<i64> = tries.iter().map(|sync| sync.began_ns).collect();
     let waits: Vec<i64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.len() > 8, "{waits:?}");
-    // The last delays are twice the ones before.
+    // The last delays double.
     for pair in waits[waits.len() - 4..].windows(2) {
         assert_eq!(pair[1] / ms(1), pair[0] * 2 / ms(1));
     }
@@ -102,8 +102,8 @@ fn hazard_33_quota_is_freed_late() {
     }
 }
 
-/// The condition comes with the failure, goes with the retry that may not scale yet, and comes
-/// again. The gate refuses that retry, and the condition stays.
+/// The condition is set with the failure, cleared by the retry that may not scale yet, and set
+/// again. The gate refuses that retry, so the condition stays.
 #[test]
 fn hazard_34_condition_comes_and_goes() {
     for gate in [false, true] {
@@ -122,7 +122,7 @@ fn hazard_34_condition_comes_and_goes() {
     }
 }
 
-/// The condition keeps the text of the first failure while it lasts.
+/// The condition keeps the message of the first failure while it lasts.
 #[test]
 fn hazard_35_condition_keeps_its_first_message() {
     let mut sim = Harness::new();
@@ -142,10 +142,10 @@ fn hazard_35_condition_keeps_its_first_message() {
     sim.conclude();
 }
 
-/// Refused because the namespace goes: counted as created, no Event, no condition; the
-/// ReplicaSet is quiet until it goes too.
+/// Refusals by a terminating namespace count as created pods: no Event, no condition. The
+/// ReplicaSet is idle until it is deleted too.
 #[test]
-fn hazard_36_namespace_terminates_amid_a_burst() {
+fn hazard_36_namespace_terminates_during_a_burst() {
     let mut sim = Harness::new();
     for batch in [2, 3] {
         let terminating = Effect::Refuse(ApiFault::NamespaceTerminating);
@@ -171,7 +171,7 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
     assert!(sim.pods().is_empty());
     sim.conclude();
 
-    // The same by a real deletion, while the third batch is on its way. A pod keeps the namespace.
+    // The same with a real deletion while the third batch is in transit. A pod keeps the namespace.
     let mut sim = Harness::new();
     let kept = json!({"metadata": {"finalizers": ["example.com/kept"]}});
     sim.create_pod(with(pod("kept", "other"), kept));
@@ -202,7 +202,7 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
     assert_eq!(sim.expected("web"), Some((7, 0)));
     sim.run(minutes(20));
     let sent = sim.sent(Call::CreatePod);
-    assert_eq!(sent, 10, "quiet, though no pod is left");
+    assert_eq!(sent, 10, "no syncs, although no pod is left");
     assert!(sim.events("FailedCreate").is_empty());
     assert!(!failures_written(&sim).contains(&true));
     sim.patch_pod("kept", json!({"metadata": {"finalizers": null}}));
@@ -212,8 +212,8 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
     sim.conclude();
 }
 
-/// A create that is carried out and answered by a time-out counts as failed; the retry makes one
-/// pod too many where the cache does not show the first yet, with the gate too.
+/// A create that is executed but times out counts as failed. The retry creates one pod too many if
+/// the cache does not show the first one yet, even with the gate.
 #[test]
 fn hazard_37_create_commits_and_its_answer_is_lost() {
     for (seen_late, gate) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -241,7 +241,7 @@ fn hazard_37_create_commits_and_its_answer_is_lost() {
     }
 }
 
-/// Overload with a time to wait is retried within the call, ten times, while the worker waits and
+/// Overload with `Retry-After` is retried within the call, ten times, while the worker waits and
 /// the expectations stay.
 #[test]
 fn hazard_38_retry_after() {
@@ -270,8 +270,8 @@ fn hazard_38_retry_after() {
     }
 }
 
-/// The server tries eight names; when all are taken the create fails like any other. That it tries eight is
-/// tested beside it.
+/// The server tries eight names. If all are taken, the create fails like any other. Another test
+/// covers the number of tries.
 #[test]
 fn hazard_39_generated_names_collide() {
     let mut sim = Harness::new();
@@ -284,8 +284,8 @@ fn hazard_39_generated_names_collide() {
     sim.conclude();
 }
 
-/// Ten minutes without admission: retries with growing delays, nothing left waiting, and recovery
-/// by itself.
+/// Ten minutes without admission: retries with growing delays, no lasting expectations, and
+/// recovery without help.
 #[test]
 fn hazard_40_admission_is_down() {
     for down in [ApiFault::InternalError, ApiFault::Timeout] {
@@ -311,9 +311,9 @@ fn hazard_40_admission_is_down() {
     }
 }
 
-/// Pods that fail immediately are replaced endlessly, without a delay of their own, and kept.
+/// Pods that fail immediately are replaced endlessly, without an additional delay, and kept.
 #[test]
-fn hazard_41_pods_fail_at_once() {
+fn hazard_41_pods_fail_immediately() {
     let mut sim = Harness::new();
     sim.create_set(idle_set("web", 2));
     sim.run(ms(1));
@@ -334,7 +334,7 @@ fn hazard_41_pods_fail_at_once() {
     sim.conclude();
 }
 
-/// 500, 500, 200, each round after the one before was seen.
+/// 500, 500, 200: each round starts after the previous one was seen.
 #[test]
 fn hazard_42_replicas_1200() {
     let mut sim = Harness::with(|setup| {
@@ -358,7 +358,7 @@ fn hazard_42_replicas_1200() {
     sim.conclude();
 }
 
-/// A template without labels, which no server lets through: an error of the controller's own, no
+/// A template without labels, which every server rejects, is an error of the controller: no
 /// request, no Event, and the condition.
 #[test]
 fn hazard_43_template_without_labels() {
@@ -399,8 +399,8 @@ fn hazard_43_template_without_labels() {
     assert_eq!(manual.cluster.count::<Pod>(), 0);
 }
 
-/// Names of 58 characters and more are cut, without a dash; two that begin alike share names and
-/// not pods.
+/// Names of 58 characters and more are truncated, without a dash. Two ReplicaSets with a common
+/// prefix share generated names but no pods.
 #[test]
 fn hazard_44_long_names() {
     let mut sim = Harness::new();

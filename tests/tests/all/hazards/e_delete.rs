@@ -1,4 +1,4 @@
-//! E. Deleting pods, and which.
+//! E. Deleting pods, and choosing them.
 
 use podstorm::object::Kind;
 use podstorm::object::{Pod, Resource};
@@ -11,7 +11,7 @@ use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_tests::hazard::{Harness, Write, idle_set, ms, pod, replica_set, seconds, with};
 use serde_json::{Value, json};
 
-/// A patch that sets the deletion cost of a pod.
+/// Returns a patch that sets a pod's deletion cost.
 fn cost(value: &str) -> Value {
     json!({"metadata": {"annotations": {DELETION_COST_ANNOTATION: value}}})
 }
@@ -22,9 +22,9 @@ fn ratios(sim: &Harness) -> u64 {
     metrics.sorting_deletion_age_ratio.snapshot().count()
 }
 
-/// 404 lowers the expectation, and says nothing.
+/// A 404 lowers the expectation, silently.
 #[test]
-fn hazard_45_victim_is_gone_already() {
+fn hazard_45_pod_to_delete_is_already_gone() {
     let mut sim = Harness::new().holding(idle_set("web", 3));
     let victim = sim.active("web").remove(0);
     sim.patch_pod(&victim, cost("-1"));
@@ -45,8 +45,8 @@ fn hazard_45_victim_is_gone_already() {
     sim.conclude();
 }
 
-/// One of five deletes fails: its expectation is lowered, the others stay; an Event, the
-/// condition; the retry waits for the four.
+/// One of five deletes fails: its expectation is lowered, the others stay. There is an Event and
+/// the condition, and the retry waits for the four.
 #[test]
 fn hazard_46_one_delete_of_five_fails() {
     for gate in [true, false] {
@@ -83,7 +83,7 @@ fn hazard_46_one_delete_of_five_fails() {
 
 /// Pods without a node are marked and removed in one request, and counted once.
 #[test]
-fn hazard_47_unscheduled_victims() {
+fn hazard_47_unscheduled_pods_to_delete() {
     let mut sim = Harness::new().holding(idle_set("web", 5));
     sim.hold(StreamKind::of(Kind::POD), seconds(5));
     sim.scale("web", 3);
@@ -95,8 +95,8 @@ fn hazard_47_unscheduled_victims() {
     sim.conclude();
 }
 
-/// Pods that became ready in the same second are compared in circles: no panic, and a choice that
-/// every sort could have made.
+/// Pods that became ready in the same second compare in a cycle: no panic, and a choice that some
+/// sort could make.
 #[test]
 fn hazard_48_non_transitive_ranking() {
     let mut state = 7_u64;
@@ -116,7 +116,7 @@ fn hazard_48_non_transitive_ranking() {
     for round in 0..200 {
         let fields: Vec<RankFields> = (0..60)
             .map(|number| {
-                // Within one bucket of age: 2.29 to 4.58 min.
+                // Within one bucket of ages: 2.29 to 4.58 min.
                 let ready = format!("2025-12-31T23:57:{:02}Z", random(3));
                 let object = json!({
                     "metadata": {
@@ -157,11 +157,11 @@ fn hazard_48_non_transitive_ranking() {
         assert_eq!(chosen.iter().filter(|chosen| **chosen).count(), wanted);
         check_admissible(&candidates, &chosen, &options).unwrap();
     }
-    assert!(circles > 0, "the rules contradict themselves");
+    assert!(circles > 0, "some comparisons form a cycle");
 }
 
-/// Five pods, three on node-1 for long and two on node-2 for a moment, scaled to two; answers how
-/// many are left on each.
+/// Scales five pods to two: three have been on node-1 for long, and two on node-2 for a moment.
+/// Returns how many are left on each node.
 fn scaled_down_on_two_nodes(owned: bool) -> (usize, usize) {
     let owner = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d-1", "controller": true,
@@ -187,21 +187,20 @@ fn scaled_down_on_two_nodes(owned: bool) -> (usize, usize) {
     counts
 }
 
-/// Counts of pods on a node are taken once: all three of the fuller node go, not one of each.
+/// The pods per node are counted once, so all three of the fuller node are deleted.
 #[test]
 fn hazard_49_colocation_counts_are_not_updated() {
     assert_eq!(scaled_down_on_two_nodes(true), (0, 2));
 }
 
-/// Without an owner pods on one node count for nothing: the youngest go first. So it is for
-/// ReplicationControllers, as recorded cases of `related` show.
+/// Without an owner, pods on the same node do not count, and the youngest are deleted first. The
+/// same applies to ReplicationControllers, as the recorded cases of `related` show.
 #[test]
 fn hazard_50_no_colocation_without_an_owner() {
     assert_eq!(scaled_down_on_two_nodes(false), (2, 0));
 }
 
-/// Ages below zero are all alike, and UIDs decide; the age ratio is left out where its divisor
-/// is zero.
+/// Negative ages are equal, so UIDs decide. The age ratio is not observed if its divisor is zero.
 #[test]
 fn hazard_51_clock_skew() {
     for skewed in [false, true] {
@@ -222,7 +221,7 @@ fn hazard_51_clock_skew() {
         }
         sim.scale("web", 2);
         sim.run(seconds(5));
-        // The youngest is the last one.
+        // The last pod is the youngest.
         let victim = if skewed { &pods[0] } else { &pods[2] };
         assert!(sim.pod(&victim.metadata.name).is_none());
         assert_eq!(ratios(&sim), 1);
@@ -238,7 +237,7 @@ fn hazard_51_clock_skew() {
     sim.conclude();
 }
 
-/// A cost that the cache does not show yet is not heeded.
+/// A cost that the cache does not show yet has no effect.
 #[test]
 fn hazard_52_deletion_cost_changes_late() {
     let mut sim = Harness::new().holding(idle_set("web", 3));
@@ -253,14 +252,14 @@ fn hazard_52_deletion_cost_changes_late() {
     sim.conclude();
 }
 
-/// Pending pods go first; to zero, nothing is ranked.
+/// Pending pods are deleted first. When scaling to zero, nothing is ranked.
 #[test]
 fn hazard_53_scaled_down_with_pending_pods() {
     let mut sim = Harness::new().holding(idle_set("web", 3));
     let running = sim.active("web");
     running.iter().for_each(|name| sim.bind(name, "node-1"));
     sim.run(seconds(1));
-    // Whatever their cost.
+    // Regardless of their cost.
     running
         .iter()
         .for_each(|name| sim.patch_pod(name, cost("-100")));
@@ -269,7 +268,7 @@ fn hazard_53_scaled_down_with_pending_pods() {
     sim.scale("web", 3);
     sim.run(seconds(1));
     assert_eq!(sim.active("web"), running);
-    assert_eq!(ratios(&sim), 0, "no ready victim");
+    assert_eq!(ratios(&sim), 0, "no ready pod is deleted");
     sim.scale("web", 2);
     sim.run(seconds(1));
     assert_eq!(ratios(&sim), 1);
@@ -280,8 +279,8 @@ fn hazard_53_scaled_down_with_pending_pods() {
     sim.conclude();
 }
 
-/// A pod that does not end is replaced at once, and counted as terminating until it is gone or
-/// has ended.
+/// A pod that does not end is replaced immediately, and counted as terminating until it has ended
+/// or is gone.
 #[test]
 fn hazard_54_pod_stuck_terminating() {
     let mut sim = Harness::new().holding(idle_set("web", 2));
@@ -294,7 +293,7 @@ fn hazard_54_pod_stuck_terminating() {
         sim.delete_pod(name);
     }
     sim.run(ms(1));
-    assert_eq!(sim.active("web").len(), 2, "replaced at once");
+    assert_eq!(sim.active("web").len(), 2, "replaced immediately");
     let counts = |sim: &Harness| {
         let status = sim.status("web");
         (status.replicas, status.terminating_replicas)
@@ -313,9 +312,10 @@ fn hazard_54_pod_stuck_terminating() {
     sim.conclude();
 }
 
-/// A delete names no UID: made again under its name before it arrives, the new pod is deleted.
+/// A delete names no UID. If the pod is recreated under its name before the request arrives, the
+/// new pod is deleted.
 #[test]
-fn hazard_55_victim_is_made_again_before_the_delete() {
+fn hazard_55_pod_is_recreated_before_the_delete() {
     let mut sim = Harness::new().holding(idle_set("web", 1));
     let name = sim.active("web").remove(0);
     sim.fail(Call::DeletePod, Effect::Slow { by_ms: 1_000 }, 1);
@@ -323,7 +323,7 @@ fn hazard_55_victim_is_made_again_before_the_delete() {
     sim.run(ms(500));
     assert_eq!(sim.under_way(Call::DeletePod), 1);
     sim.kill_pod(&name);
-    // Without an owner, and not even with the same labels.
+    // A pod without an owner, and with other labels.
     sim.create_pod(pod(&name, "innocent"));
     sim.run(ms(200));
     assert!(sim.pod(&name).is_some());

@@ -7,7 +7,8 @@ use podstorm_sim::faults::{ApiFault, Call, Effect, StreamKind};
 use podstorm_tests::hazard::{Harness, Write, idle_set, ms, seconds, with};
 use serde_json::json;
 
-/// A ReplicaSet of idle pods that must be ready for so long, and the names of its pods.
+/// Returns a harness with a ReplicaSet of idle pods with this `minReadySeconds`, and the names of
+/// its pods.
 fn maturing(pods: i32, min_ready_seconds: i32) -> (Harness, Vec<String>) {
     let slow = json!({"spec": {"minReadySeconds": min_ready_seconds}});
     let sim = Harness::new().holding(with(idle_set("web", pods), slow));
@@ -19,9 +20,9 @@ fn available(sim: &Harness) -> i32 {
     sim.status("web").available_replicas
 }
 
-/// A conflict is met by one GET and one PUT; a second one is the sync's error.
+/// A conflict is followed by one GET and one PUT. A second conflict is the sync's error.
 #[test]
-fn hazard_56_conflicts_of_the_status() {
+fn hazard_56_status_conflicts() {
     for conflicts in [1, 2] {
         let mut sim = Harness::new().holding(idle_set("web", 1));
         let syncs = sim.syncs().len();
@@ -39,7 +40,7 @@ fn hazard_56_conflicts_of_the_status() {
     }
 }
 
-/// What others write is written over at the next difference; conditions of other types stay.
+/// Other clients' writes are overwritten at the next difference. Conditions of other types stay.
 #[test]
 fn hazard_57_somebody_else_writes_the_status() {
     let mut sim = Harness::new().holding(idle_set("web", 2));
@@ -61,7 +62,7 @@ fn hazard_57_somebody_else_writes_the_status() {
     sim.conclude();
 }
 
-/// A spec that changes before the PUT: the retry says the old generation, the next sync the new.
+/// The spec changes before the PUT: the retry has the old generation, the next sync the new one.
 #[test]
 fn hazard_58_spec_changes_before_the_put() {
     let mut sim = Harness::new().holding(idle_set("web", 1));
@@ -89,7 +90,7 @@ fn hazard_59_pods_mature_one_by_one() {
         sim.make_ready(name);
         sim.run(seconds(10));
     }
-    // The first has been ready for 30 s.
+    // The first pod has been ready for 30 s.
     assert_eq!(available(&sim), 1);
     sim.run(ms(9_900));
     assert_eq!(available(&sim), 1);
@@ -102,7 +103,7 @@ fn hazard_59_pods_mature_one_by_one() {
     sim.conclude();
 }
 
-/// Ready, not, and ready again: the time starts over, and nothing sticks.
+/// A pod that is ready, unready and ready again restarts its time, and no state remains.
 #[test]
 fn hazard_60_readiness_flaps() {
     let (mut sim, names) = maturing(1, 30);
@@ -127,7 +128,8 @@ fn hazard_60_readiness_flaps() {
     sim.conclude();
 }
 
-/// Ready since an unknown time: never available, looked at every `minReadySeconds`.
+/// A pod that is ready since an unknown time is never available, and checked every
+/// `minReadySeconds`.
 #[test]
 fn hazard_61_ready_without_a_time() {
     let (mut sim, names) = maturing(1, 5);
@@ -141,7 +143,7 @@ fn hazard_61_ready_without_a_time() {
     sim.conclude();
 }
 
-/// The moment itself counts.
+/// A pod is available at exactly `minReadySeconds`.
 #[test]
 fn hazard_62_exactly_min_ready_seconds() {
     let (mut sim, names) = maturing(1, 30);
@@ -154,7 +156,7 @@ fn hazard_62_exactly_min_ready_seconds() {
     sim.conclude();
 }
 
-/// With `minReadySeconds` at 0 all that are ready are available, by the sync of that change.
+/// With `minReadySeconds` of 0, all ready pods are available from the sync of that change on.
 #[test]
 fn hazard_63_min_ready_seconds_is_lowered() {
     let (mut sim, names) = maturing(3, 3_600);
@@ -170,9 +172,9 @@ fn hazard_63_min_ready_seconds_is_lowered() {
     sim.conclude();
 }
 
-/// Equal statuses are not written; an absent number of terminating pods is not zero.
+/// Equal statuses are not written. An absent number of terminating pods differs from zero.
 #[test]
-fn hazard_64_statuses_that_change_nothing() {
+fn hazard_64_unchanged_statuses() {
     let mut sim = Harness::new().holding(idle_set("web", 2));
     let writes = sim.sent(Call::PutStatus);
     let syncs = sim.syncs().len();

@@ -21,7 +21,7 @@ fn listing(streaming: bool) -> Harness {
     Harness::with(|setup| setup.streaming(streaming))
 }
 
-/// A new list: what is missing is a deletion, and nothing is created twice.
+/// After a new list, missing objects count as deleted, and nothing is created twice.
 #[test]
 fn hazard_65_watch_expired() {
     for streaming in [true, false] {
@@ -31,8 +31,8 @@ fn hazard_65_watch_expired() {
             sim.create_set(idle_set("gone", 2));
             sim.run(seconds(1));
             let name = sim.active("web").remove(0);
-            // The ReplicaSets are heard of first: for one that is gone the controller would make
-            // pods as fast as the garbage collector removes them.
+            // The ReplicaSets arrive first. Otherwise the controller would create pods for the
+            // deleted one as fast as the garbage collector removes them.
             for (stream, held) in [
                 (StreamKind::of(Kind::POD), 15),
                 (StreamKind::of(Kind::REPLICA_SET), 5),
@@ -56,8 +56,8 @@ fn hazard_65_watch_expired() {
     }
 }
 
-/// A version that the server has not come to: the newest state is asked for, once at once in list
-/// mode, and else after a delay.
+/// For a version that the server has not reached, the reflector asks for the newest state: once
+/// immediately in list mode, otherwise after a delay.
 #[test]
 fn hazard_66_version_too_large() {
     for streaming in [true, false] {
@@ -73,11 +73,11 @@ fn hazard_66_version_too_large() {
     }
 }
 
-/// A stale list at the start: list mode acts on the past, the streaming mode does not.
+/// A stale list at the start: list mode acts on the past state, streaming mode does not.
 #[test]
 fn hazard_67_stale_list_at_the_start() {
     for (streaming, most) in [(false, 6), (true, 3)] {
-        // What happened in the last minute is in lists only.
+        // Writes of the last minute are visible only in lists.
         let mut sim = Harness::with(|setup| {
             setup.streaming(streaming);
             setup.latency.watch = Latency::Constant(seconds(60));
@@ -99,10 +99,10 @@ fn hazard_67_stale_list_at_the_start() {
     }
 }
 
-/// What comes again counts once; an equal version wakes no key, and an ADDED of a known pod is an
+/// A repeated event counts once. An equal version wakes no key, and an ADDED of a known pod is an
 /// update.
 #[test]
-fn hazard_68_events_come_again() {
+fn hazard_68_events_are_repeated() {
     let mut sim = Harness::new();
     sim.connection()
         .duplicate_events(StreamKind::of(Kind::POD), 3);
@@ -120,7 +120,7 @@ fn hazard_68_events_come_again() {
     assert_eq!(sim.connection().altered_events().1, 4);
     assert_eq!(sim.syncs().len(), syncs);
     assert_eq!(sim.expected("web"), Some((0, 0)));
-    // Older ones too: the cache goes back and comes forward again, and nothing is counted.
+    // Older events too: the cache goes back and forward again, and nothing is counted.
     sim.patch_pod(
         &sim.active("web")[0],
         json!({"metadata": {"annotations": {"a": "b"}}}),
@@ -138,9 +138,9 @@ fn hazard_68_events_come_again() {
     sim.conclude();
 }
 
-/// A bookmark moves the store's version on, which is enough for the gate, and wakes no key.
+/// A bookmark advances the store's version, which satisfies the gate, and wakes no key.
 #[test]
-fn hazard_69_nothing_but_bookmarks() {
+fn hazard_69_only_bookmarks() {
     let mut manual = ManualController::new();
     manual.create_set(idle_set("web", 1));
     manual.list_sets();
@@ -151,7 +151,7 @@ fn hazard_69_nothing_but_bookmarks() {
     manual.list_sets();
     let refused = manual.sync();
     let Outcome::Failed(error) = refused.outcome else {
-        panic!("the gate lets it pass")
+        panic!("the gate lets the sync pass")
     };
     assert!(matches!(error.class, SyncErrorClass::Consistency(_)));
     let version = ResourceVersion::from(manual.cluster.resource_version());
@@ -162,12 +162,12 @@ fn hazard_69_nothing_but_bookmarks() {
     manual.controller.queue().add(key, manual.now.mono_ns);
     let passed = manual.sync();
     assert_eq!(passed.outcome, Outcome::Ok);
-    assert_eq!(passed.sent(Call::CreatePod), 0, "the pod is awaited yet");
+    assert_eq!(passed.sent(Call::CreatePod), 0, "the pod is still expected");
     let record = manual.controller.consistency().record(&key).unwrap();
     assert!(record.written[0].is_none());
 }
 
-/// A tombstone with nothing in it, or with another owner's pod, changes no count.
+/// A tombstone without an object, or with another owner's pod, changes no expectation.
 #[test]
 fn hazard_70_tombstones() {
     let manual = ManualController::new();
@@ -184,12 +184,12 @@ fn hazard_70_tombstones() {
         .map(|pod| pod.metadata.name.to_string())
         .collect();
     assert_eq!(names.len(), 2);
-    // No object: the pod leaves the store, and no handler hears of it.
+    // Without an object, the pod leaves the store and no handler is called.
     let cache = manual.controller.pods();
     assert!(cache.apply_tombstone(NAMESPACE, &names[0], None).is_none());
     assert!(cache.get(NAMESPACE, &names[0]).is_none());
     assert_eq!(manual.controller.queue().len(), 0);
-    // A foreign one: a pod of an owner that is not known, or of none.
+    // Foreign pods: one with an unknown owner, and one without an owner.
     let strangers = [
         with(
             pod("x", "web"),
@@ -206,7 +206,7 @@ fn hazard_70_tombstones() {
         manual.controller.pod_changed(&change, manual.now);
         assert_eq!(manual.controller.queue().len(), 0);
     }
-    // And an owner's without its object.
+    // An owner's tombstone without its object.
     let owners = manual.controller.owners();
     assert!(
         owners
@@ -216,7 +216,7 @@ fn hazard_70_tombstones() {
     let key = owners.intern(NAMESPACE, "web");
     assert!(owners.get(key).is_none());
     assert_eq!(manual.controller.queue().len(), 0);
-    // With it, what is waited for is forgotten and the key is woken.
+    // With the object, the expectations are dropped and the key is woken.
     manual.controller.expectations().expect_creations(key, 5, 0);
     let change = owners
         .apply_tombstone(NAMESPACE, "web", Some(set.clone()), manual.now)
@@ -226,8 +226,8 @@ fn hazard_70_tombstones() {
     assert_eq!(manual.controller.queue().len(), 1);
 }
 
-/// 100,000 events that the store has and the handlers have not: the expectations make the
-/// controller wait, and nothing else.
+/// 100,000 events are in the store but not yet handled: the expectations alone make the controller
+/// wait.
 #[test]
 fn hazard_71_handlers_lag_behind_the_store() {
     let mut manual = ManualController::new();
@@ -270,7 +270,8 @@ fn hazard_71_handlers_lag_behind_the_store() {
     assert_eq!(manual.sync().sent(Call::CreatePod), 3);
 }
 
-/// The periodic resync syncs every key; that of the pods wakes none; nothing is written.
+/// The periodic resync of the owners syncs every key, that of the pods wakes none, and nothing is
+/// written.
 #[test]
 fn hazard_72_resync() {
     let mut sim = Harness::new();
@@ -297,9 +298,9 @@ fn hazard_72_resync() {
     sim.conclude();
 }
 
-/// The errors of the faults are those of the server.
+/// The faults return the server's own errors.
 #[test]
-fn faults_are_told_by_the_server_s_own_errors() {
+fn faults_have_the_errors_of_the_server() {
     let code_and_reason = |error: ApiError| (error.code, error.reason);
     let expired = code_and_reason(errors::expired(1, 5));
     assert_eq!(code_and_reason(ApiFault::Gone.error()), expired);

@@ -1,4 +1,4 @@
-//! H. The process, its workers, and what is around it.
+//! H. The process, its workers, and its surroundings.
 
 use podstorm::client::{Answer, ApiError, Request};
 use podstorm::object::{Namespace, ReplicationController, Uid};
@@ -14,8 +14,8 @@ use podstorm_tests::hazard::{
 };
 use serde_json::json;
 
-/// Two that overlap know nothing of each other's expectations: one round too many, then the right
-/// number.
+/// Two overlapping leaders do not know each other's expectations: one round too many, then the
+/// right number.
 #[test]
 fn hazard_73_two_leaders() {
     for gate in [true, false] {
@@ -31,7 +31,7 @@ fn hazard_73_two_leaders() {
         assert_eq!(sim.active("web").len(), 3);
         sim.scale("web", 5);
         sim.run(ms(1_500));
-        // The older one goes; what it has begun no controller counts.
+        // The older leader crashes. No controller has expectations for its creates in progress.
         sim.crash(CrashPoint::Now, 0);
         sim.run(seconds(20));
         assert_eq!(sim.active("web").len(), 5);
@@ -39,9 +39,9 @@ fn hazard_73_two_leaders() {
     }
 }
 
-/// The successor counts what there is.
+/// The successor counts the existing pods.
 #[test]
-fn hazard_74_restart_amid_a_burst() {
+fn hazard_74_restart_during_a_burst() {
     for point in [
         CrashPoint::BeforeRequest,
         CrashPoint::AfterRequest,
@@ -64,8 +64,8 @@ fn hazard_74_restart_amid_a_burst() {
     }
 }
 
-/// Keys that wait at a shutdown are synced with every request cancelled but those for the status,
-/// which say so; the successor takes it back.
+/// Keys that wait at a shutdown are still synced, with every request cancelled except those for the
+/// status, which report that. The successor clears the condition.
 #[test]
 fn hazard_75_shutdown_with_queued_keys() {
     let mut sim = Harness::with(|setup| setup.starts = false);
@@ -94,7 +94,7 @@ fn hazard_75_shutdown_with_queued_keys() {
     manual.list_sets();
     assert!(
         manual.sync_next(|_| None).is_none(),
-        "nothing is added any more"
+        "no key is added after the shutdown"
     );
     let failure = sim.failure("web").unwrap();
     assert_eq!(&*failure.reason, "FailedCreate");
@@ -107,7 +107,7 @@ fn hazard_75_shutdown_with_queued_keys() {
     sim.conclude();
 }
 
-/// A worker that waits for its requests holds its key and no other.
+/// A worker that waits for its requests holds its own key and no other.
 #[test]
 fn hazard_76_slow_requests() {
     let mut sim = Harness::new();
@@ -125,7 +125,7 @@ fn hazard_76_slow_requests() {
     for number in 0..20 {
         assert_eq!(sim.active(&format!("fast-{number}")).len(), 3);
     }
-    assert_eq!(sim.syncs_of("slow").len(), 1, "one at a time");
+    assert_eq!(sim.syncs_of("slow").len(), 1, "one sync at a time");
     assert!(sim.active("slow").is_empty());
     sim.run(minutes(1));
     let first = &sim.syncs_of("slow")[0];
@@ -137,7 +137,8 @@ fn hazard_76_slow_requests() {
     sim.conclude();
 }
 
-/// Twelve tries ten seconds apart for each Event while the rest waits; the pods come all the same.
+/// Each Event is tried twelve times at intervals of ten seconds while the others wait. The pods are
+/// created regardless.
 #[test]
 fn hazard_77_event_sink_is_down() {
     let mut sim = Harness::new();
@@ -147,9 +148,13 @@ fn hazard_77_event_sink_is_down() {
     sim.assert_converged();
     assert!(sim.events("SuccessfulCreate").is_empty());
     sim.run(seconds(25));
-    assert_eq!(sim.events("SuccessfulCreate").len(), 2, "one was given up");
+    assert_eq!(
+        sim.events("SuccessfulCreate").len(),
+        2,
+        "one Event was given up"
+    );
     assert_eq!(sim.struck(), 12);
-    // An answer of the server is final.
+    // An error from the server is final.
     sim.refuse(Call::WriteEvent, ApiFault::InternalError, 1);
     sim.scale("web", 5);
     sim.run(seconds(1));
@@ -157,8 +162,8 @@ fn hazard_77_event_sink_is_down() {
     sim.conclude();
 }
 
-/// A key that always fails is retried with every event that comes, and its failures count up; one
-/// success forgets them.
+/// A key that always fails is retried with every event, and its failures add up. One success resets
+/// them.
 #[test]
 fn hazard_78_hot_key() {
     let mut sim = Harness::new();
@@ -179,7 +184,7 @@ fn hazard_78_hot_key() {
     sim.conclude();
 }
 
-/// Deleted without options, a ReplicationController leaves its pods as orphans.
+/// Deleted without options, a ReplicationController orphans its pods.
 #[test]
 fn hazard_79_replication_controller_without_options() {
     let mut harness = harness::Harness::new(EngineKind::Virtual);
@@ -210,8 +215,8 @@ fn hazard_79_replication_controller_without_options() {
     }
 }
 
-/// Pods that name an owner of another namespace, or one of before, are collected; a ReplicaSet
-/// makes up for its own only.
+/// Pods with an owner in another namespace, or with a former owner, are collected. A ReplicaSet
+/// replaces only its own.
 #[test]
 fn hazard_80_wrong_owner_references() {
     let mut sim = Harness::new();
@@ -230,12 +235,12 @@ fn hazard_80_wrong_owner_references() {
     sim.run(seconds(1));
     assert_eq!(sim.count(Write::Create), 3);
     let mut expected = 3;
-    // A pod of an owner elsewhere: it goes, and is not replaced.
+    // A pod with an owner in another namespace is collected and not replaced.
     sim.create_pod(with(pod("stranger", "other"), owners("web", &foreign)));
     sim.run(seconds(1));
     assert!(sim.pod("stranger").is_none());
     assert_eq!(sim.count(Write::Create), expected);
-    // Own pods that are given the wrong owner: they go, and are made up for.
+    // Own pods that get a wrong owner are collected and replaced.
     for uid in [foreign, Uid::new("of-before")] {
         let name = sim.active("web").remove(0);
         sim.patch_pod(&name, owners("web", &uid));
@@ -249,8 +254,8 @@ fn hazard_80_wrong_owner_references() {
     sim.conclude();
 }
 
-/// Pods that block the deletion go first; the controller says how many are left and makes no new
-/// ones; the ReplicaSet goes with the last.
+/// Pods that block the deletion are deleted first. The controller reports how many are left and
+/// creates none. The ReplicaSet is deleted with the last pod.
 #[test]
 fn hazard_81_foreground_deletion() {
     let mut sim = Harness::with(|setup| {
@@ -274,17 +279,18 @@ fn hazard_81_foreground_deletion() {
         .map(|status| (status.replicas, status.terminating_replicas.unwrap()))
         .collect();
     left.dedup();
-    // As they are marked one by one, then as they go.
+    // As they are marked one by one, then as they end.
     assert_eq!(left[left.len() - 3..], [(0, 3), (0, 2), (0, 1)]);
     assert!(left.is_sorted_by_key(|(replicas, _)| -replicas));
     assert_eq!((sim.count(Write::Create), sim.count(Write::Delete)), (3, 0));
     sim.conclude();
 }
 
-/// Of two delayed adds of one key the earlier holds, and there is no other.
+/// Of two delayed adds of one key, only the earlier one remains.
 #[test]
 fn hazard_82_delayed_adds_merge() {
-    // A retry is due in many minutes when a pod becomes ready. The sync five seconds later has used it up.
+    // A retry is due in many minutes when a pod becomes ready. The sync five seconds later replaces
+    // it.
     let slow = json!({"spec": {"minReadySeconds": 5}});
     let mut sim = Harness::new().holding(with(idle_set("web", 1), slow));
     let name = sim.active("web").remove(0);
@@ -297,7 +303,11 @@ fn hazard_82_delayed_adds_merge() {
         view.sent(Call::CreatePod) > tries
     });
     sim.run(seconds(31) - sim.now().mono_ns % seconds(1));
-    assert_eq!(sim.sent(Call::CreatePod), tries + 1, "not due for long");
+    assert_eq!(
+        sim.sent(Call::CreatePod),
+        tries + 1,
+        "the next retry is not due for long"
+    );
     sim.heal_requests();
     sim.make_ready(&name);
     sim.run(ms(4_999));
@@ -311,6 +321,6 @@ fn hazard_82_delayed_adds_merge() {
     assert_eq!(due_ns % seconds(1), 0);
     sim.run(minutes(40));
     let last_ns = sim.last_sync("web").began_ns;
-    assert_eq!(last_ns, due_ns, "nothing is left of the retry");
+    assert_eq!(last_ns, due_ns, "no retry remains");
     sim.conclude();
 }

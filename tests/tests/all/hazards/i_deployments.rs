@@ -1,4 +1,4 @@
-//! H1 to H11: what upstream's controller of Deployments is known for, each kept as it is.
+//! H1 to H11: known peculiarities of upstream's Deployment controller, each reproduced.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -24,23 +24,23 @@ use serde_json::{Value, json};
 /// The namespace.
 const SHOP: &str = "shop";
 
-/// What the controller does.
+/// The work of the controller.
 #[derive(Debug, Default)]
 struct Log(Mutex<Work>);
 
 #[derive(Clone, Debug, Default)]
 struct Work {
     syncs: usize,
-    /// Syncs that failed: the step.
+    /// The failed syncs, by their step.
     failures: Vec<String>,
-    /// Each call with the code of its answer, 0 for one that went well.
+    /// Each call with the code of its answer; 0 for success.
     calls: Vec<(Call, u16)>,
 }
 
 impl Log {
     fn work(&self) -> MutexGuard<'_, Work> {
         let work = self.0.lock();
-        work.expect("no thread panics while it holds this lock")
+        work.expect("the lock is not poisoned")
     }
 }
 
@@ -69,7 +69,7 @@ impl Observer<Controller> for Log {
     }
 }
 
-/// A cluster with both controllers.
+/// A cluster with the controllers of Deployments and ReplicaSets.
 struct Shop {
     harness: FaultHarness,
     log: Arc<Log>,
@@ -89,19 +89,20 @@ impl Shop {
             ..Namespace::default()
         };
         let created = harness.cluster().create(namespace, now);
-        created.expect("the server does it");
+        created.expect("the request succeeds");
         let node = json!({"metadata": {"name": "n"}, "status": {
             "allocatable": {"pods": "1000"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }});
-        let node = Node::from_json(node).expect("an object of our own making");
+        let node = Node::from_json(node).expect("a valid object");
         let created = harness.cluster().create(node, now);
-        created.expect("the server does it");
+        created.expect("the request succeeds");
         harness.start_manager();
         Shop { harness, log }
     }
 
-    /// One with a Deployment `web` of three pods whose spec is changed so; it has been rolled out.
+    /// Returns a cluster with the Deployment `web` of three pods and these members in its spec,
+    /// completely rolled out.
     fn with_web(spec: Value) -> Shop {
         let mut shop = Shop::new();
         shop.create("web", spec);
@@ -121,17 +122,16 @@ impl Shop {
             "template": {"metadata": {"labels": {"app": "web"}},
                 "spec": {"containers": [{"name": "c", "image": "app:1"}]}},
         }});
-        for (name, value) in spec.as_object().expect("an object of our own making") {
+        for (name, value) in spec.as_object().expect("a valid object") {
             object["spec"][name] = value.clone();
         }
-        let object = DynamicObject::from_json(Kind::DEPLOYMENT, object)
-            .expect("an object of our own making");
+        let object = DynamicObject::from_json(Kind::DEPLOYMENT, object).expect("a valid object");
         let api = self.cluster().api(Kind::DEPLOYMENT);
         api.create(Arc::new(object), self.harness.now())
-            .expect("the server does it");
+            .expect("the request succeeds");
     }
 
-    /// Lets seconds go by.
+    /// Advances the time by a number of seconds.
     fn run(&mut self, for_s: i64) {
         let end_ns = self.harness.now().mono_ns + seconds(for_s);
         assert_eq!(self.harness.advance(end_ns, || false), Stopped::AtEnd);
@@ -141,7 +141,7 @@ impl Shop {
         let patch = merge(patch);
         let api = self.cluster().api(Kind::DEPLOYMENT);
         api.patch(SHOP, "web", &patch, self.harness.now())
-            .expect("the server does it");
+            .expect("the request succeeds");
     }
 
     fn set_image(&self, image: &str) {
@@ -154,7 +154,7 @@ impl Shop {
         let patched = self
             .cluster()
             .patch::<ReplicaSet>(SHOP, name, &merge(patch), now);
-        patched.expect("the server does it");
+        patched.expect("the request succeeds");
     }
 
     fn annotate_set(&self, set: &ReplicaSet, name: &str, value: &str) {
@@ -163,10 +163,10 @@ impl Shop {
 
     fn deployment(&self, name: &str) -> Arc<Deployment> {
         let found = self.cluster().api(Kind::DEPLOYMENT).get(SHOP, name);
-        Deployment::of(&found.expect("it is there")).expect("it is one")
+        Deployment::of(&found.expect("the Deployment exists")).expect("a Deployment")
     }
 
-    /// The ReplicaSets of a Deployment, oldest revision first.
+    /// Returns the ReplicaSets of a Deployment, the oldest revision first.
     fn sets(&self, name: &str) -> Vec<Arc<ReplicaSet>> {
         let uid = &self.deployment(name).metadata.uid;
         let (mut sets, _) = self.cluster().list::<ReplicaSet>(Some(SHOP));
@@ -178,7 +178,7 @@ impl Shop {
         sets
     }
 
-    /// An annotation of the first ReplicaSet of `web`.
+    /// Returns an annotation of the first ReplicaSet of `web`.
     fn annotation(&self, name: &str) -> Option<String> {
         let set = self.sets("web").remove(0);
         set.metadata.annotations.get(name).map(ToString::to_string)
@@ -192,7 +192,7 @@ impl Shop {
         self.cluster().list::<Pod>(Some(SHOP)).0
     }
 
-    /// What the controller has done since the last call.
+    /// Returns the work of the controller since the last call.
     fn work(&self) -> Work {
         std::mem::take(&mut *self.log.work())
     }
@@ -200,13 +200,13 @@ impl Shop {
 
 fn merge(patch: Value) -> Patch {
     let Value::Object(members) = patch else {
-        panic!("a patch is an object")
+        panic!("an object")
     };
     Patch::Merge(members.into_iter().collect())
 }
 
-/// H1: where a pod is not ready any more long after the rollout, the Deployment is synced again and
-/// again, as often as the queue's bucket lets it, and nothing is written.
+/// H1: if a pod becomes unready long after the rollout, the Deployment is synced again and again,
+/// as fast as the queue's rate limit allows, and nothing is written.
 #[test]
 fn deployment_01_busy_requeue() {
     let mut shop = Shop::with_web(json!({"progressDeadlineSeconds": 10}));
@@ -234,14 +234,14 @@ fn deployment_01_busy_requeue() {
     assert_eq!(shop.work().syncs, 0);
 }
 
-/// H2: that an old ReplicaSet could not be made smaller fails no sync, so nothing is tried again for it;
-/// an event does.
+/// H2: a failed scale-down of an old ReplicaSet does not fail the sync, so it is not retried. The
+/// next event retries it.
 #[test]
 fn deployment_02_swallowed_errors() {
     let mut shop = Shop::with_web(json!({}));
     shop.work();
-    // The first write of a rollout creates a ReplicaSet of one pod; the second makes the old one smaller,
-    // when that pod is available.
+    // The first write of a rollout creates a ReplicaSet of one pod. The second scales down the old
+    // one, when that pod is available.
     shop.set_image("app:2");
     shop.harness.advance(i64::MAX, || {
         let work = shop.log.work();
@@ -259,8 +259,8 @@ fn deployment_02_swallowed_errors() {
     assert_eq!(shop.sizes("web"), [0, 3]);
 }
 
-/// H3: the one active ReplicaSet has the wanted size and another desired size on it: every sync scales,
-/// and no rollout begins until the Deployment's size changes.
+/// H3: the only active ReplicaSet has the right size, but its annotation has another desired size:
+/// every sync scales, and no rollout begins until the Deployment's size changes.
 #[test]
 fn deployment_03_stuck_scaling() {
     let mut shop = Shop::with_web(json!({}));
@@ -274,7 +274,7 @@ fn deployment_03_stuck_scaling() {
     assert_eq!(shop.sizes("web"), [0, 4]);
 }
 
-/// H4: with `Recreate` and two active ReplicaSets nothing is scaled, and no rollout begins either.
+/// H4: with `Recreate` and two active ReplicaSets, nothing is scaled, and no rollout begins.
 #[test]
 fn deployment_04_stuck_recreation() {
     let mut shop = Shop::with_web(json!({"strategy": {"type": "Recreate"}}));
@@ -294,7 +294,7 @@ fn deployment_04_stuck_recreation() {
     assert_eq!(shop.sizes("web"), [0, 0, 3]);
 }
 
-/// H5: shares of ReplicaSets of tens of thousands wrap around in 32 bits.
+/// H5: proportional shares of ReplicaSets with tens of thousands of pods overflow 32 bits.
 #[test]
 fn deployment_05_shares_wrap() {
     let set = |name: &str, replicas: i32| {
@@ -313,13 +313,14 @@ fn deployment_05_shares_wrap() {
         &[set("old", 60_000)],
     );
     let sizes: Vec<i32> = plan.sizes.iter().map(|(_, size)| *size).collect();
-    // 50,000 * 132,000 is 2,305,032,704 beyond 32 bits, which is -1,989,934,592; of 110,000 that is -18,090.
+    // 50,000 * 132,000 exceeds 32 bits by 2,305,032,704, which is -1,989,934,592; divided by
+    // 110,000 that is -18,090.
     assert_eq!(sizes[1], -18_090);
     assert_eq!(sizes[0] + sizes[1], 132_000);
 }
 
-/// H6: a sync that creates a ReplicaSet writes the status twice, the second time with a version that it
-/// knows to be old.
+/// H6: a sync that creates a ReplicaSet writes the status twice, the second time with a version
+/// that it knows to be outdated.
 #[test]
 fn deployment_06_duplicate_writes() {
     let shop = Shop::with_web(json!({}));
@@ -332,7 +333,8 @@ fn deployment_06_duplicate_writes() {
     assert_eq!(work.failures, ["status failed"]);
 }
 
-/// H7: of two Deployments with one selector the first adopts an orphan, and the other leaves it there.
+/// H7: of two Deployments with one selector, the first adopts an orphan, and the other leaves it
+/// alone.
 #[test]
 fn deployment_07_overlapping_selectors() {
     let mut shop = Shop::with_web(json!({}));
@@ -358,10 +360,10 @@ fn deployment_07_overlapping_selectors() {
     assert_eq!((status.replicas, status.updated_replicas), (3, 3));
 }
 
-/// H8: a ReplicaSet of the wanted template that is on its way out is still the new one; no other is
-/// created until it is gone.
+/// H8: a terminating ReplicaSet with the right template is still the new one. No other is created
+/// until it is gone.
 #[test]
-fn deployment_08_new_and_on_its_way_out() {
+fn deployment_08_new_replicaset_is_terminating() {
     let mut shop = Shop::with_web(json!({}));
     let old = shop.sets("web").remove(0);
     let stuck = |shop: &Shop, finalizers: Value| {
@@ -394,7 +396,7 @@ fn deployment_08_new_and_on_its_way_out() {
     assert!(sets[0].metadata.uid != old.metadata.uid);
 }
 
-/// H9: the controller's own annotations on a Deployment reach no ReplicaSet.
+/// H9: the controller's own annotations on a Deployment are not copied to ReplicaSets.
 #[test]
 fn deployment_09_own_annotations() {
     let mut shop = Shop::with_web(json!({}));
@@ -405,7 +407,7 @@ fn deployment_09_own_annotations() {
     assert_eq!(shop.annotation(MAX_REPLICAS).as_deref(), Some("4"));
 }
 
-/// H10: a key whose sync has failed sixteen times in a row waits for an event.
+/// H10: a key whose sync has failed sixteen times in a row is dropped until the next event.
 #[test]
 fn deployment_10_dropped_key() {
     let mut shop = Shop::with_web(json!({"progressDeadlineSeconds": i32::MAX}));
@@ -427,8 +429,8 @@ fn deployment_10_dropped_key() {
     assert_eq!(shop.sizes("web"), [0, 3]);
 }
 
-/// H11: a ReplicaSet whose revision can't be read gets no annotations any more, until something else is
-/// written to it.
+/// H11: the annotations of a ReplicaSet with an invalid revision are not updated until something
+/// else is written to it.
 #[test]
 fn deployment_11_unreadable_revision() {
     let mut shop = Shop::with_web(json!({}));

@@ -1,4 +1,4 @@
-//! J1 to J9: what upstream's controller of Jobs is known for, each kept as it is.
+//! J1 to J9: known peculiarities of upstream's Job controller, each reproduced.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 /// The namespace.
 const SHOP: &str = "shop";
 
-/// By which a Job holds its pods until it has counted them.
+/// The finalizer by which a Job keeps its pods until it has counted them.
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// The patches of pods that the controller asks for.
+/// The patches of pods that the controller requests.
 #[derive(Debug, Default)]
 struct Patches(Mutex<Vec<Asked>>);
 
@@ -39,7 +39,7 @@ impl Observer<Controller> for Patches {
 
     fn sends(&self, _: SyncId, _: &Controller, request: &Request, _: BatchPosition, _: Now) {
         if let Request::Patch { patch, .. } = request {
-            let mut all = self.0.lock().expect("no thread panics with this lock");
+            let mut all = self.0.lock().expect("the lock is not poisoned");
             all.push((**patch).clone());
         }
     }
@@ -49,14 +49,14 @@ impl Observer<Controller> for Patches {
     fn sync_ended(&self, _: SyncId, _: &Controller, _: &AsyncSync, _: Now) {}
 }
 
-/// A cluster with the controller of Jobs, in which the Job `pi` is.
+/// A cluster with the Job controller, for the Job `pi`.
 struct Shop {
     harness: FaultHarness,
     patches: Arc<Patches>,
 }
 
 impl Shop {
-    /// One in which there is no Job.
+    /// Returns a cluster without a Job.
     fn new() -> Shop {
         let mut options = SimOptions::new(EngineKind::Virtual, 7);
         options.services.controllers = Controllers::of_kinds(Rows::installed(), &[Kind::JOB]);
@@ -70,22 +70,22 @@ impl Shop {
             ..Namespace::default()
         };
         let created = harness.cluster().create(namespace, now);
-        created.expect("the server does it");
+        created.expect("the request succeeds");
         let node = json!({"metadata": {"name": "n"}, "status": {
             "allocatable": {"pods": "1000"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }});
-        let node = Node::from_json(node).expect("an object of our own making");
+        let node = Node::from_json(node).expect("a valid object");
         let created = harness.cluster().create(node, now);
-        created.expect("the server does it");
+        created.expect("the request succeeds");
         harness.start_manager();
         Shop { harness, patches }
     }
 
-    /// One with a Job of two pods, whose spec has these members too. A minute has passed.
+    /// Returns a cluster with a Job of two pods and these members in its spec, after one minute.
     fn with_job(members: Value) -> Shop {
         let mut shop = Shop::new();
-        shop.create(members).expect("the server does it");
+        shop.create(members).expect("the request succeeds");
         shop.run(60);
         shop
     }
@@ -97,12 +97,12 @@ impl Shop {
             spec[name] = value.clone();
         }
         let job = json!({"metadata": {"name": "pi", "namespace": SHOP}, "spec": spec});
-        let job = DynamicObject::from_json(Kind::JOB, job).expect("an object of our own making");
+        let job = DynamicObject::from_json(Kind::JOB, job).expect("a valid object");
         let api = self.harness.cluster().api(Kind::JOB);
         api.create(Arc::new(job), self.harness.now())
     }
 
-    /// Lets seconds go by.
+    /// Advances the time by a number of seconds.
     fn run(&mut self, for_s: i64) {
         let end_ns = self.harness.now().mono_ns + seconds(for_s);
         assert_eq!(self.harness.advance(end_ns, || false), Stopped::AtEnd);
@@ -110,7 +110,7 @@ impl Shop {
 
     fn job(&self) -> Value {
         let found = self.harness.cluster().api(Kind::JOB).get(SHOP, "pi");
-        found.expect("it is there").to_json()
+        found.expect("the Job exists").to_json()
     }
 
     fn status(&self, member: &str) -> Value {
@@ -121,10 +121,10 @@ impl Shop {
         let patch = merge(json!({"spec": spec}));
         let api = self.harness.cluster().api(Kind::JOB);
         let patched = api.patch(SHOP, "pi", &patch, self.harness.now());
-        patched.expect("the server does it");
+        patched.expect("the request succeeds");
     }
 
-    /// The pods that have not ended.
+    /// Returns the pods that have not ended.
     fn running(&self) -> Vec<Arc<Pod>> {
         let (mut pods, _) = self.harness.cluster().list::<Pod>(Some(SHOP));
         pods.retain(|pod| !pod.status.phase.is_terminal());
@@ -135,7 +135,7 @@ impl Shop {
         let (name, now) = (&pod.metadata.name, self.harness.now());
         let cluster = self.harness.cluster();
         let patched = cluster.patch::<Pod>(SHOP, name, &merge(patch), now);
-        patched.expect("the server does it");
+        patched.expect("the request succeeds");
     }
 
     fn end(&self, pod: &Pod, phase: PodPhase) {
@@ -146,18 +146,18 @@ impl Shop {
         let patch = merge(json!({"status": status}));
         let cluster = self.harness.cluster();
         let patched = cluster.patch_status::<Pod>(SHOP, name, &patch, now);
-        patched.expect("the server does it");
+        patched.expect("the request succeeds");
     }
 
-    /// The controller, and its key of the Job.
+    /// Returns the controller, and its key for the Job.
     fn controller(&self) -> (Arc<Controller>, KeyId) {
         let controller = self.harness.controllers::<Controller>().next();
-        let controller = controller.expect("one runs");
+        let controller = controller.expect("a running controller");
         let key = controller.key(SHOP, "pi");
         (controller, key)
     }
 
-    /// The condition `Suspended`, and the start time.
+    /// Returns the condition `Suspended`, and the start time.
     fn suspended(&self) -> (Value, Value) {
         let conditions = self.status("conditions");
         let mut all = conditions.as_array().into_iter().flatten();
@@ -169,13 +169,13 @@ impl Shop {
 
 fn merge(patch: Value) -> Patch {
     let Value::Object(members) = patch else {
-        panic!("a patch is an object")
+        panic!("an object")
     };
     Patch::Merge(members.into_iter().collect())
 }
 
-/// J1: while a Job waits after a failure it writes that no pod is active. The server refuses that if one is ready, and
-/// the failed pod is counted when the wait, 10 s, is over.
+/// J1: while a Job backs off after a failure, it writes that no pod is active. The server refuses
+/// that if a pod is ready, so the failed pod is counted only after the delay of 10 s.
 #[test]
 fn job_01_no_pod_is_active_while_it_waits() {
     let mut shop = Shop::with_job(json!({}));
@@ -188,8 +188,8 @@ fn job_01_no_pod_is_active_while_it_waits() {
     assert_eq!(said, [json!(2), json!(2), json!(1)]);
 }
 
-/// J2: each change of a pod that is on its way out lowers the number of awaited deletions, below zero too, which is as
-/// good as none.
+/// J2: each change of a terminating pod lowers the expected deletions, even below zero, which
+/// counts as satisfied.
 #[test]
 fn job_02_awaited_deletions_fall_below_zero() {
     let mut shop = Shop::with_job(json!({}));
@@ -198,7 +198,7 @@ fn job_02_awaited_deletions_fall_below_zero() {
     shop.patch_pod(&pod, json!({"metadata": {"finalizers": held}}));
     let (cluster, now) = (shop.harness.cluster(), shop.harness.now());
     let deleted = cluster.delete::<Pod>(SHOP, &pod.metadata.name, &Default::default(), now);
-    deleted.expect("the server does it");
+    deleted.expect("the request succeeds");
     shop.run(60);
     for number in 0..3 {
         shop.patch_pod(
@@ -213,10 +213,10 @@ fn job_02_awaited_deletions_fall_below_zero() {
     assert!(controller.is_settled(key, shop.harness.now().mono_ns));
 }
 
-/// J3: a pod whose finalizer the controller believes to have removed is not counted until a change of the pod says so,
-/// however long that takes.
+/// J3: a pod whose finalizer the controller believes to have removed is not counted until the pod
+/// changes, however long that takes.
 #[test]
-fn job_03_what_is_released_has_no_time_out() {
+fn job_03_released_pods_have_no_timeout() {
     let mut shop = Shop::with_job(json!({}));
     let pod = shop.running().remove(0);
     let (controller, key) = shop.controller();
@@ -232,7 +232,7 @@ fn job_03_what_is_released_has_no_time_out() {
     assert_eq!(shop.status("succeeded"), 1);
 }
 
-/// J4: texts of indexes that are out of order would end upstream's process. The server takes none.
+/// J4: unordered index texts would crash upstream's process. The server rejects them.
 #[test]
 fn job_04_indexes_out_of_order_are_refused() {
     let shop = Shop::with_job(json!({"completionMode": "Indexed"}));
@@ -244,23 +244,24 @@ fn job_04_indexes_out_of_order_are_refused() {
     }
 }
 
-/// J5: numbers that would end upstream's process when they are absent are asked for, or have a default.
+/// J5: numbers whose absence would crash upstream's process are required or have a default.
 #[test]
 fn job_05_no_number_is_absent() {
     let shop = Shop::new();
     let members = json!({"completionMode": "Indexed", "completions": null});
     let refused = shop
         .create(members)
-        .expect_err("an indexed Job has completions");
+        .expect_err("an indexed Job needs completions");
     assert_eq!(refused.code, 422);
     let members = json!({"completions": null, "parallelism": null});
-    shop.create(members).expect("the server does it");
+    shop.create(members).expect("the request succeeds");
     let spec = &shop.job()["spec"];
     let numbers = ["parallelism", "completions", "backoffLimit"].map(|it| spec[it].clone());
     assert_eq!(numbers, [json!(1), json!(1), json!(6)]);
 }
 
-/// J6: a pod that loses the finalizer by another's hand before it has ended is never counted, and another is created.
+/// J6: a pod whose finalizer another client removes before it has ended is never counted, and is
+/// replaced.
 #[test]
 fn job_06_a_pod_without_finalizer_is_not_counted() {
     let mut shop = Shop::with_job(json!({}));
@@ -273,23 +274,21 @@ fn job_06_a_pod_without_finalizer_is_not_counted() {
     assert_eq!(shop.running().len(), 2);
 }
 
-/// J7: the patch that removes the finalizer names no UID: it would meet another pod of that name.
+/// J7: the patch that removes the finalizer names no UID, so it could strike another pod of that
+/// name.
 #[test]
 fn job_07_the_patch_of_the_finalizer_names_no_uid() {
     let mut shop = Shop::with_job(json!({}));
     shop.end(&shop.running()[0], PodPhase::Succeeded);
     shop.run(60);
-    let patches = shop
-        .patches
-        .0
-        .lock()
-        .expect("no thread panics with this lock");
+    let patches = shop.patches.0.lock().expect("the lock is not poisoned");
     let body = patches[0].strategic().expect("a strategic merge patch");
     let removed = json!({"$deleteFromPrimitiveList/finalizers": [TRACKING]});
     assert_eq!(json!(body), json!({"metadata": removed}));
 }
 
-/// J8: a Job that is resumed starts now, in the write that says so, and its deadline counts from then.
+/// J8: a resumed Job gets a new start time in the write that resumes it, and its deadline counts
+/// from then.
 #[test]
 fn job_08_a_resumed_job_starts_again() {
     let mut shop = Shop::with_job(json!({"activeDeadlineSeconds": 100}));
@@ -304,7 +303,8 @@ fn job_08_a_resumed_job_starts_again() {
     assert_eq!(shop.status("conditions")[1]["reason"], "DeadlineExceeded");
 }
 
-/// J9: a Job that was never resumed has no start time, and one that is suspended again has none any more.
+/// J9: a Job that was never resumed has no start time, and suspending it again removes the start
+/// time.
 #[test]
 fn job_09_a_suspended_job_has_no_start() {
     let mut shop = Shop::with_job(json!({"suspend": true}));

@@ -1,4 +1,4 @@
-//! K1 to K12: what upstream's controller of StatefulSets is known for, each kept as it is.
+//! K1 to K12: known peculiarities of upstream's StatefulSet controller, each reproduced.
 
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +26,8 @@ const SET: Kind = Kind::STATEFUL_SET;
 const CLAIM: Kind = Kind::PERSISTENT_VOLUME_CLAIM;
 const REVISION: Kind = Kind::CONTROLLER_REVISION;
 
-/// What the controller asks for, with the code of the answer (200 for success), and why its syncs fail.
+/// The requests of the controller with the code of the answer (200 for success), and the errors of
+/// its syncs.
 #[derive(Debug, Default)]
 struct Log {
     asked: Mutex<Vec<(Request, u16)>>,
@@ -47,20 +48,20 @@ impl Observer<Controller> for Log {
             Answer::Failed(error) => error.code,
             _ => 200,
         };
-        let mut asked = self.asked.lock().expect("no thread panics with this lock");
+        let mut asked = self.asked.lock().expect("the lock is not poisoned");
         asked.push((request.clone(), code));
     }
 
     fn sync_ended(&self, _: SyncId, _: &Controller, sync: &AsyncSync, _: Now) {
         if let Some(failure) = sync.failure() {
             let failures = self.failures.lock();
-            let mut failures = failures.expect("no thread panics with this lock");
+            let mut failures = failures.expect("the lock is not poisoned");
             failures.push(failure.message.clone());
         }
     }
 }
 
-/// A cluster with the controller of StatefulSets alone, in which the set `web` is.
+/// A cluster with only the StatefulSet controller, for the set `web`.
 struct Shop {
     harness: FaultHarness,
     log: Arc<Log>,
@@ -80,19 +81,19 @@ impl Shop {
             ..Namespace::default()
         };
         let created = harness.cluster().create(namespace, now);
-        created.expect("the server does it");
+        created.expect("the request succeeds");
         let node = json!({"metadata": {"name": "n"}, "status": {
             "allocatable": {"pods": "1000"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }});
-        let node = Node::from_json(node).expect("an object of our own making");
+        let node = Node::from_json(node).expect("a valid object");
         let created = harness.cluster().create(node, now);
-        created.expect("the server does it");
+        created.expect("the request succeeds");
         harness.start_manager();
         Shop { harness, log }
     }
 
-    /// One with the set, whose spec has these members too. A minute has passed.
+    /// Returns a cluster with the set and these members in its spec, after one minute.
     fn with_set(members: Value) -> Shop {
         let mut shop = Shop::new();
         shop.create_set(members);
@@ -114,8 +115,8 @@ impl Shop {
         object["metadata"]["namespace"] = SHOP.into();
         let api = self.harness.cluster().api(kind);
         let object = api.read(object).expect("the kind is served");
-        let created = api.create(object.expect("one of its kind"), self.harness.now());
-        created.expect("the server does it")
+        let created = api.create(object.expect("an object of the kind"), self.harness.now());
+        created.expect("the request succeeds")
     }
 
     fn run(&mut self, for_s: i64) {
@@ -135,7 +136,7 @@ impl Shop {
     fn patch(&self, kind: Kind, name: &str, patch: Value) {
         let api = self.harness.cluster().api(kind);
         let patched = api.patch(SHOP, name, &merge(patch), self.harness.now());
-        patched.expect("the server does it");
+        patched.expect("the request succeeds");
     }
 
     fn spec(&self, spec: Value) {
@@ -145,7 +146,7 @@ impl Shop {
     fn delete(&self, kind: Kind, name: &str) {
         let api = self.harness.cluster().api(kind);
         let deleted = api.delete(SHOP, name, &Default::default(), self.harness.now());
-        deleted.expect("the server does it");
+        deleted.expect("the request succeeds");
     }
 
     fn names(&self, kind: Kind) -> Vec<String> {
@@ -159,22 +160,22 @@ impl Shop {
         self.get(Kind::POD, pod)["spec"]["containers"][0]["image"].clone()
     }
 
-    /// What was asked for since the last call.
+    /// Returns the requests since the last call.
     fn asked(&self) -> Vec<(Request, u16)> {
         let asked = self.log.asked.lock();
-        std::mem::take(&mut *asked.expect("no thread panics with this lock"))
+        std::mem::take(&mut *asked.expect("the lock is not poisoned"))
     }
 
-    /// Why syncs have failed since the last call.
+    /// Returns the errors of syncs since the last call.
     fn failures(&self) -> Vec<String> {
         let failures = self.log.failures.lock();
-        std::mem::take(&mut *failures.expect("no thread panics with this lock"))
+        std::mem::take(&mut *failures.expect("the lock is not poisoned"))
     }
 }
 
 fn merge(patch: Value) -> Patch {
     let Value::Object(members) = patch else {
-        panic!("a patch is an object")
+        panic!("an object")
     };
     Patch::Merge(members.into_iter().collect())
 }
@@ -184,7 +185,7 @@ fn template(image: &str) -> Value {
         "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// A template whose pods no node takes.
+/// Returns a template whose pods fit on no node.
 fn broken(image: &str) -> Value {
     let mut template = template(image);
     template["spec"]["schedulerName"] = "nobody".into();
@@ -196,7 +197,7 @@ fn claim(name: &str) -> Value {
         "resources": {"requests": {"storage": "1Gi"}}}})
 }
 
-/// The names of the objects of a kind that were written or created, with the codes of the answers.
+/// Returns the names of the created or written objects of a kind, with the codes of the answers.
 fn written(asked: &[(Request, u16)], kind: Kind) -> Vec<(String, u16)> {
     let named = |(request, code): &(Request, u16)| match request {
         Request::Create { object } | Request::Put { object } if object.kind() == kind => {
@@ -207,8 +208,8 @@ fn written(asked: &[(Request, u16)], kind: Kind) -> Vec<(String, u16)> {
     asked.iter().filter_map(named).collect()
 }
 
-/// K1: a conflict in the write that brings an earlier revision back is not tried again in that sync, which fails for an
-/// empty name. The retry heals it.
+/// K1: a conflict while restoring an earlier revision is not retried in that sync, which fails
+/// because of an empty name. The next sync repairs it.
 #[test]
 fn set_01_a_conflict_about_a_revision_is_an_empty_name() {
     let mut shop = Shop::with_set(json!({}));
@@ -236,8 +237,8 @@ fn set_01_a_conflict_about_a_revision_is_an_empty_name() {
     assert_eq!(shop.image("web-0"), "app:1");
 }
 
-/// K2: a revision whose name is taken by one with other data gets another name, and keeps the hash of the first as a
-/// label.
+/// K2: a revision whose name is taken by one with other data gets another name, but its label keeps
+/// the first hash.
 #[test]
 fn set_02_the_label_of_a_revision_keeps_the_first_hash() {
     let first = Shop::with_set(json!({})).names(REVISION).remove(0);
@@ -253,7 +254,7 @@ fn set_02_the_label_of_a_revision_keeps_the_first_hash() {
     assert_eq!(hash, first.strip_prefix("web-"));
 }
 
-/// K3: a status that is written has no conditions, not even those of other clients.
+/// K3: a written status has no conditions, not even those of other clients.
 #[test]
 fn set_03_conditions_of_others_are_wiped() {
     let mut shop = Shop::with_set(json!({}));
@@ -261,7 +262,7 @@ fn set_03_conditions_of_others_are_wiped() {
     let patch = merge(json!({"status": {"conditions": conditions}}));
     let api = shop.harness.cluster().api(SET);
     let patched = api.patch_status(SHOP, "web", &patch, shop.harness.now());
-    patched.expect("the server does it");
+    patched.expect("the request succeeds");
     shop.run(60);
     assert_eq!(shop.status("conditions")[0]["type"], "Mine");
     shop.spec(json!({"replicas": 3}));
@@ -269,8 +270,8 @@ fn set_03_conditions_of_others_are_wiped() {
     assert_eq!(shop.status("conditions"), Value::Null);
 }
 
-/// K4: a claim that goes with the pod of before keeps the new one from coming, without a word; and when the claim is
-/// gone nothing tells the set.
+/// K4: a claim that terminates with the earlier pod blocks the new pod silently, and the deletion
+/// of the claim does not wake the set.
 #[test]
 fn set_04_a_stale_claim_is_waited_for_in_silence() {
     let policy = json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
@@ -278,7 +279,7 @@ fn set_04_a_stale_claim_is_waited_for_in_silence() {
         "persistentVolumeClaimRetentionPolicy": policy}));
     shop.spec(json!({"replicas": 1}));
     shop.run(60);
-    // No controller protects claims here: the finalizer stays.
+    // No controller protects claims here, so the finalizer stays.
     let metadata = &shop.get(CLAIM, "data-web-1")["metadata"];
     assert!(metadata["deletionTimestamp"].is_string(), "{metadata}");
     shop.spec(json!({"replicas": 2}));
@@ -296,7 +297,8 @@ fn set_04_a_stale_claim_is_waited_for_in_silence() {
     assert_eq!(shop.names(Kind::POD), ["web-0", "web-1"]);
 }
 
-/// K5: a set on its way out with a revision that belongs to none fails each sync: its status is not written any more.
+/// K5: a terminating set with an orphaned revision fails each sync, so its status is no longer
+/// written.
 #[test]
 fn set_05_an_orphaned_revision_ends_the_status_of_a_deleted_set() {
     let mut shop = Shop::with_set(json!({}));
@@ -323,7 +325,8 @@ fn set_05_an_orphaned_revision_ends_the_status_of_a_deleted_set() {
     assert!(failed.starts_with(why), "{failures:?}");
 }
 
-/// K6: where pods are of a third revision the count of current ones may fall below zero: the server refuses the status.
+/// K6: with pods of a third revision, the number of current ones can fall below zero, and the
+/// server refuses the status.
 #[test]
 fn set_06_current_replicas_fall_below_zero() {
     let mut shop = Shop::with_set(json!({"replicas": 1, "podManagementPolicy": "Parallel"}));
@@ -340,15 +343,15 @@ fn set_06_current_replicas_fall_below_zero() {
         panic!("a status is refused");
     };
     assert_eq!(object.to_json()["status"]["currentReplicas"], -1);
-    // It heals with the next sync.
+    // The next sync repairs it.
     assert_eq!(
         (shop.image("web-0"), shop.status("currentReplicas")),
         (json!("app:3"), json!(1))
     );
 }
 
-/// K7: in a `Parallel` set a claim that was there before its pod is corrected twice, as the cache has not seen the first
-/// write; the second is a conflict, and fails the sync.
+/// K7: in a `Parallel` set, a claim that existed before its pod is updated twice, because the cache
+/// has not seen the first write. The second write is a conflict and fails the sync.
 #[test]
 fn set_07_a_claim_of_a_new_pod_is_written_twice() {
     let mut shop = Shop::new();
@@ -365,7 +368,7 @@ fn set_07_a_claim_of_a_new_pod_is_written_twice() {
     assert_eq!(owners[0]["kind"], "StatefulSet");
 }
 
-/// K8: the claims of a pod are created in no order that is said, all before the pod.
+/// K8: the claims of a pod are created in an unspecified order, all before the pod.
 #[test]
 fn set_08_claims_come_before_their_pod() {
     let shop = Shop::with_set(json!({"replicas": 1,
@@ -380,9 +383,10 @@ fn set_08_claims_come_before_their_pod() {
     assert_eq!(claims, ["data-web-0", "log-web-0"]);
 }
 
-/// K9: another `minReadySeconds` is heeded with the event of the set itself: no pod wakes it for that.
+/// K9: a change of `minReadySeconds` takes effect with the event of the set. No pod wakes the set
+/// for it.
 #[test]
-fn set_09_seconds_of_readiness_count_from_the_sets_own_event() {
+fn set_09_min_ready_seconds_change_with_the_sets_event() {
     let mut shop = Shop::with_set(json!({"replicas": 1}));
     shop.spec(json!({"minReadySeconds": 3600}));
     shop.run(60);
@@ -392,9 +396,10 @@ fn set_09_seconds_of_readiness_count_from_the_sets_own_event() {
     assert_eq!(shop.status("availableReplicas"), 1);
 }
 
-/// K10: a pod whose number is too large is the set's, and counts only while the set is on its way out.
+/// K10: a pod whose number is too large belongs to the set, but counts only while the set is
+/// terminating.
 #[test]
-fn set_10_a_pod_without_an_ordinal_counts_at_the_end() {
+fn set_10_a_pod_without_an_ordinal_counts_at_deletion() {
     let mut shop = Shop::with_set(json!({"replicas": 1}));
     let spec = json!({"containers": [{"name": "c", "image": "app:1"}]});
     let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
@@ -413,7 +418,8 @@ fn set_10_a_pod_without_an_ordinal_counts_at_the_end() {
     assert_eq!(shop.status("replicas"), 2);
 }
 
-/// K11: numbers that would end upstream's process when they are absent have defaults, of the server's and here.
+/// K11: numbers whose absence would crash upstream's process have defaults, both in the server and
+/// here.
 #[test]
 fn set_11_no_number_is_absent() {
     let shop = Shop::new();
@@ -429,7 +435,7 @@ fn set_11_no_number_is_absent() {
     let rolling = json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {}}});
     let rolling = DynamicObject::from_json(SET, json!({"spec": rolling})).expect("a set");
     let spec = rolling.fields.get("spec").and_then(Value::as_object);
-    let read = SetSpec::read(spec.expect("it has one"));
+    let read = SetSpec::read(spec.expect("a spec"));
     let partition = read.strategy.rolling_update.map(|it| it.partition);
     assert_eq!(
         (read.replicas, read.history_limit, partition),
@@ -437,9 +443,9 @@ fn set_11_no_number_is_absent() {
     );
 }
 
-/// K12: a pod below the partition is never updated; one that is created again is from the current revision.
+/// K12: a pod below the partition is never updated. A recreated one has the current revision.
 #[test]
-fn set_12_pods_below_the_partition_come_back_as_they_were() {
+fn set_12_pods_below_the_partition_keep_their_revision() {
     let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     let mut shop = Shop::with_set(json!({"updateStrategy": rolling}));
     shop.spec(json!({"template": template("app:2")}));

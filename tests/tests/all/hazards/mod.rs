@@ -1,6 +1,6 @@
-//! The catalogue of hazards, one script or more for each of its numbers. What is
-//! expected is what upstream Kubernetes 1.36 does, its known bugs included; the invariant
-//! checker of the fault simulator looks at each of them.
+//! The catalog of hazards, with at least one script per number. The expected results are what
+//! upstream Kubernetes 1.36 does, including its known bugs. The fault simulator's invariant checker
+//! watches each script.
 
 mod a_staleness;
 mod b_identity;
