@@ -29,20 +29,20 @@ macro_rules! on_both_engines {
 }
 
 on_both_engines! {
-    a_frontend_comes_up,
-    pods_created_after_it_are_adopted_and_the_surplus_deleted,
-    pods_created_before_it_are_kept_and_the_rest_is_created,
-    a_relabelled_pod_is_replaced_and_one_too_many_when_it_comes_back,
+    a_frontend_starts,
+    later_pods_are_adopted_and_the_surplus_deleted,
+    earlier_pods_are_kept_and_missing_ones_created,
+    a_relabelled_pod_is_replaced_and_surplus_on_return,
     the_scale_subresource_scales,
     the_deletion_cost_decides_between_equals,
-    background_deletion_takes_the_pods_along,
+    background_deletion_deletes_the_pods,
     foreground_deletion_waits_for_the_pods,
-    a_deleted_namespace_takes_everything_along_and_gets_nothing_new,
-    orphans_are_adopted_by_the_next_one,
-    recreated_it_has_pods_of_its_own,
+    a_deleted_namespace_loses_everything_and_stays_empty,
+    orphans_are_adopted_by_a_successor,
+    a_recreated_replica_set_has_new_pods,
     pods_become_available_after_min_ready_seconds,
     a_replication_controller_does_the_same,
-    two_with_one_selector_leave_each_others_pods_alone,
+    two_with_one_selector_ignore_each_others_pods,
     many_replicas_arrive_in_bursts_of_500,
 }
 
@@ -63,7 +63,7 @@ fn is_gone(cluster: &Cluster) -> bool {
     cluster.get::<ReplicaSet>(NAMESPACE, "frontend").is_err()
 }
 
-fn a_frontend_comes_up(engine: EngineKind) {
+fn a_frontend_starts(engine: EngineKind) {
     let harness = frontend(engine);
     let set = harness.replica_set("frontend");
     assert_eq!(set.status.fully_labeled_replicas, 3);
@@ -114,7 +114,7 @@ fn a_frontend_comes_up(engine: EngineKind) {
     assert_eq!(told, names(&pods));
 }
 
-fn pods_created_after_it_are_adopted_and_the_surplus_deleted(engine: EngineKind) {
+fn later_pods_are_adopted_and_the_surplus_deleted(engine: EngineKind) {
     // Pods take long enough to start that the new ones are not ready when the controller sees them.
     let mut harness = Harness::with(engine, |options| {
         options.latency.pod_startup = Latency::Constant(SECOND_NS);
@@ -133,7 +133,7 @@ fn pods_created_after_it_are_adopted_and_the_surplus_deleted(engine: EngineKind)
     assert_eq!((totals.adopted, totals.deleted, totals.created), (2, 2, 5));
 }
 
-fn pods_created_before_it_are_kept_and_the_rest_is_created(engine: EngineKind) {
+fn earlier_pods_are_kept_and_missing_ones_created(engine: EngineKind) {
     let mut harness = Harness::new(engine);
     harness.apply("bare-pods.yaml");
     let ready = |cluster: &Cluster| pods(cluster).iter().filter(|pod| pod.is_ready()).count();
@@ -154,7 +154,7 @@ fn pods_created_before_it_are_kept_and_the_rest_is_created(engine: EngineKind) {
     assert_eq!((totals.adopted, totals.deleted, totals.created), (2, 0, 3));
 }
 
-fn a_relabelled_pod_is_replaced_and_one_too_many_when_it_comes_back(engine: EngineKind) {
+fn a_relabelled_pod_is_replaced_and_surplus_on_return(engine: EngineKind) {
     let mut harness = frontend(engine);
     let name = harness.pods()[0].metadata.name.clone();
     harness.patch_pod(&name, &json!({"metadata": {"labels": {"tier": "debug"}}}));
@@ -212,7 +212,7 @@ fn the_deletion_cost_decides_between_equals(engine: EngineKind) {
     assert_eq!(left(&harness), names[..1]);
 }
 
-fn background_deletion_takes_the_pods_along(engine: EngineKind) {
+fn background_deletion_deletes_the_pods(engine: EngineKind) {
     let mut harness = frontend(engine);
     harness.delete_replica_set("frontend", Propagation::Background);
     assert!(is_gone(harness.cluster()));
@@ -265,7 +265,7 @@ fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
     assert!(harness.pods().is_empty());
 }
 
-fn a_deleted_namespace_takes_everything_along_and_gets_nothing_new(engine: EngineKind) {
+fn a_deleted_namespace_loses_everything_and_stays_empty(engine: EngineKind) {
     let mut harness = Harness::with(engine, |options| {
         options.latency.pod_termination = Latency::Constant(SECOND_NS);
     });
@@ -290,7 +290,7 @@ fn a_deleted_namespace_takes_everything_along_and_gets_nothing_new(engine: Engin
     assert_eq!(harness.cluster().write_counts().pods.created, 3);
 }
 
-fn orphans_are_adopted_by_the_next_one(engine: EngineKind) {
+fn orphans_are_adopted_by_a_successor(engine: EngineKind) {
     let mut harness = frontend(engine);
     let before = names(&harness.pods());
     harness.delete_replica_set("frontend", Propagation::Orphan);
@@ -323,7 +323,7 @@ fn orphans_are_adopted_by_the_next_one(engine: EngineKind) {
     assert_eq!(harness.cluster().write_counts().pods.created, 3);
 }
 
-fn recreated_it_has_pods_of_its_own(engine: EngineKind) {
+fn a_recreated_replica_set_has_new_pods(engine: EngineKind) {
     let mut harness = frontend(engine);
     let (old, before) = (harness.replica_set("frontend"), names(&harness.pods()));
     harness.delete_replica_set("frontend", Propagation::Background);
@@ -399,7 +399,7 @@ fn a_replication_controller_does_the_same(engine: EngineKind) {
     assert_eq!(harness.events().len(), 3);
 }
 
-fn two_with_one_selector_leave_each_others_pods_alone(engine: EngineKind) {
+fn two_with_one_selector_ignore_each_others_pods(engine: EngineKind) {
     let mut harness = frontend(engine);
     let before = names(&harness.pods());
     harness.apply("frontend-next.yaml");
