@@ -1,8 +1,8 @@
-//! Walk-throughs of what a ReplicaSet does for its user, from manifests, on both engines.
+//! Walkthroughs: what a ReplicaSet does for its user, from manifests, on both engines.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "each walk-through is a test, called from two"
+    reason = "each walkthrough is a test, called from two modules"
 )]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_tests::harness::{Harness, NAMESPACE, SECOND_NS, owned, pods};
 use serde_json::json;
 
-/// Each walk-through is a test on each engine.
+/// Makes each walkthrough a test on each engine.
 macro_rules! on_both_engines {
     ($($name:ident),* $(,)?) => {
         mod on_virtual {
@@ -115,7 +115,7 @@ fn a_frontend_starts(engine: EngineKind) {
 }
 
 fn later_pods_are_adopted_and_the_surplus_deleted(engine: EngineKind) {
-    // Pods take long enough to start that the new ones are not ready when the controller sees them.
+    // Pods start slowly enough that the new ones are not ready when the controller sees them.
     let mut harness = Harness::with(engine, |options| {
         options.latency.pod_startup = Latency::Constant(SECOND_NS);
     });
@@ -123,11 +123,11 @@ fn later_pods_are_adopted_and_the_surplus_deleted(engine: EngineKind) {
     harness.until_ready("frontend", 3);
     let before = names(&harness.pods());
     harness.apply("bare-pods.yaml");
-    harness.until("the surplus deleted", |cluster| {
+    harness.until("the deletion of the surplus", |cluster| {
         cluster.write_counts().pods.deleted == 2
     });
     harness.until_ready("frontend", 3);
-    // The new ones were not ready yet, so they went first.
+    // The new pods were not ready yet, so they were deleted first.
     assert_eq!(names(&harness.pods()), before);
     let totals = harness.cluster().write_counts().pods;
     assert_eq!((totals.adopted, totals.deleted, totals.created), (2, 2, 5));
@@ -168,7 +168,7 @@ fn a_relabelled_pod_is_replaced_and_surplus_on_return(engine: EngineKind) {
         &name,
         &json!({"metadata": {"labels": {"tier": "frontend"}}}),
     );
-    harness.until("the surplus gone", |cluster| pods(cluster).len() == 3);
+    harness.until("the end of the surplus", |cluster| pods(cluster).len() == 3);
     harness.until_ready("frontend", 3);
     let totals = harness.cluster().write_counts().pods;
     assert_eq!((totals.released, totals.adopted, totals.deleted), (1, 1, 1));
@@ -202,7 +202,7 @@ fn the_deletion_cost_decides_between_equals(engine: EngineKind) {
     };
     cost(&harness, &names[0], "10");
     cost(&harness, &names[1], "-1");
-    // The controller must have seen the annotations before it chooses.
+    // The controller must see the annotations before it chooses.
     harness.settle();
     harness.scale("frontend", 2);
     harness.until_ready("frontend", 2);
@@ -222,11 +222,11 @@ fn background_deletion_deletes_the_pods(engine: EngineKind) {
     assert!(harness.pods().is_empty());
 }
 
-/// The three pods of `frontend`, which was deleted with them, were not replaced.
+/// Asserts that the three pods of `frontend`, which was deleted with them, were not replaced.
 ///
-/// Pods and ReplicaSets are watched apart, and nothing orders two watches: on threads the controller
-/// may hear that the pods go before it hears why. It then replaces them once, as upstream does, and
-/// the replacements, owned by what is deleted, are collected too.
+/// Pods and ReplicaSets have separate watches without a common order. On threads the controller may
+/// see the end of the pods before that of the ReplicaSet. Then it replaces the pods once, as
+/// upstream does, and the replacements are collected too.
 fn assert_not_replaced(harness: &Harness, engine: EngineKind) {
     let created = harness.cluster().write_counts().pods.created;
     match engine {
@@ -250,16 +250,16 @@ fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
             .any(|name| &**name == "foregroundDeletion")
     );
     let mut last_seen = usize::MAX;
-    harness.until("the ReplicaSet gone", |cluster| {
+    harness.until("the end of the ReplicaSet", |cluster| {
         let gone = is_gone(cluster);
-        // Read after the ReplicaSet: pods that are left now were left then.
+        // Read after the ReplicaSet, so pods that remain now also remained then.
         let left = pods(cluster).len();
         if gone {
             last_seen = left;
         }
         gone
     });
-    assert_eq!(last_seen, 0, "the ReplicaSet went before its pods");
+    assert_eq!(last_seen, 0, "the ReplicaSet ended before its pods");
     harness.settle();
     assert_not_replaced(&harness, engine);
     assert!(harness.pods().is_empty());
@@ -277,16 +277,16 @@ fn a_deleted_namespace_loses_everything_and_stays_empty(engine: EngineKind) {
         .delete::<Namespace>("", NAMESPACE, &options, harness.now());
     assert!(!deletion.unwrap().removed);
     let mut left = 0;
-    harness.until("the namespace gone", |cluster| {
+    harness.until("the end of the namespace", |cluster| {
         let gone = cluster.get::<Namespace>("", NAMESPACE).is_err();
         left = pods(cluster).len();
         left += usize::from(!is_gone(cluster));
         gone
     });
-    assert_eq!(left, 0, "the namespace went before what it held");
+    assert_eq!(left, 0, "the namespace ended before its content");
     harness.settle();
     assert!(harness.events().is_empty());
-    // The controller tried to replace them, in vain.
+    // The controller tried in vain to replace the pods.
     assert_eq!(harness.cluster().write_counts().pods.created, 3);
 }
 
@@ -294,7 +294,7 @@ fn orphans_are_adopted_by_a_successor(engine: EngineKind) {
     let mut harness = frontend(engine);
     let before = names(&harness.pods());
     harness.delete_replica_set("frontend", Propagation::Orphan);
-    harness.until("the ReplicaSet gone", is_gone);
+    harness.until("the end of the ReplicaSet", is_gone);
     harness.settle();
     let orphans = harness.pods();
     assert_eq!(names(&orphans), before);
@@ -308,7 +308,7 @@ fn orphans_are_adopted_by_a_successor(engine: EngineKind) {
     harness.until_ready("frontend-next", 3);
     let pods = harness.pods();
     assert_eq!(names(&pods), before);
-    // Pods are adopted as they are: the new template is for pods to come.
+    // Pods are adopted unchanged: the new template applies only to future pods.
     assert!(
         pods.iter()
             .all(|pod| pod.metadata.labels.get("release").is_none())
@@ -330,7 +330,7 @@ fn a_recreated_replica_set_has_new_pods(engine: EngineKind) {
     harness.apply("frontend.yaml");
     let new = harness.replica_set("frontend");
     assert_ne!(old.metadata.uid, new.metadata.uid);
-    harness.until("the old pods gone", |cluster| {
+    harness.until("the end of the old pods", |cluster| {
         let pods = pods(cluster);
         owned(&pods, &old.metadata.uid).is_empty()
     });
@@ -357,7 +357,7 @@ fn pods_become_available_after_min_ready_seconds(engine: EngineKind) {
     harness.until("two available pods", |cluster| {
         status(cluster).available_replicas == 2
     });
-    // Time stamps are in whole seconds, so up to one of the three may be over already.
+    // Timestamps have whole seconds, so up to one of the three may have elapsed already.
     let waited_ns = harness.now().mono_ns - ready_at.mono_ns;
     assert!(
         waited_ns > 3 * SECOND_NS / 2,
@@ -422,7 +422,7 @@ fn two_with_one_selector_ignore_each_others_pods(engine: EngineKind) {
 }
 
 fn many_replicas_arrive_in_bursts_of_500(engine: EngineKind) {
-    // The controller goes on when it has seen what it created, two seconds later.
+    // The controller continues when it has seen its pods, two seconds later.
     let mut harness = Harness::with(engine, |options| {
         options.latency.watch = Latency::Constant(2 * SECOND_NS);
     });
@@ -439,7 +439,7 @@ fn many_replicas_arrive_in_bursts_of_500(engine: EngineKind) {
         .map(<[i64]>::len)
         .collect();
     assert_eq!(bursts, [500, 500, 200]);
-    // Everyone hears of it late, which is worth waiting for where waiting costs nothing.
+    // All watches lag. Waiting for them is cheap only on virtual time.
     if engine == EngineKind::Virtual {
         harness.until_ready("large", 1200);
         assert_eq!(harness.cluster().write_counts().pods.created, 1200);

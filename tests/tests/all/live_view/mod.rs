@@ -1,5 +1,5 @@
-//! What `loadgen run` shows on a terminal while it goes on and afterwards: the bar, the full-screen
-//! view, colours; and that the terminal is given back however a run ends.
+//! The terminal output of `loadgen run`: the bar, the full-screen view, and colors. The terminal
+//! must be restored however a run ends.
 #![cfg(target_os = "linux")]
 
 mod pty;
@@ -14,11 +14,11 @@ use podstorm_tests::command::{self, assert_refused, ended, run};
 use pty::{Running, Terminal};
 use tempfile::TempDir;
 
-/// Enters the screen that has no history, and leaves it.
+/// The escape sequences that enter the alternate screen and leave it.
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// Hours of work in real time: a run that ends because of a signal.
+/// A run that would take hours of real time, and so ends by a signal.
 const ENDLESS: &str = "run --scenario up-down --pods 1000 --kube-api-qps 1";
 
 fn command(directory: &TempDir, line: &str) -> Command {
@@ -27,27 +27,29 @@ fn command(directory: &TempDir, line: &str) -> Command {
     command
 }
 
-/// Starts an endless run on a terminal, with these flags besides.
+/// Starts an endless run on a terminal, with these flags.
 fn endless(terminal: &mut Terminal, directory: &TempDir, flags: &str) -> Running {
     let mut command = command(directory, &format!("{ENDLESS} {flags}"));
     command.stdout(terminal.open());
     terminal.start(command)
 }
 
-/// What was written after the screen was given back; the screen was taken once.
+/// Returns what was written after leaving the alternate screen, which must have been entered once.
 #[track_caller]
 fn after_the_view(text: &str) -> &str {
     assert_eq!(text.matches(ENTER).count(), 1, "{text:?}");
     assert_eq!(text.matches(LEAVE).count(), 1, "{text:?}");
-    let (view, after) = text.split_once(LEAVE).expect("it was left");
+    let (view, after) = text
+        .split_once(LEAVE)
+        .expect("the alternate screen is left");
     assert!(view.contains(ENTER), "{text:?}");
     let cursor = (view.matches("\u{1b}[?25l"), view.matches("\u{1b}[?25h"));
     assert!(cursor.0.count() > 0, "the cursor is hidden: {view:?}");
-    assert!(cursor.1.count() > 0, "and shown again: {view:?}");
+    assert!(cursor.1.count() > 0, "the cursor is shown again: {view:?}");
     after
 }
 
-/// Whether something is written in a colour or on one.
+/// Reports whether the text sets a foreground or background color.
 fn has_colours(text: &str) -> bool {
     text.split("\u{1b}[").skip(1).any(|part| {
         let codes = part.split('m').next().unwrap_or_default();
@@ -59,7 +61,7 @@ fn has_colours(text: &str) -> bool {
 }
 
 #[test]
-fn the_view_takes_the_screen_and_the_report_follows_it() {
+fn the_view_uses_the_screen_and_the_report_follows() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
@@ -82,7 +84,7 @@ fn the_view_takes_the_screen_and_the_report_follows_it() {
 }
 
 #[test]
-fn the_view_shows_the_run_at_any_size_and_q_stops_it() {
+fn the_view_fits_any_size_and_q_stops_the_run() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
@@ -99,7 +101,7 @@ fn the_view_shows_the_run_at_any_size_and_q_stops_it() {
     terminal.resize(40, 10);
     let mut small = figures.to_vec();
     small.extend(["queue ", "time left ", "q: stop and report"]);
-    // Nothing but what fits is on the screen since it was cleared.
+    // Everything drawn since the screen was cleared must fit on it.
     terminal.wait_for(&small, 40, 10);
     terminal.press("q");
     assert_eq!(running.end().code(), Some(130));
@@ -133,7 +135,7 @@ fn a_signal_and_ctrl_c_stop_the_run_as_q_does() {
 }
 
 #[test]
-fn standard_output_is_free_for_others() {
+fn the_view_leaves_standard_output_free() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let mut command = command(
@@ -150,7 +152,7 @@ fn standard_output_is_free_for_others() {
     let mut output = running.0.stdout.take().expect("a pipe");
     let json = std::io::read_to_string(&mut output).expect("UTF-8 text");
     assert_eq!(running.end().code(), Some(0));
-    let result: serde_json::Value = serde_json::from_str(&json).expect("JSON and nothing else");
+    let result: serde_json::Value = serde_json::from_str(&json).expect("only JSON");
     assert_eq!(result["scenario"], "up-down");
     let text = terminal.into_text();
     assert!(after_the_view(&text).starts_with("up-down: converged in "));
@@ -158,13 +160,13 @@ fn standard_output_is_free_for_others() {
 }
 
 #[test]
-fn a_second_interrupt_gives_the_screen_back_too() {
+fn a_second_interrupt_restores_the_screen_too() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
     let running = endless(&mut terminal, &directory, "--tui");
     terminal.wait_for(&["phase 2 of 4"], 80, 24);
-    // The run may be over before the second is read: either way the terminal is as it was.
+    // The run may end before it reads the second key. Either way the terminal is restored.
     terminal.press("qq");
     assert_eq!(running.end().code(), Some(130));
     assert_eq!(terminal.modes(), modes);
@@ -172,21 +174,21 @@ fn a_second_interrupt_gives_the_screen_back_too() {
 }
 
 #[test]
-fn the_screen_is_given_back_before_a_panic_is_told() {
+fn the_screen_is_restored_before_a_panic_message() {
     const CHILD: &str = "PODSTORM_TEST_PANICS_UNDER_THE_VIEW";
     if std::env::var_os(CHILD).is_some() {
         let settings = Settings::of_flags("", 1).expect("the defaults agree");
         let about = About::new(&settings, Vec::new());
         let _view = LiveView::start(about, Arc::default(), || {}).expect("a terminal");
-        panic!("as a run might");
+        panic!("a panic during the view");
     }
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
-    let mut command = Command::new(std::env::current_exe().expect("a process knows its program"));
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
     command
         .args([
             "--exact",
-            "live_view::the_screen_is_given_back_before_a_panic_is_told",
+            "live_view::the_screen_is_restored_before_a_panic_message",
         ])
         .arg("--nocapture")
         .env(CHILD, "1")
@@ -195,7 +197,10 @@ fn the_screen_is_given_back_before_a_panic_is_told() {
     assert_eq!(running.end().code(), Some(101));
     assert_eq!(terminal.modes(), modes);
     let text = terminal.into_text();
-    assert!(after_the_view(&text).contains("as a run might"), "{text:?}");
+    assert!(
+        after_the_view(&text).contains("a panic during the view"),
+        "{text:?}"
+    );
 }
 
 #[test]
@@ -223,7 +228,7 @@ fn a_bar_is_drawn_on_a_terminal() {
 }
 
 #[test]
-fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
+fn the_report_has_colors_only_on_a_terminal() {
     let directory = TempDir::new().expect("a directory");
     for (no_color, term, redirected, coloured) in [
         ("", "xterm", false, true),
@@ -254,8 +259,8 @@ fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
 }
 
 #[test]
-fn a_view_that_nobody_would_see_is_refused() {
-    // Off a terminal, as all commands of tests are.
+fn an_invisible_view_is_refused() {
+    // The commands of tests have no terminal.
     assert_refused(
         &run("run --scenario up-down --tui"),
         "--tui | not a terminal | leave",
@@ -277,6 +282,6 @@ fn a_view_that_nobody_would_see_is_refused() {
         stderr: terminal.into_text().into_bytes(),
     };
     assert_refused(&output, "--tui | TERM=dumb | leave");
-    // A run that does not happen needs no screen.
+    // A run that only prints its scenario needs no terminal.
     ended(&run("run --scenario up-down --tui --print-scenario"), 0);
 }

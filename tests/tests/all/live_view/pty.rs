@@ -1,5 +1,5 @@
-//! A program on a terminal of its own: a pseudo-terminal, with what the program wrote to it and
-//! what a person would see on it.
+//! A program on a pseudo-terminal, with access to the bytes that it writes and to the screen that a
+//! user would see.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,10 +13,10 @@ use nix::pty::{PtyMaster, grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::termios::{Termios, tcgetattr};
 use std::os::fd::AsRawFd;
 
-/// Longer than anything here takes on a busy machine.
+/// A time limit longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A terminal, and all that was ever written to it.
+/// A terminal, and everything written to it.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     master: Arc<PtyMaster>,
@@ -32,7 +32,7 @@ struct Written {
 }
 
 impl Terminal {
-    /// A terminal with that number of columns and rows.
+    /// Opens a terminal with this number of columns and rows.
     pub(crate) fn new(columns: u16, rows: u16) -> Terminal {
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY).expect("a pseudo-terminal");
         grantpt(&master).expect("our own terminal");
@@ -48,23 +48,26 @@ impl Terminal {
         terminal
     }
 
-    /// Gives it another size.
+    /// Changes the terminal's size.
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let set = Command::new("stty")
             .args(["-F", &self.name, "columns", &columns, "rows", &rows])
             .status();
-        assert!(set.is_ok_and(|status| status.success()), "stty sets it");
+        assert!(
+            set.is_ok_and(|status| status.success()),
+            "stty sets the size"
+        );
     }
 
-    /// One more way to it, for a program.
+    /// Opens the terminal once more, for a program.
     pub(crate) fn open(&self) -> Stdio {
         let file = File::options().read(true).write(true).open(&self.name);
-        file.expect("the terminal is there").into()
+        file.expect("the terminal can be opened").into()
     }
 
-    /// Starts a program with this terminal as its standard input and error, and output unless that
-    /// was set. What it writes is collected from now on.
+    /// Starts a program with this terminal as its standard input, its standard error and, unless
+    /// already set, its standard output. From then on the output is collected.
     pub(crate) fn start(&mut self, mut command: Command) -> Running {
         command
             .stdin(self.open())
@@ -74,7 +77,7 @@ impl Terminal {
         self.start_as_told(command)
     }
 
-    /// As `start`, and all of the command as it is.
+    /// As `start`, but leaves the command unchanged.
     pub(crate) fn start_as_told(&mut self, mut command: Command) -> Running {
         let child = command.spawn().expect("the program starts");
         // The command holds the terminal open too.
@@ -82,35 +85,35 @@ impl Terminal {
         let (master, written) = (Arc::clone(&self.master), Arc::clone(&self.written));
         self.reader = Some(std::thread::spawn(move || {
             let mut part = [0; 4096];
-            // An error is the end: no process has the terminal open any more.
+            // An error marks the end: no process has the terminal open.
             while let Ok(length @ 1..) = (&*master).read(&mut part) {
-                let mut so_far = written.0.lock().expect("nothing panics while it is held");
+                let mut so_far = written.0.lock().expect("the lock is not poisoned");
                 so_far.bytes.extend_from_slice(&part[..length]);
                 written.1.notify_all();
             }
-            let mut so_far = written.0.lock().expect("nothing panics while it is held");
+            let mut so_far = written.0.lock().expect("the lock is not poisoned");
             so_far.is_over = true;
             written.1.notify_all();
         }));
         Running(child)
     }
 
-    /// Presses keys.
+    /// Types keys.
     pub(crate) fn press(&self, keys: &str) {
         (&*self.master)
             .write_all(keys.as_bytes())
-            .expect("the terminal takes keys");
+            .expect("the terminal accepts keys");
     }
 
-    /// How it treats what is typed and written.
+    /// Returns the terminal's modes.
     pub(crate) fn modes(&self) -> Termios {
         tcgetattr(self.master.as_raw_fd()).expect("a terminal has modes")
     }
 
-    /// Waits until what was written is as wanted.
+    /// Waits until the output satisfies a condition.
     ///
     /// # Panics
-    /// When the program ends before, or it takes too long.
+    /// The program ends before, or it takes too long.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&[u8]) -> bool) {
         let guard = self.written.0.lock().expect("nothing panics");
@@ -128,7 +131,7 @@ impl Terminal {
         );
     }
 
-    /// Waits until those words are all seen at once on a screen of that size.
+    /// Waits until all words are on a screen of this size together.
     #[track_caller]
     pub(crate) fn wait_for(&self, words: &[&str], columns: usize, rows: usize) {
         self.wait_until(&format!("one of {words:?}"), |bytes| {
@@ -137,7 +140,7 @@ impl Terminal {
         });
     }
 
-    /// All that the program wrote, once it has ended.
+    /// Returns the complete output, after the program has ended.
     pub(crate) fn into_text(mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the reader does not panic");
@@ -147,17 +150,17 @@ impl Terminal {
     }
 }
 
-/// A program that runs; it does not outlive its test.
+/// A running program, killed at the end of its test.
 #[derive(Debug)]
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Sends it what Ctrl-C sends.
+    /// Sends the signal of Ctrl-C.
     pub(crate) fn interrupt(&self) {
         podstorm_tests::command::send("INT", &self.0);
     }
 
-    /// How it ended.
+    /// Waits for the program, and returns its exit status.
     pub(crate) fn end(mut self) -> ExitStatus {
         self.0.wait().expect("an exit status")
     }
@@ -170,8 +173,8 @@ impl Drop for Running {
     }
 }
 
-/// What a screen of that size shows after those bytes: as much of a terminal as drawing needs, that
-/// is, moving to a place, clearing, and signs.
+/// Returns the screen of this size after the bytes. Implements only what the view needs: cursor
+/// positioning, clearing, and printing.
 pub(crate) fn shown(bytes: &[u8], columns: usize, rows: usize) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let mut cells = vec![vec![' '; columns]; rows];
