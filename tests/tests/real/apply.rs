@@ -1,4 +1,5 @@
-//! `kubectl apply --server-side`: who owns what, conflicts, and the way from client-side apply.
+//! `kubectl apply --server-side`: field owners, conflicts, and the migration from client-side
+//! apply.
 
 use super::manifests::FRONTEND;
 use super::served::with_each;
@@ -8,7 +9,7 @@ const APPLIED: &str = "replicaset.apps/frontend serverside-applied";
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn what_others_own_is_a_conflict_until_it_is_forced_or_left_out() {
+fn fields_of_others_conflict_unless_forced_or_omitted() {
     with_each(&[], |served| {
         served.file("frontend.yaml", FRONTEND);
         served.says("apply --server-side -f frontend.yaml", APPLIED);
@@ -36,7 +37,7 @@ fn what_others_own_is_a_conflict_until_it_is_forced_or_left_out() {
         served.becomes(READY, "3");
         served.run(five);
         served.becomes(READY, "5");
-        // Left out, the number stays whose it is.
+        // If it is omitted, the number stays with its owner.
         served.file("frontend.yaml", &FRONTEND.replace("  replicas: 3\n", ""));
         served.says("apply --server-side -f frontend.yaml", APPLIED);
         served.becomes(READY, "5");
@@ -49,7 +50,7 @@ fn what_others_own_is_a_conflict_until_it_is_forced_or_left_out() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn what_was_applied_by_the_client_is_taken_over() {
+fn client_side_applies_are_migrated() {
     with_each(&[], |served| {
         served.file("frontend.yaml", FRONTEND);
         served.run("apply -f frontend.yaml");
@@ -60,7 +61,7 @@ fn what_was_applied_by_the_client_is_taken_over() {
         served.file("frontend.yaml", &two);
         served.says("apply --server-side -f frontend.yaml", APPLIED);
         served.becomes(READY, "2");
-        // A label that only the client-side configuration had is gone with it.
+        // A label that was only in the client-side configuration is removed.
         served.says(
             "get rs frontend -o jsonpath={.metadata.labels}",
             r#"{"app":"guestbook"}"#,

@@ -1,5 +1,6 @@
-//! A headless Chromium that a test looks into: its DevTools protocol over a pipe, each message a line of JSON that
-//! ends with a zero byte. The environment variable `CHROMIUM` names a browser that is not in the path.
+//! A headless Chromium under a test's control: its DevTools protocol over a pipe, each message a
+//! line of JSON that ends with a zero byte. The environment variable `CHROMIUM` names a browser
+//! outside the path.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -12,16 +13,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long the browser may take for an answer.
+/// Time limit for an answer of the browser.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// What is waited for comes within this many looks: 30 s.
+/// Maximum number of checks while waiting: 30 s in total.
 const LOOKS: usize = 300;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// The browser.
+/// Returns the path of the browser.
 ///
 /// # Panics
-/// Where none is installed.
+/// No browser is installed.
 pub(crate) fn browser() -> PathBuf {
     let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
     let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
@@ -38,16 +39,16 @@ pub(crate) fn browser() -> PathBuf {
         .expect("no Chromium is installed, and CHROMIUM names none")
 }
 
-/// A page in a browser of its own, which ends when it is dropped.
+/// A page in a browser of its own, which ends when the page is dropped.
 pub(crate) struct Page {
     browser: Child,
     commands: File,
     messages: Receiver<Value>,
     /// The number of the last command.
     last: u64,
-    /// Names the page to the browser.
+    /// The id of the page's session, after it has been attached.
     session: Option<String>,
-    /// What happened so far, unasked.
+    /// The events so far.
     events: Vec<Value>,
     _folder: TempDir,
 }
@@ -60,12 +61,12 @@ impl Drop for Page {
 }
 
 impl Page {
-    /// An empty page.
+    /// Opens an empty page.
     pub(crate) fn new() -> Page {
         Page::with("")
     }
 
-    /// An empty page in a browser that is started with this argument too.
+    /// Opens an empty page in a browser that is started with an additional argument.
     pub(crate) fn with(argument: &str) -> Page {
         let program = browser();
         let folder = TempDir::new().expect("a folder for temporary files");
@@ -74,7 +75,7 @@ impl Page {
             .current_dir(&folder)
             .status();
         assert!(made.is_ok_and(|status| status.success()), "mkfifo");
-        // The browser reads from 3 and writes to 4.
+        // The browser reads commands from descriptor 3 and writes to descriptor 4.
         let line = "exec \"$0\" --headless --disable-gpu --no-first-run --no-sandbox \
             --disable-background-networking --disable-dev-shm-usage --user-data-dir=profile \
             --remote-debugging-pipe ${1:+\"$1\"} about:blank 3<commands 4>messages";
@@ -87,7 +88,7 @@ impl Page {
             .stderr(Stdio::null())
             .spawn()
             .expect("a shell");
-        // In the order in which the shell opens them: each waits for its other end.
+        // Opened in the same order as in the shell, since each end waits for the other.
         let commands = File::options()
             .write(true)
             .open(folder.path().join("commands"))
@@ -99,7 +100,7 @@ impl Page {
                 let message = message
                     .ok()
                     .and_then(|text| serde_json::from_slice(&text).ok());
-                // Without a message or a test that takes it, it is over.
+                // Ends after the last message, or when the test no longer receives.
                 let (Some(message), sender) = (message, &sender) else {
                     return;
                 };
@@ -127,7 +128,7 @@ impl Page {
         page
     }
 
-    /// Carries out a command of the protocol.
+    /// Executes a command of the protocol.
     #[track_caller]
     fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.last += 1;
@@ -150,14 +151,14 @@ impl Page {
         }
     }
 
-    /// Goes to an address.
+    /// Navigates to an address.
     #[track_caller]
     pub(crate) fn go(&mut self, url: &str) {
         let went = self.call("Page.navigate", &json!({"url": url}));
         assert_eq!(went["errorText"], Value::Null, "{url}");
     }
 
-    /// The value of an expression of JavaScript.
+    /// Returns the value of a JavaScript expression.
     #[track_caller]
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
@@ -166,15 +167,15 @@ impl Page {
         answer["result"]["value"].clone()
     }
 
-    /// The text of the element with that id, once it is this one.
+    /// Waits until the element with an id has this text.
     #[track_caller]
     pub(crate) fn comes_to_say(&mut self, id: &str, wanted: &str) {
-        // Nothing as long as the page is not there yet.
+        // Empty while the page is loading.
         let expression = format!("(document.getElementById({id:?}) || {{}}).textContent || ''");
         self.comes_to(&expression, |said| said == wanted);
     }
 
-    /// The text that an expression is, once it is as wanted.
+    /// Waits until the text of an expression satisfies the condition, and returns the text.
     #[track_caller]
     pub(crate) fn comes_to(&mut self, expression: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut seen = Value::Null;
@@ -190,7 +191,7 @@ impl Page {
         panic!("{expression} stays {seen}");
     }
 
-    /// The colours that the reader's system prefers, `light` or `dark`.
+    /// Sets the preferred color scheme, `light` or `dark`.
     pub(crate) fn prefer(&mut self, colours: &str) {
         let feature = json!({"name": "prefers-color-scheme", "value": colours});
         self.call(
@@ -199,14 +200,14 @@ impl Page {
         );
     }
 
-    /// The size of the window, in CSS pixels.
+    /// Sets the size of the window in CSS pixels.
     pub(crate) fn resize(&mut self, width: u32, height: u32) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": true});
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// What the page has complained of so far: messages in the console, exceptions, failed loads.
+    /// Returns the page's problems so far: messages in the console, exceptions, failed loads.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let is_complaint = |event: &&Value| {
             let method = event["method"].as_str().unwrap_or("");
@@ -221,7 +222,7 @@ impl Page {
         self.events.iter().filter(is_complaint).collect()
     }
 
-    /// The addresses that the page has asked so far.
+    /// Returns the addresses that the page has requested so far.
     pub(crate) fn asked(&self) -> Vec<&str> {
         let sent = self.events.iter();
         let sent = sent.filter(|event| event["method"] == "Network.requestWillBeSent");

@@ -1,4 +1,5 @@
-//! Helm, which waits for the StatefulSet of a chart: Helm 3 with kubectl 1.32 and Helm 4 with kubectl 1.36.
+//! Helm, which waits for a chart's StatefulSet: Helm 3 with kubectl 1.32, and Helm 4 with kubectl
+//! 1.36.
 
 use super::served::{Served, with_each};
 
@@ -38,14 +39,14 @@ spec:
 
 const IMAGES: &str = "get pods -l app=shop --sort-by=.metadata.name -o jsonpath={.items[*].spec.containers[0].image}";
 
-/// Runs Helm, which succeeds.
+/// Runs Helm, which must succeed.
 #[track_caller]
 fn helm(served: &Served, line: &str) -> String {
     let done = served.helm(line);
     done.unwrap_or_else(|complaint| panic!("helm {line}: {complaint}"))
 }
 
-/// Every pod is there and ready, and has that image.
+/// Asserts that every pod exists, is ready, and has this image.
 #[track_caller]
 fn all_have(served: &Served, replicas: usize, tag: u32) {
     let image = format!("registry.example/store:{tag}");
@@ -56,7 +57,7 @@ fn all_have(served: &Served, replicas: usize, tag: u32) {
 
 #[test]
 #[ignore = "needs kubectl and helm: cargo real"]
-fn a_chart_with_a_stateful_set_is_installed_upgraded_and_rolled_back_with_wait() {
+fn a_chart_is_installed_upgraded_and_rolled_back_with_wait() {
     let arguments = [
         "--pod-startup-latency",
         "300ms",
@@ -64,11 +65,11 @@ fn a_chart_with_a_stateful_set_is_installed_upgraded_and_rolled_back_with_wait()
         "*:broken",
     ];
     with_each(&arguments, |served| {
-        std::fs::create_dir_all(served.path("chart/templates")).expect("the folder takes files");
+        std::fs::create_dir_all(served.path("chart/templates")).expect("a file can be written");
         served.file("chart/Chart.yaml", CHART);
         served.file("chart/values.yaml", VALUES);
         served.file("chart/templates/store.yaml", TEMPLATE);
-        // What Helm waits for is there as soon as it ends: nothing is waited for here.
+        // Helm waits for these states, so the test does not.
         helm(served, "install shop chart --wait --timeout 60s");
         all_have(served, 3, 1);
         let second = "--set image=registry.example/store:2 --set replicas=4";
@@ -79,7 +80,8 @@ fn a_chart_with_a_stateful_set_is_installed_upgraded_and_rolled_back_with_wait()
         all_have(served, 4, 2);
         helm(served, "rollback shop 1 --wait --timeout 60s");
         all_have(served, 3, 1);
-        // An image that no node can pull: Helm gives up, and the set is stuck (kubernetes#67250).
+        // With an image that no node can pull, Helm gives up, and the set is stuck
+        // (kubernetes#67250).
         let broken = "--set image=registry.example/store:broken";
         let given_up = served.helm(&format!("upgrade shop chart --wait --timeout 3s {broken}"));
         assert!(given_up.is_err(), "{given_up:?}");
@@ -89,13 +91,13 @@ fn a_chart_with_a_stateful_set_is_installed_upgraded_and_rolled_back_with_wait()
         );
         let stuck = served.helm("rollback shop 3 --wait --timeout 3s");
         assert!(stuck.is_err(), "{stuck:?}");
-        // With the broken pod deleted by hand the next rollback ends.
+        // After the broken pod has been deleted manually, the next rollback succeeds.
         served.run("delete pod shop-2");
         helm(served, "rollback shop 3 --wait --timeout 60s");
         all_have(served, 3, 1);
         let history = helm(served, "history shop");
         assert!(history.contains("Rollback to 3"), "{history}");
-        // Claims outlive the release; Helm did not create them.
+        // Claims outlive the release, because Helm did not create them.
         helm(served, "uninstall shop --wait --timeout 60s");
         served.becomes("get sts,pods,services -l app=shop -o name", "");
         let claims = "get pvc -o jsonpath={.items[*].metadata.name}";

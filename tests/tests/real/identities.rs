@@ -1,4 +1,4 @@
-//! Accounts, their tokens and what a new cluster has, as users of `kubectl` see them.
+//! Service accounts, their tokens and the initial objects of a cluster, as `kubectl` shows them.
 
 use super::served::with_each;
 
@@ -71,7 +71,7 @@ fn namespaces_pods_and_tokens_have_identities() {
     });
 }
 
-/// A role as charts bring it.
+/// A role as charts contain it.
 const CHART_ROLE: &str = "\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -84,7 +84,7 @@ rules:
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_role_with_the_label_of_view_goes_into_view_edit_and_admin() {
+fn a_role_labeled_for_view_extends_view_edit_and_admin() {
     with_each(&[], |served| {
         let line = "certificates.cert-manager.io [] [] [get list watch]";
         served.file("role.yaml", CHART_ROLE);

@@ -1,8 +1,8 @@
-//! Jobs through kubectl: created, waited for, looked at, suspended, deleted.
+//! Jobs through kubectl: created, awaited, inspected, suspended, deleted.
 
 use crate::served::with_each;
 
-/// A Job whose pods say how they end.
+/// Returns a Job whose pods follow a script.
 fn job(name: &str, script: &str, spec: &str) -> String {
     format!(
         "
@@ -20,7 +20,7 @@ spec:
 
 #[test]
 #[ignore = "needs kubectl"]
-fn a_job_completes_and_says_so() {
+fn a_job_completes_and_reports_it() {
     with_each(&["--pod-run-time", "1s"], |served| {
         served.run("create job hello --image=busybox:1 -- echo hello");
         served.run("wait --for=condition=Complete job/hello --timeout=60s");
@@ -67,7 +67,7 @@ fn each_index_succeeds_once() {
 
 #[test]
 #[ignore = "needs kubectl"]
-fn a_job_fails_for_the_reason_that_it_gives() {
+fn a_job_fails_with_its_reason() {
     with_each(&[], |served| {
         served.apply(&job("limit", "exit=3", "  backoffLimit: 0"));
         served.apply(&job(
@@ -94,7 +94,7 @@ fn a_job_fails_for_the_reason_that_it_gives() {
 
 #[test]
 #[ignore = "needs kubectl"]
-fn a_suspended_job_has_no_pods_until_it_goes_on() {
+fn a_suspended_job_has_no_pods_until_it_is_resumed() {
     with_each(&[], |served| {
         let spec = "  completions: 4\n  parallelism: 2\n  suspend: true";
         served.apply(&job("pause", "run=2s", spec));

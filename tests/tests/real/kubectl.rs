@@ -1,4 +1,4 @@
-//! The commands of `kubectl`, each as a user gives it, with what it prints.
+//! The commands of `kubectl` and their output.
 
 use podstorm::object::Time;
 use podstorm_tests::command::cases;
@@ -6,7 +6,7 @@ use podstorm_tests::command::cases;
 use super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::served::{Served, with_each};
 
-/// Changes of the frontend and of a node: what kubectl answers, and what is to be seen then.
+/// Changes of the frontend and of a node: the command, kubectl's answer, a read, and its output.
 const CHANGES: &str = r#"
 patch rs frontend -p '{"spec":{"replicas":4}}' => replicaset.apps/frontend patched => get rs frontend -o jsonpath={.spec.replicas} => 4
 patch rs frontend --type=merge -p '{"spec":{"replicas":5}}' => replicaset.apps/frontend patched => get rs frontend -o jsonpath={.spec.replicas} => 5
@@ -22,7 +22,7 @@ taint nodes node-1 gpu=yes:NoSchedule => node/node-1 tainted => get node node-1 
 taint nodes node-1 gpu- => node/node-1 untainted => get node node-1 -o jsonpath='{.spec.taints[*].effect}' =>
 "#;
 
-/// What is created, and its name.
+/// Objects to create, and their names in the output.
 const CREATES: &str = "
 namespace shop => namespace/shop
 configmap prices -n shop --from-literal=tea=3 => configmap/prices
@@ -38,7 +38,7 @@ rolebinding b --role=r --serviceaccount=default:robot => rolebinding.rbac.author
 priorityclass high --value=5 => priorityclass.scheduling.k8s.io/high
 ";
 
-/// What a cluster tells of itself.
+/// Queries about the cluster, and parts of their output.
 const TOLD: &str = r"
 cluster-info => Kubernetes control plane is running at http://127.0.0.1:
 api-versions => authorization.k8s.io/v1\nautoscaling/v1
@@ -51,7 +51,7 @@ describe node node-1 => Kubelet Version: v1.36
 describe ns default => Status: Active
 ";
 
-/// What it lacks.
+/// Commands that fail, and parts of their messages.
 const LACKS: &str = "
 top nodes => Metrics API not available
 top pods => Metrics API not available
@@ -61,7 +61,8 @@ port-forward POD 0:80 => simulated nodes and containers run no processes
 get gadgets => the server doesn't have a resource type \"gadgets\"
 ";
 
-/// A Job that is kept for two seconds after its end, and after its deletion as long as somebody looks at it.
+/// A Job that is deleted two seconds after its end, and whose finalizer keeps it until it is
+/// removed.
 const SHORT_LIVED: &str = "
 apiVersion: batch/v1
 kind: Job
@@ -74,7 +75,7 @@ spec:
 
 const READY: &str = "get rs frontend -o jsonpath={.status.readyReplicas}";
 
-/// A frontend of three, all ready.
+/// Creates a frontend of three pods and waits until all are ready.
 fn frontend(served: &Served) {
     served.file("frontend.yaml", FRONTEND);
     served.says(
@@ -94,7 +95,7 @@ fn a_manifest_is_applied_compared_replaced_and_edited() {
             "frontend.yaml",
             &FRONTEND.replace("replicas: 3", "replicas: 4"),
         );
-        // 1: they differ.
+        // Exit code 1 means that they differ.
         let diff = served.output("diff -f frontend.yaml");
         assert_eq!(diff.status.code(), Some(1));
         let diff = String::from_utf8_lossy(&diff.stdout).into_owned();
@@ -163,7 +164,7 @@ fn a_rollout_is_shown_undone_paused_and_restarted() {
         served.apply(DEPLOYMENT);
         let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
         let reference = owner("apps/v1", "Deployment", "nginx-deployment", &uid);
-        // What its controller would have made of two revisions.
+        // Two revisions as the Deployment controller would create them.
         let revision = |number: usize| {
             let labels = format!("{{app: nginx, pod-template-hash: h{number}}}");
             FRONTEND
@@ -251,7 +252,7 @@ fn a_rollout_is_shown_undone_paused_and_restarted() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_node_is_drained_and_comes_back() {
+fn a_node_is_drained_and_uncordoned() {
     with_each(&["--nodes", "2"], |served| {
         frontend(served);
         served.says("cordon node-1", "node/node-1 cordoned");
@@ -352,7 +353,7 @@ fn other_kinds_are_created_printed_and_deleted() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn the_cluster_is_explained_and_what_it_lacks_is_told() {
+fn the_cluster_is_described_and_missing_features_refused() {
     with_each(&["--log-line", "a line of the log"], |served| {
         frontend(served);
         let pod = served.run("get pods -o jsonpath={.items[0].metadata.name}");
@@ -367,7 +368,7 @@ fn the_cluster_is_explained_and_what_it_lacks_is_told() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn mistakes_are_told_and_change_nothing() {
+fn mistakes_are_refused_without_a_change() {
     let unpullable = ["--unpullable-image=nginx:1.161", "--unpullable-image=bad/*"];
     with_each(&unpullable, |served| {
         served.refuses_manifest(
@@ -399,7 +400,7 @@ fn mistakes_are_told_and_change_nothing() {
             &["spec.colour"],
         );
 
-        // Images that can't be pulled.
+        // Images that cannot be pulled.
         served.run("run stuck --image=nginx:1.161");
         served.comes_to_show("get pod stuck", &["stuck 0/1 ImagePullBackOff 0"]);
         served.shows(
@@ -417,7 +418,7 @@ fn mistakes_are_told_and_change_nothing() {
     });
 }
 
-/// A pod that runs, one that crashes again and again, and one that no node takes.
+/// A pod that runs, one that crashes repeatedly, and one that fits on no node.
 const THREE_PODS: &str = r"
 apiVersion: v1
 kind: Pod
@@ -441,13 +442,13 @@ spec:
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_description_tells_what_happened_to_a_pod() {
+fn a_description_has_the_events_of_a_pod() {
     with_each(&["--nodes=2"], |served| {
         served.apply(THREE_PODS);
         served.run("wait --for=condition=Ready pod/runs");
         let node = served.run("get pod runs -o jsonpath={.spec.nodeName}");
         let told = served.run("describe pod runs");
-        let events = told.split("Events:\n").nth(1).expect("it has Events");
+        let events = told.split("Events:\n").nth(1).expect("a section of events");
         let rows: Vec<&str> = events.trim().lines().skip(2).map(str::trim).collect();
         let of = |row: &str| {
             let mut words = row.split(' ');
@@ -467,7 +468,7 @@ fn a_description_tells_what_happened_to_a_pod() {
         );
         let scheduled = format!("default-scheduler Successfully assigned default/runs to {node}");
         assert!(rows[0].ends_with(&scheduled), "{told}");
-        // Newer kubectls say of which container.
+        // Newer releases of kubectl also name the container.
         assert!(rows[4].contains(" kubelet "), "{told}");
         assert!(rows[4].ends_with("Container started"), "{told}");
         served.comes_to_show(
@@ -502,7 +503,7 @@ fn a_description_tells_what_happened_to_a_pod() {
     });
 }
 
-/// Four pods of one app, spread over zones, with more than half of the cores of a node each.
+/// Four pods of one app, spread over zones, each with more than half of a node's cores.
 const SPREAD: &str = r"
 apiVersion: apps/v1
 kind: ReplicaSet
@@ -524,7 +525,7 @@ spec:
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn pods_go_where_what_they_ask_for_is() {
+fn pods_run_where_their_requests_fit() {
     with_each(&["--nodes=4", "--zones=2"], |served| {
         served.says(
             "get nodes -o jsonpath='{.items[*].metadata.labels.topology\\.kubernetes\\.io/zone}'",
@@ -546,7 +547,7 @@ fn pods_go_where_what_they_ask_for_is() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_snapshot_is_read_again() {
+fn a_snapshot_can_be_restored() {
     with_each(&[], |served| {
         let mut first = served.another(&["--snapshot", "all.json"]);
         first.file("frontend.yaml", FRONTEND);
@@ -563,14 +564,14 @@ fn a_snapshot_is_read_again() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_finished_job_goes_after_its_ttl_with_its_pods() {
+fn a_finished_job_is_deleted_after_its_ttl_with_its_pods() {
     with_each(&["--controllers=*,-job-controller"], |served| {
         served.apply(SHORT_LIVED);
         let uid = served.run("get job pi -o jsonpath={.metadata.uid}");
         let reference = owner("batch/v1", "Job", "pi", &uid);
         served.apply(&pod("pi-0", &format!("ownerReferences: [{reference}]"), ""));
         served.run("wait --for=condition=Ready pod/pi-0 --timeout=10s");
-        // What its controller would write, by the clock of the server.
+        // A status as the Job controller would write it, by the server's clock.
         let now = served.run("create configmap now -o jsonpath={.metadata.creationTimestamp}");
         let condition = |kind: &str| {
             format!("{{\"type\":\"{kind}\",\"status\":\"True\",\"lastTransitionTime\":\"{now}\"}}")

@@ -1,5 +1,5 @@
-//! The page at `/` of `loadgen serve` in a real browser: it shows what happens to the cluster while it is open,
-//! on any screen, sends requests to the server alone, and comes back when the server does.
+//! The page at `/` of `loadgen serve` in a real browser: it follows the cluster while it is open,
+//! fits on any screen, sends requests only to the server, and reconnects when the server restarts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::served::Server;
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const UNPULLABLE: &str = "broken";
 
-/// A server, and the folder of its files.
+/// A server, with the folder of its files.
 struct Cluster {
     server: Server,
     _folder: TempDir,
@@ -56,9 +56,9 @@ impl Cluster {
     }
 }
 
-/// The sum of red, green and blue of a computed colour: 0 is black, 765 white.
+/// Returns the sum of red, green and blue of a computed color: 0 is black, 765 white.
 fn brightness(colour: &Value) -> u32 {
-    let text = colour.as_str().expect("a colour is text");
+    let text = colour.as_str().expect("a color as text");
     let numbers = text.split(|c: char| !c.is_ascii_digit());
     numbers
         .filter_map(|number| number.parse::<u32>().ok())
@@ -74,12 +74,12 @@ fn the_page_of_a_cluster_follows_it() {
     let mut page = Page::new();
     page.resize(1100, 800);
     page.go(&url);
-    // The verdict is green once there is a sample, and only then.
+    // The verdict is green only while there is a current sample.
     let colour = "getComputedStyle(document.getElementById('state')).color";
     page.comes_to_say("state", "live");
     let good = page.value(colour);
     page.value("document.getElementById('state').className = 'verdict'");
-    assert_ne!(page.value(colour), good, "as while it connects");
+    assert_ne!(page.value(colour), good, "the color while connecting");
     page.value("document.getElementById('state').className = 'verdict good'");
     for (id, text) in [
         ("desired", "0"),
@@ -90,7 +90,7 @@ fn the_page_of_a_cluster_follows_it() {
         page.comes_to_say(id, text);
     }
 
-    // What happens while it is open.
+    // Changes while the page is open.
     cluster.create("web", 1234, "fine");
     for id in ["desired", "existing", "ready"] {
         page.comes_to_say(id, "1,234");
@@ -118,7 +118,7 @@ fn the_page_of_a_cluster_follows_it() {
         assert!(!drawn.contains("NaN"), "{chart}: {drawn}");
     }
 
-    // A watch, and a ReplicaSet that gets no ready pod.
+    // A watch, and a ReplicaSet whose pods never become ready.
     let watch = cluster.connect("GET", "/api/v1/pods?watch=true", "");
     page.comes_to_say("watches-now", "1");
     cluster.create("stuck", 2, UNPULLABLE);
@@ -130,14 +130,14 @@ fn the_page_of_a_cluster_follows_it() {
     drop(watch);
     page.comes_to_say("watches-now", "0");
 
-    // Light and dark.
+    // Light and dark color schemes.
     let colours = "[document.body, document.querySelector('#pods')].flatMap((part) => \
         [getComputedStyle(part).backgroundColor, getComputedStyle(part).color])";
     for (preferred, is_dark) in [("light", false), ("dark", true)] {
         page.prefer(preferred);
         let seen = page.value(colours);
         for (number, colour) in seen.as_array().expect("a list").iter().enumerate() {
-            // Backgrounds and texts by turns.
+            // Backgrounds alternate with texts.
             let is_back = number % 2 == 0;
             let bright = brightness(colour);
             let expected = if is_back == is_dark {
@@ -149,7 +149,7 @@ fn the_page_of_a_cluster_follows_it() {
         }
     }
 
-    // A phone: nothing reaches over the right edge, neither of the screen nor of its box.
+    // On a phone, nothing extends past the right edge of the screen or of its box.
     page.resize(360, 740);
     let wide = page.value(
         "[...document.querySelectorAll('body, body *')].filter((part) => part.getBoundingClientRect().right > 360.5 \
@@ -163,7 +163,7 @@ fn the_page_of_a_cluster_follows_it() {
     let asked = page.asked();
     assert_eq!(asked, [url.clone(), format!("{url}podstorm/live")]);
 
-    // The server goes, and another comes at its place.
+    // The server stops, and another starts at the same address.
     let address = cluster.server.address.clone();
     drop(cluster);
     page.comes_to_say("state", "connection lost");

@@ -1,5 +1,5 @@
-//! Tests that need a program from outside. `cargo test` leaves them out; `cargo real` runs them, and
-//! they fail where the program is missing. `.ci/run` installs what they need.
+//! Tests that need external programs. `cargo test` skips them, and `cargo real` runs them; they
+//! fail if the program is missing. `.ci/run` installs the programs.
 
 mod apply;
 mod browser;

@@ -1,4 +1,4 @@
-//! The manifests of the walk-throughs.
+//! The manifests of the walkthroughs.
 
 pub(crate) const FRONTEND: &str = "
 apiVersion: apps/v1
@@ -36,13 +36,13 @@ spec:
     spec: {containers: [{name: nginx, image: 'nginx:1.14.2', ports: [{containerPort: 80}]}]}
 ";
 
-/// Two bare pods with the frontend's label.
+/// Returns two bare pods with the frontend's label.
 pub(crate) fn bare_pods() -> String {
     let pod = |name: &str| pod(name, "labels: {tier: frontend}", "");
     format!("{}---{}", pod("pod1"), pod("pod2"))
 }
 
-/// A bare pod with more members of its metadata and of its spec.
+/// Returns a bare pod with further members of its metadata and of its spec.
 pub(crate) fn pod(name: &str, metadata: &str, spec: &str) -> String {
     let comma = |members: &str| if members.is_empty() { "" } else { ", " };
     format!(
@@ -57,7 +57,7 @@ spec: {{containers: [{{name: hello, image: 'gcr.io/google-samples/hello-app:1.0'
     )
 }
 
-/// A reference to an owner that controls.
+/// Returns a reference to a controlling owner.
 pub(crate) fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> String {
     format!(
         "{{apiVersion: {api_version}, kind: {kind}, name: {name}, uid: {uid}, controller: true, \

@@ -1,5 +1,6 @@
-//! A controller that someone else wrote: `loadgen/examples/flock`, a crate outside the workspace with a custom kind
-//! that owns pods and ConfigMaps. It is built as its author would build it, played under faults, and used by kubectl.
+//! A third-party controller: `loadgen/examples/flock`, a crate outside the workspace with a custom
+//! kind that owns pods and ConfigMaps. It is built as its author would build it, run under faults,
+//! and used through kubectl.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,15 +10,18 @@ use serde_json::Value;
 
 use crate::served::with_program;
 
-/// A controller must be shorter than this, its row, its comments and its blank lines included.
+/// Maximum number of lines of a controller, including its row, comments and blank lines.
 const MOST_LINES: usize = 250;
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_controller_from_outside_stands_faults_and_serves_kubectl() {
+fn a_third_party_controller_survives_faults() {
     let folder = root().join("loadgen/examples/flock");
     let controller = std::fs::read_to_string(folder.join("src/controller.rs"));
-    let lines = controller.expect("the example is there").lines().count();
+    let lines = controller
+        .expect("the source of the example")
+        .lines()
+        .count();
     assert!(lines < MOST_LINES, "{lines} lines");
     let program = build(&folder);
     stands_faults(&program);
@@ -33,7 +37,7 @@ fn a_controller_from_outside_stands_faults_and_serves_kubectl() {
         let names = served.run(names).split(' ').collect::<Vec<_>>().join("\n");
         let roster = "get configmap geese-roster -o jsonpath={.data.pods}";
         served.becomes(roster, &names);
-        // A roster that is deleted, and a pod, come back; the size follows.
+        // A deleted roster and a deleted pod are recreated, and the size is maintained.
         served.run("delete configmap geese-roster");
         served.becomes(roster, &names);
         let grown = "patch flock geese --type=merge -p '{\"spec\":{\"size\":5}}'";
@@ -44,7 +48,7 @@ fn a_controller_from_outside_stands_faults_and_serves_kubectl() {
         let first = names.lines().next().expect("at least one pod");
         served.run(&format!("delete pod {first} --now"));
         served.comes_to(roster, |text| count(text) == 5 && !text.contains(first));
-        // What it owns goes with it.
+        // Deleting the Flock deletes what it owns.
         served.run("delete flock geese");
         served.becomes("get pods,configmaps -l flock=geese -o name", "");
         served.comes_to("get configmaps -o name", |text| {
@@ -53,23 +57,27 @@ fn a_controller_from_outside_stands_faults_and_serves_kubectl() {
     });
 }
 
-/// Builds it over the versions of libraries that the workspace has.
+/// Builds the example with the workspace's versions of libraries.
 fn build(folder: &Path) -> PathBuf {
     let lock = root().join("Cargo.lock");
-    std::fs::copy(lock, folder.join("Cargo.lock")).expect("the example's folder takes files");
+    std::fs::copy(lock, folder.join("Cargo.lock")).expect("the example's folder is writable");
     let target = root().join("target/outside");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--offline", "--target-dir"])
         .arg(&target)
         .current_dir(folder)
-        // As in the workspace: lines are read in the workspace's own tests alone.
+        // Without line numbers, which only the workspace's own tests read.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .status();
-    assert!(built.expect("cargo runs").success(), "it does not build");
+    assert!(
+        built.expect("cargo runs").success(),
+        "the example does not build"
+    );
     target.join(format!("debug/flock{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// Its seeds hold, and its invariants are looked at.
+/// Runs seeds of the fault simulator, and asserts that they pass and that its invariants are
+/// checked.
 fn stands_faults(program: &Path) {
     let played = Command::new(program)
         .args(["fuzz", "--workload", "flock", "--seeds", "40", "--quiet"])

@@ -1,4 +1,5 @@
-//! The page of `loadgen run --report` in a real browser: no error in its console, every chart drawn.
+//! The page of `loadgen run --report` in a real browser: no errors in the console, and every chart
+//! drawn.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -13,7 +14,7 @@ fn open(browser: &Path, page: &Path, profile: &Path, arguments: &[&str]) -> Outp
     Command::new(browser)
         .args(["--headless", "--disable-gpu", "--no-first-run"])
         .arg("--disable-background-networking")
-        // What a container has no room for; the page is our own.
+        // Restrictions of a container; the page is our own.
         .args(["--no-sandbox", "--disable-dev-shm-usage"])
         .args(["--enable-logging=stderr", "--v=0"])
         .arg(format!("--user-data-dir={}", profile.display()))
@@ -26,7 +27,7 @@ fn open(browser: &Path, page: &Path, profile: &Path, arguments: &[&str]) -> Outp
 
 #[test]
 #[ignore = "needs a browser: cargo real"]
-fn the_page_is_drawn_and_its_console_is_silent() {
+fn the_page_is_drawn_without_errors_in_the_console() {
     let browser = browser();
     let directory = TempDir::new().unwrap();
     for (number, (flags, code)) in [
@@ -61,7 +62,8 @@ fn the_page_is_drawn_and_its_console_is_silent() {
             .map(|path| points(path.split("d=\"").nth(1).unwrap_or_default()))
             .collect();
         assert!(lines.len() >= 6, "{flags}: {lines:?}");
-        // Desired pods change few times, everything else often; the last run creates few pods.
+        // The number of desired pods changes rarely, everything else often. The last run creates
+        // few pods.
         let busy = lines.iter().filter(|points| **points > 20).count();
         assert!(
             lines.iter().all(|points| *points >= 1),
@@ -72,13 +74,13 @@ fn the_page_is_drawn_and_its_console_is_silent() {
             "{number}: {lines:?}"
         );
         let bars = dom.matches("<rect class=\"bar\"").count();
-        // Without latencies all takes no time; the run that is cut off has two values.
+        // Without latencies nothing takes time; the run that hits its time limit has two values.
         assert!(bars >= [5, 0, 2][number], "{number}: {bars} bars");
     }
 }
 
-/// What reaches over the right edge of the page, or of a box that does not scroll; a box that scrolls has to come to
-/// its last column.
+/// Returns the elements that extend past the right edge of the page or of a box that does not
+/// scroll. A scrolling box must reach the last column of its table.
 const WIDE: &str = "(() => {
     const width = document.documentElement.clientWidth;
     const shown = (part) => part.outerHTML.slice(0, 80);
@@ -110,7 +112,7 @@ const WIDE: &str = "(() => {
 
 #[test]
 #[ignore = "needs a browser: cargo real"]
-fn no_table_is_cut_off_on_a_laptop_or_on_a_phone() {
+fn no_table_is_cut_off_on_a_laptop_or_a_phone() {
     let folder = TempDir::new().unwrap();
     let long = "20 % of the pods of every ReplicaSet are deleted, and the events of their deletions are lost";
     let steps = "- createNamespaces\n  - createNodes\n  - createReplicaSets: {replicas: 100%}\n";
@@ -138,12 +140,13 @@ fn no_table_is_cut_off_on_a_laptop_or_on_a_phone() {
         page.go(&format!("file://{}", folder.path().join(name).display()));
         for width in [1280, 400] {
             page.resize(width, 900);
-            // What is folded is shown too.
+            // Collapsed parts are expanded first.
             page.value(
                 "document.querySelectorAll('details').forEach((part) => { part.open = true; })",
             );
             assert_eq!(page.value(WIDE), json!([]), "{name} at {width}");
-            // All columns of a run are to be seen; those of other pages are reached by scrolling.
+            // All columns of a run must be visible. Those of other pages are reachable by
+            // scrolling.
             if name.starts_with("run") {
                 let cut = "[...document.querySelectorAll('.scroll')].filter((box) => \
                            box.scrollWidth > box.clientWidth).map((box) => box.outerHTML.slice(0, 200))";

@@ -1,8 +1,8 @@
-//! Pods of different priorities on a node of a given size, as `kubectl` shows them.
+//! Pods with different priorities on a small node, as `kubectl` shows them.
 
 use super::served::with_each;
 
-/// Two pods that a node of two cores takes only one after the other.
+/// Two pods that fit on a node of two cores only one at a time.
 const PRIORITIES: &str = r"
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
@@ -29,7 +29,7 @@ spec:
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_pod_of_higher_priority_takes_the_place_of_another() {
+fn a_pod_of_higher_priority_preempts_another() {
     let node = ["--nodes=1", "--node-cpu=2", "--node-memory=4Gi"];
     let arguments = [&node[..], &["--pod-termination-latency=5s"]].concat();
     with_each(&arguments, |served| {

@@ -1,4 +1,5 @@
-//! `loadgen serve` with a kubectl, as a user has them: the very releases that `.ci/kubectl` fetches.
+//! `loadgen serve` with kubectl, as a user runs them: the same releases that `.ci/kubectl`
+//! downloads.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -13,27 +14,27 @@ use nix::unistd::Pid;
 use podstorm_tests::command::loadgen;
 use tempfile::TempDir;
 
-/// The releases of kubectl, by the ends of their programs' names.
+/// The releases of kubectl, with the suffixes of their programs' names.
 const RELEASES: [(&str, &str); 2] = [("1.32", "v1.32.3"), ("1.36", "v1.36.3")];
 
-/// What is waited for comes within this many looks, and for longer where a look takes its time: 20 s.
+/// Maximum number of checks while waiting: 20 s, or longer if a check takes long.
 const LOOKS: usize = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// A `loadgen serve`. It is killed when it is dropped.
+/// A `loadgen serve`, killed when it is dropped.
 pub(crate) struct Server {
     process: Child,
-    /// Where it listens: `127.0.0.1:8011`.
+    /// The address it listens on: `127.0.0.1:8011`.
     pub(crate) address: String,
 }
 
 impl Server {
-    /// Starts one that keeps its files in a folder, the kubeconfig as `config`.
+    /// Starts a server that keeps its files in a folder, the kubeconfig as `config`.
     pub(crate) fn start(folder: &Path, listen: &str, arguments: &[&str]) -> Server {
         Server::start_program(loadgen(), folder, listen, arguments)
     }
 
-    /// The same of another program with the command `serve`.
+    /// Starts another program's `serve` command in the same way.
     fn start_program(program: &Path, folder: &Path, listen: &str, arguments: &[&str]) -> Server {
         let mut process = Command::new(program)
             .args(["serve", "--listen", listen, "--kubeconfig", "config"])
@@ -45,7 +46,7 @@ impl Server {
         let mut first = String::new();
         let stdout = process.stdout.take().expect("a pipe");
         let read = BufReader::new(stdout).read_line(&mut first);
-        read.expect("the server says where it listens");
+        read.expect("a line with the server's address");
         let address = first.split_whitespace().nth(1);
         let address = address.and_then(|url| url.split_once("://"));
         let address = address.map(|(_, address)| address);
@@ -61,16 +62,16 @@ impl Drop for Server {
     }
 }
 
-/// A server, and a kubectl to talk to it.
+/// A server, and a kubectl that uses it.
 pub(crate) struct Served {
-    /// None where the cluster is not ours.
+    /// `None` if the cluster is not ours.
     server: Option<Server>,
-    /// The end of kubectl's name.
+    /// The suffix of kubectl's name.
     release: &'static str,
     folder: TempDir,
 }
 
-/// Runs a test with each release of kubectl at a server of its own, both at the same time.
+/// Runs a test with each release of kubectl, concurrently and each with its own server.
 pub(crate) fn with_each(arguments: &[&str], test: impl Fn(&Served) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -80,7 +81,7 @@ pub(crate) fn with_each(arguments: &[&str], test: impl Fn(&Served) + Sync) {
     });
 }
 
-/// Runs a test with kubectl 1.32 at a server of another program with the command `serve`.
+/// Runs a test with kubectl 1.32 on a server of another program's `serve` command.
 pub(crate) fn with_program(program: &Path, test: impl FnOnce(&Served)) {
     let folder = TempDir::new().expect("a folder for temporary files");
     let server = Server::start_program(program, folder.path(), "127.0.0.1:0", &[]);
@@ -88,19 +89,19 @@ pub(crate) fn with_program(program: &Path, test: impl FnOnce(&Served)) {
     test(&Served::of(Some(server), folder, release, version));
 }
 
-/// Runs a test with kubectl 1.32 at the cluster of the kubeconfig `config` in a folder.
+/// Runs a test with kubectl 1.32 on the cluster of the kubeconfig `config` in a folder.
 pub(crate) fn with_kubeconfig(folder: TempDir, test: impl FnOnce(&Served)) {
     let (release, version) = RELEASES[0];
     test(&Served::of(None, folder, release, version));
 }
 
-/// Runs a test with kubectl 1.32 alone.
+/// Runs a test only with kubectl 1.32.
 pub(crate) fn with_one(arguments: &[&str], test: impl FnOnce(&Served)) {
     let (release, version) = RELEASES[0];
     test(&Served::start(release, version, arguments));
 }
 
-/// A process that goes on beside the test, with its output in a file. It is killed when it is dropped.
+/// A background process with its output in a file, killed when it is dropped.
 pub(crate) struct Beside {
     process: Child,
     output: PathBuf,
@@ -114,14 +115,14 @@ impl Drop for Beside {
 }
 
 impl Beside {
-    /// Waits until its output holds this, and returns the output.
+    /// Waits until the output contains a text, and returns the output.
     #[track_caller]
     pub(crate) fn shows(&self, wanted: &str) -> String {
         let read = || std::fs::read_to_string(&self.output).expect("the file was created");
         wait_until(|| squeezed(&read()), |text| text.contains(wanted), wanted)
     }
 
-    /// Waits for its end, which is a success.
+    /// Waits for the end of the process, which must succeed.
     #[track_caller]
     pub(crate) fn ends(mut self) {
         let mut status = None;
@@ -158,31 +159,31 @@ impl Served {
         served
     }
 
-    /// Another server for the same kubectl.
+    /// Starts another server for the same kubectl.
     pub(crate) fn another(&self, arguments: &[&str]) -> Served {
         let same = RELEASES
             .iter()
             .find(|(release, _)| *release == self.release);
-        let (release, version) = same.expect("it is one of them");
+        let (release, version) = same.expect("a known release");
         Served::start(release, version, arguments)
     }
 
-    /// Stops the server, which ends well.
+    /// Stops the server, which must exit successfully.
     pub(crate) fn stop(&mut self) {
-        let server = self.server.as_mut().expect("the server is ours");
+        let server = self.server.as_mut().expect("a server of ours");
         let process = &mut server.process;
-        let pid = i32::try_from(process.id()).expect("a number of a process");
+        let pid = i32::try_from(process.id()).expect("a process id");
         kill(Pid::from_raw(pid), Signal::SIGTERM).expect("a running process");
         assert!(process.wait().expect("an exit status").success());
     }
 
-    /// The path of a file in the folder that all commands run in.
+    /// Returns the path of a file in the folder in which all commands run.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     pub(crate) fn file(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).expect("the folder takes files");
+        std::fs::write(self.path(name), text).expect("a file can be written");
     }
 
     /// Writes a manifest and applies it.
@@ -192,7 +193,7 @@ impl Served {
         self.run("apply -f applied.yaml")
     }
 
-    /// Applies a manifest that is refused.
+    /// Applies a manifest that must be refused.
     #[track_caller]
     pub(crate) fn refuses_manifest(&self, manifest: &str, wanted: &[&str]) {
         self.file("refused.yaml", manifest);
@@ -204,7 +205,7 @@ impl Served {
     }
 
     fn command_of(&self, program: &str, line: &str) -> Command {
-        // A shell, as quotes are those of the documentation.
+        // Run by a shell, since the quotes are those of the documentation.
         let mut command = Command::new("sh");
         let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
         command
@@ -214,7 +215,7 @@ impl Served {
             .env("KUBECONFIG", self.path("config"))
             .env("HOME", self.folder.path())
             .env("KUBE_EDITOR", "sh editor.sh")
-            // Many run side by side, for a moment each.
+            // Many run concurrently for a moment each.
             .env("GOMAXPROCS", "1")
             .env("GOGC", "off")
             .stdin(Stdio::null());
@@ -225,10 +226,10 @@ impl Served {
         self.command(line).output().expect("a shell")
     }
 
-    /// Starts a command that goes on.
+    /// Starts a command in the background.
     pub(crate) fn beside(&self, line: &str, output: &str) -> Beside {
         let output = self.path(output);
-        let file = File::create(&output).expect("the folder takes files");
+        let file = File::create(&output).expect("a file can be written");
         let process = self.command(line).stdout(file).spawn();
         Beside {
             process: process.expect("a shell"),
@@ -236,7 +237,7 @@ impl Served {
         }
     }
 
-    /// Runs a command that succeeds, and returns what it prints, [squeezed].
+    /// Runs a command that must succeed, and returns its output, [squeezed].
     #[track_caller]
     pub(crate) fn run(&self, line: &str) -> String {
         let output = self.output(line);
@@ -249,10 +250,10 @@ impl Served {
         squeezed(&out)
     }
 
-    /// Runs Helm, in the release that comes with the kubectl, and returns what it prints, [squeezed].
+    /// Runs Helm, in the release that belongs to the kubectl, and returns its output, [squeezed].
     ///
     /// # Errors
-    /// What it complains of.
+    /// The error output.
     pub(crate) fn helm(&self, line: &str) -> Result<String, String> {
         let output = self.command_of("helm", line).output();
         let output = output.expect("a shell");
@@ -263,7 +264,7 @@ impl Served {
         }
     }
 
-    /// Runs commands that succeed.
+    /// Runs commands that must succeed.
     #[track_caller]
     pub(crate) fn runs(&self, lines: &[&str]) {
         for line in lines {
@@ -271,19 +272,19 @@ impl Served {
         }
     }
 
-    /// Runs a command that prints just this.
+    /// Runs a command that must print exactly this.
     #[track_caller]
     pub(crate) fn says(&self, line: &str, wanted: &str) {
         assert_eq!(self.run(line), wanted, "kubectl {} {line}", self.release);
     }
 
-    /// Runs a command whose output holds all this.
+    /// Runs a command whose output must contain all these texts.
     #[track_caller]
     pub(crate) fn shows(&self, line: &str, wanted: &[&str]) {
         self.holds(line, &self.run(line), wanted);
     }
 
-    /// Runs a command that fails, and whose complaint holds all this.
+    /// Runs a command that must fail with an error that contains all these texts.
     #[track_caller]
     pub(crate) fn refuses(&self, line: &str, wanted: &[&str]) {
         let output = self.output(line);
@@ -308,7 +309,7 @@ impl Served {
         }
     }
 
-    /// Runs a command until it succeeds.
+    /// Runs a command repeatedly until it succeeds.
     #[track_caller]
     pub(crate) fn comes(&self, line: &str) {
         let what = format!("kubectl {} {line}", self.release);
@@ -316,21 +317,21 @@ impl Served {
         wait_until(succeeds, |text| text == "true", &what);
     }
 
-    /// Runs a command until its output is so, and returns the output.
+    /// Runs a command repeatedly until its output satisfies the condition, and returns the output.
     #[track_caller]
     pub(crate) fn comes_to(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
         let what = format!("kubectl {} {line}", self.release);
         wait_until(|| self.run(line), holds, &what)
     }
 
-    /// Runs a command until it prints just this.
+    /// Runs a command repeatedly until it prints exactly this.
     #[track_caller]
     pub(crate) fn becomes(&self, line: &str, wanted: &str) {
         let what = format!("kubectl {} {line}: {wanted:?}", self.release);
         wait_until(|| self.run(line), |text| text == wanted, &what);
     }
 
-    /// Runs a command until its output holds all this.
+    /// Runs a command repeatedly until its output contains all these texts.
     #[track_caller]
     pub(crate) fn comes_to_show(&self, line: &str, wanted: &[&str]) {
         let what = format!("kubectl {} {line}: {wanted:?}", self.release);
@@ -338,7 +339,7 @@ impl Served {
         wait_until(|| self.run(line), all, &what);
     }
 
-    /// Runs a command until its table, without the last column, which is the age, is this.
+    /// Runs a command repeatedly until its table, without the last column (the age), equals this.
     #[track_caller]
     pub(crate) fn tabulates(&self, line: &str, wanted: &str) {
         let what = format!("kubectl {} {line}: {wanted:?}", self.release);
@@ -350,11 +351,14 @@ impl Served {
         wait_until(|| self.run(line), young, &what);
     }
 
-    /// A request through `kubectl proxy`: status and body of the answer.
+    /// Sends a request through `kubectl proxy`. Returns the status and the body of the answer.
     pub(crate) fn rest(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let proxy = self.beside("proxy --port=0", "proxy");
         let told = proxy.shows("Starting to serve on");
-        let address = told.rsplit(' ').next().expect("it ends with the address");
+        let address = told
+            .rsplit(' ')
+            .next()
+            .expect("a line that ends with the address");
         let mut stream = TcpStream::connect(address).expect("the proxy listens");
         let length = body.len();
         let request = format!(
@@ -368,7 +372,7 @@ impl Served {
         (status.expect("an answer of HTTP"), answer)
     }
 
-    /// The words that a command prints: names, mostly.
+    /// Returns the words that a command prints, mostly names.
     #[track_caller]
     pub(crate) fn words(&self, line: &str) -> Vec<String> {
         let text = self.run(line);
@@ -376,7 +380,7 @@ impl Served {
     }
 }
 
-/// The last text, once it is so.
+/// Returns the last text, once it satisfies the condition.
 #[track_caller]
 fn wait_until(text: impl Fn() -> String, holds: impl Fn(&str) -> bool, what: &str) -> String {
     let mut last = String::new();
@@ -387,14 +391,14 @@ fn wait_until(text: impl Fn() -> String, holds: impl Fn(&str) -> bool, what: &st
         }
         thread::sleep(BETWEEN_LOOKS);
     }
-    panic!("{what}, at last:\n{last}");
+    panic!("{what}, finally:\n{last}");
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The lines with one space for several, and without what kubectl 1.36 adds to the line of a deletion.
+/// Collapses spaces in lines, and removes what kubectl 1.36 adds to messages about deletions.
 fn squeezed(text: &str) -> String {
     let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = text.trim().lines().map(squeeze).collect();

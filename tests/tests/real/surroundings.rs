@@ -1,4 +1,5 @@
-//! What stands around pods, as kubectl shows it: endpoints and addresses of Services, claims and volumes.
+//! The objects around pods, as kubectl shows them: endpoints and addresses of Services, claims and
+//! volumes.
 
 use crate::served::with_each;
 
@@ -64,7 +65,7 @@ fn services_have_endpoints_and_addresses() {
     });
 }
 
-/// A Service of addresses outside of the cluster.
+/// A Service for addresses outside the cluster.
 const OUTSIDE: &str = "
 apiVersion: v1
 kind: Service
@@ -110,7 +111,7 @@ fn endpoints_that_a_client_writes_are_mirrored_to_slices() {
 
 #[test]
 #[ignore = "needs kubectl"]
-fn claims_are_bound_and_go_when_nobody_uses_them() {
+fn claims_are_bound_and_deleted_when_unused() {
     with_each(&[], |served| {
         served.apply(SHOP);
         served.run("wait --for=jsonpath={.status.phase}=Bound pvc/data --timeout=60s");

@@ -1,5 +1,6 @@
-//! Pages of others in the user's browser, beside a `loadgen serve` without credentials: they change nothing there and
-//! read nothing, neither from another port nor under a name that leads to the server.
+//! Foreign pages in the user's browser against a `loadgen serve` without credentials: they change
+//! nothing and read nothing, neither from another port nor under a name that resolves to the
+//! server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +15,7 @@ use crate::served::Server;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// The answer to a request of a client that is no browser.
+/// Returns the answer to a request of a client other than a browser.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     let request = format!(
@@ -30,8 +31,8 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> String {
     answer
 }
 
-/// A server of an empty page, for as long as the test runs. Returns its port. Each connection has its own thread: a
-/// browser opens connections ahead of need and leaves them silent while it asks over another one.
+/// Serves an empty page during the test, and returns its port. Each connection has its own thread,
+/// because a browser opens spare connections and leaves them idle while it uses another.
 fn page_of_others() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("the listener is bound").port();
@@ -49,8 +50,9 @@ fn page_of_others() -> u16 {
     port
 }
 
-/// What a page tries at a server: each request, as one that needs no permission (`no-cors`), as one whose answer it
-/// would read, and with a form. The value is all that it could read.
+/// Returns the requests with which a page attacks a server: without permission (`no-cors`), with an
+/// attempt to read the answer, and with a form. The value of the expression is everything that the
+/// page could read.
 fn attack(server: &str) -> String {
     let pod = json!({"metadata": {"name": "planted"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -66,7 +68,7 @@ fn attack(server: &str) -> String {
             const send = async (path, options) => {{
                 try {{
                     const answer = await fetch({server:?} + path, {{signal: AbortSignal.timeout(2000), ...options}});
-                    // Browsers get JSON in lines.
+                    // Browsers get pretty-printed JSON.
                     const text = (await answer.text()).replace(/\\s+/g, '');
                     read.push(path + ' ' + answer.type + ' ' + text);
                 }} catch (error) {{}}
@@ -101,7 +103,7 @@ fn attack(server: &str) -> String {
 
 #[test]
 #[ignore = "needs a browser: cargo real"]
-fn pages_of_others_change_nothing_and_read_nothing() {
+fn foreign_pages_change_nothing_and_read_nothing() {
     let folder = TempDir::new().expect("a folder for temporary files");
     let server = Server::start(folder.path(), "127.0.0.1:0", &["--engine", "virtual"]);
     let address = server.address.as_str();
@@ -110,7 +112,7 @@ fn pages_of_others_change_nothing_and_read_nothing() {
     let made = ask(address, "POST", SECRETS, &secret.to_string());
     assert!(made.starts_with("HTTP/1.1 201"), "{made}");
     let before = ask(address, "GET", "/podstorm/clock", "");
-    let time = before.lines().last().expect("it tells the time");
+    let time = before.lines().last().expect("the time of the clock");
 
     let mut page = Page::with("--host-resolver-rules=MAP evil.example 127.0.0.1");
     let others = page_of_others();
@@ -128,16 +130,16 @@ fn pages_of_others_change_nothing_and_read_nothing() {
             format!("http://evil.example:{others}/"),
             format!("http://{address}"),
         ),
-        // A name that has come to lead to the server.
+        // A name that now resolves to the server.
         (format!("http://evil.example:{port}/"), String::new()),
     ] {
         page.go(&from);
         page.comes_to("document.readyState", |state| state == "complete");
         let read = page.value(&attack(&to));
         let read = read.as_str().expect("UTF-8 text");
-        // Of the same origin to the browser: what it reads are refusals.
+        // The same origin to the browser, so the page can read the answers, which are refusals.
         let told: Vec<&str> = read.lines().filter(|line| !line.is_empty()).collect();
-        assert!(!told.is_empty(), "{from}: nothing was answered");
+        assert!(!told.is_empty(), "{from}: no request was answered");
         for line in told {
             let opaque =
                 line.split(' ').nth(1) == Some("opaque") && line.trim_end().ends_with("opaque");
@@ -152,7 +154,7 @@ fn pages_of_others_change_nothing_and_read_nothing() {
     let refused = ask(address, "GET", "/metrics", "");
     assert!(
         refused.contains("code=\"403\""),
-        "the requests came: {refused}"
+        "the requests arrived: {refused}"
     );
     let pods = ask(address, "GET", PODS, "");
     assert!(pods.contains("\"items\":[]"), "{pods}");
@@ -161,7 +163,7 @@ fn pages_of_others_change_nothing_and_read_nothing() {
     let after = ask(address, "GET", "/podstorm/clock", "");
     assert_eq!(after.lines().last(), Some(time));
 
-    // The server's own page works, also by a link from another one.
+    // The server's own page works, also through a link from another page.
     page.go(&format!("http://localhost:{others}/"));
     page.value(&format!("location.href = 'http://localhost:{port}/'; 0"));
     page.comes_to_say("state", "live");

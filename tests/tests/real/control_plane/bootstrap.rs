@@ -1,7 +1,8 @@
-//! What a new cluster has before anybody creates something, beside a real kube-apiserver 1.20.2.
+//! The initial objects of a new cluster, compared with a real kube-apiserver 1.20.2.
 //!
-//! Of what it creates at its start this build of the real server can show FlowSchemas alone: it makes no roles and bindings
-//! unless it checks them, and then ends; and it can't read PriorityLevelConfigurations and APIServices.
+//! Of the objects that the real server creates at its start, this build can show only FlowSchemas.
+//! It creates roles and bindings only if it enforces them, and then it exits; and it cannot read
+//! PriorityLevelConfigurations and APIServices.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::control_plane::server::with_real_server;
 use crate::served::{Served, with_one};
 
-/// The specs of FlowSchemas by name, of that version of their group.
+/// Returns the specs of the FlowSchemas by name, in a version of their group.
 fn flow_schemas(served: &Served, version: &str) -> BTreeMap<String, Value> {
     let path = format!("/apis/flowcontrol.apiserver.k8s.io/{version}/flowschemas");
     let list = served.run(&format!("get --raw {path}"));
@@ -25,16 +26,18 @@ fn flow_schemas(served: &Served, version: &str) -> BTreeMap<String, Value> {
 
 #[test]
 #[ignore = "needs kubectl, openssl and a built control plane"]
-fn its_flow_schemas_are_ours_but_for_what_came_later() {
+fn flow_schemas_are_equal_except_for_later_changes() {
     with_one(&[], |ours| {
         let ours = flow_schemas(ours, "v1");
         with_real_server(|real| {
-            // It makes them once it serves.
+            // The server creates them after it has started to serve.
             real.comes("get flowschema kube-controller-manager");
             let mut real = flow_schemas(real, "v1beta1");
             assert!(real.len() >= 10, "{real:?}");
-            // Since 1.24 leaders are elected by Leases alone.
-            let elections = real.get_mut("system-leader-election").expect("it is there");
+            // Since 1.24, leaders are elected only by Leases.
+            let elections = real
+                .get_mut("system-leader-election")
+                .expect("the FlowSchema exists");
             let rules = &mut elections["rules"][0]["resourceRules"];
             let rules = rules.as_array_mut().expect("a list");
             rules

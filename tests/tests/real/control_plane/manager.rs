@@ -4,22 +4,22 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What runs in it, by its release's names. The server's own controllers of these are to be off.
+/// The controllers to run, by the names of its release. The server's own ones must be off.
 pub(super) const CONTROLLERS: &str =
     "replicaset,replicationcontroller,deployment,garbagecollector,namespace";
 
-/// `--controllers` of the server that a [`Manager`] works on.
+/// The value of `--controllers` for a server that a [`Manager`] controls.
 pub(super) const OURS_OFF: &str =
     "*,-replicaset,-replicationcontroller,-deployment,-garbagecollector,-namespace";
 
-/// The bodies that it sends.
+/// The format of its requests' bodies.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bodies {
     Json,
     Protobuf,
 }
 
-/// A kube-controller-manager. It is killed when it is dropped.
+/// A kube-controller-manager, killed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Manager {
     process: Child,
@@ -27,7 +27,8 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Starts one with [`CONTROLLERS`] on the server of a kubeconfig, with flags besides. Its log goes to a file.
+    /// Starts one with [`CONTROLLERS`] on the server of a kubeconfig, with further flags. Its log
+    /// goes to a file.
     pub(super) fn start(
         kubeconfig: &Path,
         log: PathBuf,
@@ -49,12 +50,12 @@ impl Manager {
             Bodies::Json => "application/json",
             Bodies::Protobuf => "application/vnd.kubernetes.protobuf",
         };
-        let output = File::create(&log).expect("the folder takes files");
+        let output = File::create(&log).expect("a file can be written");
         let process = Command::new(built().join("kube-controller-manager"))
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--kube-api-content-type={bodies}"))
             .args(["--controllers", controllers])
-            // No limit worth the name, as the server's own controllers have none.
+            // Practically without a limit, as for the server's own controllers.
             .args(["--kube-api-qps=5000", "--kube-api-burst=10000"])
             .args([
                 "--use-service-account-credentials=false",
@@ -65,16 +66,16 @@ impl Manager {
             .stdout(Stdio::null())
             .stderr(output)
             .spawn()
-            .expect("it was built");
+            .expect("a built kube-controller-manager");
         Manager { process, log }
     }
 
-    /// What it has logged.
+    /// Returns its log.
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("the file was created")
     }
 
-    /// Ends it at once, as a machine that fails does.
+    /// Kills it immediately, as a failing machine would.
     pub(super) fn kill(&mut self) {
         let _ended_before = self.process.kill();
         let _status = self.process.wait();
@@ -87,10 +88,10 @@ impl Drop for Manager {
     }
 }
 
-/// The folder of the programs.
+/// Returns the folder of the programs.
 ///
 /// # Panics
-/// Where they have not been built.
+/// The programs have not been built.
 pub(super) fn built() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane/build");
     let output = Command::new(script).arg("--where").output();

@@ -1,5 +1,5 @@
-//! A real kube-controller-manager 1.20.2, which `tests/control-plane/build` builds, on this server,
-//! and for quotas on a real kube-apiserver too.
+//! A real kube-controller-manager 1.20.2, built by `tests/control-plane/build`, on this server and,
+//! for quotas, also on a real kube-apiserver.
 
 mod bootstrap;
 mod differential;

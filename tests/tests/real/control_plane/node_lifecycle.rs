@@ -1,5 +1,5 @@
-//! The real kube-controller-manager's node lifecycle controller over this server's nodes: it finds those alive whose
-//! kubelets are, and drives out the pods of one that is silent.
+//! The real kube-controller-manager's node lifecycle controller on this server's nodes: it finds
+//! nodes with live kubelets healthy, and evicts the pods of a silent one.
 
 use std::thread;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use crate::control_plane::manager::{Bodies, Manager};
 use crate::served::with_one;
 
-/// `--controllers` of the server: those are off that the real one has.
+/// The value of `--controllers`: the server's own ones that the real manager runs are off.
 const OURS_OFF: &str = "*,-node-lifecycle-controller,-taint-eviction-controller";
 
-/// Longer than the 40 s after which the real one calls a silent node dead.
+/// Longer than the 40 s after which the real controller declares a silent node unreachable.
 const LONG: Duration = Duration::from_secs(70);
 
-/// Status of `Ready`, and keys of taints, of each node.
+/// The status of `Ready` and the keys of the taints of each node.
 const NODES: &str = "get nodes -o jsonpath='{range .items[*]}{.metadata.name} \
      {.status.conditions[?(@.type==\"Ready\")].status} {.spec.taints[*].key};{end}'";
 
 #[test]
 #[ignore = "needs kubectl and a built kube-controller-manager"]
-fn it_finds_living_nodes_alive_and_drives_out_the_pods_of_a_silent_one() {
+fn live_nodes_are_ready_and_pods_of_a_silent_one_evicted() {
     let flags = [
         "--controllers",
         OURS_OFF,
@@ -32,7 +32,7 @@ fn it_finds_living_nodes_alive_and_drives_out_the_pods_of_a_silent_one() {
             &served.path("config"),
             log.clone(),
             Bodies::Protobuf,
-            // A taint a second, not one in 10 s.
+            // One node per second instead of one in ten.
             &["--node-eviction-rate=1"],
         );
         served.run("create deployment web --image=nginx --replicas=6");
@@ -43,7 +43,7 @@ fn it_finds_living_nodes_alive_and_drives_out_the_pods_of_a_silent_one() {
         let told = served.run("get events -o jsonpath='{.items[*].reason}'");
         assert!(
             told.contains("RegisteredNode"),
-            "the real one is there: {told}"
+            "the real controller runs: {told}"
         );
         assert!(!told.contains("NodeNotReady"), "{told}");
 
@@ -52,7 +52,7 @@ fn it_finds_living_nodes_alive_and_drives_out_the_pods_of_a_silent_one() {
         let silent = format!("node-1 Unknown {lost};node-2 True ;node-3 True ;");
         let limit = 3;
         for round in 0..=limit {
-            // It takes 40 to 55 s, longer than one look waits.
+            // Takes 40 to 55 s, longer than the usual limit.
             if served.run(NODES).trim_matches('\'') == silent {
                 break;
             }
@@ -63,7 +63,7 @@ fn it_finds_living_nodes_alive_and_drives_out_the_pods_of_a_silent_one() {
                      jsonpath='{.items[*].metadata.deletionGracePeriodSeconds}'";
         served.becomes(on_it, "30 30");
         served.run("wait deployment/web --for=jsonpath={.status.readyReplicas}=6 --timeout=60s");
-        // The kubelet is back: it ends its pods, and the real one takes the taints away.
+        // The kubelet returns and ends its pods, and the real controller removes the taints.
         served.run("annotate node node-1 podstorm/kubelet-");
         served.becomes(NODES, all);
         served.becomes("get pods --field-selector spec.nodeName=node-1 -o name", "");

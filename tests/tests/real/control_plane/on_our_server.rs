@@ -1,5 +1,5 @@
-//! What the real kube-controller-manager does on this server, with this server's own controllers off, as kubectl
-//! sees it.
+//! The real kube-controller-manager on this server, whose own controllers are off, observed with
+//! kubectl.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::control_plane::manager::{Bodies, Manager, OURS_OFF};
 use crate::served::{Served, with_one};
 
-/// A Deployment and a ReplicationController, of nine pods together.
+/// A Deployment and a ReplicationController with nine pods in total.
 pub(super) const WORKLOADS: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -30,7 +30,8 @@ spec:
     spec: {containers: [{name: c, image: 'nginx:1'}]}
 ";
 
-/// Runs a test on a server without controllers of its own, and the real ones with bodies of each form, side by side.
+/// Runs a test with the real controllers on a server without its own, concurrently for each format
+/// of bodies.
 fn with_each_form(test: impl Fn(&Served, &mut Manager) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -50,7 +51,7 @@ fn start(served: &Served, log: &str, bodies: Bodies, flags: &[&str]) -> Manager 
 
 #[test]
 #[ignore = "needs kubectl and a built kube-controller-manager"]
-fn it_rolls_deployments_out_and_deletes_in_all_three_modes() {
+fn it_rolls_out_deployments_and_deletes_in_all_modes() {
     with_each_form(|served, manager| {
         served.apply(WORKLOADS);
         served.run("rollout status deployment/web --timeout=60s");
@@ -71,7 +72,7 @@ fn it_rolls_deployments_out_and_deletes_in_all_three_modes() {
         served.run("scale deployment/web --replicas=9");
         served.run("rollout status deployment/web --timeout=60s");
 
-        // Orphaned pods stay, and a controller of the same name takes them.
+        // Orphaned pods stay, and a controller of the same name adopts them.
         let pods = "get pods -l app=old -o jsonpath={.items[*].metadata.name}";
         let before = served.run(pods);
         served.run("delete rc old --cascade=orphan --timeout=60s");
@@ -81,13 +82,14 @@ fn it_rolls_deployments_out_and_deletes_in_all_three_modes() {
         served.becomes(owners, &["ReplicationController"; 3].join(" "));
         assert_eq!(served.run(pods), before);
 
-        // In the foreground the owner goes last, in the background first.
+        // In the foreground the owner is deleted last, in the background first.
         served.run("delete rc old --cascade=foreground --timeout=60s");
         assert_eq!(served.run(pods), "");
         served.run("delete deployment web --cascade=background --timeout=60s");
         served.becomes("get pods,replicasets -o name", "");
         let log = manager.log();
-        // It would say so of a body or an answer that it can't read, and of a server that stops.
+        // It would log these about bodies or answers that it cannot read, and about a stopped
+        // server.
         for bad in [
             "Server rejected event",
             "unexpected EOF",
@@ -126,7 +128,7 @@ fn it_runs_a_hundred_replica_sets_of_a_hundred_pods() {
 
 #[test]
 #[ignore = "needs kubectl and a built kube-controller-manager"]
-fn it_ends_a_namespace_with_all_that_is_in_it() {
+fn it_deletes_a_namespace_with_its_content() {
     with_each_form(|served, _| {
         served.run("create namespace team");
         served.file("workloads.yaml", WORKLOADS);
@@ -136,14 +138,14 @@ fn it_ends_a_namespace_with_all_that_is_in_it() {
         served.run("delete namespace team --timeout=60s");
         served.refuses("get namespace team", &["NotFound"]);
         assert_eq!(served.run("get pods -A -o name"), "");
-        // The name is free again.
+        // The name can be used again.
         served.run("create namespace team");
     });
 }
 
 #[test]
 #[ignore = "needs kubectl and a built kube-controller-manager"]
-fn a_second_one_leads_when_the_first_is_killed() {
+fn a_second_manager_leads_when_the_first_is_killed() {
     let elects = [
         "--leader-elect=true",
         "--leader-elect-lease-duration=8s",
@@ -162,7 +164,7 @@ fn a_second_one_leads_when_the_first_is_killed() {
         served.run("scale rc old --replicas=4");
         served.becomes("get rc old -o jsonpath={.status.readyReplicas}", "4");
         let still = served.run(holder);
-        assert_eq!(still, leader, "a lease that is renewed is not taken");
+        assert_eq!(still, leader, "a renewed lease is not taken over");
 
         first.kill();
         served.run("scale rc old --replicas=7");
@@ -174,20 +176,22 @@ fn a_second_one_leads_when_the_first_is_killed() {
     });
 }
 
-/// For how long all controllers run. Ten minutes show what a shorter run can't: `MANAGER_SECONDS=600`.
+/// Returns how long all controllers run. Ten minutes show more than a short run:
+/// `MANAGER_SECONDS=600`.
 fn all_run_for() -> Duration {
     let seconds = std::env::var("MANAGER_SECONDS").map(|text| text.parse().expect("a number"));
     Duration::from_secs(seconds.unwrap_or(60))
 }
 
-/// What it says of its own flags, not of the server.
+/// Log messages about its own flags rather than about the server.
 const OF_ITS_FLAGS: [&str; 2] = [
     "no cloud provider provided, services of type LoadBalancer will fail",
     "failed to start cloud node lifecycle controller: no cloud provider provided",
 ];
 
-/// Its controller of aggregated roles writes a role at a version that its cache has not outgrown yet, gets a conflict, and
-/// tries again. The test has not been run against a real API server, so that this happens there, too, is a supposition.
+/// Log messages of its controller of aggregated roles: it writes a role at an outdated version from
+/// its cache, gets a conflict, and retries. The test has not been run against a real API server, so
+/// it is only assumed that this happens there too.
 const OF_ITS_CACHE: [&str; 2] = [
     "clusterroleaggregation_controller.go",
     "the object has been modified",
@@ -195,8 +199,8 @@ const OF_ITS_CACHE: [&str; 2] = [
 
 #[test]
 #[ignore = "needs kubectl and a built kube-controller-manager"]
-fn all_its_controllers_run_without_an_error_of_the_server() {
-    // Only the simulated provisioner is left to us: no controller manager has one.
+fn all_its_controllers_run_without_server_errors() {
+    // Only the simulated provisioner is ours: no controller manager has one.
     with_one(&["--controllers", "provisioner"], |served| {
         let manager = start(served, "manager.log", Bodies::Json, &["--controllers=*"]);
         served.run("wait --for=create serviceaccount/default --timeout=60s");

@@ -1,10 +1,10 @@
-//! A quota that the real kube-controller-manager counts, on this server and on a real one.
+//! A quota counted by the real kube-controller-manager, on this server and on a real one.
 //!
-//! Both servers charge a pod to the quota before they store the pod. The manager counts pods from one watch and
-//! writes the sum at the version of the quota that another watch has shown. A count between the two forgets the pod
-//! that was charged, and the quota lets one pod too many in; a quota that the watch shows too late looks counted, and
-//! the room of a pod that is gone stays taken until the next count. Neither server can tell such a status from a
-//! right one.
+//! Both servers charge a pod to the quota before they store the pod. The manager counts pods from
+//! one watch, and writes the sum at the quota's version from another watch. A count between the two
+//! misses the charged pod, so the quota admits one pod too many. A quota that the watch shows too
+//! late looks counted, so the room of a deleted pod stays taken until the next count. Neither
+//! server can distinguish such a status from a right one.
 
 use std::thread;
 
@@ -13,11 +13,13 @@ use crate::control_plane::on_our_server::WORKLOADS;
 use crate::control_plane::server::with_real_server;
 use crate::served::{Served, with_one};
 
-/// The pods that quotas count: not those that have ended, such as deleted ones whose containers have.
+/// The pods that quotas count. Finished ones do not count, e.g. deleted ones whose containers have
+/// ended.
 const PODS: &str = "get pods --field-selector=status.phase!=Succeeded,status.phase!=Failed -o name";
 const USED: &str = "get quota few -o jsonpath={.status.used.pods}";
 
-/// Runs a test on this server and on a real one, side by side, where the real manager counts a quota of four pods.
+/// Runs a test concurrently on this server and on a real one, where the real manager counts a quota
+/// of four pods.
 fn on_both_servers(flags: &[&str], test: impl Fn(&Served) + Sync) {
     let begin = |served: &Served, controllers: &str| {
         let log = served.path("manager.log");
@@ -40,7 +42,7 @@ fn on_both_servers(flags: &[&str], test: impl Fn(&Served) + Sync) {
     });
 }
 
-/// Controllers wait longer after each pod that is refused. A change of a label wakes them.
+/// Wakes the controllers, which wait longer after each refused pod, by changing a label.
 fn wake(served: &Served) {
     served.run("label rs,rc --all --overwrite turn=$(date +%s%N)");
 }
@@ -49,7 +51,7 @@ fn count(served: &Served) -> usize {
     served.words(PODS).len()
 }
 
-/// Four pods come, and no fifth.
+/// Waits for four pods, and asserts that a fifth is refused.
 #[track_caller]
 fn is_exact(served: &Served) {
     served.comes_to(USED, |used| {
@@ -64,7 +66,7 @@ fn is_exact(served: &Served) {
 
 #[test]
 #[ignore = "needs kubectl and a built control plane"]
-fn a_quota_that_it_counts_is_exact_for_pods_that_come_after_the_count() {
+fn a_counted_quota_is_exact_for_later_pods() {
     on_both_servers(&[], |served| {
         is_exact(served);
         for _ in 0..3 {
@@ -77,11 +79,11 @@ fn a_quota_that_it_counts_is_exact_for_pods_that_come_after_the_count() {
     });
 }
 
-/// Four is no bound here: the count may fall behind the pods that come meanwhile, on the real server too.
-/// docs/apiserver.md says how often it did on both.
+/// Four is not a limit here: the count may lag behind concurrently created pods, on the real server
+/// too. docs/apiserver.md has the frequency on both.
 #[test]
 #[ignore = "needs kubectl and a built control plane"]
-fn a_count_that_pods_have_overtaken_is_mended_by_the_next_one() {
+fn an_outdated_count_is_corrected_by_the_next_one() {
     on_both_servers(&["--resource-quota-sync-period=1s"], |served| {
         for _ in 0..3 {
             served.comes_to(USED, |used| {

@@ -14,16 +14,16 @@ use crate::served::{Served, with_kubeconfig};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A file comes within this many looks: 60 s.
+/// Maximum number of checks for a file: 60 s in total.
 const LOOKS: usize = 600;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Processes that end with the test.
+/// Processes that are killed at the end of the test.
 struct Processes(Vec<Child>);
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // The server before its store.
+        // Stops the server before its store.
         for process in self.0.iter_mut().rev() {
             let _ended_before = process.kill();
             let _status = process.wait();
@@ -31,7 +31,8 @@ impl Drop for Processes {
     }
 }
 
-/// Runs a test with kubectl 1.32 at a real API server without nodes: a deleted pod goes at once.
+/// Runs a test with kubectl 1.32 on a real API server without nodes, where a deleted pod disappears
+/// immediately.
 pub(super) fn with_real_server(test: impl FnOnce(&Served)) {
     let folder = TempDir::new().expect("a folder for temporary files");
     let path = folder.path();
@@ -46,7 +47,7 @@ pub(super) fn with_real_server(test: impl FnOnce(&Served)) {
     let mut processes = Processes(vec![start("etcd", &etcd, path)]);
     let key = path.join("key");
     let made = Command::new("openssl")
-        // The server takes the older form alone.
+        // The server accepts only the older format.
         .args(["genrsa", "-traditional", "-out"])
         .args([&key, Path::new("2048")])
         .output()
@@ -91,18 +92,18 @@ pub(super) fn with_real_server(test: impl FnOnce(&Served)) {
 
 fn start(program: &str, flags: &[String], folder: &Path) -> Child {
     let log = folder.join(format!("{program}.log"));
-    let output = File::create(log).expect("the folder takes files");
+    let output = File::create(log).expect("a file can be written");
     let process = Command::new(built().join(program))
         .args(flags)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(output)
         .spawn();
-    process.expect("it was built")
+    process.expect("a built program")
 }
 
 fn write(path: &Path, text: &str) {
-    fs::write(path, text).expect("the folder takes files");
+    fs::write(path, text).expect("a file can be written");
 }
 
 fn free_address() -> SocketAddr {

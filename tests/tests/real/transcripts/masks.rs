@@ -1,8 +1,9 @@
-//! Compares a text with a recorded one, in which values that differ from run to run are symbols.
+//! Comparison of a text with a recorded one, in which symbols replace values that differ between
+//! runs.
 
 use podstorm_tests::conformance::http::fits;
 
-/// The symbols; none is bound, each occurrence stands for itself.
+/// The symbols. They are independent: each occurrence may have another value.
 const SYMBOLS: &str = "age client clusterIP count dnserror evhash gen host minute nodePort podIP rv \
                        server time tmpdir uid";
 
@@ -13,10 +14,10 @@ enum Piece<'a> {
     Symbol(&'a str),
 }
 
-/// Compares line by line; without regard to their order where they were sorted.
+/// Compares line by line, or as sets of lines if `is_unordered`.
 ///
 /// # Errors
-/// The first line that differs, and the whole text.
+/// The first line that differs, with the whole text.
 pub(super) fn compare(recorded: &str, found: &str, is_unordered: bool) -> Result<(), String> {
     let recorded = without_client(recorded);
     let found = squeezed(&without_client(found));
@@ -47,8 +48,8 @@ pub(super) fn compare(recorded: &str, found: &str, is_unordered: bool) -> Result
     Ok(())
 }
 
-/// Runs of spaces inside a line are two, as in the recording, blanks at its end are gone, and so are the
-/// numbers of files for the moment.
+/// Reduces runs of spaces inside a line to two, as in the recording, and removes trailing spaces
+/// and the numbers of temporary files.
 fn squeezed(text: &str) -> String {
     let squeeze = |line: &str| {
         let line = line.trim_end();
@@ -68,7 +69,7 @@ fn squeezed(text: &str) -> String {
     text.lines().map(|line| squeeze(line) + "\n").collect()
 }
 
-/// Without the dash, the number and the type of the files that are named so.
+/// Removes the dash, the number and the type from the names of temporary files.
 fn without_number(line: &str, name: &str) -> String {
     let mut parts = line.split(name);
     let mut out = parts.next().unwrap_or("").to_owned();
@@ -80,8 +81,8 @@ fn without_number(line: &str, name: &str) -> String {
     out
 }
 
-/// With symbols for what the client says of its own version, and for what the server says of it besides the
-/// three members that the recording's description compares.
+/// Masks the client's version, and the server's version except for the three members that the
+/// recording compares.
 fn without_client(text: &str) -> String {
     const COMPARED: [&str; 3] = ["\"major\"", "\"minor\"", "\"gitVersion\""];
     let (mut is_client, mut is_server) = (false, false);
@@ -107,7 +108,7 @@ fn without_client(text: &str) -> String {
 }
 
 fn is_same(recorded: &str, found: &str) -> bool {
-    // One age of the recording has kept its value.
+    // One age in the recording was not masked.
     if let Some(row) = recorded.strip_suffix("  1s") {
         return is_same(&format!("{row}  $age"), found);
     }
@@ -147,11 +148,11 @@ fn matches(pieces: &[Piece<'_>], text: &str) -> bool {
 
 fn may_be(symbol: &str, value: &str) -> bool {
     match symbol {
-        // The same in both texts already.
+        // Both texts have the symbol already.
         "client" => value == "$client",
         "count" => fits("rv", value),
         "podIP" => fits("clusterIP", value),
-        // In any of the forms that kubectl has.
+        // In any of kubectl's formats.
         "time" => value.contains(':') && value.len() >= 19,
         "uid" => value.len() == 36,
         "dnserror" => true,
@@ -162,7 +163,7 @@ fn may_be(symbol: &str, value: &str) -> bool {
 }
 
 #[test]
-fn values_of_a_run_are_compared_by_their_form() {
+fn symbols_match_values_by_their_form() {
     let same = |recorded: &str, found: &str| compare(recorded, found, false).is_ok();
     assert!(same(
         "NAME  AGE\nweb-$gen  $age\n",

@@ -1,5 +1,5 @@
-//! One run of kubectl commands, recorded with what each printed from a Kubernetes 1.36.2 cluster, against
-//! one served cluster: `tests/kubectl/README.md`.
+//! A session of kubectl commands, recorded with their output on a Kubernetes 1.36.2 cluster, and
+//! repeated on one served cluster: `tests/kubectl/README.md`.
 
 mod masks;
 mod session;
@@ -14,19 +14,19 @@ use serde_json::Value;
 
 use session::{Printed, Session};
 
-/// How many commands there are, and how many print what was recorded.
+/// The number of commands, and of those whose output equals the recorded one.
 const COMMANDS: usize = 339;
 const SAME: usize = 314;
 
-/// How long a command may take; one that is listed may wait for what never comes, and gets less.
+/// Time limit for a command. One that is listed may wait forever, and gets less.
 const WITHIN: Duration = Duration::from_secs(20);
 const LISTED_WITHIN: Duration = Duration::from_secs(3);
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn recorded_commands_print_what_was_recorded() {
+fn recorded_commands_print_the_recorded_output() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kubectl");
-    let cases = read_cases(&folder.join("kubectl.jsonl.gz")).expect("the recording is there");
+    let cases = read_cases(&folder.join("kubectl.jsonl.gz")).expect("the recorded cases");
     assert_eq!(cases.len(), COMMANDS);
     let session = Session::start(&folder.join("nodes.yaml"));
     let (mut same, mut wrong, mut report) = (0, Vec::new(), String::new());
@@ -37,7 +37,7 @@ fn recorded_commands_print_what_was_recorded() {
         let compared = compare(case, &printed);
         let end = match (&compared, listed) {
             (Ok(()), None) => "same".to_owned(),
-            (Ok(()), Some(_)) => "same, though listed".to_owned(),
+            (Ok(()), Some(_)) => "same, although listed".to_owned(),
             (Err(difference), None) => difference.clone(),
             (Err(difference), Some(reason)) => format!("listed: {reason}\n{difference}"),
         };
@@ -48,7 +48,7 @@ fn recorded_commands_print_what_was_recorded() {
             wrong.push(id.to_owned());
         }
     }
-    // All of it, for a person who looks for what differs.
+    // The whole report, for a person who searches for a difference.
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl-transcripts.txt");
     std::fs::write(&path, report).expect("the report can be written");
     let path = path.display();
@@ -59,9 +59,9 @@ fn recorded_commands_print_what_was_recorded() {
     assert_eq!(same, SAME, "see {path}");
 }
 
-/// What a command printed beside what was recorded; where two recordings differ, beside either.
+/// Compares a command's output with the recorded one, or with either of two recordings.
 fn compare(case: &Value, printed: &Printed) -> Result<(), String> {
-    // No exit is recorded where the command was interrupted.
+    // No exit status is recorded for an interrupted command.
     if let Some(exit) = case["exit"].as_i64()
         && printed.exit.map(i64::from) != Some(exit)
     {

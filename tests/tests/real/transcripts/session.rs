@@ -1,4 +1,4 @@
-//! A served cluster like the recorded one, and a folder in which commands run one after the other.
+//! A served cluster like the recorded one, and a folder in which the commands run in sequence.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,29 +15,31 @@ use podstorm_tests::command::loadgen;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A command begins when this many looks have found nothing changed, or after the most looks.
+/// A command starts when this many checks in a row have found no change, or after the maximum
+/// number.
 const QUIET_LOOKS: usize = 5;
 const LOOKS_MAX: usize = 300;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// Between two looks whether a command has ended.
+/// Interval of checks for the end of a command.
 const TICK: Duration = Duration::from_millis(5);
 
-/// From the start of a command to those that run meanwhile, and from their end to its interruption.
+/// Time from the start of a command to that of the concurrent ones, and from their end to its
+/// interruption.
 const AROUND_MEANWHILE: Duration = Duration::from_millis(700);
 
-/// What the recorded cluster was, as settings.
+/// The properties of the recorded cluster, as flags.
 const SETTINGS: &str = "serve --listen=127.0.0.1:0 --tls --token-auth-file=tokens.csv --kubeconfig=config \
     --nodes=0 --pod-startup-latency=0s --node-choice=first --unpullable-image=*broken* --finish-pods --endless-command=sleep \
     --pod-network=192.0.2.0/24 --container-id=c://1 --image-id=sha256:0 --pod-events=false --reach-kubelets=false \
      --disable-admission-plugins=ServiceAccount --filename";
 
-/// Who sends the recorded commands.
+/// The sender of the recorded commands.
 const TOKENS: &str = "admintoken,admin,admin-uid,system:masters\n";
 
-/// What a command has printed.
+/// The output of a command.
 pub(super) struct Printed {
-    /// `None` where it was killed.
+    /// `None` if the command was killed.
     pub(super) exit: Option<i32>,
     pub(super) stdout: String,
     pub(super) stderr: String,
@@ -45,7 +47,7 @@ pub(super) struct Printed {
 
 pub(super) struct Session {
     server: Child,
-    /// Where the server is asked in plain HTTP, and who passes it on.
+    /// The address of `kubectl proxy`, for requests over plain HTTP, and its process.
     proxy: Child,
     proxied: String,
     folder: TempDir,
@@ -64,13 +66,13 @@ impl Session {
     pub(super) fn start(nodes: &Path) -> Session {
         let folder = TempDir::new().expect("a folder for temporary files");
         for name in ["bin", "work", "tmp"] {
-            std::fs::create_dir(folder.path().join(name)).expect("the folder takes folders");
+            std::fs::create_dir(folder.path().join(name)).expect("a folder can be created");
         }
-        std::fs::write(folder.path().join("tokens.csv"), TOKENS).expect("the folder takes files");
+        std::fs::write(folder.path().join("tokens.csv"), TOKENS).expect("a file can be written");
         let kubectl = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/kubectl-1.32");
         let kubectl = kubectl.canonicalize().expect("run .ci/kubectl first");
         std::os::unix::fs::symlink(kubectl, folder.path().join("bin/kubectl"))
-            .expect("the folder takes links");
+            .expect("a link can be created");
         let mut server = Command::new(loadgen())
             .args(SETTINGS.split(' '))
             .arg(nodes)
@@ -101,11 +103,12 @@ impl Session {
         }
     }
 
-    /// Runs the command of a case once the cluster is quiet; it is killed when it takes too long.
+    /// Runs the command of a case once the cluster is idle. The command is killed if it takes too
+    /// long.
     pub(super) fn play(&self, case: &Value, within: Duration) -> Printed {
         for (name, text) in case["files"].as_object().into_iter().flatten() {
             let path = self.path("work").join(name);
-            std::fs::write(path, text.as_str().unwrap_or("")).expect("the folder takes files");
+            std::fs::write(path, text.as_str().unwrap_or("")).expect("a file can be written");
         }
         self.wait_until_quiet();
         let line = case["command"].as_str().expect("a case has a command");
@@ -119,7 +122,7 @@ impl Session {
             .stdin(File::open(stdin).expect("a written file"))
             .stdout(self.create("stdout"))
             .stderr(self.create("stderr"))
-            // What it starts itself is killed with it.
+            // Its child processes are killed with it.
             .process_group(0)
             .spawn()
             .expect("a shell");
@@ -154,11 +157,11 @@ impl Session {
     }
 
     fn create(&self, name: &str) -> File {
-        File::create(self.path(name)).expect("the folder takes files")
+        File::create(self.path(name)).expect("a file can be written")
     }
 
-    /// Waits until the server's version has stayed the same, and no pod shows a failed pull as itself any more, as
-    /// it does for a second.
+    /// Waits until the server's version is stable, and until no pod shows `ErrImagePull`, which it
+    /// does only for one second.
     fn wait_until_quiet(&self) {
         let (mut version, mut same) = (self.version(), 0);
         for _ in 0..LOOKS_MAX {
@@ -172,7 +175,7 @@ impl Session {
         }
     }
 
-    /// The version of the server's newest write.
+    /// Returns the version of the server's newest write.
     fn version(&self) -> String {
         let answer = self.get("/api/v1/namespaces?limit=1");
         let (_, version) = answer
@@ -181,7 +184,7 @@ impl Session {
         version.split('"').next().unwrap_or("").to_owned()
     }
 
-    /// The answer to a read of a path.
+    /// Returns the answer to a read of a path.
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.proxied).expect("the proxy listens");
         let host = &self.proxied;
@@ -192,7 +195,7 @@ impl Session {
     }
 }
 
-/// The first line that a process prints, which begins so.
+/// Returns the first line of a process that begins with `start`.
 fn first_line(process: &mut Child, start: &str) -> String {
     let mut line = String::new();
     let stdout = process.stdout.take().expect("a pipe");
@@ -212,18 +215,18 @@ fn command(folder: &Path, line: &str) -> Command {
         .env("KUBECONFIG", folder.join("config"))
         .env("HOME", folder)
         .env("TMPDIR", folder.join("tmp"))
-        // Each lives for a moment.
+        // Each process is short-lived.
         .env("GOGC", "off");
     command
 }
 
 fn signal(process: &Child, signal: Signal) {
     let pid = i32::try_from(process.id()).expect("a number of a process");
-    // It may have ended by itself.
+    // The process may have ended on its own.
     let _gone = kill(Pid::from_raw(-pid), signal);
 }
 
-/// The exit of a process; `None` when it had to be killed, or was interrupted.
+/// Returns the exit code of a process; `None` if it had to be killed or was interrupted.
 fn wait(process: &mut Child, within: Duration) -> Option<i32> {
     for _ in 0..within.as_millis() / TICK.as_millis() {
         if let Some(status) = process.try_wait().expect("a child process") {

@@ -1,4 +1,4 @@
-//! Walk-throughs across kinds: W1, W181, W184 and W185, and logs.
+//! Walkthroughs across kinds: W1, W181, W184 and W185, and logs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::super::served::{Served, with_each, with_one};
 use super::{PHASES, count, names, owners_of, pass};
 
-/// Ways to look at a frontend of three, one of whose pods is `ONE`.
+/// Queries about a frontend of three pods, one of which is `ONE`.
 const LOOKS: &str = r#"
 get events => LAST SEEN TYPE REASON OBJECT MESSAGE\n
 get all => NAME DESIRED CURRENT READY AGE\nreplicaset.apps/frontend 3 3 3
@@ -29,7 +29,7 @@ describe pod ONE => Controlled By: ReplicaSet/frontend\n
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w1_the_real_kubectl_can_talk_to_the_server() {
+fn w1_the_real_kubectl_works_with_the_server() {
     with_each(&["--log-line", "hello"], |served| {
         served.shows("version", &["Server Version: v1.36."]);
         let resources = served.run("api-resources --no-headers");
@@ -101,7 +101,7 @@ fn w1_the_real_kubectl_can_talk_to_the_server() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w181_garbage_collection() {
-    // A Deployment above a ReplicaSet, as its controller, which is off, would have made it.
+    // A Deployment that owns a ReplicaSet, as its controller, which is off, would create it.
     let chain = |served: &Served| {
         served.apply(DEPLOYMENT);
         let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
@@ -131,7 +131,7 @@ fn w181_garbage_collection() {
         served.run("delete rs frontend");
         served.becomes("get rs,pods -o name", "");
 
-        // The owner stays for as long as what blocks it: here a pod with a finalizer.
+        // The owner stays while something blocks its deletion: here a pod with a finalizer.
         chain(served);
         let held = names(served).swap_remove(0);
         let finalizers = |list: &str| {
@@ -147,7 +147,7 @@ fn w181_garbage_collection() {
         finalizers("null");
         served.becomes("get deployments,rs,pods -o name", "");
 
-        // One of two owners is enough; an owner of the same name is none.
+        // One of two owners is enough, but an owner that was recreated under its name is not.
         served.runs(&[
             "create configmap one",
             "create configmap two",
@@ -174,7 +174,7 @@ fn w181_garbage_collection() {
     });
 }
 
-/// Creates ReplicaSets of so many pods each: `many-000` and so on.
+/// Creates ReplicaSets of `replicas` pods each: `many-000` and so on.
 #[track_caller]
 fn create_many(served: &Served, sets: usize, replicas: usize) {
     let one = |number: usize| {
@@ -190,19 +190,19 @@ fn create_many(served: &Served, sets: usize, replicas: usize) {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w184_many_at_once() {
-    // 200 ReplicaSets of 50 pods, while a tenth of all calls of their controller fails.
+    // 200 ReplicaSets of 50 pods, while a tenth of their controller's calls fail.
     let limits = [
         "--nodes=100",
         "--pods-per-node=110",
         "--api-errors=10%",
-        // All retries share a bucket of ten a second.
+        // All retries share a limit of ten per second.
         "--time-scale=50",
     ];
     with_one(&limits, |served| {
         create_many(served, 200, 0);
         let counts = "get rs -o jsonpath='{.items[*].status.readyReplicas}'";
         for replicas in [50, 5, 50, 5] {
-            // Some sets each, as a kubectl holds back after 300 requests.
+            // Several sets per command, because kubectl throttles itself after 300 requests.
             let scales: Vec<_> = (0..8)
                 .map(|eighth| {
                     let sets = (0..25).map(|one| format!("rs/many-{:03}", 25 * eighth + one));
@@ -225,7 +225,7 @@ fn w184_many_at_once() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w184_a_batch_at_a_time() {
-    // What is created in one second of this time is one batch: a call takes three.
+    // Pods created in the same second belong to one batch, since a call takes three.
     const CALL: i64 = 3;
     const SETS: usize = 5;
     let slow = ["--engine=virtual", "--api-latency=3s", "--api-errors=10%"];
@@ -300,7 +300,7 @@ fn w185_kubectl_waits() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_log_has_the_lines_that_are_asked_for() {
+fn a_log_has_the_requested_lines() {
     let still = ["--engine", "virtual", "--unpullable-image", "bad/*"];
     with_each(&still, |served| {
         let log =

@@ -1,7 +1,7 @@
-//! The walk-throughs of the documents that this project goes back to, with the real kubectl: what a
-//! user of ReplicaSets, ReplicationControllers, Deployments, StatefulSets, Jobs, pods and nodes tries. Each test is named after the
-//! number of its walk-through. Those of other kinds come with their controllers. Most run with kubectl
-//! 1.32, of which the walk-throughs speak; those whose commands differ most run with both releases.
+//! The walkthroughs of this project's source documents with the real kubectl: what users of
+//! ReplicaSets, ReplicationControllers, Deployments, StatefulSets, Jobs, pods and nodes do. Each
+//! test is named after the number of its walkthrough. Most run with kubectl 1.32, the release in
+//! the walkthroughs; those whose commands differ most run with both releases.
 
 mod cluster;
 mod deployment;
@@ -14,34 +14,34 @@ mod stateful_set;
 use super::manifests::pod;
 use super::served::Served;
 
-/// Name and phase of every pod.
+/// The name and phase of every pod.
 const PHASES: &str = "get pods --no-headers -o custom-columns=:metadata.name,:status.phase";
 
-/// What all pods name as their owners.
+/// The owner references of all pods.
 const ALL_OWNERS: &str = "get pods -o jsonpath='{.items[*].metadata.ownerReferences}'";
 
 fn count(text: &str, part: &str) -> usize {
     text.matches(part).count()
 }
 
-/// The names of all pods, sorted.
+/// Returns the names of all pods, sorted.
 #[track_caller]
 fn names(served: &Served) -> Vec<String> {
     served.words("get pods -o jsonpath={.items[*].metadata.name}")
 }
 
-/// The name of one pod in the order of their names.
+/// Returns the name of the pod at an index of the sorted names.
 #[track_caller]
 fn name_of(served: &Served, index: usize) -> String {
     names(served).swap_remove(index)
 }
 
-/// How to look at the owners that an object names.
+/// Returns the command that prints an object's owner references.
 fn owners_of(object: &str) -> String {
     format!("get {object} -o jsonpath='{{.metadata.ownerReferences}}'")
 }
 
-/// Waits until so many pods run, and there are no others.
+/// Waits until exactly this number of pods exist, all running.
 #[track_caller]
 fn all_run(served: &Served, pods: usize) {
     served.comes_to(PHASES, |text| {
@@ -49,7 +49,7 @@ fn all_run(served: &Served, pods: usize) {
     });
 }
 
-/// Six pods of that label that run: four on one node, two on another.
+/// Creates six running pods with a label: four on one node, two on another.
 #[track_caller]
 fn place_six(served: &Served, label: &str) {
     let place = |number: usize| {
@@ -62,14 +62,14 @@ fn place_six(served: &Served, label: &str) {
     served.run("wait --for=condition=Ready pods --all");
 }
 
-/// Moves the time of a server on the virtual engine.
+/// Advances the time of a server on the virtual engine.
 #[track_caller]
 fn pass(served: &Served, seconds: u32) {
     served.file("advance.json", &format!("{{\"seconds\": {seconds}}}"));
     served.run("create --raw /podstorm/clock/advance -f advance.json");
 }
 
-/// Makes a pod not ready.
+/// Makes a pod unready.
 #[track_caller]
 fn not_ready(served: &Served, pod: &str) {
     served.run(&format!(
@@ -77,7 +77,7 @@ fn not_ready(served: &Served, pod: &str) {
     ));
 }
 
-/// Makes a pod as if it had been ready since then.
+/// Changes a pod's status as if it had been ready since `time`.
 #[track_caller]
 fn old_since(served: &Served, pod: &str, time: &str) {
     let condition = format!("{{\"type\":\"Ready\",\"lastTransitionTime\":\"{time}\"}}");
@@ -85,7 +85,7 @@ fn old_since(served: &Served, pod: &str, time: &str) {
     served.run(&format!("patch pod {pod} --subresource=status -p {patch}"));
 }
 
-/// Has the container of a pod end with that code.
+/// Ends the container of a pod with an exit code.
 #[track_caller]
 fn end_container(served: &Served, pod: &str, code: i32) {
     let reason = if code == 0 { "Completed" } else { "Error" };

@@ -1,4 +1,4 @@
-//! Walk-throughs of ReplicaSets: W2 to W13.
+//! Walkthroughs of ReplicaSets: W2 to W13.
 
 use podstorm_tests::command::cases;
 
@@ -14,19 +14,19 @@ const DELETED: &str = "Normal SuccessfulDelete replicaset-controller Deleted pod
 const OWNERS: &str = "-o jsonpath='{range .items[*]}{.metadata.name} \
                       {.metadata.ownerReferences[*].name}{\"\\n\"}{end}'";
 
-/// A frontend of so many pods, all of them ready.
+/// Creates a frontend and waits until all its pods are ready.
 pub(super) fn frontend(served: &Served, replicas: usize) {
     served.apply(&FRONTEND.replace("replicas: 3", &format!("replicas: {replicas}")));
     has(served, replicas);
 }
 
-/// Waits until there are so many, all of them ready, and no others.
+/// Waits until exactly this number of pods exist, all ready.
 pub(super) fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("frontend {replicas} {replicas} {replicas}"));
     all_run(served, replicas);
 }
 
-/// Waits until the object has so many events like this.
+/// Waits until the object has this number of such events.
 fn told(served: &Served, times: usize, event: &str) {
     served.comes_to(EVENTS, |text| count(text, event) == times);
 }
@@ -100,8 +100,9 @@ fn w2_create_look_verify_ownership() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w2_the_first_pod_comes_alone() {
-    // Time stands still, so the second in which a pod is created tells which call it is of.
+fn w2_the_first_pod_is_created_alone() {
+    // Virtual time stands still during a call, so the second of a pod's creation identifies the
+    // call.
     let virtual_time = ["--engine", "virtual", "--api-latency", "3s"];
     with_one(&virtual_time, |served| {
         served.apply(FRONTEND);
@@ -117,7 +118,7 @@ fn w2_the_first_pod_comes_alone() {
     });
 }
 
-/// What is replaced in the manifest, what takes its place, and what is said.
+/// A text in the manifest, its replacement, and the error message.
 const WRONG: &str = r#"
 selector: {matchLabels: {tier: frontend}} =>  => spec.selector: Required value
 metadata: {labels: {tier: frontend}} => metadata: {labels: {tier: backend}} => spec.template.metadata.labels: Invalid value:  | `selector` does not match template `labels`
@@ -139,7 +140,9 @@ fn w3_required_fields_and_rejections() {
             let wanted: Vec<&str> = wanted.split(" | ").collect();
             served.refuses_manifest(&FRONTEND.replace(from, to), &wanted);
         }
-        let (bare, _) = FRONTEND.split_once("spec:").expect("it has a spec");
+        let (bare, _) = FRONTEND
+            .split_once("spec:")
+            .expect("a manifest with a spec");
         served.refuses_manifest(bare, &["spec.selector: Required value", "spec.template."]);
         served.says("get rs,pods -o name", "");
 
@@ -160,7 +163,7 @@ fn w3_required_fields_and_rejections() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w4_pods_that_come_later_are_taken_over_and_removed() {
+fn w4_later_pods_are_adopted_and_deleted() {
     let latencies = ["--pod-startup-latency=1s", "--pod-termination-latency=1s"];
     with_one(&latencies, |served| {
         frontend(served, 3);
@@ -172,7 +175,7 @@ fn w4_pods_that_come_later_are_taken_over_and_removed() {
         owned.shows(&before[2]);
         served.file("pods.yaml", &bare_pods());
         served.says("apply -f pods.yaml", "pod/pod1 created\npod/pod2 created");
-        // Before they are gone they are its own.
+        // The ReplicaSet owns them before it deletes them.
         owned.shows("pod1 frontend");
         owned.shows("pod2 frontend");
         rows.shows("pod1 0/1 Terminating 0");
@@ -187,7 +190,7 @@ fn w4_pods_that_come_later_are_taken_over_and_removed() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w5_pods_that_come_first_are_used() {
+fn w5_earlier_pods_are_adopted() {
     with_one(&[], |served| {
         served.apply(&bare_pods());
         served.run("wait --for=condition=Ready pod/pod1 pod/pod2");
@@ -207,7 +210,7 @@ fn w5_pods_that_come_first_are_used() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w6_who_can_be_acquired() {
+fn w6_which_pods_are_adopted() {
     with_one(&[], |served| {
         served.runs(&["create configmap other", "create namespace elsewhere"]);
         let uid = served.run("get cm other -o jsonpath={.metadata.uid}");
@@ -260,7 +263,7 @@ fn w6_who_can_be_acquired() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w7_two_with_the_same_selector_ignore_each_others_pods() {
+fn w7_equal_selectors_ignore_each_others_pods() {
     with_one(&[], |served| {
         let other = FRONTEND
             .replace("name: frontend", "name: frontend-b")
@@ -293,7 +296,7 @@ fn w7_two_with_the_same_selector_ignore_each_others_pods() {
         assert_eq!(owned("frontend"), before);
 
         served.apply(&pod("orphan", "labels: {tier: frontend}", ""));
-        // Adopted by one of them, which then has one too many.
+        // One of them adopts the pod, and then has one too many.
         served.comes_to(deleted, |text| text.lines().count() == 3);
         both(3, 1);
         served.comes_to("get pods -o name", |text| text.lines().count() == 4);
@@ -323,7 +326,7 @@ fn w8_delete_with_its_pods() {
     });
 }
 
-/// Text of JSON without its spaces.
+/// Removes the spaces from a JSON text.
 fn squeezed(text: &str) -> String {
     text.chars().filter(|it| !it.is_whitespace()).collect()
 }
@@ -373,7 +376,7 @@ fn w9_propagation_policies_by_rest() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w10_delete_only_the_replica_set_and_a_successor_takes_over() {
+fn w10_a_successor_adopts_the_orphaned_pods() {
     const IMAGES: &str = "get pods -o jsonpath='{.items[*].spec.containers[0].image}'";
     with_one(&[], |served| {
         frontend(served, 3);
@@ -528,7 +531,8 @@ fn w13_lost_pods_are_replaced_and_containers_restart_in_place() {
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w13_a_lost_node_loses_its_pods() {
-    // 50 s until the node is unreachable, 300 s until its pods are evicted, 40 to 60 s until they are removed.
+    // 50 s until the node is unreachable, 300 s until its pods are evicted, 40 to 60 s until they
+    // are removed.
     let times = ["--time-scale", "60"];
     const ONE: &str = "get pods --field-selector spec.nodeName=node-1";
     const REASON: &str =
@@ -540,7 +544,7 @@ fn w13_a_lost_node_loses_its_pods() {
         served.comes_to_show("get node node-1", &["node-1 NotReady "]);
         let taints = "get node node-1 -o jsonpath='{.spec.taints[*].key} {.spec.taints[*].effect}'";
         let key = "node.kubernetes.io/unreachable";
-        // The two are set by different loops.
+        // Two different loops set the two taints.
         served.comes_to(taints, |text| {
             let has = |effect| text.contains(effect);
             text.starts_with(&format!("{key} {key}")) && has("NoSchedule") && has("NoExecute")
@@ -549,7 +553,7 @@ fn w13_a_lost_node_loses_its_pods() {
         served.says(&format!("{ONE} -o name"), &one);
         served.becomes(&format!("{ONE} {REASON}"), "DeletionByTaintManager");
         served.tabulates(ROW, "frontend 3 3 3");
-        // Nothing ends it.
+        // Nothing ends the pod.
         served.shows(ONE, &[" Terminating "]);
         let watched = served.beside(&format!("{ONE} -w -o jsonpath='{{.status}}'"), "statuses");
         served.run("delete node node-1");

@@ -1,4 +1,4 @@
-//! Walk-throughs of ReplicationControllers: W17 to W25.
+//! Walkthroughs of ReplicationControllers: W17 to W25.
 
 use super::super::manifests::{NGINX, pod};
 use super::super::served::{Served, with_one};
@@ -10,7 +10,7 @@ const EVENTS: &str = "get events --field-selector involvedObject.name=nginx \
 const CREATED: &str = "Normal SuccessfulCreate replication-controller Created pod: nginx-";
 const DELETED: &str = "Normal SuccessfulDelete replication-controller Deleted pod: ";
 
-/// Waits until there are so many, all of them ready, and no others.
+/// Waits until exactly this number of pods exist, all ready.
 fn has(served: &Served, replicas: usize) {
     served.tabulates(ROW, &format!("nginx {replicas} {replicas} {replicas}"));
     all_run(served, replicas);
@@ -68,7 +68,9 @@ fn w18_manifest_rules_and_defaults() {
     const SELECTOR: &str = "  selector: {app: nginx}\n";
     const LABELS: &str = "metadata: {name: nginx, labels: {app: nginx}}";
     with_one(&[], |served| {
-        let (without_template, _) = NGINX.split_once("  template:").expect("it has one");
+        let (without_template, _) = NGINX
+            .split_once("  template:")
+            .expect("a manifest with a template");
         for (manifest, wanted) in [
             (
                 NGINX.replace(SELECTOR, "  selector: {app: other}\n"),
@@ -126,7 +128,7 @@ fn w18_manifest_rules_and_defaults() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w19_keeps_the_number_whoever_made_or_killed_the_pods() {
+fn w19_the_number_is_kept_whatever_happens_to_pods() {
     let times = [
         "--pod-startup-latency=500ms",
         "--node-monitor-grace-period=1s",
@@ -221,7 +223,7 @@ fn w21_delete_with_and_without_pods() {
         served.becomes("get pods -o name", "");
         assert!(
             !watched.shows("nginx").contains("nginx 0"),
-            "it never passes 0"
+            "the deletion does not scale to 0"
         );
 
         nginx(served, 3);
@@ -283,7 +285,7 @@ fn w22_isolate_and_scale() {
         served.run("scale rc/nginx --replicas=2");
         has(served, 2);
 
-        // Four of six on one node: co-location does not count, so the cost decides.
+        // Four of six pods are on one node. Colocation does not count, so the cost decides.
         served.run("delete rc nginx");
         served.becomes("get pods -o name", "");
         place_six(served, "app: nginx");
@@ -330,7 +332,7 @@ fn w23_rolling_update_by_hand() {
         }
         served.run("delete rc nginx-v1");
         versions(0, 3);
-        // Never fewer than three that are ready.
+        // Never fewer than three ready pods.
         let (mut old, mut new) = (3, 0);
         for row in watched.shows("nginx-v1 0 0 0").lines() {
             let ready = row.split(' ').nth(3).and_then(|it| it.parse().ok());
@@ -350,7 +352,7 @@ fn w23_rolling_update_by_hand() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w24_release_tracks_behind_one_selection() {
+fn w24_release_tracks_behind_one_service() {
     let track = |track: &str, replicas: usize| {
         let labels = format!("{{tier: frontend, environment: prod, track: {track}}}");
         NGINX
@@ -393,14 +395,16 @@ spec: {selector: {tier: frontend, environment: prod}, ports: [{port: 80}]}
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w25_an_idle_one_writes_nothing() {
-    // Ten minutes are a second.
+fn w25_an_idle_controller_writes_nothing() {
+    // Ten minutes take one second.
     with_one(&["--time-scale", "600"], |served| {
         nginx(served, 3);
         let seconds = || -> f64 {
             let clock = served.run("get --raw /podstorm/clock");
-            let (_, after) = clock.split_once("\"seconds\":").expect("it says so");
-            let number = after.split(',').next().expect("there is one");
+            let (_, after) = clock
+                .split_once("\"seconds\":")
+                .expect("the time in seconds");
+            let number = after.split(',').next().expect("a number");
             number.parse().expect("a number")
         };
         let versions =

@@ -1,4 +1,4 @@
-//! Walk-throughs of what a ReplicaSet deletes first, and of what it is not for: W14 to W16.
+//! Walkthroughs of the deletion order of ReplicaSets, and of their alternatives: W14 to W16.
 
 use super::super::manifests::{DEPLOYMENT, FRONTEND, owner, pod};
 use super::super::served::{Served, with_one};
@@ -8,9 +8,9 @@ use super::{count, end_container, name_of, names, not_ready, old_since, place_si
 #[test]
 #[ignore = "needs kubectl: cargo real"]
 fn w14_scale_down_order() {
-    // A Deployment would have ReplicaSets of its own.
+    // A Deployment controller would create its own ReplicaSets.
     with_one(&["--controllers=*,-deployment"], |served| {
-        // (a) and (b): pending goes before any cost.
+        // (a) and (b): a pending pod is deleted before any cost is considered.
         let nowhere = "nodeSelector: {disk: none}";
         served.apply(&pod("pending", "labels: {tier: frontend}", nowhere));
         served.comes_to_show(
@@ -29,7 +29,7 @@ fn w14_scale_down_order() {
         served.run("scale rs/frontend --replicas=4");
         has(served, 4);
         served.refuses(&format!("get pod {cheap}"), &["NotFound"]);
-        // (d): the one that has been ready for less time.
+        // (d): the pod that has been ready for the shortest time.
         let all = names(served);
         for old in &all[1..] {
             old_since(served, old, "2020-01-01T00:00:00Z");
@@ -37,13 +37,14 @@ fn w14_scale_down_order() {
         served.run("scale rs/frontend --replicas=3");
         has(served, 3);
         assert_eq!(names(served), all[1..]);
-        // (e): any.
+        // (e): any pod.
         served.run("scale rs/frontend --replicas=2");
         has(served, 2);
         served.run("delete rs frontend");
         served.becomes("get pods -o name", "");
 
-        // (c): four on one node and two on another, with and without a Deployment above.
+        // (c): four pods on one node and two on another, with and without a Deployment as the
+        // owner.
         served.apply(DEPLOYMENT);
         let uid = served.run("get deployment nginx-deployment -o jsonpath={.metadata.uid}");
         let reference = owner("apps/v1", "Deployment", "nginx-deployment", &uid);
@@ -93,7 +94,7 @@ fn w15_pod_deletion_cost() {
                 )],
             );
         }
-        // Readiness is asked first.
+        // Readiness precedes the cost.
         cost(served, &all[4], "-100");
         not_ready(served, &all[5]);
         served.tabulates(ROW, "frontend 2 2 1");
@@ -108,7 +109,7 @@ fn w15_pod_deletion_cost() {
         for (pod, load) in all.iter().zip(["60", "10", "50", "20", "40", "30"]) {
             cost(served, pod, load);
         }
-        assert_eq!(names(served), all, "costs alone change nothing");
+        assert_eq!(names(served), all, "costs alone delete no pod");
         assert_eq!(served.run(EVENTS), events);
         served.run("scale rs/frontend --replicas=3");
         has(served, 3);
@@ -116,7 +117,7 @@ fn w15_pod_deletion_cost() {
         served.run("delete rs frontend");
         served.becomes("get pods -o name", "");
 
-        // In the template it is the same for all.
+        // A cost in the template is the same for all pods.
         let annotated =
             format!("metadata: {{annotations: {{{COST}: \"7\"}}, labels: {{tier: frontend}}}}");
         served.apply(&FRONTEND.replace("metadata: {labels: {tier: frontend}}", &annotated));
@@ -134,7 +135,7 @@ fn w15_pod_deletion_cost() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w16_a_bare_pod_is_not_replaced_and_an_ended_container_runs_again() {
+fn w16_bare_pods_are_not_replaced_but_restarted() {
     with_one(&[], |served| {
         served.apply(&pod("bare", "labels: {tier: none}", ""));
         served.apply(FRONTEND);
@@ -144,7 +145,7 @@ fn w16_a_bare_pod_is_not_replaced_and_an_ended_container_runs_again() {
         end_container(served, &one, 0);
         served.comes_to_show(&format!("get pod {one}"), &["1/1 Running 1 ("]);
         has(served, 3);
-        // One that may end, ends.
+        // A pod that may end stays ended.
         served.run("run once --image=busybox --restart=Never");
         served.run("wait --for=condition=Ready pod/once");
         end_container(served, "once", 0);

@@ -1,26 +1,27 @@
-//! What two runs of the same can't have in common: names that were drawn, UIDs, times, versions, where a pod runs.
+//! Masks for values that differ between two equal runs: generated names, UIDs, times, versions, and
+//! the nodes of pods.
 //!
-//! What 1.20 and 1.36 have apart is a closed list: [`YOUNGER`].
+//! The differences between 1.20 and 1.36 are a closed list: [`YOUNGER`].
 
 use serde_json::{Map, Value};
 
 /// Members that differ from run to run.
 const DRAWN: &str = "resourceVersion managedFields nodeName podIP podIPs hostIP hostIPs containerID startedAt finishedAt";
 
-/// Members of a status that 1.20 doesn't write.
+/// Members of a status that 1.20 lacks.
 const YOUNGER: [&str; 1] = ["terminatingReplicas"];
 
-/// Why a container waits for its image: that its pull has failed, and a second later that it will be tried again.
-/// Time stands still on one side.
+/// The reasons for which a container waits for its image: its pull has failed, and one second later
+/// it waits for a retry. Virtual time stands still on one side.
 const FAILED_PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// A member that Go's protobuf writes even where it is empty, as other clients may or may not.
+/// A member that Go's protobuf writes even if it is empty; other clients may omit it.
 const WRITTEN_EMPTY: &str = "resources";
 
-/// The letters that names are drawn from.
+/// The letters of generated names.
 const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
 
-/// The objects of a namespace, masked, in an order that says nothing.
+/// Returns the masked objects of a namespace, sorted.
 pub(super) fn state(objects: &[Value]) -> Vec<String> {
     let mut texts: Vec<_> = objects.iter().map(|object| one(object, objects)).collect();
     texts.sort();
@@ -31,7 +32,7 @@ fn one(object: &Value, all: &[Value]) -> String {
     let mut object = object.clone();
     let metadata = object["metadata"]
         .as_object_mut()
-        .expect("every object has it");
+        .expect("every object has metadata");
     if let Some(Value::String(generate)) = metadata.get("generateName") {
         metadata.insert("name".into(), format!("{generate}*").into());
     }
@@ -73,7 +74,7 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// That there is a time tells something: that of a deletion, say.
+/// Replaces times, but keeps that there is one, e.g. that of a deletion.
 fn mask_times(members: &mut Map<String, Value>) {
     for (name, value) in members {
         if (name.ends_with("Time") || name.ends_with("Timestamp")) && value.is_string() {
@@ -90,7 +91,7 @@ fn mask_failed_pull(members: &mut Map<String, Value>) {
     }
 }
 
-/// A text with `*` for the drawn part of each name in it.
+/// Replaces the generated part of each name in a text by `*`.
 fn without_drawn_names(text: &str) -> String {
     let is_drawn = |end: &str| end.len() == 5 && end.chars().all(|letter| LETTERS.contains(letter));
     let word = |word: &str| match word.rsplit_once('-') {
@@ -102,7 +103,7 @@ fn without_drawn_names(text: &str) -> String {
 }
 
 #[test]
-fn how_long_ago_a_pull_failed_is_masked_and_other_reasons_are_not() {
+fn only_reasons_of_failed_pulls_are_masked() {
     let masked = |reason: &str| {
         let mut state = serde_json::json!({"waiting": {"reason": reason, "message": "m"}});
         mask(&mut state);
@@ -113,7 +114,7 @@ fn how_long_ago_a_pull_failed_is_masked_and_other_reasons_are_not() {
 }
 
 #[test]
-fn drawn_parts_are_masked_and_nothing_else() {
+fn only_generated_parts_of_names_are_masked() {
     let text = "pods \"web-4xk2z\" is forbidden: exceeded quota: few-pods";
     let masked = "pods \"web-*\" is forbidden: exceeded quota: few-pods";
     assert_eq!(without_drawn_names(text), masked);

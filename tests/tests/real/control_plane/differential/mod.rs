@@ -1,6 +1,6 @@
-//! The same scenarios, each played once with this project's controllers and once with the real
-//! kube-controller-manager, on this server both times: equal states after every step, equal numbers of pods
-//! created, deleted and patched, and all requests side by side in a committed table.
+//! The same scenarios with this project's controllers and with the real kube-controller-manager,
+//! both on this server. States must be equal after every step, and so must the numbers of pods
+//! created, deleted and patched. A committed table compares all requests.
 
 mod mask;
 mod play;
@@ -15,7 +15,7 @@ use play::{Played, Side};
 use scenarios::{Scenario, all};
 use table::Row;
 
-/// Scenarios that wait for the real one at the same time.
+/// Number of scenarios that run concurrently against the real one.
 const AT_ONCE: usize = 12;
 
 #[test]
@@ -28,7 +28,7 @@ fn the_real_controller_manager_and_ours_do_the_same() {
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                // Relaxed: only which scenario is whose.
+                // Relaxed: it only distributes the scenarios.
                 while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let row = compare(scenario, &theirs);
                     rows.lock()
@@ -43,7 +43,7 @@ fn the_real_controller_manager_and_ours_do_the_same() {
     table::check(&rows);
 }
 
-/// Plays a scenario with ours, then with theirs.
+/// Plays a scenario with our controllers, then with the real ones.
 fn compare(scenario: &Scenario, theirs: &Side) -> Row {
     let ours = Side::ours(scenario);
     let first: Played = play::record(scenario, &ours);

@@ -1,4 +1,4 @@
-//! Scenarios are played on one of two sides, and the states of both are compared.
+//! Players of scenarios: on one of two sides, with a comparison of the states.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,37 +23,38 @@ use super::scenarios::{Owner, Scenario};
 use super::steps::MISSING_IMAGE;
 use crate::control_plane::manager::{Bodies, Manager, OURS_OFF};
 
-/// How often theirs is looked at before it has failed to come to the state of ours: 30 s.
+/// Maximum number of checks until the real side must have our state: 30 s.
 const LOOKS: usize = 600;
-/// How long it must stay there at the end.
+/// How long the state must last at the end.
 const REST: Duration = Duration::from_millis(500);
 const BEFORE_LOOKS: Duration = Duration::from_millis(500);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// Where the objects of a scenario are.
+/// The lists of a scenario's objects.
 const LISTS: [&str; 3] = [
     "/apis/apps/v1/namespaces/NS/replicasets",
     "/api/v1/namespaces/NS/replicationcontrollers",
     "/api/v1/namespaces/NS/pods",
 ];
 
-/// Numbers of requests by `verb resource code`.
+/// The number of requests by `verb resource code`.
 pub(super) type Requests = BTreeMap<String, u64>;
 
 /// A cluster on which scenarios are played.
 pub(super) struct Side {
     served: Arc<Served>,
     runtime: Runtime,
-    /// What the real one has asked for, by namespace.
+    /// The requests of the real controller manager, by namespace.
     theirs: Arc<Mutex<BTreeMap<String, Requests>>>,
-    /// Present on the side of the real one, with the folder of its files.
+    /// The real controller manager with the folder of its files; `None` on our side.
     manager: Option<(Manager, TempDir)>,
 }
 
 impl Side {
-    /// A cluster with our controllers, where time passes when a scenario lets it.
+    /// Returns a cluster with our controllers, on which time passes only when a scenario advances
+    /// it.
     pub(super) fn ours(scenario: &Scenario) -> Side {
-        // The manager runs none of what gives namespaces their accounts and sees to nodes.
+        // None of the controllers that create accounts in namespaces or manage nodes.
         let controllers = "*,-serviceaccount,-root-ca-cert-publisher,-nodelifecycle";
         let served = Served::start(options(EngineKind::Virtual, controllers));
         let served = served.unwrap_or_else(|error| panic!("{}: {error:#}", scenario.name));
@@ -65,7 +66,7 @@ impl Side {
         }
     }
 
-    /// A cluster with theirs, in real time.
+    /// Returns a cluster with the real controllers, in real time.
     pub(super) fn theirs() -> Side {
         let theirs: Arc<Mutex<BTreeMap<String, Requests>>> = Arc::default();
         let told = Arc::clone(&theirs);
@@ -75,7 +76,7 @@ impl Side {
                 count(request, &told)
             }))
         });
-        let served = Arc::new(served.expect("nothing is loaded"));
+        let served = Arc::new(served.expect("valid settings"));
         let runtime = runtime();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
         let listener = listener.expect("a free port");
@@ -103,7 +104,7 @@ impl Side {
         self.manager.is_none()
     }
 
-    /// Sends a request, and returns the answer.
+    /// Sends a request, and returns the code and body of the answer.
     fn send(&self, method: &str, path: &str, media: &str, body: &Value) -> (u16, Value) {
         let body = Full::new(Bytes::from(body.to_string()));
         let request = Request::builder().method(method).uri(path);
@@ -115,7 +116,7 @@ impl Side {
             let code = response.status().as_u16();
             let body = response.into_body().collect().await;
             let value = serde_json::from_slice(&body.expect("as above").to_bytes());
-            (code, value.expect("answers are JSON"))
+            (code, value.expect("an answer in JSON"))
         })
     }
 }
@@ -123,7 +124,7 @@ impl Side {
 fn options(engine: EngineKind, controllers: &str) -> ServeOptions {
     let mut options = ServeOptions {
         sim: SimOptions::new(engine, 1),
-        // Room for the pods of all scenarios.
+        // Enough nodes for the pods of all scenarios.
         nodes: 20,
         ..ServeOptions::default()
     };
@@ -133,7 +134,7 @@ fn options(engine: EngineKind, controllers: &str) -> ServeOptions {
         .unpullable_images
         .push(MISSING_IMAGE.to_owned());
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), &words).expect("they are known");
+        Controllers::of(Rows::installed(), &words).expect("known controllers");
     options
 }
 
@@ -177,25 +178,25 @@ fn count(request: &Answered<'_>, theirs: &Mutex<BTreeMap<String, Requests>>) {
     *requests.entry(key).or_default() += 1;
 }
 
-/// What came of a scenario with ours.
+/// The result of a scenario with our controllers.
 #[derive(Debug)]
 pub(super) struct Played {
     states: Vec<Vec<String>>,
     pub(super) requests: Requests,
 }
 
-/// A scenario while it is played.
+/// A scenario in progress.
 pub(super) struct Play<'a> {
     side: &'a Side,
     namespace: String,
     owner: Owner,
-    /// What ours came to, step by step; theirs is held against it.
+    /// The states on our side after each step, with which the real side is compared.
     states: Vec<Vec<String>>,
     at: usize,
     name: &'a str,
 }
 
-/// Plays a scenario with ours.
+/// Plays a scenario with our controllers.
 pub(super) fn record(scenario: &Scenario, side: &Side) -> Played {
     let mut play = Play::begin(scenario, side, Vec::new());
     (scenario.play)(&mut play);
@@ -206,7 +207,8 @@ pub(super) fn record(scenario: &Scenario, side: &Side) -> Played {
     }
 }
 
-/// Plays it with theirs, which must come to the same states, and returns its requests.
+/// Plays a scenario with the real controllers, which must reach the same states. Returns their
+/// requests.
 pub(super) fn repeat(scenario: &Scenario, side: &Side, played: &Played) -> Requests {
     let mut play = Play::begin(scenario, side, played.states.clone());
     (scenario.play)(&mut play);
@@ -236,14 +238,14 @@ impl<'a> Play<'a> {
         play
     }
 
-    /// Waits until the controllers have done all they do now.
+    /// Waits until the controllers are idle.
     pub(super) fn settle(&mut self) {
         if self.side.is_ours() {
             self.states.push(self.state());
             self.at += 1;
             return;
         }
-        // What was written meanwhile has come to its caches by then.
+        // By then the earlier writes have reached the caches.
         std::thread::sleep(BEFORE_LOOKS);
         let wanted = &self.states[self.at];
         let mut state = self.state();
@@ -264,7 +266,7 @@ impl<'a> Play<'a> {
         self.at += 1;
     }
 
-    /// Lets so many seconds pass; theirs is waited for.
+    /// Advances the time. The real side waits for as long.
     pub(super) fn pass(&mut self, seconds: u64) {
         self.side.served.advance(Duration::from_secs(seconds));
     }
@@ -287,7 +289,7 @@ impl<'a> Play<'a> {
         (list["kind"].take(), items.expect("a list"))
     }
 
-    /// A request that succeeds. `NS` in the path is the scenario's namespace.
+    /// Sends a request that must succeed. `NS` in the path is replaced by the scenario's namespace.
     #[track_caller]
     fn send(&self, method: &str, path: &str, media: &str, body: &Value) -> Value {
         let path = path.replace("NS", &self.namespace);
@@ -305,7 +307,7 @@ impl<'a> Play<'a> {
         self.send("POST", path, "application/json", &body);
     }
 
-    /// A merge patch.
+    /// Sends a merge patch.
     #[track_caller]
     pub(super) fn patch(&self, path: &str, patch: Value) {
         self.send("PATCH", path, "application/merge-patch+json", &patch);
@@ -317,24 +319,19 @@ impl<'a> Play<'a> {
         self.send("DELETE", path, "application/json", &options);
     }
 
-    /// The kind of owner that the scenario is about.
+    /// Returns the kind of owner in this scenario.
     pub(super) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// The pods with that label, the oldest name first, that aren't being deleted.
+    /// Returns the pods with a label that are not being deleted, sorted by name.
     pub(super) fn pods(&self, app: &str) -> Vec<String> {
         let path = format!("/api/v1/namespaces/NS/pods?labelSelector=app%3D{app}");
         let (_, items) = self.list(&path);
         let alive = items
             .iter()
             .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
-        let name = |pod: &Value| {
-            pod["metadata"]["name"]
-                .as_str()
-                .expect("it has one")
-                .to_owned()
-        };
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().expect("a name").to_owned();
         alive.map(name).collect()
     }
 }
@@ -352,5 +349,5 @@ fn difference(ours: &[String], theirs: &[String]) -> String {
         left
     };
     let (left, right) = (without(ours, theirs), without(theirs, ours));
-    format!("ours alone:\n{left}theirs alone:\n{right}")
+    format!("only ours:\n{left}only theirs:\n{right}")
 }

@@ -1,4 +1,4 @@
-//! The scenarios. Each begins in an empty namespace; all but the last step of one end with
+//! The scenarios. Each begins in an empty namespace. Every step except the last ends with
 //! [`settle`](Play::settle), which the player adds there.
 
 use serde_json::json;
@@ -16,22 +16,22 @@ use super::steps::{
     up_to_quota, waits_for_a_finalizer,
 };
 
-/// The kind of owner that a scenario is about.
+/// The kind of owner in a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     ReplicaSet,
     ReplicationController,
 }
 
-/// What is done, in a namespace of its own.
+/// A scenario, played in a namespace of its own.
 pub(super) struct Scenario {
-    /// The group, the owner, and what it is about.
+    /// The group, the kind of owner, and the subject.
     pub(super) name: String,
     pub(super) owner: Owner,
     pub(super) play: fn(&mut Play<'_>),
 }
 
-/// Whether a scenario is played with ReplicationControllers too.
+/// Whether a scenario is also played with ReplicationControllers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum With {
     ReplicaSets,
@@ -225,7 +225,7 @@ const GROUPS: [(&str, &[Row]); 12] = [
     ),
 ];
 
-/// Every scenario.
+/// Returns every scenario.
 pub(super) fn all() -> Vec<Scenario> {
     let mut scenarios = Vec::new();
     for (group, rows) in GROUPS {

@@ -1,4 +1,4 @@
-//! What the scenarios do, step by step.
+//! The steps of the scenarios.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ impl Play<'_> {
         format!("{}/{name}", self.owners())
     }
 
-    /// Creates an owner whose pods have its name as their label `app`; `change` is merged into it.
+    /// Creates an owner whose pods have its name as the label `app`. `change` is merged into it.
     fn own(&self, name: &str, replicas: u64, change: Value) {
         let labels = json!({"app": name});
         let selector = match self.owner() {
@@ -33,7 +33,7 @@ impl Play<'_> {
         self.create(self.owners(), owner);
     }
 
-    /// Creates an owner of the name `web` and waits for its pods.
+    /// Creates an owner named `web` and waits for its pods.
     fn web(&mut self, replicas: u64) {
         self.own("web", replicas, json!({}));
         self.settle();
@@ -55,7 +55,7 @@ impl Play<'_> {
         self.patch(&format!("{PODS}/{name}"), patch);
     }
 
-    /// Gives a pod's label `app` another value; nothing takes it away.
+    /// Sets a pod's label `app`; null removes it.
     fn label(&self, pod: &str, app: Value) {
         self.patch_pod(pod, json!({"metadata": {"labels": {"app": app}}}));
     }
@@ -72,7 +72,7 @@ impl Play<'_> {
         self.create(path, quota);
     }
 
-    /// Containers may have from 16 Mi to 1 Gi.
+    /// Creates a limit range for containers from 16 Mi to 1 Gi.
     fn limit(&self) {
         let path = "/api/v1/namespaces/NS/limitranges";
         let range = json!({"metadata": {"name": "memory"}, "spec": {"limits": [{
@@ -81,7 +81,7 @@ impl Play<'_> {
     }
 }
 
-/// A merge patch whose nulls are kept.
+/// Merges a patch, but keeps its nulls.
 fn merge(into: &mut Value, change: &Value) {
     match (into, change) {
         (Value::Object(into), Value::Object(change)) => {
@@ -93,7 +93,7 @@ fn merge(into: &mut Value, change: &Value) {
     }
 }
 
-/// Has so many replicas, one number after the other.
+/// Scales to one number of replicas after the other.
 pub(super) fn up(play: &mut Play<'_>, steps: &[u64]) {
     play.web(steps[0]);
     for replicas in &steps[1..] {
@@ -125,7 +125,7 @@ pub(super) fn grows_where_images_are_missing(play: &mut Play<'_>) {
     play.scale("web", 6);
 }
 
-/// What the simulated nodes can't pull.
+/// An image that the simulated nodes cannot pull.
 pub(super) const MISSING_IMAGE: &str = "missing";
 
 pub(super) fn unready_pods_go_first(play: &mut Play<'_>) {
@@ -134,13 +134,13 @@ pub(super) fn unready_pods_go_first(play: &mut Play<'_>) {
     let template = json!({"spec": {"replicas": 6, "template": {"spec": {"containers": image}}}});
     play.patch(&play.path("web"), template);
     play.settle();
-    // The three that are ready stay: which pods are left is seen by their images.
+    // The three ready pods stay; the images show which pods are left.
     play.scale("web", 3);
 }
 
 pub(super) fn adopts(play: &mut Play<'_>, orphans: u64, wanted: u64) {
     for number in 0..orphans {
-        // Drawn names, as it is free which of them go.
+        // Generated names, because either of them may be deleted.
         let name = json!({"metadata": {"name": null, "generateName": "orphan-"}});
         play.pod(&number.to_string(), "web", name);
     }
@@ -296,7 +296,7 @@ pub(super) fn the_quota_is_lifted(play: &mut Play<'_>) {
     play.web(4);
     let path = "/api/v1/namespaces/NS/resourcequotas/few-pods";
     play.patch(path, json!({"spec": {"hard": {"pods": "10"}}}));
-    // Nothing tells of a quota: what was put off is tried again, or what changes the owner brings it about.
+    // Changing a quota wakes no controller: the retry or a change of the owner does.
     play.pass(60);
     play.scale("web", 5);
 }
@@ -352,7 +352,7 @@ pub(super) fn relabels_beside(play: &mut Play<'_>) {
 }
 
 pub(super) fn moves_over(play: &mut Play<'_>) {
-    // With room for no other pod, so that it is certain which ones there are at the end.
+    // Without room for other pods, the remaining ones are certain.
     play.quota(5);
     play.web(3);
     play.own("other", 3, json!({}));
@@ -368,7 +368,7 @@ pub(super) fn relabels_an_orphan(play: &mut Play<'_>) {
     play.label(&play.pods("other")[0], json!("web"));
 }
 
-/// Longer than a busy machine takes to show that pods are ready.
+/// Longer than a busy machine takes to report pods as ready.
 const SECONDS: u64 = 6;
 
 fn with_seconds(seconds: u64) -> Value {

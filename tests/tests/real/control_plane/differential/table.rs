@@ -1,4 +1,4 @@
-//! The requests of both, side by side, as `tests/control-plane/differential.md` has them.
+//! The table of all requests of both sides, as in `tests/control-plane/differential.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,28 +9,28 @@ use podstorm_tests::command::cases;
 use super::play::Requests;
 use super::scenarios::Scenario;
 
-/// Requests that both make equally often in every scenario.
+/// Requests that both sides send equally often in every scenario.
 const SAME: [&str; 2] = ["create pods 201", "delete pods 200"];
 
-/// Adoptions and releases: theirs may make one again, never fewer.
+/// Adoptions and releases. The real side may repeat one, and never sends fewer.
 const PATCH: &str = "patch pods 200";
 
-/// Why the numbers of a request differ. Any other difference fails the test.
+/// Reasons for different numbers of a request. Any other difference fails the test.
 const WHY: &str = "
-patch pods 200 => 1.20 may adopt or release a pod again before its cache shows that it has, or that the owner is gone
-create pods 403 => refused creates are tried again as time passes, which it does on theirs alone
-get replicasets 200 => both read the owner before an adoption; 1.20 also after each conflict of a status
+patch pods 200 => 1.20 may repeat an adoption or a release until its cache shows it, or shows that the owner was deleted
+create pods 403 => refused creates are retried as time passes, which it does only on theirs
+get replicasets 200 => both read the owner before an adoption; 1.20 also after each status conflict
 get replicationcontrollers 200 => as for ReplicaSets
-get replicasets 404 => the owner was deleted meanwhile
+get replicasets 404 => the owner was deleted in the meantime
 get replicationcontrollers 404 => as for ReplicaSets
-update replicasets/status 200 => one status for each look at the pods; ours looks when its caches are there
+update replicasets/status 200 => one status for each sync; ours syncs when its caches are up to date
 update replicationcontrollers/status 200 => as for ReplicaSets
-update replicasets/status 404 => the owner was deleted meanwhile
+update replicasets/status 404 => the owner was deleted in the meantime
 update replicationcontrollers/status 404 => as for ReplicaSets
-update replicasets/status 409 => 1.20 writes from caches that lack its own writes; 1.36 waits for them, and so does ours
-update replicationcontrollers/status 409 => 1.20 as for ReplicaSets; ours finds its caches there
-create events 201 => an Event for each refused create, and theirs has more of these; the rest is put together by time
-patch events 200 => as the Events that are made
+update replicasets/status 409 => 1.20 writes from caches that lack its own writes; 1.36 and ours wait for them
+update replicationcontrollers/status 409 => 1.20 as for ReplicaSets; our caches are up to date
+create events 201 => an Event for each refused create, of which theirs has more; others are combined by time
+patch events 200 => as for created Events
 ";
 
 fn why(request: &str) -> Option<&'static str> {
@@ -56,7 +56,8 @@ impl Row {
     }
 }
 
-/// Checks that both did the same but for what is explained, and that the committed table tells of it.
+/// Checks that both sides agree apart from the explained differences, and that the committed table
+/// is up to date.
 pub(super) fn check(rows: &[Row]) {
     let mut wrong = String::new();
     for row in rows {
@@ -82,9 +83,9 @@ pub(super) fn check(rows: &[Row]) {
     let known = std::fs::read_to_string(&kept).unwrap_or_default();
     if without_varying(&known) != without_varying(&table) {
         let new = Path::new(env!("CARGO_TARGET_TMPDIR")).join("differential.md");
-        std::fs::write(&new, table).expect("the folder takes files");
+        std::fs::write(&new, table).expect("a file can be written");
         panic!(
-            "the table has changed: look at {}, and keep it as {}",
+            "the table has changed: review {}, and copy it to {}",
             new.display(),
             kept.display()
         );
@@ -112,8 +113,8 @@ fn render(rows: &[Row]) -> String {
     let mut text = format!(
         "# Ours and kube-controller-manager 1.20.2, request by request\n\n\
          {} scenarios, each played once with our controllers and once with the real ones, on our server. After every step\n\
-         all ReplicaSets, ReplicationControllers and pods were equal, but for drawn names, UIDs, times, versions, addresses and nodes.\n\
-         `cargo real the_real_controller_manager` plays them again, and fails where a number without `~` has changed; those with it depend on\n\
+         all ReplicaSets, ReplicationControllers and pods were equal, except for generated names, UIDs, times, versions, addresses and nodes.\n\
+         `cargo real the_real_controller_manager` repeats them, and fails if a number without `~` has changed; numbers with `~` depend on\n\
          when things happen.\n\n\
          | request | ours | theirs | why they differ |\n|---|---|---|---|\n",
         rows.len()
@@ -124,8 +125,8 @@ fn render(rows: &[Row]) -> String {
         let _ = writeln!(text, "| {request} | {ours} | {varies}{theirs} | {why} |");
     }
     text.push_str(
-        "\nWhat theirs lacks is known: `terminatingReplicas`, which is younger than 1.20, is left out. Which pods a scale-down \
-         deletes is\ncompared by number, as 1.20 ranks otherwise. Garbage collection is part of our server, so its requests are theirs alone and are left out.\n\n\
+        "\n`terminatingReplicas`, which 1.20 lacks, is left out. Which pods a scale-down \
+         deletes is\ncompared by number, because 1.20 ranks pods differently. Garbage collection is part of our server, so its requests exist only in theirs and are left out.\n\n\
          | scenario | pods created | deleted | patched | statuses, ours | theirs | all requests, ours | theirs |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
@@ -151,7 +152,8 @@ fn render(rows: &[Row]) -> String {
     text
 }
 
-/// The text without what changes from run to run: numbers with a `~`, and rows of what theirs alone did.
+/// Removes what changes from run to run: numbers with a `~`, and rows with only the real side's
+/// requests.
 fn without_varying(text: &str) -> String {
     let kept = text.lines().filter(|line| !line.contains(" | 0 | ~"));
     let cells = kept.flat_map(|line| line.split('|').chain(["\n"]));

@@ -1,4 +1,4 @@
-//! Created: columns, conditions, hashes, selectors, and the ReplicaSets that are its own.
+//! Creation: columns, conditions, hashes, selectors, and the Deployment's own ReplicaSets.
 
 use super::*;
 
@@ -115,7 +115,7 @@ fn w28_completion_stays_recorded() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w29_the_template_decides_and_nothing_else() {
+fn w29_only_the_template_triggers_a_rollout() {
     with_one(STILL, |served| {
         nginx(served, 3, "");
         scale(served, 4);
@@ -173,7 +173,7 @@ fn w30_pod_template_hash() {
         served.comes_to("get pods -o name", |text| text.lines().count() == 4);
         served.says(&owners_of(&format!("pod {one}")), "");
         served.run(&format!("delete pod {one}"));
-        // A stranger has the name that the next one would get.
+        // A foreign ReplicaSet has the name that the next one would get.
         image(served, NEW);
         complete(served, 3);
         let next = set_of(served, NEW);
@@ -213,7 +213,7 @@ fn w31_match_labels_and_expressions() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w32_its_replica_sets_are_its_own() {
+fn w32_replica_sets_belong_to_their_deployment() {
     with_one(STILL, |served| {
         nginx(served, 3, "");
         let set = set_of(served, OLD);
@@ -225,7 +225,7 @@ fn w32_its_replica_sets_are_its_own() {
         complete(served, 3);
         assert_eq!(set_of(served, OLD), set);
         assert!(names(served).iter().all(|it| !pods.contains(it)));
-        // Relabelled it is released, and another takes its place.
+        // A relabeled ReplicaSet is released, and another replaces it.
         served.run(&format!("label rs {set} app=other --overwrite"));
         served.becomes(&owners_of(&format!("rs {set}")), "");
     });
@@ -233,7 +233,7 @@ fn w32_its_replica_sets_are_its_own() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w33_it_adopts_what_an_earlier_one_left() {
+fn w33_a_deployment_adopts_orphans() {
     with_one(STILL, |served| {
         nginx(served, 3, "");
         let (pods, set) = (names(served), set_of(served, OLD));

@@ -1,4 +1,4 @@
-//! Created paused, failed or out of time, and the history that is cleaned up.
+//! Rollouts that are paused, failed or out of time, and the cleanup of the history.
 
 use super::*;
 
@@ -51,12 +51,12 @@ fn w54_the_deadline_is_exceeded() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w54_progress_starts_the_deadline_anew() {
+fn w54_progress_restarts_the_deadline() {
     let slow = ["--engine", "virtual", "--pod-startup-latency", "50s"];
     with_one(&slow, |served| {
         served.apply(&manifest(3, "  progressDeadlineSeconds: 60\n"));
         pass(served, 55);
-        // One after the other, 50 s each.
+        // One pod after the other, 50 s each.
         image(served, NEW);
         for _ in 0..4 {
             pass(served, 45);

@@ -1,5 +1,6 @@
-//! Walk-throughs of Deployments: W26 to W66, the creation of W148's autoscaler, and W177. Those that wait move
-//! the clock of a server on the virtual engine, where all that is due at once has happened before kubectl's answer.
+//! Walkthroughs of Deployments: W26 to W66, the creation of W148's autoscaler, and W177. Those that
+//! wait advance the clock of a server on the virtual engine, where everything that is due has
+//! happened before kubectl gets its answer.
 
 mod created;
 mod failed;
@@ -17,7 +18,7 @@ const OLD: &str = "nginx:1.14.2";
 const NEW: &str = "nginx:1.16.1";
 const BAD: &str = "nginx:bad";
 
-/// Images of that tag are never pulled; time stands still.
+/// Virtual time stands still, and images with the tag `bad` cannot be pulled.
 const STILL: &[&str] = &["--engine", "virtual", "--unpullable-image", "nginx:bad"];
 
 const ROW: &str = "get deployments nginx-deployment --no-headers";
@@ -26,7 +27,7 @@ const DONE: &str = "deployment \"nginx-deployment\" successfully rolled out";
 const HISTORY: &str = "rollout history deployment/nginx-deployment";
 const UNDO: &str = "rollout undo deployment/nginx-deployment";
 
-/// Image and size of every ReplicaSet.
+/// The image and the size of every ReplicaSet.
 const SIZES: &str = "get rs --no-headers --sort-by=.spec.template.spec.containers[0].image -o \
                      custom-columns=:.spec.template.spec.containers[0].image,:.spec.replicas";
 const SETS: &str = "get rs --no-headers -o \
@@ -34,11 +35,11 @@ const SETS: &str = "get rs --no-headers -o \
 const EVENTS: &str = "get events --no-headers -o custom-columns=:.type,:.reason,:.message \
                       --field-selector involvedObject.name=nginx-deployment";
 
-/// Type, status and reason of every condition.
+/// The type, status and reason of every condition.
 const CONDITIONS: &str = "get deployment nginx-deployment -o jsonpath='{range \
                           .status.conditions[*]}{.type} {.status} {.reason}{\"\\n\"}{end}'";
 
-/// The manifest with so many replicas and more members of its spec.
+/// Returns the manifest with a number of replicas and further members of its spec.
 fn manifest(replicas: usize, members: &str) -> String {
     let line = format!("replicas: {replicas}\n{members}");
     DEPLOYMENT.replace("replicas: 3\n", &line)
@@ -48,13 +49,13 @@ fn strategy(surge: &str, unavailable: &str) -> String {
     format!("  strategy: {{rollingUpdate: {{maxSurge: {surge}, maxUnavailable: {unavailable}}}}}\n")
 }
 
-/// A Deployment of so many pods, all of them available.
+/// Creates a Deployment and waits until all its pods are available.
 fn nginx(served: &Served, replicas: usize, members: &str) {
     served.apply(&manifest(replicas, members));
     complete(served, replicas);
 }
 
-/// Waits until all pods are those of the newest template, and available.
+/// Waits until all pods have the newest template and are available.
 fn complete(served: &Served, replicas: usize) {
     let all = format!("{replicas}/{replicas} {replicas} {replicas}");
     served.tabulates(ROW, &format!("nginx-deployment {all}"));
@@ -88,19 +89,19 @@ fn sizes(served: &Served, wanted: &str) {
     served.becomes(SIZES, wanted);
 }
 
-/// A JSON path of the Deployment.
+/// Returns the value of a JSON path of the Deployment.
 fn member(served: &Served, path: &str) -> String {
     served.run(&format!(
         "get deployment nginx-deployment -o jsonpath='{{{path}}}'"
     ))
 }
 
-/// Waits until it has such a condition.
+/// Waits until the Deployment has a condition.
 fn condition(served: &Served, wanted: &str) {
     served.comes_to_show(CONDITIONS, &[wanted]);
 }
 
-/// Waits until the last scalings that it has told of are these: `up IMAGE FROM TO`.
+/// Waits until the last scaling events are these: `up IMAGE FROM TO`.
 fn scaled(served: &Served, wanted: &[&str]) {
     let words = |text: &str| -> Vec<String> {
         let sets = served.run(SETS);
@@ -121,7 +122,8 @@ fn scaled(served: &Served, wanted: &[&str]) {
     });
 }
 
-/// Of all ReplicaSets together, watched until one has this row: never more pods wanted, nor fewer ready.
+/// Asserts that all ReplicaSets together never want more than `most` pods and never have fewer than
+/// `least` ready ones, until one of them has the row `last`.
 fn stays_within(rows: &Beside, last: &str, most: i64, least: i64) {
     let mut sets: BTreeMap<String, (i64, i64)> = BTreeMap::new();
     for row in rows.shows(last).lines() {
@@ -135,7 +137,7 @@ fn stays_within(rows: &Beside, last: &str, most: i64, least: i64) {
     }
 }
 
-/// The name of the ReplicaSet of an image.
+/// Returns the name of the ReplicaSet with an image.
 fn set_of(served: &Served, image: &str) -> String {
     let sets = served.run(SETS);
     let line = sets.lines().find(|line| line.ends_with(image));

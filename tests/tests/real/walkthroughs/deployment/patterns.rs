@@ -1,4 +1,5 @@
-//! Canaries, apply, overlapping selectors, Recreate, minReadySeconds, and all in one go.
+//! Canaries, apply, overlapping selectors, Recreate, minReadySeconds, and all use cases in
+//! sequence.
 
 use super::*;
 
@@ -51,7 +52,7 @@ fn w62_apply_overwrites_manual_scaling() {
         scale(served, 7);
         complete(served, 7);
         nginx(served, 3, "");
-        // Dropped from the manifest it is the default, and later left alone.
+        // Removed from the manifest, the number gets its default, and is ignored by later applies.
         let without = DEPLOYMENT.replace("  replicas: 3\n", "");
         served.apply(&without);
         complete(served, 1);
@@ -82,7 +83,7 @@ fn w63_overlapping_selectors() {
         );
         served.says(&owners_of("pod bare"), "");
         served.comes_to("get pods -o name", |text| text.lines().count() == 4);
-        // Another with the same selector has ReplicaSets of its own.
+        // Another Deployment with the same selector has its own ReplicaSets.
         served.apply(
             &DEPLOYMENT
                 .replace("name: nginx-deployment", "name: other")

@@ -1,10 +1,10 @@
-//! A bad image and the way back; scaled, paused and resumed.
+//! A bad image and its rollback; scaling, pausing and resuming.
 
 use super::*;
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w46_to_w48_a_bad_image_history_and_the_way_back() {
+fn w46_to_w48_a_bad_image_history_and_rollback() {
     with_each(STILL, |served| {
         nginx(served, 3, "");
         image(served, NEW);
@@ -13,7 +13,7 @@ fn w46_to_w48_a_bad_image_history_and_the_way_back() {
         let waits = served.beside(STATUS, "status");
         waits.shows("1 out of 3 new replicas have been updated...");
         sizes(served, "nginx:1.14.2 0\nnginx:1.16.1 3\nnginx:bad 1");
-        // The failed pull shows as itself first.
+        // `ErrImagePull` comes before `ImagePullBackOff`.
         pass(served, 2);
         let pods = served.run("get pods");
         let running = count(&pods, " 1/1 Running 0 ");
@@ -144,7 +144,7 @@ fn w49_w148_w177_scale() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w50_w51_w58_proportional_scaling_in_mid_rollout() {
+fn w50_w51_w58_proportional_scaling_during_a_rollout() {
     with_one(STILL, |served| {
         nginx(served, 10, &strategy("3", "2"));
         image(served, BAD);
@@ -167,7 +167,7 @@ fn w50_w51_w58_proportional_scaling_in_mid_rollout() {
         );
         scale(served, 10);
         sizes(served, "nginx:1.14.2 8\nnginx:bad 5");
-        // The same while it is paused, and after its deadline.
+        // The same while paused, and after the deadline.
         served.run("rollout pause deployment/nginx-deployment");
         scale(served, 15);
         sizes(served, "nginx:1.14.2 11\nnginx:bad 7");

@@ -1,4 +1,4 @@
-//! Updated: replacement step by step, what is refused, rollover, and another selector.
+//! Updates: stepwise replacement, refused changes, rollover, and a new selector.
 
 use podstorm_tests::command::cases;
 
@@ -76,20 +76,21 @@ fn w35_one_by_one_replacement_of_three() {
     });
 }
 
-/// Surge, unavailable, replicas; the sizes when no new pod becomes ready; at most and at least so many.
+/// Surge, unavailable and replicas; the sizes while no new pod becomes ready; the maximum and
+/// minimum numbers of pods.
 const BOUNDS: &[(&str, &str, usize, &str, i64, i64)] = &[
     ("1", "1", 4, "nginx:1.14.2 3\nnginx:bad 2", 5, 3),
     ("0", "30%", 10, "nginx:1.14.2 7\nnginx:bad 3", 10, 7),
     ("30%", "0", 10, "nginx:1.14.2 10\nnginx:bad 3", 13, 10),
     ("25%", "25%", 10, "nginx:1.14.2 8\nnginx:bad 5", 13, 8),
     ("25%", "25%", 5, "nginx:1.14.2 4\nnginx:bad 3", 7, 4),
-    // Percentages of both that come to nothing are one unavailable.
+    // If both percentages round to zero, one pod may be unavailable.
     ("0", "1%", 2, "nginx:1.14.2 1\nnginx:bad 1", 2, 1),
 ];
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w36_to_w38_never_above_the_surge_and_never_below_what_must_be_available() {
+fn w36_to_w38_surge_and_availability_are_never_exceeded() {
     with_one(STILL, |served| {
         for (surge, unavailable, replicas, stuck, most, least) in BOUNDS {
             nginx(served, *replicas, &strategy(surge, unavailable));
@@ -110,7 +111,7 @@ fn w36_to_w38_never_above_the_surge_and_never_below_what_must_be_available() {
     });
 }
 
-/// Members of a spec that are refused, and what is said.
+/// Invalid members of a spec, and the error messages.
 const WRONG_MEMBERS: &str = r#"
 strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}} => spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0
 strategy: {rollingUpdate: {maxUnavailable: 110%}} => must not be greater than 100%
@@ -122,7 +123,7 @@ progressDeadlineSeconds: 5\n  minReadySeconds: 5 => must be greater than minRead
 revisionHistoryLimit: -1 => must be greater than or equal to 0
 "#;
 
-/// What is replaced in a manifest, what takes its place, and what is said.
+/// A text in the manifest, its replacement, and the error message.
 const WRONG: &str = r#"
 selector: {matchLabels: {app: nginx}} =>  => spec.selector: Required value
 selector: {matchLabels: {app: nginx}} => selector: {} => empty selector is invalid for deployment
@@ -135,7 +136,7 @@ name: nginx-deployment => name: Nginx_ => RFC 1123 subdomain
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w39_w42_w54_w61_what_is_refused() {
+fn w39_w42_w54_w61_invalid_changes_are_refused() {
     let swap = |from: &str, to: &str| DEPLOYMENT.replace(from, to);
     with_one(STILL, |served| {
         for [members, wanted] in cases(WRONG_MEMBERS) {
@@ -171,9 +172,9 @@ fn w39_w42_w54_w61_what_is_refused() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w40_rollover_while_the_first_rollout_is_unfinished() {
+fn w40_rollover_during_an_unfinished_rollout() {
     with_one(STILL, |served| {
-        // Three of five become ready.
+        // Three of five pods become ready.
         served.run("create quota object-counts --hard=pods=3");
         served.apply(&manifest(5, ""));
         served.tabulates(ROW, "nginx-deployment 3/5 3 3");
@@ -210,7 +211,7 @@ fn w41_terminating_pods_are_not_counted() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w43_to_w45_another_selector_by_creating_it_anew() {
+fn w43_to_w45_a_new_selector_by_recreation() {
     let tier = |manifest: &str| {
         manifest.replace(
             "{labels: {app: nginx}}\n    spec",

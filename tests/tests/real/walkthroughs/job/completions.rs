@@ -1,8 +1,9 @@
-//! How many pods a Job runs, and when it is complete.
+//! The number of pods that a Job runs, and its completion.
 
 use super::*;
 
-/// Moves time on by seconds, one after the other, while a Job has no more active pods than that.
+/// Advances the time second by second, and asserts that the Job never has more than `active_max`
+/// active pods.
 fn pass_with_at_most(served: &Served, job: &str, active_max: usize, seconds: u32) {
     for _ in 0..seconds {
         pass(served, 1);
@@ -215,7 +216,7 @@ fn w109_two_pods_for_one_index() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w119_indexed_pods_know_each_other_by_name() {
+fn w119_indexed_pods_find_each_other_by_name() {
     with_one(STILL, |served| {
         served.apply(
             "apiVersion: v1\nkind: Service\nmetadata: {name: mesh}\n\

@@ -21,7 +21,7 @@ fn w118_an_active_deadline() {
         assert_eq!(conditions(served, "pi-with-timeout"), both);
         let message = "Job was active longer than specified deadline";
         assert_eq!(events(served, "pi-with-timeout", reason), [message]);
-        // The deadline wins over a limit that is not reached.
+        // The deadline takes precedence over a back-off limit that is not reached.
         served.apply(&job(
             "fails",
             "exit=1",
@@ -31,7 +31,7 @@ fn w118_an_active_deadline() {
         assert_eq!(pods_in(served, "Failed").len(), 2);
         assert!(conditions(served, "fails").contains("Failed DeadlineExceeded"));
         served.run("delete job fails");
-        // The deadline of a pod ends that pod alone.
+        // The deadline of a pod ends only that pod.
         let manifest = job("pods", "run=never", "");
         served.apply(&manifest.replace(
             "{restartPolicy",
@@ -48,7 +48,7 @@ fn w118_an_active_deadline() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w121_a_suspended_job_has_time() {
+fn w121_suspension_stops_the_deadline() {
     with_one(STILL, |served| {
         served.apply(&job("timed", "run=never", "  activeDeadlineSeconds: 60"));
         pass(served, 50);

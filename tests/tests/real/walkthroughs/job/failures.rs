@@ -1,4 +1,4 @@
-//! Pods that fail: in place or replaced, back-off, and its limit.
+//! Failed pods: restarted in place or replaced, the back-off, and its limit.
 
 use super::*;
 
@@ -29,7 +29,8 @@ fn w110_restarted_in_place_or_replaced() {
         );
         assert_eq!(counts(served, "replaced"), "/0/1/2/0");
         served.run("delete job replaced");
-        // A pod that is deleted has failed at once; under the policy `Failed` only when it has ended.
+        // A deleted pod counts as failed immediately, or under the policy `Failed` only when it has
+        // ended.
         for (policy, at_once) in [("TerminatingOrFailed", true), ("Failed", false)] {
             let members = format!("  podReplacementPolicy: {policy}");
             served.apply(&job("gone", "run=never stop=20s", &members));
@@ -59,7 +60,8 @@ fn w110_restarted_in_place_or_replaced() {
 fn w111_back_off_and_its_limit() {
     with_one(STILL, |served| {
         served.apply(&job("loses", "exit=1", "  backoffLimit: 4"));
-        // 10 s after the first failure, then 20, 40 and 80, each with the second in which events are gathered.
+        // 10 s after the first failure, then 20, 40 and 80 s, each plus the second in which events
+        // are collected.
         for (until, pods) in [
             (5, 1),
             (4, 1),
@@ -96,7 +98,7 @@ fn w111_back_off_and_its_limit() {
             assert_eq!(row(served, "loses"), "loses Failed 0/1");
             served.run("delete job loses");
         }
-        // With the Job its other pods end.
+        // The other pods end with the Job.
         served.apply(&job(
             "three",
             "run=never",

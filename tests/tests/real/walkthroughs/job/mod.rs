@@ -1,5 +1,6 @@
-//! Walk-throughs of Jobs: W101 to W125. Time stands still unless a test moves it. The controller of Jobs gathers what
-//! happens within a second, so a test moves time by some seconds before it looks.
+//! Walkthroughs of Jobs: W101 to W125. Virtual time stands still unless a test advances it. The Job
+//! controller collects changes for one second, so a test advances the time by some seconds before
+//! it looks.
 
 mod completions;
 mod deadlines;
@@ -13,10 +14,10 @@ mod suspension;
 use super::super::served::{Served, with_each, with_one};
 use super::{count, end_container, names, pass};
 
-/// Time stands still.
+/// Virtual time stands still.
 const STILL: &[&str] = &["--engine", "virtual"];
 
-/// A Job whose pods play that script, with more members of its spec.
+/// Returns a Job whose pods follow a script, with further members of its spec.
 fn job(name: &str, script: &str, members: &str) -> String {
     format!(
         "
@@ -32,13 +33,14 @@ spec:
     )
 }
 
-/// What a path of a Job holds.
+/// Returns the value of a path of a Job.
 #[track_caller]
 fn value(served: &Served, job: &str, path: &str) -> String {
     served.run(&format!("get job {job} -o jsonpath='{{{path}}}'"))
 }
 
-/// The counts of a status: active, ready, succeeded, failed, terminating; those that are absent are left empty.
+/// Returns the numbers of a status: active, ready, succeeded, failed, terminating. Absent ones are
+/// empty.
 #[track_caller]
 fn counts(served: &Served, job: &str) -> String {
     let names = ["active", "ready", "succeeded", "failed", "terminating"];
@@ -46,7 +48,7 @@ fn counts(served: &Served, job: &str) -> String {
     served.run(&format!("get job {job} -o jsonpath='{path}'"))
 }
 
-/// Name, status and completions, as the table shows them.
+/// Returns the name, status and completions in the table.
 #[track_caller]
 fn row(served: &Served, job: &str) -> String {
     let line = served.run(&format!("get jobs {job} --no-headers"));
@@ -54,14 +56,14 @@ fn row(served: &Served, job: &str) -> String {
     words.join(" ")
 }
 
-/// The types of the conditions that are True, with their reasons.
+/// Returns the types and reasons of the conditions that are True.
 #[track_caller]
 fn conditions(served: &Served, job: &str) -> String {
     let item = "{range .status.conditions[?(@.status==\"True\")]}{.type} {.reason}{\"\\n\"}{end}";
     served.run(&format!("get job {job} -o jsonpath='{item}'"))
 }
 
-/// The messages of the events with that reason.
+/// Returns the messages of the events with a reason.
 #[track_caller]
 fn events(served: &Served, job: &str, reason: &str) -> Vec<String> {
     let line = format!(
@@ -71,7 +73,7 @@ fn events(served: &Served, job: &str, reason: &str) -> Vec<String> {
     served.run(&line).lines().map(str::to_owned).collect()
 }
 
-/// The names of the pods in that phase, sorted.
+/// Returns the names of the pods in a phase, sorted.
 #[track_caller]
 fn pods_in(served: &Served, phase: &str) -> Vec<String> {
     let line = "get pods -o jsonpath={.items[*].metadata.name} --field-selector";
@@ -85,14 +87,14 @@ fn patch(served: &Served, job: &str, members: &str) {
     served.says(&line, &format!("job.batch/{job} patched"));
 }
 
-/// How a patch of the spec of a Job is refused.
+/// Asserts that a patch of the spec of a Job is refused.
 #[track_caller]
 fn refuses_patch(served: &Served, job: &str, members: &str, why: &str) {
     let line = format!("patch job {job} -p '{{\"spec\":{{{members}}}}}'");
     served.refuses(&line, &[why]);
 }
 
-/// The finalizers that pods still have.
+/// Returns the remaining finalizers of the pods.
 #[track_caller]
 fn finalizers(served: &Served) -> String {
     served.run("get pods -o jsonpath={.items[*].metadata.finalizers}")

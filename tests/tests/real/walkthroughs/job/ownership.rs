@@ -1,10 +1,10 @@
-//! Pods that change hands, and the finalizer that tracks them.
+//! Pods that change owners, and the tracking finalizer.
 
 use super::*;
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w123_take_over_with_a_selector_of_ones_own() {
+fn w123_adoption_with_a_manual_selector() {
     with_one(STILL, |served| {
         served.apply(&job(
             "old",
@@ -67,7 +67,7 @@ fn w124_a_pod_stays_until_it_is_counted() {
         pass(&first, 2);
         assert!(finalizers(&first).contains("batch.kubernetes.io/job-tracking"));
         first.stop();
-        // Without the controller of Jobs a pod ends and is deleted.
+        // Without the Job controller, a pod ends and is deleted.
         let mut second = start("--controllers=*,-job-controller", Some(&file(&first)));
         let pod = names(&second).swap_remove(0);
         end_container(&second, &pod, 0);
@@ -76,7 +76,7 @@ fn w124_a_pod_stays_until_it_is_counted() {
         assert_eq!(names(&second), [pod.as_str()]);
         assert_eq!(value(&second, "kept", ".status.succeeded"), "");
         second.stop();
-        // It is counted when the controller comes back, and goes.
+        // When the controller returns, the pod is counted and removed.
         let third = start("--controllers=*", Some(&file(&second)));
         pass(&third, 5);
         assert_eq!(row(&third, "kept"), "kept Complete 1/1");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The example of the documentation, with that script.
+/// Returns the example of the documentation with a script.
 fn example(script: &str) -> String {
     let members = "  completions: 12
   parallelism: 3
@@ -76,7 +76,7 @@ fn w114_disruptions_are_ignored() {
             pass(served, 700);
             assert_eq!(counts(served, "policy"), "3/3///0");
         }
-        // Eviction by a taint is no failure either.
+        // An eviction by a taint is not a failure either.
         served.run("taint nodes --all out=now:NoExecute");
         pass(served, 60);
         served.run("taint nodes --all out-");
@@ -87,12 +87,12 @@ fn w114_disruptions_are_ignored() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w114_the_first_rule_that_matches_decides() {
+fn w114_the_first_matching_rule_applies() {
     const IGNORE: &str = "{action: Ignore, onExitCodes: {operator: In, values: [42]}}";
     const FAIL: &str = "{action: FailJob, onExitCodes: {operator: In, values: [42]}}";
     const COUNT: &str = "{action: Count, onExitCodes: {operator: In, values: [1]}}";
     with_one(STILL, |served| {
-        // Which rules, the exit code, whether the Job fails, what is counted.
+        // The rules, the exit code, whether the Job fails, and the number of counted failures.
         for (rules, code, fails, failed) in [
             (vec![IGNORE, FAIL], 42, false, ""),
             (vec![FAIL, IGNORE], 42, true, "1"),
@@ -118,7 +118,7 @@ fn w114_the_first_rule_that_matches_decides() {
             served.run("delete job rules --cascade=foreground --wait=false");
             pass(served, 40);
         }
-        // A rule without the name of a container is for init containers, too.
+        // A rule without a container's name applies to init containers too.
         let members = format!("  podFailurePolicy: {{rules: [{FAIL}]}}");
         let manifest = job("init", "setup.exit=42", &members);
         let init = "initContainers: [{name: setup, image: 'busybox:1'}], containers";
@@ -134,7 +134,7 @@ fn w114_the_first_rule_that_matches_decides() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w116_a_policy_waits_for_the_end_of_a_pod() {
+fn w116_a_policy_waits_until_the_pod_has_ended() {
     with_one(STILL, |served| {
         for (policy, waits) in [
             (

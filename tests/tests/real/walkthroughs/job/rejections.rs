@@ -1,4 +1,4 @@
-//! Jobs that no server takes.
+//! Invalid Jobs.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! A Job that runs to its end, its labels, its logs, and what stays behind.
+//! A Job that runs to completion, its labels, its logs, and what remains.
 
 use super::*;
 
 const PI: &str = "3.14159265358979";
 
-/// The example of the documentation, whose pods run for 10 s.
+/// Creates the example of the documentation, whose pods run for 10 s.
 fn pi(served: &Served) {
     let manifest = job("pi", "run=10s", "  backoffLimit: 4");
     let manifest = manifest.replace(
@@ -105,7 +105,7 @@ fn w117_finished_jobs_stay_until_they_are_deleted() {
         pass(served, 20);
         served.says("delete -f job.yaml", "job.batch \"pi\" deleted");
         assert!(names(served).is_empty());
-        // Without a policy the API leaves the pods.
+        // Without a policy, the API leaves the pods.
         pi(served);
         pass(served, 20);
         let (status, answer) =
@@ -127,7 +127,7 @@ fn w117_finished_jobs_stay_until_they_are_deleted() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn pods_that_orphaned_jobs_left_are_collected_above_a_threshold() {
+fn orphaned_pods_are_collected_above_a_threshold() {
     let few = ["--engine", "virtual", "--terminated-pod-gc-threshold", "1"];
     with_one(&few, |served| {
         served.apply(&job("many", "run=1s", "  completions: 3\n  parallelism: 3"));
@@ -140,7 +140,7 @@ fn pods_that_orphaned_jobs_left_are_collected_above_a_threshold() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn deleted_with_its_pods_in_the_foreground_or_the_background() {
+fn a_job_is_deleted_with_its_pods_in_either_mode() {
     with_one(STILL, |served| {
         for cascade in ["foreground", "background"] {
             served.apply(&job(
@@ -167,11 +167,11 @@ fn deleted_with_its_pods_in_the_foreground_or_the_background() {
     });
 }
 
-/// What Helm does with a hook: it deletes what is left of the last one, creates the Job, waits for one of two
-/// conditions, and deletes a hook that has succeeded.
+/// The steps of a Helm hook: delete the previous Job, create the Job, wait for one of two
+/// conditions, and delete a successful hook.
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn a_hook_of_helm_runs_to_its_end() {
+fn a_helm_hook_runs_to_completion() {
     with_each(&[], |served| {
         let hook = |script: &str| {
             let annotations = "annotations: {helm.sh/hook: pre-install, \

@@ -45,7 +45,7 @@ fn w120_suspend_and_resume() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w120_the_events_come_in_their_order() {
+fn w120_the_events_are_in_order() {
     with_one(STILL, |served| {
         served.apply(&job("told", "run=never", ""));
         pass(served, 5);

@@ -1,8 +1,8 @@
-//! The claims of the pods: how they come, and how they go.
+//! The claims of the pods: their creation and deletion.
 
 use super::*;
 
-/// The claims, each with the kind and the name of its owner, if it has one.
+/// Returns the claims, each with the kind and the name of its owner, if it has one.
 #[track_caller]
 fn claims(served: &Served) -> Vec<String> {
     let owner = ":.metadata.ownerReferences[*].kind,:.metadata.ownerReferences[*].name";
@@ -32,13 +32,13 @@ fn w70_storage() {
         assert_eq!(pods(served), "");
         up(served, "", "  replicas: 3", 3);
         let again = [0, 1, 2].map(|n| uid(served, &format!("pvc/www-web-{n}")));
-        assert_eq!(again, uids, "they are used again");
+        assert_eq!(again, uids, "the claims are used again");
         served.run("delete sts web --wait=false");
         pass(served, 30);
         served.run("delete pvc -l app=nginx --wait=false");
         pass(served, 30);
         assert_eq!(claims(served), [""; 0]);
-        // Without a class the default one is filled in.
+        // Without a class, the default one is filled in.
         let manifest = web("", "  replicas: 1").replace("storageClassName: my-storage-class, ", "");
         served.apply(&manifest);
         pass(served, 10);
@@ -47,7 +47,8 @@ fn w70_storage() {
             "standard",
         );
         served.run("delete sts web --wait=false");
-        // Claims that are never bound keep the first pod pending, and the second from coming.
+        // Claims that are never bound keep the first pod pending, and the second from being
+        // created.
         let never = web("", "  replicas: 2")
             .replace("volumes.podstorm", "kubernetes.io/no-provisioner")
             .replace("my-storage-class", "never")
@@ -62,7 +63,7 @@ fn w70_storage() {
     });
 }
 
-/// A set of three pods with that policy.
+/// Creates a set of three pods with a retention policy.
 #[track_caller]
 fn with_policy(served: &Served, deleted: &str, scaled: &str) {
     let policy = format!("{{whenDeleted: {deleted}, whenScaled: {scaled}}}");
@@ -80,7 +81,7 @@ const THREE_OF_SET: [&str; 3] = [
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w83_claims_that_go_with_the_set() {
+fn w83_claims_deleted_with_the_set() {
     with_one(STILL, |served| {
         with_policy(served, "Delete", "Retain");
         assert_eq!(claims(served), THREE_OF_SET);
@@ -112,7 +113,7 @@ fn w83_claims_that_go_with_the_set() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w83_claims_that_go_with_the_pods() {
+fn w83_claims_deleted_with_the_pods() {
     with_one(STILL, |served| {
         with_policy(served, "Retain", "Delete");
         assert_eq!(claims(served), THREE);
@@ -139,7 +140,7 @@ fn w83_claims_that_go_with_the_pods() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w83_claims_that_go_with_both() {
+fn w83_claims_deleted_with_both() {
     with_one(STILL, |served| {
         with_policy(served, "Delete", "Delete");
         assert_eq!(claims(served), THREE_OF_SET);

@@ -1,4 +1,4 @@
-//! Walk-throughs of StatefulSets: W67 to W85. Time stands still unless a test moves it.
+//! Walkthroughs of StatefulSets: W67 to W85. Virtual time stands still unless a test advances it.
 
 mod claims;
 mod ordered;
@@ -8,11 +8,12 @@ mod updated;
 use super::super::served::{Served, with_each, with_one};
 use super::{names, not_ready, pass};
 
-/// Time stands still.
+/// Virtual time stands still.
 const STILL: &[&str] = &["--engine", "virtual"];
 
-/// The headless Service, the class and the StatefulSet `web` of the documentation. `script` says how its pods behave;
-/// `members` are more members of its spec, which must be indented by two.
+/// Returns the headless Service, the storage class and the StatefulSet `web` of the documentation.
+/// `script` is that of its pods; `members` are further members of its spec, which must be indented
+/// by two.
 fn web(script: &str, members: &str) -> String {
     format!(
         "
@@ -49,7 +50,7 @@ spec:
     )
 }
 
-/// Applies the set and waits until so many pods are ready; each takes some seconds at most.
+/// Applies the set and waits until its pods are ready; each takes at most some seconds.
 #[track_caller]
 fn up(served: &Served, script: &str, members: &str, pods: usize) {
     served.apply(&web(script, members));
@@ -59,13 +60,14 @@ fn up(served: &Served, script: &str, members: &str, pods: usize) {
     assert_eq!(value(served, ".status.readyReplicas"), pods.to_string());
 }
 
-/// What a path of the set holds.
+/// Returns the value of a path of the set.
 #[track_caller]
 fn value(served: &Served, path: &str) -> String {
     served.run(&format!("get sts web -o jsonpath='{{{path}}}'"))
 }
 
-/// Ordinal and image of each pod, and an asterisk where it is on its way out: `0:0.8 1:0.21*`.
+/// Returns the ordinal and image of each pod, with an asterisk if it is terminating: `0:0.8
+/// 1:0.21*`.
 #[track_caller]
 fn pods(served: &Served) -> String {
     let columns = ":metadata.name,:spec.containers[0].image,:metadata.deletionTimestamp";
@@ -96,13 +98,13 @@ fn patch(served: &Served, members: &str) {
     served.says(&line, "statefulset.apps/web patched");
 }
 
-/// The UID of an object: `pod/web-0`.
+/// Returns the UID of an object, e.g. `pod/web-0`.
 #[track_caller]
 fn uid(served: &Served, object: &str) -> String {
     served.run(&format!("get {object} -o jsonpath='{{.metadata.uid}}'"))
 }
 
-/// The messages of the set's events with that reason, the oldest first.
+/// Returns the messages of the set's events with a reason, the oldest first.
 #[track_caller]
 fn events(served: &Served, reason: &str) -> Vec<String> {
     let line = format!(

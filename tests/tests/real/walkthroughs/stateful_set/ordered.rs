@@ -1,4 +1,4 @@
-//! Pods that come and go in order, keep their identity, and wait for each other.
+//! Pods that are created and deleted in order, keep their identity, and wait for each other.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn w67_components_and_ordered_start() {
             let wait = format!("Waiting for {} pods to be ready...", 3 - ready);
             served.shows("rollout status sts/web --watch=false", &[&wait]);
             pass(served, 4);
-            assert_eq!(pods(served), there, "the next one waits");
+            assert_eq!(pods(served), there, "the next pod waits");
             pass(served, 2);
         }
         served.tabulates("get sts", "NAME READY\nweb 3/3");
@@ -68,7 +68,8 @@ fn w68_pod_identity_and_labels() {
         assert_eq!(label("controller-revision-hash"), revision);
         assert_eq!(of_pod(".spec.hostname"), "web-1");
         assert_eq!(of_pod(".spec.subdomain"), "nginx");
-        // The recorded requests of upstream's controller have the prefix; the walk-through says that there is none.
+        // The recorded requests of upstream's controller have the prefix, although the walkthrough
+        // claims otherwise.
         assert_eq!(of_pod(".metadata.generateName"), "web-");
         assert_eq!(of_pod(".metadata.ownerReferences[*].name"), "web");
         assert_eq!(of_pod(".metadata.ownerReferences[*].kind"), "StatefulSet");
@@ -89,7 +90,7 @@ spec: {selector: {statefulset.kubernetes.io/pod-name: web-1}, ports: [{port: 80}
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w69_the_identity_sticks() {
+fn w69_the_identity_is_sticky() {
     with_one(STILL, |served| {
         up(served, "stop=10s", "  replicas: 3", 3);
         let before = ["web-0", "web-1", "web-2"].map(|pod| uid(served, &format!("pod/{pod}")));
@@ -106,13 +107,13 @@ fn w69_the_identity_sticks() {
             let kept = uid(served, &format!("pod/web-{ordinal}"));
             assert_eq!(kept, before[ordinal]);
         }
-        // A pod that has failed is replaced under its name.
+        // A failed pod is replaced under its name.
         let failed = r#"'{"status":{"phase":"Failed"}}'"#;
         served.run(&format!("patch pod web-0 --subresource=status -p {failed}"));
         pass(served, 20);
         assert_ne!(uid(served, "pod/web-0"), before[0]);
         assert_eq!(value(served, ".status.readyReplicas"), "3");
-        // Of a lost node the pod stays on its way out until somebody removes it.
+        // A pod of a lost node stays terminating until a client removes it.
         served.run("annotate pod web-1 --overwrite podstorm/script=stop=never");
         let lost = uid(served, "pod/web-1");
         served.run("delete pod web-1 --wait=false --grace-period=3600");
@@ -151,7 +152,7 @@ fn w71_start_ordinal() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w72_a_failure_in_the_middle_of_a_start() {
+fn w72_a_failure_during_startup() {
     with_one(STILL, |served| {
         served.apply(&web("", "  replicas: 3\n  minReadySeconds: 20"));
         pass(served, 25);
@@ -184,7 +185,7 @@ fn w73_ordered_scale_down() {
         let told = events(served, "SuccessfulDelete");
         let of = |ordinal| format!("Delete Pod web-{ordinal} in StatefulSet web successful");
         assert_eq!(told, [of(2), of(1)]);
-        // A pod that is not ready keeps the next one from going.
+        // An unready pod blocks the deletion of the next one.
         served.run("scale sts web --replicas=3");
         for _ in 0..3 {
             pass(served, 10);
@@ -198,7 +199,7 @@ fn w73_ordered_scale_down() {
         served.run("annotate pod web-0 --overwrite podstorm/script=ready=0");
         pass(served, 15);
         assert_eq!(pods(served), "0:0.8");
-        // Nor is one created.
+        // It also blocks creation.
         not_ready(served, "web-0");
         pass(served, 1);
         served.run("scale sts web --replicas=2");
@@ -209,7 +210,7 @@ fn w73_ordered_scale_down() {
 
 #[test]
 #[ignore = "needs kubectl: cargo real"]
-fn w74_deletion_gives_no_order() {
+fn w74_deletion_is_unordered() {
     with_one(STILL, |served| {
         up(served, "stop=9s", "  replicas: 3", 3);
         served.run("delete sts web --wait=false");
@@ -229,7 +230,7 @@ fn w74_deletion_gives_no_order() {
         served.apply(&web("stop=9s", "  replicas: 3"));
         pass(served, 10);
         let after = ["web-0", "web-1", "web-2"].map(|pod| uid(served, &format!("pod/{pod}")));
-        assert_eq!(after, before, "they are adopted");
+        assert_eq!(after, before, "the pods are adopted");
         assert_eq!(value(served, ".status.readyReplicas"), "3");
         served.run("scale sts web --replicas=0");
         for there in ["0:0.8 1:0.8 2:0.8*", "0:0.8 1:0.8*", "0:0.8*"] {

@@ -1,4 +1,4 @@
-//! StatefulSets that no server takes.
+//! Invalid StatefulSets.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn w75_manifests_that_are_refused() {
                 ],
             );
         }
-        // The Service may be missing: the set works all the same.
+        // The Service may be missing: the set works regardless.
         served.run("delete svc nginx --wait=false");
         pass(served, 10);
         assert_eq!(value(served, ".status.readyReplicas"), "1");

@@ -1,8 +1,8 @@
-//! Updates, partitions, the way back, and the revisions that are kept.
+//! Updates, partitions, rollbacks, and the revision history.
 
 use super::*;
 
-/// Names and numbers of the revisions, in the order of the numbers.
+/// Returns the names and numbers of the revisions, sorted by number.
 #[track_caller]
 fn revisions(served: &Served) -> Vec<String> {
     let line = "get controllerrevisions --sort-by=.revision --no-headers \
@@ -85,7 +85,7 @@ fn w78_rolling_update() {
         let first = kept[0].trim_start_matches("1 ");
         let wanted = [format!("2 {update}"), format!("3 {first}")];
         assert_eq!(revisions(served), wanted);
-        // Labels of the template roll it out, too.
+        // Labels of the template trigger a rollout too.
         patch(
             served,
             r#""template":{"metadata":{"labels":{"tier":"front"}}}"#,
@@ -148,7 +148,7 @@ fn w81_max_unavailable() {
     };
     with_one(STILL, |served| {
         up(served, "ready=5s", &with(3, "2"), 3);
-        // The gate is off: the member is not stored, and one pod is replaced after the other.
+        // The gate is off, so the member is not stored, and pods are replaced one by one.
         assert_eq!(value(served, rolling), r#"{"partition":0}"#);
         set_image(served, "0.21");
         pass(served, 1);
@@ -159,7 +159,7 @@ fn w81_max_unavailable() {
         up(served, "ready=5s", &with(5, "2"), 5);
         set_image(served, "0.21");
         pass(served, 1);
-        // The last two go at once. They come back in their order.
+        // The last two are deleted together, and recreated in order.
         assert_eq!(pods(served), "0:0.8 1:0.8 2:0.8 3:0.21");
         pass(served, 60);
         assert_eq!(pods(served), "0:0.21 1:0.21 2:0.21 3:0.21 4:0.21");
@@ -211,7 +211,7 @@ fn w85_revision_history() {
         assert!(kept[0].starts_with("5 "), "{kept:?}");
         let live = value(served, ".status.updateRevision");
         assert_eq!(kept[10], format!("15 {live}"));
-        // What a pod still has is kept, and does not count.
+        // A revision that a pod still has is kept, and does not count.
         patch(
             served,
             r#""updateStrategy":{"type":"OnDelete","rollingUpdate":null},"revisionHistoryLimit":0"#,
