@@ -48,8 +48,8 @@ pub(crate) fn advance_ns(method: &Method, is_virtual: bool, body: &[u8]) -> Resu
         return Err(answer::method_not_allowed());
     }
     if !is_virtual {
-        let why = "the time of this cluster passes by itself; `loadgen serve --engine virtual` has \
-                   one that is moved";
+        let why = "this cluster runs in real time; only virtual time can be advanced (`loadgen \
+                   serve --engine virtual`)";
         let reason = Reason::Other("MethodNotAllowed".into());
         return Err(ApiError::status(405, reason, why));
     }

@@ -41,20 +41,21 @@ pub(crate) fn check<B: Body>(request: &Request<B>, allowed: &[String]) -> Result
     let headers = request.headers();
     if let Some(wrong) = hosts(request).find(|host| !is_allowed(host, allowed)) {
         return Err(refused(format!(
-            "the server is called by {wrong:?}, a name that a web page could have pointed at it; if \
-             the name is yours, start the server with --allowed-host, or with credentials"
+            "the host {wrong:?} is not allowed, because a web page could have pointed that name at \
+             this server; if the name is yours, start the server with --allowed-host, or with \
+             credentials"
         )));
     }
     if let Some(origin) = foreign_origin(request) {
         return Err(refused(format!(
-            "the request comes from a web page of {origin:?}; without credentials the server answers \
-             no pages but its own"
+            "the request comes from a web page of {origin:?}; without credentials, the server serves \
+             only its own page"
         )));
     }
     if !is_navigation(request) && headers.get("sec-fetch-site").is_some_and(is_elsewhere) {
         return Err(refused(
-            "the request comes from a web page of another site; without credentials the server \
-             answers no pages but its own",
+            "the request comes from a web page of another site; without credentials, the server \
+             serves only its own page",
         ));
     }
     match changes(request) && !has_type(headers) {
@@ -162,9 +163,9 @@ fn refused(message: impl Into<String>) -> ApiError {
 }
 
 fn untyped() -> ApiError {
-    let message = "the body of the request needs a type that the server reads, such as \
-                   `Content-Type: application/json` (curl --json): without credentials the server \
-                   refuses what any web page could send";
+    let message = "the request needs a supported media type, such as `Content-Type: \
+                   application/json` (curl --json): without credentials, the server refuses \
+                   requests that any web page could send";
     ApiError::status(415, Reason::Other("UnsupportedMediaType".into()), message)
 }
 

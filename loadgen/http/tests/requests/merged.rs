@@ -287,7 +287,7 @@ async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> (u16
     (answer.status().as_u16(), json(answer).await)
 }
 
-/// Creates the kind's object anew and returns it with the path for writing `member`, which differs
+/// Recreates the object of the kind and returns it with the path for writing `member`, which differs
 /// between status and spec.
 async fn fresh(server: &ApiServer, sample: &Sample, way: &[Step], member: &str) -> (Value, String) {
     let collection = sample.collection("default");
