@@ -137,7 +137,7 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     answer(call, 200, &view::shown(target.kind, object)?)
 }
 
-/// Parses the `resourceVersion` of a read. 0 stands for any version.
+/// Parses the `resourceVersion` of a read. 0 means any version.
 ///
 /// # Errors
 /// 500, as upstream, if the value is not a number.
@@ -188,8 +188,8 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     answer_with(call, 201, &shown, (&writer, &warnings))
 }
 
-/// Reports whether an update names a version that can be a stored one. A new object may carry any
-/// other.
+/// Reports whether a new object names a version that could be a stored one, which is an error. Any
+/// other version is ignored.
 ///
 /// Source: `ObjectResourceVersion` of Kubernetes' apiserver, which etcd3's `store.Create` uses.
 fn names_version(version: &ResourceVersion) -> bool {
