@@ -26,7 +26,7 @@ use crate::{ownership, protobuf, yaml};
 #[derive(Debug)]
 pub struct Body {
     content: Content,
-    /// The place of a list among the requests in flight, freed when the list has been sent.
+    /// The slot of a list among the requests in flight, freed when the list has been sent.
     _place: Option<KeptPlace>,
 }
 
@@ -60,7 +60,7 @@ impl Body {
         )
     }
 
-    /// Holds the request's place until the body has been sent.
+    /// Holds the request's slot until the body has been sent.
     pub(crate) fn keep(&mut self, place: KeptPlace) {
         self._place = Some(place);
     }

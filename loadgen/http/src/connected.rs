@@ -22,7 +22,7 @@ use crate::faults::ConnectionLost;
 /// How long an idle HTTP/2 connection stays open after the client was notified of the shutdown.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Serves a connection until it ends, a deadline passes, or another connection needs its place.
+/// Serves a connection until it ends, a deadline passes, or another connection needs its slot.
 /// When the server stops, the connection ends after the answers in progress.
 pub(crate) async fn drive<C: GracefulConnection>(
     http: C,

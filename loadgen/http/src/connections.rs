@@ -2,10 +2,10 @@
 //!
 //! A connection is *proven* once it has sent the head of a request, with a valid credential if the
 //! server requires one. A client certificate proves it during the handshake. Unproven connections
-//! may take only a part of the places. If that part or all places are taken, a new connection
+//! may take only a part of the slots. If that part or all slots are taken, a new connection
 //! replaces the oldest unproven one, so silent connections cannot lock out other clients.
 //!
-//! One lock guards the places. It is taken when a connection opens, is proven and closes, never per
+//! One lock guards the slots. It is taken when a connection opens, is proven and closes, never per
 //! request.
 
 use std::collections::BTreeMap;
@@ -52,18 +52,18 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// The connections of a listener, each in a place.
+/// The connections of a listener, each in a slot.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: ConnectionLimits,
     places: Mutex<Places>,
-    /// Notified when a place becomes free.
+    /// Notified when a slot becomes free.
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Places {
-    /// The number of places that are taken.
+    /// The number of slots that are taken.
     taken: usize,
     /// The next connection's number.
     next: u64,
@@ -80,11 +80,11 @@ impl Connections {
         }
     }
 
-    /// Returns a place for a new connection. Waits only while proven connections hold all places.
+    /// Returns a slot for a new connection. Waits only while proven connections hold all slots.
     /// O(log n).
     pub(crate) async fn enter(self: &Arc<Self>) -> Connection {
         loop {
-            // Before the attempt, so that a place freed after the attempt leaves a permit.
+            // Before the attempt, so that a slot freed after the attempt leaves a permit.
             let freed = self.freed.notified();
             if let Some(connection) = self.try_enter() {
                 return connection;
@@ -124,7 +124,7 @@ impl Connections {
 }
 
 impl Places {
-    /// Signals the oldest unproven connection to close and frees its place immediately. Returns
+    /// Signals the oldest unproven connection to close and frees its slot immediately. Returns
     /// false if there is none.
     fn close_oldest(&mut self) -> bool {
         let Some((_, oldest)) = self.unproven.pop_first() else {
@@ -137,7 +137,7 @@ impl Places {
     }
 }
 
-/// A connection with a place, which it holds until it is dropped.
+/// A connection with a slot, which it holds until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
@@ -171,7 +171,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let mut places = self.all.lock();
         places.unproven.remove(&self.number);
-        // A connection that was signaled to close has already lost its place.
+        // A connection that was signaled to close has already lost its slot.
         if !self.activity.is_out.load(Ordering::Relaxed) {
             places.taken -= 1;
         }
@@ -186,7 +186,7 @@ impl Drop for Connection {
 pub(crate) struct Activity {
     began: Instant,
     is_proven: AtomicBool,
-    /// Whether the connection was signaled to close. Written under the lock of the places.
+    /// Whether the connection was signaled to close. Written under the lock of the slots.
     is_out: AtomicBool,
     out: Notify,
     is_http2: AtomicBool,
@@ -280,7 +280,7 @@ impl Activity {
         }
     }
 
-    /// Reports whether requests have arrived by HTTP/2.
+    /// Reports whether requests have arrived over HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.is_http2.load(Ordering::Relaxed)
     }
@@ -402,7 +402,7 @@ mod tests {
         let out = [&proven, &first, &second, &third].map(is_out);
         assert_eq!(out, [false, true, false, false]);
         first.activity().told_to_go().await;
-        // A place is counted once, no matter which side frees it.
+        // A slot is counted once, no matter which side frees it.
         drop(first);
         assert_eq!(places.lock().taken, 3);
         drop((proven, second, third));

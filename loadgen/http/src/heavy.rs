@@ -47,7 +47,7 @@ impl Heavy {
     /// Runs a request on a thread that serves no connection.
     ///
     /// # Errors
-    /// 504 if there is no answer by `deadline`, which includes waiting for a place; then the
+    /// 504 if there is no answer by `deadline`, which includes waiting for a slot; then the
     /// request commits nothing, unless it already has. 500 if `answer` panics.
     pub(crate) async fn answer(
         &self,

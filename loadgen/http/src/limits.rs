@@ -20,8 +20,8 @@ pub const REQUESTS_INFLIGHT: u64 = 400;
 /// Default maximum number of concurrent mutating requests, the same as upstream.
 pub const MUTATING_REQUESTS_INFLIGHT: u64 = 200;
 
-/// How long the transmission of a list holds a place: upstream's limit for a whole request. After
-/// that a client that does not read no longer takes a place from others.
+/// How long the transmission of a list holds a slot: upstream's limit for a whole request. After
+/// that a client that does not read no longer takes a slot from others.
 const KEPT_AT_MOST: Duration = Duration::from_secs(60);
 
 /// The requests in flight of one class: reading or mutating.
@@ -45,7 +45,7 @@ impl InFlight {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Takes a place for a request.
+    /// Takes a slot for a request.
     ///
     /// # Errors
     /// 429 if there is none.
@@ -68,12 +68,12 @@ fn too_many() -> ApiError {
     ApiError::status(429, Reason::TooManyRequests, message).with_retry_after(1)
 }
 
-/// The place of a request that is being answered, freed when it is dropped.
+/// The slot of a request that is being answered, freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a>(&'a InFlight);
 
 impl Place<'_> {
-    /// Holds the place until the answer has been sent.
+    /// Holds the slot until the answer has been sent.
     pub(crate) fn keep(self, server: &ApiServer, is_mutating: bool) -> KeptPlace {
         std::mem::forget(self);
         let taken = Arc::new(Taken {
@@ -99,7 +99,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// The place of a request whose answer is being sent.
+/// The slot of a request whose answer is being sent.
 #[derive(Debug)]
 pub(crate) struct KeptPlace {
     taken: Arc<Taken>,

@@ -358,13 +358,13 @@ async fn requests_over_the_limit_get_429() {
         status["message"],
         "Too many requests, please try again later."
     );
-    // The next request takes a freed place.
+    // The next request takes a freed slot.
     writes.abort();
     assert!(writes.await.is_err());
     let (code, _) = reply(&server, Request::post("/api/v1/namespaces")).await;
     assert_ne!(code, 429);
 
-    // Probes and watches take no place; a list holds its own until it has been sent.
+    // Probes and watches take no slot; a list holds its own until it has been sent.
     let mut watches = Vec::new();
     for _ in 0..3 {
         let watch = ask(&server, get("/api/v1/pods?watch=1")).await;
@@ -388,7 +388,7 @@ async fn an_unread_list_holds_its_place_for_one_minute() {
     assert_eq!(reply(&server, get("/version")).await.0, 429);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(reply(&server, get("/version")).await.0, 200);
-    // The end of the list does not free another request's place.
+    // The end of the list does not free another request's slot.
     drop(list);
     let (_, metrics) = reply(&server, get("/metrics")).await;
     let reads = "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n";

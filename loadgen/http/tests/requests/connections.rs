@@ -341,7 +341,7 @@ async fn silent_connections_do_not_block_authenticated_clients() {
         let mut kept = timeout(SOON, reached.is_served()).await.unwrap().unwrap();
         let mut silent = Vec::new();
         for _ in 0..3 {
-            // More connections than places, three times.
+            // More connections than slots, three times.
             for _ in 0..30 {
                 // The server may have closed the connection already.
                 silent.extend(
