@@ -27,7 +27,7 @@ fn holds(name: &str) {
     let [refused, accepted] = read;
     assert!(
         refused.min(accepted) * 100 > target.runs,
-        "the corpus of {name} says little: {refused} refused, {accepted} read"
+        "the corpus of {name} is one-sided: {refused} refused, {accepted} accepted"
     );
 }
 

@@ -73,7 +73,7 @@ fn hazard_46_one_delete_of_five_fails() {
         assert_eq!(sim.count(Write::Delete), 4, "the retry waits");
         assert!(
             sim.failure("web").is_none(),
-            "a sync that may not try removes it"
+            "a sync that may not delete removes the condition"
         );
         sim.run(seconds(20));
         assert_eq!((sim.count(Write::Delete), sim.active("web").len()), (5, 2));
