@@ -1,4 +1,4 @@
-//! What can be done to a cluster and its controllers at one moment of a run.
+//! Actions on a cluster and its controllers at one time of a run.
 
 use std::fmt::Debug;
 
@@ -9,21 +9,22 @@ use podstorm_sim::rows::Rows;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a schedule does at one moment: something to the workload's objects, or to the cluster.
+/// An action of a schedule: on the workload's objects, or on the cluster.
 pub trait SubjectAction:
     Clone + Debug + PartialEq + Eq + Send + Sync + Serialize + DeserializeOwned + From<Action>
 {
-    /// What it does to the cluster, to pods or to the objects that own them, if it does.
+    /// Returns the action on the cluster, on pods or on the objects that own pods, if it is one.
     fn on_cluster(&self) -> Option<&Action>;
 
-    /// The object that it names, if it names one.
+    /// Returns the name of the object that it names, if any.
     fn target(&self) -> Option<&str>;
 }
 
-/// One action. An *owner* is an object of the kinds that [own pods](crate::simulation::PodOwners). It is named, or
-/// counted among those that another object owns: `web/2` is the third of the owners that `web` has, oldest
-/// first; the count begins again behind the last. Percentages are of its pods, rounded up. Schedules call an owner
-/// `replica-set`, as all of them were about ReplicaSets once.
+/// An action on the cluster. An *owner* is an object of the kinds that [own
+/// pods](crate::simulation::PodOwners). Its name is given directly, or as an index into the owners
+/// that another object owns: `web/2` is the third owner owned by `web`, oldest first; the index
+/// wraps around. Percentages refer to the owner's pods and are rounded up. The member for an owner
+/// in schedules is `replica-set`, because all schedules were once about ReplicaSets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -33,292 +34,293 @@ pub trait SubjectAction:
 pub enum Action {
     /// A user sets the number of replicas.
     Scale {
-        /// Which.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// To how many.
+        /// The new number of replicas.
         replicas: i32,
     },
-    /// A user changes an annotation of an owner: an event without a meaning.
+    /// A user changes an annotation of an owner: an event without consequences.
     Touch {
-        /// Which.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
     },
-    /// A user changes the template's labels (and not the selector).
+    /// A user changes the template's labels, but not the selector.
     ChangeTemplate {
         /// Which.
         #[serde(rename = "replica-set")]
         owner: String,
     },
-    /// A user creates one more owner with the selector of another.
+    /// A user creates another owner with the selector of an existing one.
     CreateOverlapping {
-        /// What the new one is; absent: the first kind of [owners](crate::simulation::PodOwners::kinds).
+        /// The kind of the new owner; the first kind of
+        /// [owners](crate::simulation::PodOwners::kinds) if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<OwnerKind>,
-        /// The name of the new one.
+        /// The name of the new owner.
         name: String,
-        /// Whose selector and template it has.
+        /// The owner whose selector and template it copies.
         like: String,
-        /// How many replicas.
+        /// The number of replicas.
         replicas: i32,
     },
     /// A user deletes an owner.
     #[serde(rename = "delete-replica-set")]
     DeleteOwner {
-        /// Which.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// What becomes of its pods.
+        /// The handling of its pods.
         propagation: Dependents,
     },
-    /// A user deletes an owner and creates it again under its name.
+    /// A user deletes an owner and recreates it under the same name.
     Recreate {
-        /// Which.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// What becomes of its pods.
+        /// The handling of its pods.
         propagation: Dependents,
-        /// How long it is away, ms.
+        /// The time between deletion and recreation, ms.
         gap_ms: u32,
     },
-    /// A user creates pods that belong to none and that an owner's selector matches.
+    /// A user creates pods without an owner that an owner's selector matches.
     CreateOrphans {
-        /// Whose.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// How many.
+        /// The number of pods.
         pods: u32,
     },
-    /// A user creates one pod under a name, which belongs to none. Refused while the name is taken.
+    /// A user creates one named pod without an owner. Rejected while the name is taken.
     CreatePod {
-        /// Its name.
+        /// The name of the pod.
         name: String,
-        /// The owner whose selector matches it; absent: none.
+        /// The owner whose selector matches it; none if absent.
         #[serde(
             default,
             rename = "replica-set",
             skip_serializing_if = "Option::is_none"
         )]
         owner: Option<String>,
-        /// Its `controller.kubernetes.io/pod-deletion-cost`.
+        /// The value of `controller.kubernetes.io/pod-deletion-cost`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deletion_cost: Option<i32>,
     },
-    /// A user removes a pod at once, by its name.
+    /// A user removes a pod by name, without a grace period.
     RemovePod {
-        /// Its name.
+        /// The name of the pod.
         name: String,
     },
-    /// Somebody else writes other counts into an owner's status.
+    /// Another client writes wrong counts into an owner's status.
     WriteStatus {
-        /// Whose.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
     },
-    /// Pods go.
+    /// Pods end or are deleted.
     Kill {
-        /// Whose.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// How many of its active pods, 1 to 100.
+        /// The percentage of its active pods, 1 to 100.
         percent: u32,
-        /// How.
+        /// The way in which they end.
         how: Death,
     },
-    /// The containers of pods restart: not ready for a moment.
+    /// The containers of pods restart: the pods are not ready for a moment.
     Flap {
-        /// Whose.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// How many of its ready pods, 1 to 100.
+        /// The percentage of its ready pods, 1 to 100.
         percent: u32,
     },
-    /// Labels or owners of a pod are changed by another client.
+    /// Another client changes labels or owner references of a pod.
     Tamper {
-        /// Whose pod.
+        /// The owner of the pod.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// The pod, counted in order of names among the active ones.
+        /// The index of the pod among the active ones, in name order.
         nth: u32,
-        /// What is done.
+        /// The change.
         how: Tampering,
     },
-    /// Pods get a finalizer, and lose it later.
+    /// Pods get a finalizer, which is removed later.
     Stick {
-        /// Whose.
+        /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// How many of its active pods, 1 to 100.
+        /// The percentage of its active pods, 1 to 100.
         percent: u32,
-        /// For how long, ms.
+        /// The time until the finalizer is removed, ms.
         for_ms: u32,
     },
-    /// A node goes away and comes back.
+    /// A node is lost and comes back.
     LoseNode {
-        /// Counted from 0.
+        /// The index of the node, from 0.
         node: u32,
-        /// For how long, ms.
+        /// The time until it is back, ms.
         for_ms: u32,
     },
-    /// A node refuses every pod that is bound to it: it fails at once.
+    /// A node rejects every pod that is bound to it: the pod fails immediately.
     RejectPods {
-        /// Counted from 0.
+        /// The index of the node, from 0.
         node: u32,
-        /// For how long, ms.
+        /// The time until it accepts pods again, ms.
         for_ms: u32,
     },
-    /// A quota on the pods of the namespace.
+    /// A quota limits the pods of the namespace.
     Quota {
-        /// How many pods.
+        /// The maximum number of pods.
         pods: u32,
-        /// For how long, ms.
+        /// The time until the quota is removed, ms.
         for_ms: u32,
     },
-    /// The namespace is deleted, and created again with its objects later.
+    /// The namespace is deleted, and later recreated with its objects.
     DeleteNamespace {
-        /// How long after it is gone, ms.
+        /// The time between its removal and its recreation, ms.
         gap_ms: u32,
     },
-    /// The next requests that fit meet a fault.
+    /// A fault hits the next matching requests.
     Requests {
-        /// Which calls; empty is every pod write and status write.
+        /// The matching calls; if empty, every pod write and status write.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<Call>,
-        /// Only those of the syncs of an object of this name.
+        /// The name of the object whose syncs match; any object if absent.
         #[serde(
             default,
             rename = "replica-set",
             skip_serializing_if = "Option::is_none"
         )]
         owner: Option<String>,
-        /// Only those of this batch of their sync, from 0.
+        /// The matching batch of a sync, from 0; any batch if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         batch: Option<u32>,
-        /// Only this one of its batch, from 0.
+        /// The matching index in a batch, from 0; any index if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         index: Option<u32>,
-        /// What happens to them.
+        /// The effect on the requests.
         effect: Effect,
-        /// How many.
+        /// The number of requests.
         times: u32,
-        /// Within how long, ms.
+        /// The time limit, ms.
         within_ms: u32,
     },
-    /// A watch is held.
+    /// The events of a watch are held back.
     Hold {
-        /// Which.
+        /// The watch.
         stream: StreamKind,
-        /// For how long, ms.
+        /// The time, ms.
         for_ms: u32,
     },
-    /// Events are lost until a new list.
+    /// Events of a watch are lost until the next list.
     Drop {
-        /// Of which watch.
+        /// The watch.
         stream: StreamKind,
-        /// How many.
+        /// The number of events.
         events: u32,
-        /// When the watch ends and lists again, ms from now.
+        /// The time until the watch ends and lists again, ms.
         list_after_ms: u32,
     },
-    /// Events come twice.
+    /// Events of a watch are delivered twice.
     Duplicate {
-        /// Of which watch.
+        /// The watch.
         stream: StreamKind,
-        /// How many.
+        /// The number of events.
         events: u32,
     },
-    /// The last events come again.
+    /// The last events of a watch are replayed.
     Replay {
-        /// Of which watch.
+        /// The watch.
         stream: StreamKind,
-        /// How many, 8 at most.
+        /// The number of events, at most 8.
         events: u32,
     },
     /// A watch ends.
     EndWatch {
-        /// Which.
+        /// The watch.
         stream: StreamKind,
-        /// How.
+        /// The way in which it ends.
         end: StreamEnd,
     },
-    /// Lists and watches are refused.
+    /// Lists and watches of a kind fail.
     RefuseWatch {
-        /// Which.
+        /// The watch.
         stream: StreamKind,
-        /// With what answer.
+        /// The answer.
         fault: ApiFault,
-        /// How often.
+        /// The number of attempts that fail.
         times: u32,
     },
-    /// A watch goes silent for good, whatever is healed later: no seed draws it, it shows that the
-    /// simulator notices.
+    /// A watch goes silent permanently, even after healing. No seed draws this action; it tests
+    /// that the simulator detects a failure.
     Break {
-        /// Which.
+        /// The watch.
         stream: StreamKind,
     },
-    /// The server forgets its past, and the watch ends.
+    /// The server discards its history, and the watch ends.
     Compact {
-        /// Of what.
+        /// The watch.
         stream: StreamKind,
     },
-    /// The watch ends, and the next list or initial state is served by a server that lags.
+    /// The watch ends, and a lagging server answers the next list or initial watch.
     ServeStale {
-        /// Which.
+        /// The watch.
         stream: StreamKind,
-        /// How many versions it lags.
+        /// The lag, in versions.
         versions: u32,
-        /// For how long it shows nothing newer, ms.
+        /// The time for which the server shows no newer state, ms.
         #[serde(default)]
         for_ms: u32,
     },
-    /// The controller dies and is started again.
+    /// The controller manager dies and is restarted.
     Crash {
-        /// Where.
+        /// The crash point.
         point: CrashPoint,
-        /// How often it passes there before.
+        /// The number of times that it passes the point first.
         passes: u32,
-        /// For how long it is away, ms.
+        /// The time until the restart, ms.
         down_ms: u32,
-        /// What the new one lists first is that many versions old.
+        /// The age of the new controller manager's first lists, in versions.
         #[serde(default)]
         stale_versions: u32,
-        /// For how long the servers of these lists stay behind, ms.
+        /// The time for which the servers of these lists lag, ms.
         #[serde(default)]
         stale_for_ms: u32,
     },
-    /// A second controller is started; later the first one is killed.
+    /// A second controller manager starts; later the first one is killed.
     Overlap {
-        /// For how long there are two, ms.
+        /// The time for which both run, ms.
         for_ms: u32,
     },
-    /// The controller's process stops for a while, and goes on.
+    /// The controller manager's process pauses, and then continues.
     Pause {
-        /// For how long, ms.
+        /// The duration of the pause, ms.
         for_ms: u32,
     },
-    /// The controller's wall clock is off.
+    /// The controller manager's wall clock is wrong.
     WallClock {
-        /// By how many seconds; negative is behind.
+        /// The offset, seconds; negative is behind.
         offset_s: i32,
-        /// For how long, ms.
+        /// The time until the clock is right again, ms.
         for_ms: u32,
     },
 }
 
-/// What becomes of the dependents of a deleted object.
+/// The handling of a deleted object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dependents {
     /// They stay, without an owner.
     Orphan,
-    /// They are collected after it is gone.
+    /// They are collected after its removal.
     Background,
-    /// They are collected before it goes.
+    /// They are collected before its removal.
     Foreground,
 }
 
-/// A kind of owners of pods: in a schedule its name with hyphens, `replica-set`.
+/// A kind of pod owners: in a schedule, its name with hyphens, `replica-set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerKind(pub Kind);
 
@@ -347,45 +349,45 @@ impl<'de> Deserialize<'de> for OwnerKind {
         let kinds = Rows::installed().iter().filter_map(|row| row.kind);
         let mut kinds = kinds.map(OwnerKind);
         let found = kinds.find(|kind| kind.name() == text);
-        let unknown = || format!("{text:?} is not the kind of a controller's objects");
+        let unknown = || format!("{text:?} is not a kind with a controller");
         found.ok_or_else(|| D::Error::custom(unknown()))
     }
 }
 
-/// How a pod goes.
+/// The way in which a pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Death {
     /// It is deleted, with its grace period.
     Deleted,
-    /// It is removed at once.
+    /// It is removed without a grace period.
     Removed,
-    /// It ends with phase `Failed`, and stays.
+    /// It ends with phase `Failed`, and the object stays.
     Failed,
-    /// It ends with phase `Succeeded`, and stays.
+    /// It ends with phase `Succeeded`, and the object stays.
     Succeeded,
 }
 
-/// What is done to the labels and owners of a pod.
+/// A change to the labels or owner references of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tampering {
-    /// The label that the selector asks for is changed.
+    /// The label in the selector is changed.
     Relabel,
     /// The owner references are removed.
     Orphan,
-    /// The reference no longer says that its owner is the controller.
+    /// The reference no longer marks its owner as the controller.
     NotController,
     /// The reference names a UID that does not exist.
     DanglingUid,
-    /// The reference names another kind.
+    /// The reference has another kind.
     WrongKind,
-    /// Another object is named as the controller.
+    /// The reference names another object as the controller.
     ForeignController,
 }
 
 impl Death {
-    /// Every way.
+    /// All variants.
     pub(crate) const ALL: [Death; 4] = [
         Death::Deleted,
         Death::Removed,
@@ -395,7 +397,7 @@ impl Death {
 }
 
 impl Dependents {
-    /// In the order in which they are drawn.
+    /// The variants that are drawn, in order.
     pub const DRAWN: [Dependents; 3] = [
         Dependents::Background,
         Dependents::Orphan,
@@ -411,7 +413,7 @@ impl Dependents {
     }
 }
 
-/// The owner that an action names, if it names one.
+/// Returns the owner that an action names, if any.
 macro_rules! named {
     ($action:expr, $of_option:ident) => {{
         use Action::*;
@@ -435,7 +437,7 @@ macro_rules! named {
 }
 
 impl Action {
-    /// The owner that it names, if it names one.
+    /// Returns the owner that the action names, if any.
     pub fn owner(&self) -> Option<&str> {
         named!(self, as_ref).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! Many seeds side by side, and what they add up to.
+//! Campaigns: many seeds in parallel, and the sums of their results.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,22 +12,23 @@ use super::coverage::Pairs;
 use super::rows::SubjectRow;
 use super::verdict::{Struck, Verdict, Violation};
 
-/// Which seeds to play, and how.
+/// The seeds to play, and the way to play them.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// The first seed.
     pub first: u64,
-    /// How many; as many as the time allows when absent.
+    /// The number of seeds; unlimited if `None`.
     pub seeds: Option<u64>,
-    /// One behaviour; when absent, even seeds are played with upstream's and odd ones hardened.
+    /// The behavior of all seeds; if `None`, even seeds use upstream's and odd seeds the hardened
+    /// behavior.
     pub behaviour: Option<Behaviour>,
     /// The workload under faults.
     pub workload: &'static SubjectRow,
-    /// Of these classes of faults only; of all of them when empty.
+    /// The only classes of faults; all classes if empty.
     pub classes: Vec<FaultClass>,
-    /// Threads that play.
+    /// The number of threads.
     pub threads: usize,
-    /// Stop after that many failing seeds.
+    /// The number of failing seeds after which the campaign stops.
     pub failures_max: usize,
 }
 
@@ -36,40 +37,41 @@ pub struct Campaign {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// With which behaviour.
+    /// The behavior with which it was played.
     pub behaviour: Behaviour,
-    /// What did not hold.
+    /// The violated invariant.
     pub violation: Violation,
 }
 
-/// What the seeds of one behaviour add up to.
+/// The sums over all seeds with one behavior.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
-    /// Seeds played.
+    /// The number of seeds played.
     pub seeds: u64,
-    /// Seeds by the kinds whose controllers ran.
+    /// The number of seeds by kind whose controllers ran.
     pub kinds: BTreeMap<Kind, u64>,
-    /// Those in which a controller died.
+    /// The number of seeds in which a controller died.
     pub crashed: u64,
     /// Simulated time, ns.
     pub simulated_ns: u128,
-    /// Pods created by controllers.
+    /// The number of pods created by controllers.
     pub creates: u64,
-    /// Pods deleted by controllers.
+    /// The number of pods deleted by controllers.
     pub deletes: u64,
-    /// Syncs.
+    /// The number of syncs.
     pub syncs: u64,
-    /// Pods created beyond the wanted number, by [`Conditions`](super::verdict::Conditions).
+    /// The number of pods created beyond the wanted number, by
+    /// [`Conditions`](super::verdict::Conditions).
     pub excess: [u64; 3],
-    /// Writes of unknown outcome, by [`Conditions`](super::verdict::Conditions).
+    /// The number of writes with unknown outcome, by [`Conditions`](super::verdict::Conditions).
     pub ambiguous: [u64; 3],
-    /// From healing to convergence, ns, of every seed that converged.
+    /// The time from healing to convergence of every seed that converged, ns.
     pub converged_after_ns: Vec<i64>,
     /// Faults by class.
     pub faults: BTreeMap<FaultClass, Struck>,
-    /// Faults and the steps that they met, and in how many seeds.
+    /// The pairs of faults and affected steps, with the number of seeds.
     pub pairs: Pairs,
-    /// In how many seeds each situation was seen.
+    /// The number of seeds in which each situation occurred.
     pub sometimes: BTreeMap<&'static str, u64>,
 }
 
@@ -96,7 +98,7 @@ impl Sum {
         }
     }
 
-    /// A quantile of the times from healing to convergence, ns.
+    /// Returns a quantile of the times from healing to convergence, ns.
     pub fn converged_quantile(&self, quantile: f64) -> Option<i64> {
         let mut times = self.converged_after_ns.clone();
         times.sort_unstable();
@@ -105,22 +107,22 @@ impl Sum {
     }
 }
 
-/// What came of a campaign.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// By behaviour: upstream's, hardened.
+    /// The sums by behavior: upstream's, hardened.
     pub sums: [Sum; 2],
     /// The seeds that failed, lowest first.
     pub failures: Vec<Failure>,
 }
 
 impl Outcome {
-    /// Seeds played, of both behaviours.
+    /// Returns the number of seeds played, with both behaviors.
     pub fn seeds(&self) -> u64 {
         self.sums.iter().map(|sum| sum.seeds).sum()
     }
 
-    /// How often a class struck, with both behaviours.
+    /// Returns the counts of a class of faults, with both behaviors.
     pub fn struck(&self, class: FaultClass) -> Struck {
         let mut all = Struck::default();
         for struck in self.sums.iter().filter_map(|sum| sum.faults.get(&class)) {
@@ -129,7 +131,7 @@ impl Outcome {
         all
     }
 
-    /// In how many seeds each situation was seen, with both behaviours.
+    /// Returns the number of seeds in which each situation occurred, with both behaviors.
     pub fn sometimes(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
         for (situation, seeds) in self.sums.iter().flat_map(|sum| &sum.sometimes) {
@@ -138,7 +140,7 @@ impl Outcome {
         all
     }
 
-    /// Faults and the steps that they met, with both behaviours.
+    /// Returns the pairs of faults and affected steps, with both behaviors.
     pub fn pairs(&self) -> Pairs {
         let mut all = Pairs::new();
         for (pair, seeds) in self.sums.iter().flat_map(|sum| &sum.pairs) {
@@ -148,7 +150,7 @@ impl Outcome {
     }
 }
 
-/// The behaviour with which a seed is played.
+/// Returns the behavior with which a seed is played.
 pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
     wanted.unwrap_or(match seed % 2 {
         0 => Behaviour::Upstream,
@@ -157,7 +159,7 @@ pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
 }
 
 /// Plays the seeds until there are no more, `stop` is set, or too many have failed. `progress` gets
-/// the numbers of those done and of those that have failed.
+/// the numbers of finished and of failed seeds.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn no_invariant_is_broken_in_the_first_seeds_of_either_behaviour() {
+    fn the_first_seeds_of_either_behavior_break_no_invariant() {
         let outcome = campaign(2, 60);
         let told: Vec<String> = outcome
             .failures
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(told, Vec::<String>::new());
         let [upstream, hardened] = &outcome.sums;
         assert_eq!((upstream.seeds, hardened.seeds), (30, 30));
-        // Faults were there, and they struck while there was something to do.
+        // There were faults, and they hit controllers with work to do.
         assert!(upstream.faults.values().any(|struck| struck.mattered > 0));
         for sum in &outcome.sums {
             assert!(sum.kinds[&Kind::REPLICATION_CONTROLLER] > 0);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_has_one_trace_however_many_are_played_side_by_side() {
+    fn a_seeds_trace_does_not_depend_on_parallel_seeds() {
         let trace = |seed: u64| {
             let behaviour = behaviour_of(seed, None);
             caught(&draw::<ReplicaSets>(seed, &[]), behaviour).trace
@@ -270,7 +272,7 @@ mod tests {
                 .collect();
             plays
                 .into_iter()
-                .map(|play| play.join().expect("a play does not panic"))
+                .map(|play| play.join().expect("playing a seed does not panic"))
                 .collect()
         });
         assert_eq!(alone, together);
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn behaviours_take_turns_unless_one_is_asked_for() {
+    fn behaviors_alternate_unless_one_is_requested() {
         assert_eq!(behaviour_of(2, None), Behaviour::Upstream);
         assert_eq!(behaviour_of(3, None), Behaviour::Hardened);
         let asked_for = behaviour_of(2, Some(Behaviour::Hardened));

@@ -1,10 +1,11 @@
-//! Which faults can meet which steps of a controller's work, and which have.
+//! Coverage: the steps of a controller's work that each class of faults can affect, and has
+//! affected.
 
 use std::collections::BTreeMap;
 
 use podstorm_sim::faults::{BatchPosition, Call, FaultClass};
 
-/// A step of a controller's work, as it is when a fault strikes.
+/// The steps of a controller's work when a fault hits.
 pub const STEPS: [&str; 10] = [
     "idle",
     "waiting",
@@ -18,10 +19,10 @@ pub const STEPS: [&str; 10] = [
     "writing an Event",
 ];
 
-/// Faults and the steps that they met, and in how many seeds.
+/// Pairs of fault classes and affected steps, with the number of seeds.
 pub type Pairs = BTreeMap<(FaultClass, &'static str), u64>;
 
-/// The step of a sync that makes such a call there.
+/// Returns the step of a sync that makes this call at this position.
 pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
     match call {
         Call::CreatePod if place.batch == 0 => "creating the first",
@@ -29,7 +30,7 @@ pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
         Call::DeletePod => "deleting",
         Call::PatchPod => "patching",
         Call::GetOwner => "reading the ReplicaSet",
-        // No steps of the controllers that own pods, whose faults are counted.
+        // Not steps of the controllers that own pods, whose faults are counted.
         Call::WriteObject => "writing a ReplicaSet",
         Call::ReadOther => "reading something else",
         Call::PutStatus => "writing the status",
@@ -38,9 +39,9 @@ pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
     }
 }
 
-/// Whether a fault of the class can meet the step. Faults of requests meet the calls that they are
-/// drawn for; all others come from outside, at any step but the writing of Events, which is no
-/// step of a sync.
+/// Whether a fault of the class can affect the step. Faults of requests affect the calls for which
+/// they are drawn. All others come from outside and affect any step except writes of Events, which
+/// are not part of a sync.
 pub fn is_reachable(class: FaultClass, step: &str) -> bool {
     let any_call = STEPS[2..9].contains(&step);
     match class {
@@ -57,20 +58,20 @@ pub fn is_reachable(class: FaultClass, step: &str) -> bool {
     }
 }
 
-/// A pair that can meet.
+/// A possible pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// The class of faults.
     pub class: FaultClass,
     /// The step of a controller's work.
     pub step: &'static str,
-    /// In how many seeds they have met.
+    /// The number of seeds in which the pair occurred.
     pub seeds: u64,
-    /// The same of a million seeds.
+    /// That number per million seeds.
     pub per_million: f64,
 }
 
-/// Every pair that can meet, those first that have met in the fewest of that many seeds.
+/// Returns every possible pair among `seeds` seeds, rarest first.
 pub fn pairs(met: &Pairs, seeds: u64) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for class in FaultClass::ALL {
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_can_meet_something_and_the_least_met_pair_comes_first() {
+    fn every_class_has_reachable_steps_and_rare_pairs_come_first() {
         let mut met = Pairs::new();
         let all = pairs(&met, 0);
         let mut unmet = all.iter();

@@ -1,4 +1,4 @@
-//! What is drawn in the same way for every schedule. Seeds keep their meaning only as long as each draw here
+//! The draws that all schedules share. Seeds keep their meaning only as long as each draw here
 //! keeps its place and its width.
 
 use fastrand::Rng;
@@ -8,31 +8,31 @@ use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass, StreamEnd, Stream
 use crate::action::Action;
 use crate::plan::PlannedCluster;
 
-/// Faults of a class per simulated minute: least and most.
+/// The minimum and maximum rate of faults of a class, per simulated minute.
 const RATE: (f64, f64) = (0.1, 12.0);
 
-/// What users do, per simulated minute: least and most.
+/// The minimum and maximum rate of user actions, per simulated minute.
 const USER_RATE: (f64, f64) = (0.5, 12.0);
 
-/// How the schedules of a workload are drawn.
+/// The probabilities with which the schedules of a workload are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Odds {
-    /// The name of its stream of random numbers.
+    /// The name of the workload's random stream.
     pub stream: &'static str,
-    /// Of a hundred seeds, those without faults.
+    /// The percentage of seeds without faults.
     pub without_faults: u32,
-    /// Of a hundred seeds, those with a single class.
+    /// The percentage of seeds with a single class.
     pub of_one_class: u32,
-    /// How many classes the other seeds have on average.
+    /// The average number of classes in other seeds.
     pub classes: usize,
-    /// Most steps of one class in one schedule.
+    /// The maximum number of steps of one class in a schedule.
     pub steps_max: usize,
-    /// The calls that are refused or slow, those more often that are named more often. One time in four
-    /// it is any write of pods or statuses instead.
+    /// The calls that fail or are slow, weighted by repetition. One time in four, any write of pods
+    /// or statuses is selected instead.
     pub calls: &'static [Call],
-    /// The writes whose outcome may stay unknown.
+    /// The writes whose outcome may be unknown.
     pub writes: &'static [Call],
-    /// The writes that a layer below may send again.
+    /// The writes that a lower layer may resend.
     pub resent: &'static [Call],
 }
 
@@ -40,12 +40,13 @@ pub struct Odds {
 #[derive(Debug)]
 pub struct Dice {
     pub(crate) random: Rng,
-    /// Most steps of one class in one schedule.
+    /// The maximum number of steps of one class in the schedule.
     steps_max: usize,
 }
 
 impl Dice {
-    /// The dice of a seed for one kind of schedule, with at most that many steps of one class.
+    /// Returns the dice of a seed for one kind of schedule, with at most `steps_max` steps of one
+    /// class.
     pub(crate) fn new(seed: u64, schedules: &str, steps_max: usize) -> Dice {
         Dice {
             random: Rng::with_seed(seed_for(seed, schedules, 0)),
@@ -53,37 +54,37 @@ impl Dice {
         }
     }
 
-    /// One of these, each as likely as the others.
+    /// Returns one of the values, with equal probability.
     ///
     /// # Panics
-    /// There is none.
+    /// If there are no values.
     pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.random.usize(..of.len())].clone()
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     ///
     /// # Panics
-    /// `end` is 0.
+    /// If `end` is 0.
     pub fn below(&mut self, end: u32) -> u32 {
         self.random.u32(..end)
     }
 
-    /// Evenly over the orders of magnitude between the two.
+    /// Returns a number with a uniformly distributed logarithm.
     fn rate(&mut self, (low, high): (f64, f64)) -> f64 {
         low * (high / low).powf(self.random.f64())
     }
 
-    /// Evenly over the orders of magnitude between the two, as a whole number.
+    /// Returns an integer with a uniformly distributed logarithm.
     pub fn magnitude(&mut self, low: u32, high: u32) -> u32 {
         let drawn = self.rate((f64::from(low.max(1)), f64::from(high)));
         (drawn as u32).clamp(low, high)
     }
 
-    /// Moments at that rate per minute, in order.
+    /// Returns times with the given rate per minute, in order.
     fn times(&mut self, per_minute: f64, end_ms: u32) -> Vec<u32> {
         let count = per_minute * f64::from(end_ms) / 60_000.0;
-        // A rate that gives less than one has one in that share of seeds.
+        // A rate below one event per run gives one event in that fraction of seeds.
         let whole = count as usize + usize::from(self.random.f64() < count.fract());
         let mut times: Vec<u32> = (0..whole.min(self.steps_max))
             .map(|_| self.random.u32(0..=end_ms))
@@ -92,19 +93,19 @@ impl Dice {
         times
     }
 
-    /// When users do something.
+    /// Returns the times of user actions.
     pub(crate) fn user_times(&mut self, end_ms: u32) -> Vec<u32> {
         let rate = self.rate(USER_RATE);
         self.times(rate, end_ms)
     }
 
-    /// When faults of a class strike, which may be as often as they can.
+    /// Returns the times of faults of a class; with `high`, at the maximum rate.
     pub(crate) fn fault_times(&mut self, high: bool, end_ms: u32) -> Vec<u32> {
         let rate = if high { RATE.1 } else { self.rate(RATE) };
         self.times(rate, end_ms)
     }
 
-    /// The classes of a seed, and whether they strike as often as they can.
+    /// Returns the classes of a seed, and whether they have the maximum rate.
     pub(crate) fn classes(
         &mut self,
         wanted: &[FaultClass],
@@ -125,7 +126,7 @@ impl Dice {
         (all.into_iter().filter(is_chosen).collect(), false)
     }
 
-    /// A cluster.
+    /// Draws a cluster.
     pub(crate) fn cluster(
         &mut self,
         burst_replicas: impl FnOnce(&mut Dice) -> u32,
@@ -144,7 +145,7 @@ impl Dice {
         }
     }
 
-    /// A fault against the next requests that fit.
+    /// Draws a fault against the next matching requests.
     pub(crate) fn requests(&mut self, calls: &[Call], effect: Effect, most_times: u32) -> Action {
         Action::Requests {
             calls: calls.to_vec(),
@@ -157,7 +158,7 @@ impl Dice {
         }
     }
 
-    /// What leaves the outcome of a write unknown.
+    /// Draws an effect that leaves the outcome of a write unknown.
     pub(crate) fn ambiguous(&mut self) -> Effect {
         let all = ApiFault::ALL.into_iter();
         let ambiguous: Vec<ApiFault> = all.filter(|fault| fault.is_ambiguous()).collect();
@@ -172,7 +173,7 @@ impl Dice {
         }
     }
 
-    /// A watch ends, or is refused with one of these answers.
+    /// Draws the end of a watch, or its failure with one of these answers.
     pub(crate) fn watch_ends(&mut self, stream: StreamKind, answers: &[ApiFault]) -> Action {
         match self.below(3) {
             0 => Action::Compact { stream },

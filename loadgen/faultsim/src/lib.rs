@@ -1,5 +1,5 @@
-//! The fault simulator: small clusters, everything that can go wrong, and a checker of every
-//! commit. One seed is one schedule, and one schedule is one run, to the byte.
+//! The fault simulator: small clusters, injected faults of every kind, and a checker of every
+//! commit. One seed gives one schedule, and one schedule gives one run, to the byte.
 //!
 //! ```text
 //!  seed ──draw──▶ schedule ──play──▶ simulation (cluster, controllers, faults) ◀── scripted hazards
@@ -8,11 +8,10 @@
 //!                minimise ◀───────── invariants ──▶ verdict
 //! ```
 //!
-//! A schedule ([`Schedule`]) is data: what exists at first, and timed actions, of users
-//! and of faults. It is drawn from a seed ([`draw`]), written by hand, or what is left of another
-//! when all that is not needed for a failure is taken away ([`minimise`]). A run ([`mod@play`])
-//! goes through its phases: build, disturb, heal, and quiet. What is particular to a workload is a
-//! [`subject`], in a folder of [`workloads`].
+//! A schedule ([`Schedule`]) is data: the initial objects, and timed actions of users and of
+//! faults. It is drawn from a seed ([`draw`]), written by hand, or reduced from a failing schedule
+//! ([`minimise`]). A run ([`mod@play`]) has four phases: build, disturb, heal, and quiet. The code
+//! for one workload is a [`subject`], in a folder of [`workloads`].
 
 pub mod action;
 pub mod bug;

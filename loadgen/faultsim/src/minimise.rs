@@ -1,4 +1,4 @@
-//! Takes away from a schedule that fails whatever it does not need to fail in the same way.
+//! Removes everything from a failing schedule that is not needed for the same failure.
 
 use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
@@ -6,23 +6,23 @@ use podstorm_sim::faults::FaultClass;
 use super::play::caught;
 use super::subject::{Schedule, Subject};
 
-/// What is left, and how many schedules were played to find out.
+/// The result of a minimization.
 #[derive(Clone, Debug)]
 pub struct Minimised<T> {
-    /// Fails as the first one did.
+    /// The reduced schedule, with the same failure.
     pub schedule: T,
-    /// Steps of the first one.
+    /// The number of steps of the original schedule.
     pub steps_before: usize,
-    /// Schedules played.
+    /// The number of schedules played.
     pub plays: u32,
     /// Whether the search was stopped before it had tried everything.
     pub cut_short: bool,
 }
 
-/// The smallest schedule found that still breaks that invariant. `enough` is asked before each play,
-/// with the number of plays so far: when it holds, the search ends with what it has. Steps are taken away
-/// in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then objects that no step names, then
-/// the time after the last step.
+/// Returns the smallest schedule found that still violates the same invariant. `enough` is called
+/// before each play with the number of plays so far; if it returns true, the search ends with its
+/// current result. The search removes steps in ever smaller runs (delta debugging, Zeller and
+/// Hildebrandt 2002), then objects that no step names, then the time after the last step.
 pub fn minimise<S: Subject>(
     schedule: &Schedule<S>,
     behaviour: Behaviour,
@@ -93,7 +93,8 @@ impl Search<'_> {
         fails
     }
 
-    /// Takes away runs of that many steps, wherever that leaves a failure; whether any was.
+    /// Removes runs of `run` steps wherever the failure remains, and returns whether any were
+    /// removed.
     fn remove_runs<S: Subject>(&mut self, best: &mut Schedule<S>, run: usize) -> bool {
         let mut removed = false;
         let mut at = 0;
@@ -135,15 +136,16 @@ mod tests {
     use podstorm_objects::Kind;
     use podstorm_sim::faults::StreamKind;
 
-    /// Upstream, without the gate, creates everything twice when pod events stay away for longer
-    /// than expectations last: not a violation, so the search is for one that never converges.
+    /// Without the gate, upstream creates all pods twice if pod events are delayed until
+    /// expectations expire. That is not a violation, so the search is for a schedule that never
+    /// converges.
     #[test]
-    fn a_failure_that_needs_one_step_is_cut_down_to_it() {
+    fn a_failure_is_reduced_to_the_one_step_that_causes_it() {
         let mut schedule: Schedule<ReplicaSets> = draw(3, &[]);
         schedule.steps.retain(|step| step.class.is_none());
         let quiet = caught(&schedule, Behaviour::Upstream);
         assert!(quiet.is_good(), "{:?}", quiet.violation);
-        // A watch that goes silent for good, which no healing ends.
+        // A watch that goes silent permanently, even after healing.
         let at_ms = schedule.disturb_ms / 2;
         let at = schedule.steps.partition_point(|step| step.at_ms <= at_ms);
         let broken = Action::Break {
@@ -151,7 +153,7 @@ mod tests {
         };
         schedule.steps.insert(at, Step::of_user(at_ms, broken));
         let broken = caught(&schedule, Behaviour::Upstream);
-        let violation = broken.violation.expect("nothing is heard any more");
+        let violation = broken.violation.expect("the watch is silent");
         let small = minimise(
             &schedule,
             Behaviour::Upstream,

@@ -1,4 +1,4 @@
-//! The objects of a simulation: their names, and JSON to be changed before they are created.
+//! The objects of a simulation: their names, and JSON to modify before their creation.
 
 use podstorm_objects::{Kind, Map, ObjectMeta};
 use serde_json::{Value, json};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 /// The namespace of every object that a schedule names.
 pub const NAMESPACE: &str = "sim";
 
-/// The finalizer that keeps a pod.
+/// The finalizer that keeps a pod from being removed.
 pub(crate) const STUCK: &str = "podstorm.example/stuck";
 
-/// The name of the node with that number.
+/// Returns the name of the node with this index.
 pub(crate) fn node_name(number: u32) -> String {
     format!("node-{number}")
 }
 
-/// The metadata of an object that has a name and nothing else.
+/// Returns metadata with only a name.
 pub fn named(name: &str) -> ObjectMeta {
     ObjectMeta {
         name: name.into(),
@@ -22,7 +22,7 @@ pub fn named(name: &str) -> ObjectMeta {
     }
 }
 
-/// A pod with the label `app` of that value.
+/// Returns a pod with the label `app: <app>`.
 pub fn pod(name: &str, app: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": app}},
@@ -30,7 +30,7 @@ pub fn pod(name: &str, app: &str) -> Value {
     })
 }
 
-/// The part of an object that names its controller.
+/// Returns the part of an object that names its controller.
 pub fn controlled_by(kind: Kind, name: &str, uid: &str) -> Value {
     json!({"metadata": {"ownerReferences": [{
         "apiVersion": kind.api_version(), "kind": kind.name(), "name": name, "uid": uid,
@@ -38,7 +38,7 @@ pub fn controlled_by(kind: Kind, name: &str, uid: &str) -> Value {
     }]}})
 }
 
-/// Merges `change` into `object` as a merge patch does.
+/// Merges `change` into `object`, like a merge patch.
 pub fn with(mut object: Value, change: Value) -> Value {
     merge(&mut object, change);
     object
@@ -52,7 +52,7 @@ fn merge(target: &mut Value, change: Value) {
     if !target.is_object() {
         *target = json!({});
     }
-    let members = target.as_object_mut().expect("it is an object now");
+    let members = target.as_object_mut().expect("the value is a JSON object");
     for (name, value) in change {
         match value {
             Value::Null => drop(members.remove(&name)),
@@ -61,13 +61,13 @@ fn merge(target: &mut Value, change: Value) {
     }
 }
 
-/// The members of a patch.
+/// Returns the members of a patch.
 ///
 /// # Panics
-/// It is not an object.
+/// If the patch is not a JSON object.
 pub(crate) fn members(patch: Value) -> Map {
     match patch {
         Value::Object(members) => members,
-        other => panic!("a patch is an object, not {other}"),
+        other => panic!("expected a JSON object as patch, not {other}"),
     }
 }

@@ -1,35 +1,35 @@
-//! What a run begins with, what is done in it and when, and how it is played.
+//! The initial cluster of a run, its timed actions, and the way in which it is played.
 
 use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
 use serde::{Deserialize, Serialize};
 
-/// The cluster and its controllers at the beginning.
+/// The initial cluster and its controllers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedCluster {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u32,
-    /// How many workers each controller has.
+    /// The number of workers of each controller.
     pub workers: u32,
-    /// Most creates or deletes in one sync.
+    /// The maximum number of creates or deletes in one sync.
     pub burst_replicas: u32,
-    /// The read-your-writes gate of 1.36.
+    /// Whether the read-your-writes feature gate of 1.36 is on.
     #[serde(default = "yes")]
     pub stale_controller_consistency: bool,
     /// Whether initial lists come through the watch.
     #[serde(default = "yes")]
     pub watch_list_client: bool,
-    /// Feature gates that are on beside those that are on by default.
+    /// Feature gates that are on in addition to those on by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub feature_gates: Vec<String>,
-    /// The longest time of an API call there and back, ms.
+    /// The maximum round trip of an API call, ms.
     pub api_ms: u32,
-    /// The longest time of a watch event, ms.
+    /// The maximum delay of a watch event, ms.
     pub watch_ms: u32,
-    /// The longest time of a pod to become ready, ms.
+    /// The maximum time that a pod takes to become ready, ms.
     pub startup_ms: u32,
-    /// The longest time of a pod to end, ms.
+    /// The maximum time that a pod takes to end, ms.
     pub termination_ms: u32,
 }
 
@@ -37,17 +37,17 @@ pub struct PlannedCluster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Step<A> {
-    /// When, ms from the beginning of the disturbed phase.
+    /// The time, ms from the beginning of the disturbed phase.
     pub at_ms: u32,
-    /// The class of faults it belongs to; absent for what users do.
+    /// The class of the fault; `None` for actions of users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<FaultClass>,
-    /// What is done.
+    /// The action.
     pub action: A,
 }
 
 impl<A> Step<A> {
-    /// What users do at that time.
+    /// Returns an action of users at that time.
     pub fn of_user(at_ms: u32, action: A) -> Step<A> {
         let class = None;
         Step {
@@ -62,17 +62,17 @@ const fn yes() -> bool {
     true
 }
 
-/// How a schedule is played.
+/// The way in which a schedule is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
-    /// Whose behaviour.
+    /// The behavior of the controllers.
     pub behaviour: Behaviour,
-    /// Whether to write down every commit and every sync, for a person.
+    /// Whether to log every commit and every sync.
     pub told: bool,
 }
 
 impl How {
-    /// With that behaviour, and nothing written down.
+    /// Returns the way to play with this behavior and without a log.
     pub fn untold(behaviour: Behaviour) -> How {
         let told = false;
         How { behaviour, told }

@@ -1,6 +1,6 @@
 //! Plays a schedule: build, disturb, heal, and quiet.
 //!
-//! * **Build**: the objects are created and must come to what they want; nothing goes wrong.
+//! * **Build**: the objects are created and must reach the wanted state, without faults.
 //! * **Disturb**: the schedule's steps are carried out at their times.
 //! * **Heal** and **quiet**: see [`Ending`].
 
@@ -18,13 +18,13 @@ use super::simulation::{Ending, Simulation, Users, Watcher, options};
 use super::subject::{Schedule, Subject};
 use super::verdict::{Verdict, Violation};
 
-/// What came of a run, and the log for a person.
+/// The verdict of a run, and its log.
 pub type Played = (Verdict, Vec<String>);
 
 /// Plays a schedule.
 ///
 /// # Panics
-/// When the schedule does not pass [`Schedule::check`].
+/// If the schedule does not pass [`Schedule::check`].
 pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
     schedule
         .check()
@@ -62,7 +62,7 @@ pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
     (verdict, log)
 }
 
-/// Plays the phases; answers how long after healing everything was as wanted, ns.
+/// Plays the phases, and returns the time from healing to convergence, ns.
 fn phases<S: Subject>(
     simulation: &mut Simulation,
     users: &mut S::Users,
@@ -97,7 +97,7 @@ fn phases<S: Subject>(
     converged_after_ns
 }
 
-/// Plays a schedule; a panic of the product is a violation (I10).
+/// Plays a schedule; a panic of the code under test is a violation (I10).
 pub fn caught<S: Subject>(schedule: &Schedule<S>, behaviour: Behaviour) -> Verdict {
     let played = AssertUnwindSafe(|| play(schedule, How::untold(behaviour)));
     catch_unwind(played).map_or_else(

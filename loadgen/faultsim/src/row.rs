@@ -1,4 +1,4 @@
-//! A workload of the campaign as a row, and its schedules behind one face.
+//! A workload of the campaign as a row, and a common interface to the schedules of all workloads.
 
 use std::fmt::Debug;
 
@@ -14,14 +14,14 @@ use super::play::{Played, caught, play};
 use super::subject::{Schedule, ScheduleError, Subject};
 use super::verdict::Verdict;
 
-/// A workload of the campaign, by its name.
+/// A workload of the campaign.
 #[derive(Clone, Copy, Debug)]
 pub struct SubjectRow {
-    /// Its name: the alias of its controller.
+    /// The name: the alias of its controller.
     pub name: &'static str,
-    /// The schedule of a seed; of these classes of faults only, if any are named.
+    /// Returns the schedule of a seed, limited to these classes of faults if any are given.
     pub draw: fn(seed: u64, classes: &[FaultClass]) -> Box<dyn AnySchedule>,
-    /// The bugs that upstream is known for.
+    /// Known bugs of upstream.
     pub bugs: &'static [Bug],
     pub(crate) read: fn(text: &str) -> Result<Box<dyn AnySchedule>, ScheduleError>,
 }
@@ -40,17 +40,17 @@ impl SubjectRow {
 
 /// A schedule of any workload.
 pub trait AnySchedule: Debug {
-    /// The schedule as YAML.
+    /// Returns the schedule as YAML.
     fn to_yaml(&self) -> String;
-    /// The seed of everything that its cluster draws.
+    /// Returns the seed of the cluster's randomness.
     fn seed(&self) -> u64;
-    /// How many steps it has.
+    /// Returns the number of steps.
     fn steps(&self) -> usize;
-    /// The kinds whose controllers run.
+    /// Returns the kinds whose controllers run.
     fn kinds(&self) -> Vec<Kind>;
-    /// Plays it; answers what came of it, and the log for a person.
+    /// Plays it, and returns the verdict and the log.
     fn play(&self, how: How) -> Played;
-    /// Plays it; a panic of the product is a violation (I10).
+    /// Plays it; a panic of the code under test is a violation (I10).
     fn play_caught(&self, behaviour: Behaviour) -> Verdict;
     /// See [`minimise`].
     fn minimise(

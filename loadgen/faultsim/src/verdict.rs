@@ -1,19 +1,20 @@
-//! What came of a run.
+//! The result of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use podstorm_sim::faults::FaultClass;
 
-/// An invariant that did not hold.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Its number in the reliability plan: `S1` to `S14`, `L1` to `L5`, `I1` to `I10`.
+    /// The number of the invariant in the reliability plan: `S1` to `S14`, `L1` to `L5`, `I1` to
+    /// `I10`.
     pub invariant: &'static str,
-    /// What happened, for a person.
+    /// A description of the violation.
     pub text: String,
-    /// When, ns of the run.
+    /// The time of the violation, ns of the run.
     pub at_ns: i64,
-    /// The server's version then.
+    /// The server's version at that time.
     pub version: u64,
 }
 
@@ -30,21 +31,21 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// How often a class of faults was injected, and what came of it.
+/// The number of injected faults of a class, and of their effects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Struck {
-    /// Steps of schedules.
+    /// The number of steps in schedules.
     pub injected: u64,
-    /// Those of them that changed what a controller saw or did.
+    /// The number of these steps that changed what a controller saw or did.
     pub noticed: u64,
-    /// How often they struck: each request that met one, and all others once.
+    /// The number of hits: one for each request with a fault, and one for any other fault.
     pub struck: u64,
-    /// How often they did when a controller had something to do.
+    /// The number of hits while a controller had work to do.
     pub mattered: u64,
 }
 
 impl Struck {
-    /// Adds another count.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Struck) {
         self.injected += other.injected;
         self.noticed += other.noticed;
@@ -53,26 +54,26 @@ impl Struck {
     }
 }
 
-/// What a controller had against it: pods in excess are judged by that.
+/// The conditions for the controllers of a run, by which excess pods are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Conditions {
-    /// One controller, which did not die, whose watches kept the API's promise, and whose creates were
-    /// carried out once each. Whatever else went wrong, it can make up for.
+    /// One controller that did not die, whose watches kept the API's promise, and whose creates
+    /// were carried out once each. It can compensate for any other fault.
     #[default]
     Kept,
-    /// As before, but controllers died and others took their place, one at a time.
+    /// Like `Kept`, except that controllers died and were replaced, one at a time.
     Crashed,
-    /// Controllers ran side by side, a watch lost an event or sent one from the past, or a layer
-    /// below sent a create again whose first try was carried out too: what no controller can make up for
-    /// alone.
+    /// Controllers ran concurrently, a watch lost an event or replayed an old one, or a lower layer
+    /// resent a create whose first attempt was also carried out. No controller can compensate for
+    /// these on its own.
     Broken,
 }
 
 impl Conditions {
-    /// All of them, in the order of their numbers.
+    /// All conditions, in number order.
     pub const ALL: [Conditions; 3] = [Conditions::Kept, Conditions::Crashed, Conditions::Broken];
 
-    /// For a person, after "in seeds".
+    /// Returns the description, as in "in seeds …".
     pub fn description(self) -> &'static str {
         match self {
             Conditions::Kept => {
@@ -88,60 +89,61 @@ impl Conditions {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// The first invariant that did not hold; the run stopped there.
+    /// The first violation; the run stopped there.
     pub violation: Option<Violation>,
     /// Faults by class.
     pub faults: BTreeMap<FaultClass, Struck>,
-    /// Which faults met which step of a controller's work.
+    /// Pairs of fault classes and affected steps of a controller's work.
     pub pairs: BTreeSet<(FaultClass, &'static str)>,
-    /// Situations that a good set of seeds should show at least once.
+    /// Situations that a good set of seeds should cover.
     pub sometimes: BTreeSet<&'static str>,
-    /// How often the reference model was compared, operation by operation and in the end state
-    /// alone.
+    /// The number of comparisons with the reference model: after each operation, and only in the
+    /// final state.
     pub compared: [u64; 2],
-    /// Pods created by controllers beyond what any of their reasons explains: the known deviations
-    /// of the upstream behaviour.
+    /// The number of pods that controllers created without a reason: the known deviations of
+    /// upstream's behavior.
     pub excess_pods_created: u64,
-    /// Pod creates of controllers that were committed.
+    /// The number of committed pod creates by controllers.
     pub creates: u64,
-    /// Pod deletes of controllers that were committed.
+    /// The number of committed pod deletes by controllers.
     pub deletes: u64,
-    /// Writes whose outcome the controller could not know.
+    /// The number of writes whose outcome the controller could not know.
     pub ambiguous_writes: u64,
-    /// Whether a controller died in the run.
+    /// Whether a controller died.
     pub crashed: bool,
-    /// What the controllers had against them.
+    /// The conditions for the controllers.
     pub conditions: Conditions,
-    /// Syncs begun.
+    /// The number of syncs begun.
     pub syncs: u64,
-    /// The longest time in which an owner of pods had other than the wanted number of active pods and
-    /// no controller wrote a pod for it, ns.
+    /// The longest time in which an owner did not have the wanted number of active pods and no
+    /// controller wrote a pod for it, ns.
     pub longest_idle_ns: i64,
-    /// Most pods created by controllers within a minute.
+    /// The maximum number of pods that controllers created within a minute.
     pub most_creates_per_minute: u64,
-    /// Most pods that existed at once, ended ones included.
+    /// The maximum number of pods that existed at the same time, including ended ones.
     pub peak_pods: u64,
-    /// Deletes that met another pod than the one that was chosen, of the same name.
+    /// The number of deletes that removed another pod of the same name than the selected one.
     pub wrong_pods_deleted: u64,
-    /// Deletes that left an owner of pods fewer active pods than it wanted at any time since the version
-    /// read.
+    /// The number of deletes that left an owner with fewer active pods than it wanted at any time
+    /// since the version that was read.
     pub deletes_below_wanted: u64,
-    /// What else the workload counts, in words. Where there is something, the figures above say little of the workload.
+    /// Other counters of the workload, with descriptions. If there are any, the counters above say
+    /// little about the workload.
     pub figures: Vec<(&'static str, u64)>,
-    /// From the end of the faults to the moment since when everything was as wanted, ns; absent
-    /// when that never came.
+    /// The time from the end of the faults to permanent convergence, ns; `None` if the run did not
+    /// converge.
     pub converged_after_ns: Option<i64>,
     /// Simulated time, ns.
     pub simulated_ns: i64,
-    /// A hash of everything that was committed and asked for, in order.
+    /// A hash of all commits and requests, in order.
     pub trace: u128,
 }
 
 impl Verdict {
-    /// Whether every invariant held and everything converged.
+    /// Whether every invariant held and the run converged.
     pub fn is_good(&self) -> bool {
         self.violation.is_none()
     }

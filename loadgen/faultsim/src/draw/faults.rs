@@ -1,5 +1,5 @@
-//! Draws what a fault of a class does. Seeds keep their meaning only as long as each draw here keeps its place
-//! and its width.
+//! Draws the actions for a class of faults. Seeds keep their meaning only as long as each draw here
+//! keeps its place and its width.
 
 use podstorm_objects::Kind;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamKind};
@@ -8,8 +8,8 @@ use crate::action::{Action, Death, Tampering};
 use crate::dice::Dice;
 use crate::subject::Subject;
 
-/// Most nodes that reject their pods in one schedule: each makes a loop that creates pods as fast as calls
-/// are answered.
+/// The maximum number of nodes that reject their pods in one schedule: each causes a loop that
+/// creates pods as fast as calls are answered.
 const REJECTING_MAX: u32 = 3;
 
 /// The faults of one schedule.
@@ -20,7 +20,8 @@ pub(super) struct Faults<'a, S: Subject> {
 }
 
 impl<'a, S: Subject> Faults<'a, S> {
-    /// Those of a schedule with these objects, going on from what its drawing remembers.
+    /// Returns the faults of a schedule with these objects, continuing from the state of its
+    /// drawing.
     pub(super) fn new(objects: &'a [S::Planned], drawing: S::Drawing) -> Faults<'a, S> {
         Faults {
             objects,
@@ -29,7 +30,7 @@ impl<'a, S: Subject> Faults<'a, S> {
         }
     }
 
-    /// What a fault of that class does, and what of it how much later, ms.
+    /// Draws the actions for a fault of that class, each with its delay, ms.
     pub(super) fn draw(&mut self, dice: &mut Dice, class: FaultClass) -> Vec<(u32, S::Action)> {
         match S::draw_own(dice, class, self.objects, &mut self.drawing) {
             Some(actions) => actions,
@@ -46,7 +47,7 @@ impl<'a, S: Subject> Faults<'a, S> {
     }
 
     /// # Panics
-    /// The class is the workload's own matter.
+    /// If the workload itself draws faults of the class.
     fn on_cluster(&mut self, dice: &mut Dice, class: FaultClass) -> Action {
         match class {
             FaultClass::ApiError => {
@@ -212,13 +213,13 @@ impl<'a, S: Subject> Faults<'a, S> {
                 dice.requests(&[Call::WriteEvent], effect, 50)
             }
             FaultClass::SpecChange | FaultClass::Recreate => {
-                unreachable!("how a spec changes is the workload's own matter")
+                unreachable!("the workload draws changes of specs")
             }
         }
     }
 }
 
-/// One of these calls, or none: then every write of pods and statuses is meant.
+/// Draws one of these calls, or no call, which selects every write of pods and statuses.
 fn a_call(dice: &mut Dice, calls: &[Call]) -> Vec<Call> {
     match dice.below(4) {
         0 => Vec::new(),
@@ -242,7 +243,7 @@ fn crash(dice: &mut Dice) -> Action {
     }
 }
 
-/// For how long a server that lags stays behind: half of them catch up at once.
+/// Draws the time for which a lagging server stays behind: half of them catch up immediately.
 fn behind_ms(dice: &mut Dice) -> u32 {
     match dice.random.bool() {
         true => 0,

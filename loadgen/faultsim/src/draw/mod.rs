@@ -1,6 +1,6 @@
-//! Draws a schedule from a seed, by swarm: each seed switches a few classes of faults on, at rates
-//! drawn evenly over their orders of magnitude, so that rare pairs meet. Some seeds have one class
-//! alone at a high rate, some none at all.
+//! Draws a schedule from a seed, as in swarm testing: each seed enables a few classes of faults, at
+//! rates with uniformly distributed logarithms, so that rare pairs occur. Some seeds have a single
+//! class at a high rate, and some have none.
 
 mod faults;
 
@@ -11,7 +11,7 @@ use super::plan::Step;
 use super::subject::{SCHEDULE_VERSION, Schedule, Subject};
 use faults::Faults;
 
-/// The schedule of a seed; of these classes only, if any are named.
+/// Returns the schedule of a seed, limited to these classes if any are given.
 pub fn draw<S: Subject>(seed: u64, classes: &[FaultClass]) -> Schedule<S> {
     let odds = S::ODDS;
     let mut dice = Dice::new(seed, odds.stream, odds.steps_max);
@@ -37,7 +37,7 @@ pub fn draw<S: Subject>(seed: u64, classes: &[FaultClass]) -> Schedule<S> {
             add(at_ms, Some(*class), faults.draw(&mut dice, *class));
         }
     }
-    // Stable: steps of the same moment stay in the order in which they were drawn.
+    // Stable: steps with the same time stay in the order in which they were drawn.
     steps.sort_by_key(|step| step.at_ms);
     Schedule {
         version: SCHEDULE_VERSION,

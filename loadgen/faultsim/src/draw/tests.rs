@@ -1,4 +1,4 @@
-//! What is drawn: that it can be played, and that all there is comes up.
+//! Drawn schedules: all can be played, and together they cover everything.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn can_be_played_and_drawn_again<S: Subject>() {
 }
 
 #[test]
-fn every_schedule_that_is_drawn_can_be_played_and_stored_and_drawn_again() {
+fn drawn_schedules_are_valid_storable_and_reproducible() {
     can_be_played_and_drawn_again::<ReplicaSets>();
     can_be_played_and_drawn_again::<Deployments>();
     can_be_played_and_drawn_again::<TtlAfterFinished>();
@@ -44,7 +44,7 @@ fn has_every_class_and_sometimes_none<S: Subject>() {
 }
 
 #[test]
-fn a_few_hundred_seeds_have_every_class_and_some_have_none() {
+fn a_few_hundred_seeds_cover_all_classes_and_no_class() {
     has_every_class_and_sometimes_none::<ReplicaSets>();
     has_every_class_and_sometimes_none::<Deployments>();
     has_every_class_and_sometimes_none::<TtlAfterFinished>();

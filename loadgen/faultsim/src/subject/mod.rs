@@ -1,10 +1,11 @@
-//! What the campaign knows of a workload: how its schedules are drawn, what users do to its objects, and
-//! what must hold of a run.
+//! A campaign's interface to a workload: the drawing of schedules, the actions of users, and the
+//! invariants.
 //!
-//! A workload joins the campaign by one `impl` of [`Subject`] and one line of [`workloads`](crate::workloads).
-//! Faults of the cluster, of requests and of watches, the phases of a run, the search for small schedules and the
-//! sums over many seeds are the same for all. Where a workload stands on the pods of others, the
-//! [owners](Subject::OWNERS) of these are named by actions, and their checker looks at the run, too.
+//! A workload joins the campaign with one `impl` of [`Subject`] and one line in
+//! [`workloads`](crate::workloads). The faults of the cluster, of requests and of watches, the
+//! phases of a run, minimization and the sums over many seeds are the same for all workloads. If a
+//! workload builds on pods of other objects, actions name these [owners](Subject::OWNERS), and the
+//! owners' checker also checks the run.
 
 mod schedule;
 
@@ -27,46 +28,46 @@ use super::simulation::{Ending, NoOwners, PodOwners, Users, Watcher};
 pub use schedule::{SCHEDULE_VERSION, Schedule, ScheduleError};
 pub(crate) use schedule::{check_within, header};
 
-/// A workload that the campaign can put under faults.
+/// A workload that campaigns can test.
 pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync {
-    /// An object that exists at first.
+    /// An initial object.
     type Planned: Clone + Debug + PartialEq + Eq + Send + Sync + Serialize + DeserializeOwned;
-    /// What is done at one moment.
+    /// An action at one time.
     type Action: SubjectAction;
-    /// What a drawing has to remember, e.g. how much of something the schedule has already.
+    /// The state of a drawing, for example how often a fault was drawn.
     type Drawing;
     /// The users of a run.
     type Users: Users<Planned = Self::Planned, Action = Self::Action>;
-    /// What looks at a run.
+    /// The watcher of a run.
     type Watcher: Watcher;
 
-    /// How schedules are drawn.
+    /// The probabilities with which schedules are drawn.
     const ODDS: Odds;
 
-    /// The objects that own pods and that actions on the cluster name.
+    /// The objects that own pods, named by actions on the cluster.
     const OWNERS: &'static dyn PodOwners = &NoOwners;
 
-    /// The controllers that run beside, whatever the kinds of a schedule are.
+    /// Controllers that also run, regardless of a schedule's kinds.
     const BESIDE: &'static [&'static ControllerRow] = &[];
 
-    /// Bugs that upstream's controller is known for, each as a schedule that shows it.
+    /// Known bugs of upstream's controller, with the schedules that reproduce them.
     const BUGS: &'static [Bug] = &[];
 
-    /// The object's name.
+    /// Returns the object's name.
     fn name(planned: &Self::Planned) -> &str;
 
-    /// The objects that exist at first; at least one.
+    /// Draws the initial objects, at least one.
     fn draw_objects(dice: &mut Dice) -> Vec<Self::Planned>;
 
-    /// The most creates or deletes in one sync.
+    /// Draws the maximum number of creates or deletes in one sync.
     fn draw_burst(_: &mut Dice) -> u32 {
         500
     }
 
-    /// What the drawing remembers at first.
+    /// Returns the initial state of the drawing.
     fn drawing(objects: &[Self::Planned]) -> Self::Drawing;
 
-    /// What is done before anything else.
+    /// Draws the first actions.
     fn draw_first(
         _: &mut Dice,
         _: &[Self::Planned],
@@ -75,14 +76,14 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
         Vec::new()
     }
 
-    /// What users do at one moment, and what of it how much later, ms.
+    /// Draws the user actions at one time, each with its delay, ms.
     fn draw_user(
         dice: &mut Dice,
         objects: &[Self::Planned],
         drawing: &mut Self::Drawing,
     ) -> Vec<(u32, Self::Action)>;
 
-    /// What a fault of that class does where it is the workload's own matter, and what of it how much later, ms.
+    /// Draws the actions for a fault class that the workload defines, each with its delay, ms.
     fn draw_own(
         dice: &mut Dice,
         class: FaultClass,
@@ -90,30 +91,31 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
         drawing: &mut Self::Drawing,
     ) -> Option<Vec<(u32, Self::Action)>>;
 
-    /// The name of an owner of pods as an [`Action`](super::action::Action) takes it.
+    /// Draws the name of an owner of pods, as an [`Action`](super::action::Action) expects it.
     fn draw_target(dice: &mut Dice, objects: &[Self::Planned]) -> String;
 
-    /// A watch of its controllers.
+    /// Draws a watch of the workload's controllers.
     fn draw_stream(dice: &mut Dice, drawing: &Self::Drawing) -> StreamKind;
 
-    /// Whether an object can be created.
+    /// Checks that an object can be created.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the object.
     fn check_object(planned: &Self::Planned) -> Result<(), String>;
 
-    /// Whether an action that is not [on the cluster](SubjectAction::on_cluster) can be carried out.
+    /// Checks an action that is not [on the cluster](SubjectAction::on_cluster).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the action.
     fn check_action(action: &Self::Action) -> Result<(), String>;
 
-    /// The kinds whose controllers run. Of its own kind the workload's controller runs alone.
+    /// Returns the kinds whose controllers run. Of the controllers of its own kind, only the
+    /// workload's runs.
     fn kinds(schedule: &Schedule<Self>) -> Vec<Kind>;
 
-    /// What looks at a run of that schedule.
+    /// Returns the watcher of a run of that schedule.
     fn watcher(schedule: &Schedule<Self>, how: How) -> Arc<Self::Watcher>;
 
-    /// How a run must end.
+    /// Returns the requirements for the end of a run.
     fn ending(behaviour: Behaviour) -> Ending;
 }

@@ -1,4 +1,4 @@
-//! Schedules: what exists at the beginning of a run, and what is done when.
+//! Schedules: the initial state of a run, and its timed actions.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use super::Subject;
 use crate::action::{Action, OwnerKind, SubjectAction};
 use crate::plan::{PlannedCluster, Step};
 
-/// The version of the schedule format and of the way seeds are drawn; raised when either changes,
-/// so that an old seed is refused and not replayed as something else.
+/// The version of the schedule format and of the drawing. It increases when either changes, so that
+/// an old seed is rejected instead of being replayed as a different schedule.
 pub const SCHEDULE_VERSION: u32 = 4;
 
 /// A run of a workload, as data.
@@ -24,22 +24,22 @@ pub struct Schedule<S: Subject> {
     pub version: u32,
     /// The name of the workload.
     pub workload: String,
-    /// The seed of everything that the cluster draws: UIDs, latencies.
+    /// The seed of the cluster's randomness: UIDs, latencies.
     pub seed: u64,
-    /// The workload's objects at first.
+    /// The initial objects of the workload.
     pub objects: Vec<S::Planned>,
-    /// Their cluster.
+    /// The initial cluster.
     pub cluster: PlannedCluster,
-    /// The end of the phase in which things go wrong, ms.
+    /// The end of the disturbed phase, ms.
     pub disturb_ms: u32,
-    /// The classes that the seed has switched on.
+    /// The classes that the seed enables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<FaultClass>,
-    /// What is done, in order of time.
+    /// The actions, in time order.
     pub steps: Vec<Step<S::Action>>,
 }
 
-/// A schedule that can't be played, with the place and the mend.
+/// The reason why a schedule can't be played, with the place and the correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScheduleError(String);
@@ -55,7 +55,7 @@ impl ScheduleError {
         ScheduleError(text)
     }
 
-    /// Refuses a schedule of another version than [`SCHEDULE_VERSION`].
+    /// Rejects a schedule with another version than [`SCHEDULE_VERSION`].
     fn of_version(version: u32) -> Result<(), ScheduleError> {
         if version == SCHEDULE_VERSION {
             return Ok(());
@@ -71,7 +71,7 @@ impl<S: Subject> Schedule<S> {
     /// Reads a schedule from YAML or JSON and checks it.
     ///
     /// # Errors
-    /// What is wrong, by line or by step.
+    /// The first problem, with its line or step.
     pub fn read(text: &str) -> Result<Schedule<S>, ScheduleError> {
         header(text)?;
         let schedule: Schedule<S> = Located::from_yaml(text)?.read()?;
@@ -79,10 +79,10 @@ impl<S: Subject> Schedule<S> {
         Ok(schedule)
     }
 
-    /// Whether it can be played.
+    /// Checks that the schedule can be played.
     ///
     /// # Errors
-    /// The first step or setting that can't be, and what would do.
+    /// The first invalid step or setting, with the valid values.
     pub fn check(&self) -> Result<(), ScheduleError> {
         ScheduleError::of_version(self.version)?;
         self.checked().map_err(ScheduleError)
@@ -104,13 +104,13 @@ impl<S: Subject> Schedule<S> {
         known.map_err(|error| format!("cluster.feature-gates: {error}"))?;
         check_within("disturb-ms", self.disturb_ms, 0, 24 * 3_600_000)?;
         if self.objects.is_empty() {
-            return Err("objects: at least one is needed".to_owned());
+            return Err("objects: expected at least one".to_owned());
         }
         let mut names = BTreeSet::new();
         for object in &self.objects {
             let name = S::name(object);
             if !names.insert(name) {
-                return Err(format!("objects: {name:?} is there twice"));
+                return Err(format!("objects: duplicate name {name:?}"));
             }
             S::check_object(object).map_err(|text| format!("objects: {text}"))?;
         }
@@ -124,7 +124,7 @@ impl<S: Subject> Schedule<S> {
             let (at_ms, end) = (step.at_ms, self.disturb_ms);
             if at_ms < last {
                 return Err(format!(
-                    "steps[{number}].at-ms: {at_ms} is before the step before it ({last})"
+                    "steps[{number}].at-ms: {at_ms} is before that of the previous step ({last})"
                 ));
             }
             if at_ms > end {
@@ -139,13 +139,13 @@ impl<S: Subject> Schedule<S> {
         Ok(())
     }
 
-    /// The schedule as YAML.
+    /// Returns the schedule as YAML.
     pub fn to_yaml(&self) -> String {
-        serde_saphyr::to_string(self).expect("a schedule has no part that YAML can't hold")
+        serde_saphyr::to_string(self).expect("every schedule can be written as YAML")
     }
 }
 
-/// The workload of a schedule of this version; what else it says is not checked.
+/// Returns the workload of a schedule of this version, without checking the rest.
 pub(crate) fn header(text: &str) -> Result<String, ScheduleError> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -156,7 +156,7 @@ pub(crate) fn header(text: &str) -> Result<String, ScheduleError> {
         workload: String,
     }
     let file = Located::from_yaml(text)?;
-    // Before the rest, whose members are those of this version.
+    // Checked before the other members, which belong to this version.
     let Versioned { version } = file.read()?;
     ScheduleError::of_version(version)?;
     let Header { workload } = file.read()?;
@@ -170,10 +170,10 @@ fn check_step<S: Subject>(action: &S::Action, names: &BTreeSet<&str>) -> Result<
             let known: Vec<&str> = names.iter().copied().collect();
             let kind = S::ROW.kind.map_or("object", |kind| kind.name());
             let known = known.join(", ");
-            return Err(format!("there is no {kind} {name:?}; there are {known}"));
+            return Err(format!("no {kind} {name:?}; expected one of {known}"));
         }
         nth.parse::<u32>()
-            .map_err(|_| format!("{target:?}: a number comes after the /, as in {name}/0"))?;
+            .map_err(|_| format!("{target:?}: expected a number after the /, as in {name}/0"))?;
     }
     match action.on_cluster() {
         Some(action) => {
@@ -184,7 +184,7 @@ fn check_step<S: Subject>(action: &S::Action, names: &BTreeSet<&str>) -> Result<
     }
 }
 
-/// Whether a number is within these, both included.
+/// Checks that a number is within these bounds, both included.
 pub(crate) fn check_within(name: &str, value: u32, low: u32, high: u32) -> Result<(), String> {
     if value < low || value > high {
         return Err(format!("{name}: {value} is not within {low} to {high}"));
@@ -192,7 +192,7 @@ pub(crate) fn check_within(name: &str, value: u32, low: u32, high: u32) -> Resul
     Ok(())
 }
 
-/// Whether a new owner of pods is of one of these kinds.
+/// Checks that the kind of a new owner is one of these.
 fn check_kind(action: &Action, kinds: &[Kind]) -> Result<(), String> {
     match action {
         Action::CreateOverlapping {
@@ -207,7 +207,7 @@ fn check_kind(action: &Action, kinds: &[Kind]) -> Result<(), String> {
     }
 }
 
-/// Whether an action can be carried out.
+/// Checks an action on the cluster.
 fn check_on_cluster(action: &Action) -> Result<(), String> {
     let within = check_within;
     match action {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_survives_being_written_and_read() {
+    fn a_schedule_survives_a_write_and_a_read() {
         let requests = Action::Requests {
             calls: vec![Call::CreatePod],
             owner: Some("web".into()),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_a_replica_set_unless_it_says_otherwise() {
+    fn an_object_is_a_replica_set_by_default() {
         let mut known = schedule(Vec::new());
         let text = known.to_yaml();
         assert!(!text.contains("kind"), "{text}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_played_is_named_with_its_place() {
+    fn an_invalid_schedule_is_rejected_with_the_place() {
         let touched = |moments: &[(u32, &str)]| {
             let step = |(at_ms, name): &(u32, &str)| {
                 let owner = (*name).into();
@@ -335,7 +335,7 @@ mod tests {
             schedule(moments.iter().map(step).collect())
         };
         let percent = "percent: 200 is not within 1 to 100";
-        let no_wob = "steps[0]: there is no ReplicaSet \"wob\"; there are web";
+        let no_wob = "steps[0]: no ReplicaSet \"wob\"; expected one of web";
         let kill = Action::Kill {
             owner: "web".into(),
             percent: 200,
@@ -351,7 +351,7 @@ mod tests {
         let unknown = schedule(vec![Step::of_user(1, beside.clone())]).to_yaml();
         let unknown = unknown.replace("kind: deployment", "kind: web-shop");
         let error = crate::rows::read(&unknown).unwrap_err().to_string();
-        let words = "\"web-shop\" is not the kind of a controller's objects";
+        let words = "\"web-shop\" is not a kind with a controller";
         assert!(error.contains(words), "{error}");
         let mut old = schedule(Vec::new());
         old.version = 0;
@@ -366,7 +366,7 @@ mod tests {
             let error = schedule.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        // Members of another version are not what is wrong with it.
+        // For a file of another version, the version is the problem, not its members.
         let error = crate::rows::read("version: 2\nworld: {}").unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
         let text = touched(&[(1, "web")]).to_yaml();
@@ -381,7 +381,7 @@ mod tests {
             (
                 "replica-set: web",
                 "replica-set: web/x",
-                "a number comes after the /",
+                "expected a number after the /",
             ),
         ] {
             let error = crate::rows::read(&text.replace(from, to)).unwrap_err();

@@ -1,4 +1,4 @@
-//! The workloads of this project that the campaign puts under faults: a folder and a line each.
+//! The workloads of this project that campaigns test: a folder and a line each.
 
 pub mod deployments;
 pub mod jobs;
@@ -14,7 +14,7 @@ use podstorm::ttl_after_finished::TtlAfterFinished;
 
 use crate::row::SubjectRow;
 
-/// Their rows, in the order in which they are listed. The first one stands in where none is named.
+/// Returns their rows, in list order. The first one is the default.
 pub(crate) fn rows() -> [SubjectRow; 5] {
     [
         SubjectRow::of::<ReplicaSets>(),
