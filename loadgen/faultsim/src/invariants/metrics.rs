@@ -1,4 +1,5 @@
-//! Metrics of a run that no invariant bounds: how many pods there were, and how fast controllers made them.
+//! Metrics of a run that no invariant limits: the number of pods, and the rate at which controllers
+//! create them.
 
 use std::collections::VecDeque;
 
@@ -13,13 +14,13 @@ const MINUTE: i64 = 60_000_000_000;
 /// The metrics.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    /// When pods were created by controllers within the last minute, ns.
+    /// The times of pod creates by controllers in the last minute, ns.
     creates: VecDeque<i64>,
     pods: u64,
 }
 
 impl Metrics {
-    /// Something was written.
+    /// Updates the metrics for a commit.
     pub(super) fn committed(
         &mut self,
         commit: &Commit,

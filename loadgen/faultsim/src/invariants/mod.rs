@@ -1,9 +1,9 @@
-//! The invariant checker: looks at every commit and every step of the controllers, and says which
-//! invariant does not hold. Schedules and scripted hazards are checked alike.
+//! The invariant checker: checks every commit and every step of the controllers, and reports the
+//! first violated invariant. Schedules and scripted hazards use the same checker.
 //!
-//! `tests/RELIABILITY.md` lists the invariants under the numbers used here. Here are those of every run; what
-//! holds of one workload's pods is its `Oracle`'s matter, and what holds of its other objects its
-//! [`Judge`](crate::simulation::Judge)'s.
+//! `tests/RELIABILITY.md` lists the invariants under the numbers used here. This module has those
+//! of every run. An `Oracle` checks those of one workload's pods, and a
+//! [`Judge`](crate::simulation::Judge) those of its other objects.
 
 mod metrics;
 mod observed;
@@ -35,24 +35,25 @@ use repeats::Repeats;
 use trace::Trace;
 pub(crate) use trace::short;
 
-/// What does not hold: the invariant and what is wrong.
+/// The result of a check: the violated invariant and the problem.
 pub type Checked = Result<(), (&'static str, String)>;
 
-/// Whether a commit is the beginning of a pod's deletion.
+/// Whether a commit begins a pod's deletion.
 pub(crate) fn begins_deletion(old: Option<&Pod>, new: &Pod, change: Change) -> bool {
     let was = old.is_some_and(|pod| pod.metadata.is_deleting());
     !was && (new.metadata.is_deleting() || change == Change::Deleted)
 }
 
-/// How long after the beginning of the quiet there may still be syncs for the last writes, ns.
+/// The time after the beginning of the quiet phase in which syncs for the last writes are
+/// permitted, ns.
 const QUIET_SETTLES_NS: i64 = 60_000_000_000;
 
-/// How often a key may be synced afterwards: a delayed add from before comes due.
+/// The maximum number of later syncs of a key: an earlier delayed add may become due.
 const QUIET_SYNCS_MAX: u32 = 2;
 
-/// Checks a run. A run's cluster and workers tell it what they do.
+/// The checker of a run. The run's cluster and workers report to it.
 pub struct Checker {
-    /// How many nodes there are.
+    /// The number of nodes.
     nodes: u32,
     over: AtomicBool,
     state: Mutex<State>,
@@ -64,7 +65,7 @@ impl std::fmt::Debug for Checker {
     }
 }
 
-/// Everything the checker knows.
+/// The checker's state.
 #[derive(Default)]
 struct State {
     oracle: Box<dyn Oracle>,
@@ -72,34 +73,34 @@ struct State {
     reach: Reach,
     repeats: Repeats,
     verdict: Verdict,
-    /// The server's version as of the last commit.
+    /// The server's version at the last commit.
     version: u64,
-    /// Whether controllers ran side by side, or a watch has broken its promise: an event was lost, or an old one
-    /// came again.
+    /// Whether controllers ran concurrently or a watch broke its promise: an event was lost or
+    /// replayed.
     is_broken: bool,
     trace: Trace,
-    /// The log for a person, where one is wanted.
+    /// The log, if it is enabled.
     log: Option<Vec<String>>,
-    /// The sync behind the commits that come.
+    /// The sync that causes the next commits.
     origin: Option<Origin>,
     now: Now,
     others: Others,
     last_write_ns: i64,
-    /// When a controller last asked for a write, ns.
+    /// The time of the last write request by a controller, ns.
     last_asked_ns: i64,
-    /// When the present phase began, ns.
+    /// The time at which the current phase began, ns.
     phase_began_ns: i64,
-    /// Syncs in it, but for its beginning, by controller and key.
+    /// The number of syncs in the current phase, except at its beginning, by controller and key.
     phase_syncs: BTreeMap<(u32, Kind, String), u32>,
 }
 
 impl Checker {
-    /// The checker of a run that begins with that cluster.
+    /// Returns the checker of a run that begins with this cluster.
     pub fn new(cluster: &PlannedCluster, how: How) -> Checker {
         Checker::with(cluster, how, Box::default())
     }
 
-    /// The same, and it asks that oracle of a workload.
+    /// Returns a checker that also calls the oracle of a workload.
     pub(crate) fn with(cluster: &PlannedCluster, how: How, oracle: Box<dyn Oracle>) -> Checker {
         Checker {
             nodes: cluster.nodes,
@@ -118,49 +119,52 @@ impl Checker {
             .expect("no thread panics while it holds this lock")
     }
 
-    /// Whether an invariant did not hold: there is nothing more to find out.
+    /// Whether an invariant was violated, so that the run can stop.
     pub fn is_over(&self) -> bool {
         // Relaxed: a simulation runs on one thread.
         self.over.load(Ordering::Relaxed)
     }
 
-    /// An invariant does not hold, which the caller has found.
+    /// Records a violation that the caller has found.
     pub(crate) fn fail(&self, invariant: &'static str, text: impl Into<String>, now: Now) {
         self.check(now, |_| Err((invariant, text.into())));
     }
 
-    /// When the last object but an Event was written, ns.
+    /// Returns the time of the last write of an object other than an Event, ns.
     pub(super) fn last_write_ns(&self) -> i64 {
         self.state().last_write_ns
     }
 
-    /// What disturbs the quiet that began at that moment, if anything: something that was written, a
-    /// write that was asked for and came to nothing, any request of another workload, or a key that is synced
-    /// again and again.
+    /// Returns the first disturbance of the quiet phase that began at `since_ns`, if there is any:
+    /// a write, a write request without effect, any request of another workload, or a key that is
+    /// synced repeatedly.
     pub(super) fn restless(&self, since_ns: i64) -> Option<String> {
         let state = self.state();
         let seconds = |at_ns: i64| (at_ns - since_ns) as f64 / 1e9;
         for (what, at_ns) in [
-            ("something was written", state.last_write_ns),
-            ("a write was asked for", state.last_asked_ns),
-            ("something was asked for", state.others.last_asked_ns),
+            ("an object was written", state.last_write_ns),
+            ("a write was requested", state.last_asked_ns),
+            ("a request was sent", state.others.last_asked_ns),
         ] {
             if at_ns > since_ns {
-                return Some(format!("{what} after {:.3} s of quiet", seconds(at_ns)));
+                return Some(format!(
+                    "{what} after {:.3} s of the quiet phase",
+                    seconds(at_ns)
+                ));
             }
         }
         let busiest = state.phase_syncs.iter().max_by_key(|(_, syncs)| **syncs);
         busiest
             .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
-            .map(|((.., key), syncs)| format!("{key} was synced {syncs} times in the quiet"))
+            .map(|((.., key), syncs)| format!("{key} was synced {syncs} times in the quiet phase"))
     }
 
-    /// The last fault is over at that moment, ns.
+    /// Records the time at which the last fault is over, ns.
     pub(super) fn healed(&self, at_ns: i64) {
         self.state().repeats.begin(at_ns);
     }
 
-    /// A phase begins.
+    /// Begins a phase.
     pub(super) fn phase(&self, name: &str, now: Now) {
         let mut state = self.state();
         state.now = now;
@@ -169,12 +173,12 @@ impl Checker {
         state.note(|| format!("== {name}"));
     }
 
-    /// Something for a person only.
+    /// Adds a line to the log.
     pub(super) fn note(&self, text: impl FnOnce() -> String) {
         self.state().note(text);
     }
 
-    /// A step of the schedule is about to be carried out.
+    /// Called before a step of the schedule.
     pub(super) fn acts<A: SubjectAction>(&self, step: &Step<A>, harness: &FaultHarness) {
         let on_cluster = step.action.on_cluster();
         let mut state = self.state();
@@ -205,23 +209,23 @@ impl Checker {
         }
     }
 
-    /// It has been carried out.
+    /// Called after a step of the schedule.
     pub(super) fn acted(&self, harness: &FaultHarness) {
         harness.network().set_fault_id(None);
         self.state().reach.acted();
     }
 
-    /// The run is over: what has been noticed in it is counted.
+    /// Called at the end of the run: counts the steps that were noticed.
     pub(super) fn ends(&self, harness: &FaultHarness) {
         self.state().reach.notice(harness.network().take_noticed());
     }
 
-    /// A controller has died.
+    /// Records that a controller manager died.
     pub(super) fn died(&self, harness: &FaultHarness) {
         let mut state = self.state();
         state.now = harness.now();
         state.verdict.crashed = true;
-        state.note(|| "a controller has died".to_owned());
+        state.note(|| "a controller manager died".to_owned());
         state.trace.add_str("died");
         let deaths = harness.network().take_deaths();
         if state.oracle.is_busy() || state.others.are_busy() {
@@ -231,15 +235,16 @@ impl Checker {
         state.oracle.died(harness);
     }
 
-    /// A controller was started whose first lists are from the past.
+    /// Records that a controller manager started with stale lists.
     pub fn stale_start(&self) {
         let mut state = self.state();
-        let situation = "a controller starts over a list from the past";
+        let situation = "a controller starts with a stale list";
         state.verdict.sometimes.insert(situation);
         state.oracle.stale_start();
     }
 
-    /// All is as wanted and quiet: what a controller keeps must be as small as it should be.
+    /// Checks that a controller's state is as small as it should be, once the run is converged and
+    /// quiet.
     pub(super) fn at_rest(&self, harness: &FaultHarness) {
         self.check(harness.now(), |state| {
             state.strike_hits(harness);
@@ -247,7 +252,7 @@ impl Checker {
         });
     }
 
-    /// What came of it, and the log for a person.
+    /// Returns the verdict and the log.
     pub fn verdict(&self) -> (Verdict, Vec<String>) {
         let mut state = self.state();
         let state = &mut *state;
@@ -264,7 +269,7 @@ impl Checker {
         (state.verdict.clone(), log)
     }
 
-    /// Checks something, and ends the run where it does not hold; whether it does.
+    /// Runs a check, and ends the run if it fails. Returns whether it passed.
     fn check(&self, now: Now, check: impl FnOnce(&mut State) -> Checked) -> bool {
         let mut state = self.state();
         state.now = now;
@@ -294,14 +299,14 @@ impl State {
         }
     }
 
-    /// Counts the commit of a pod that a controller asked for.
+    /// Counts a pod commit that a controller requested.
     fn count_pod(&mut self, old: Option<&Pod>, new: &Pod, change: Change) {
         let deletes = old.is_some() && begins_deletion(old, new, change);
         self.verdict.creates += u64::from(old.is_none());
         self.verdict.deletes += u64::from(deletes);
     }
 
-    /// Counts the sync of a key in this phase, but for the beginning of the phase.
+    /// Counts the sync of a key in this phase, except at its beginning.
     fn count_sync(&mut self, sync: SyncId, key: impl FnOnce() -> String, now: Now) {
         if now.mono_ns - self.phase_began_ns > QUIET_SETTLES_NS {
             let key = (sync.incarnation, sync.kind, key());
@@ -309,7 +314,7 @@ impl State {
         }
     }
 
-    /// A fault has struck.
+    /// Records the hit of a fault.
     fn strike(&mut self, class: FaultClass, step: Option<&'static str>) {
         let struck = self.verdict.faults.entry(class).or_default();
         struck.struck += 1;
@@ -318,7 +323,7 @@ impl State {
         self.verdict.pairs.insert((class, step));
     }
 
-    /// Counts the requests that met a fault since the last look.
+    /// Counts the requests hit by faults since the last call.
     fn strike_hits(&mut self, harness: &FaultHarness) {
         for hit in harness.network().take_hits() {
             self.strike(hit.class, Some(coverage::step_of(hit.call, hit.position)));

@@ -1,5 +1,5 @@
-//! What the checker hears of: commits, and the syncs of the workload that its [`Oracle`](super::Oracle) knows, by way
-//! of the observer of that workload.
+//! The checker's inputs: commits, and the syncs of the workload that its [`Oracle`](super::Oracle)
+//! knows, passed on by the workload's observer.
 
 use podstorm::client::{Answer, Request};
 use podstorm_apiserver::{Commit, CommitObserver};
@@ -43,7 +43,7 @@ impl CommitObserver for Checker {
     }
 }
 
-/// I5, whichever workload the pod is of.
+/// Checks I5, for pods of any workload.
 fn has_one_controller(pod: &Pod) -> Checked {
     let owners = pod.metadata.owner_references.iter();
     if owners.filter(|it| it.controller == Some(true)).count() > 1 {
@@ -59,7 +59,7 @@ impl Origins for Checker {
 }
 
 impl Checker {
-    /// The sync of a key begins. The name of its kind is part of the trace where `is_traced` says so.
+    /// Records the beginning of a sync. If `is_traced`, the name of its kind is part of the trace.
     pub(crate) fn sync_begins(
         &self,
         sync: SyncId,
@@ -80,7 +80,7 @@ impl Checker {
         state.reach.sync_begins(now);
     }
 
-    /// Such a sync sends a request.
+    /// Records a request of the sync.
     pub(crate) fn sends(&self, sync: SyncId, request: &Request, now: Now) {
         let mut state = self.state();
         state.now = now;
@@ -93,7 +93,7 @@ impl Checker {
         }
     }
 
-    /// A request of such a sync has its answer; whether what holds for all workloads holds.
+    /// Records the answer to a request of the sync, and checks the invariants of all workloads.
     pub(crate) fn answered(
         &self,
         sync: SyncId,
@@ -103,7 +103,7 @@ impl Checker {
     ) -> bool {
         self.check(now, |state| {
             if let Answer::Failed(error) = answer {
-                state.note(|| format!("  {} is answered {}: {error}", sync.number, error.code));
+                state.note(|| format!("  {} gets answer {}: {error}", sync.number, error.code));
             }
             state.reach.answered(answer, now);
             let exchange = (request, answer);
@@ -111,7 +111,7 @@ impl Checker {
         })
     }
 
-    /// Such a sync has ended, with that error if it failed.
+    /// Records the end of the sync, with its error if it failed.
     pub(crate) fn sync_ended(&self, sync: SyncId, error: Option<&dyn std::fmt::Display>, now: Now) {
         let mut state = self.state();
         state.now = now;

@@ -1,4 +1,4 @@
-//! What the checker asks of one workload, beside what holds for all.
+//! The checker's interface to one workload, in addition to the invariants of all workloads.
 
 use std::fmt::Debug;
 
@@ -11,65 +11,66 @@ use super::Checked;
 use crate::action::Action;
 use crate::verdict::Verdict;
 
-/// Knows what the syncs of one workload may do, and what they are at. The [`Checker`](super::Checker) asks it at
-/// each event; of a workload's requests it hears from the workload's own observer. Every method may be left out.
+/// The rules and the state of one workload's syncs. The [`Checker`](super::Checker) calls it at
+/// each event; the workload's observer passes it the workload's requests. Every method is optional.
 pub(crate) trait Oracle: Debug + Send {
-    /// Looks at a commit of any object; `origin` is that of a sync of the workload, if one asked for it. Adds what
-    /// can be counted to the verdict.
+    /// Checks a commit of any object; `origin` is the sync of the workload that requested it, if
+    /// there is one. Adds counts to the verdict.
     ///
     /// # Errors
-    /// The invariant that the commit breaks.
+    /// The invariant that the commit violates.
     fn committed(&mut self, _: &Commit, _: Option<Origin>, _: &mut Verdict) -> Checked {
         Ok(())
     }
 
-    /// A step of the schedule is about to do that to the cluster.
+    /// Called before a step of the schedule changes the cluster.
     fn disturbed(&mut self, _: &Action, _: &FaultHarness) {}
 
-    /// A controller was started whose first lists are from the past.
+    /// Records that a controller manager started with stale lists.
     fn stale_start(&mut self) {}
 
-    /// A controller manager has died.
+    /// Records that a controller manager died.
     fn died(&mut self, _: &FaultHarness) {}
 
-    /// Whether a sync is under way.
+    /// Whether a sync is in progress.
     fn is_syncing(&self) -> bool {
         false
     }
 
-    /// Whether a controller has something to do.
+    /// Whether a controller has work to do.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// What the controllers are at, one of [`STEPS`](crate::coverage::STEPS).
+    /// Returns the current step of the controllers, one of [`STEPS`](crate::coverage::STEPS).
     fn step_name(&self) -> &'static str {
         "idle"
     }
 
-    /// All is as wanted and quiet: what a controller keeps must be as small as it should be.
+    /// Checks that a controller's state is as small as it should be, once the run is converged and
+    /// quiet.
     ///
     /// # Errors
-    /// The invariant that does not hold.
+    /// The violated invariant.
     fn at_rest(&self, _: &FaultHarness) -> Checked {
         Ok(())
     }
 
-    /// What the log says of an object that was written, beside its name: starts with a space.
+    /// Returns the text that the log adds to the name of a written object; it begins with a space.
     fn object_words(&self, _: &AnyObject) -> Option<String> {
         None
     }
 
-    /// What the log says of a status that a sync writes, beside the object's name.
+    /// Returns the text that the log adds to the name of an object whose status a sync writes.
     fn status_words(&self, _: &AnyObject) -> Option<String> {
         None
     }
 
-    /// Writes down what has come of the run until now, `now_ns`.
+    /// Adds the results up to `now_ns` to the verdict.
     fn add_to(&self, _: &mut Verdict, _now_ns: i64) {}
 }
 
-/// Knows of nothing: the workload has its invariants elsewhere, or none.
+/// An oracle without rules: the workload's invariants are elsewhere, or it has none.
 #[derive(Debug)]
 struct NoOracle;
 

@@ -1,5 +1,5 @@
-//! The syncs of workloads that the checker's [`Oracle`](super::Oracle) does not know: what their watchers tell the
-//! checker, and what holds for all workloads (L2, L6).
+//! Syncs of workloads that the checker's [`Oracle`](super::Oracle) does not know: the reports of
+//! their watchers, and the invariants of all workloads (L2, L6).
 
 use std::collections::BTreeSet;
 
@@ -11,36 +11,37 @@ use podstorm_sim::engine::observer::SyncId;
 use super::Checker;
 use super::trace::request_words;
 
-/// What is known of them.
+/// The state of these syncs.
 #[derive(Debug, Default)]
 pub(super) struct Others {
-    /// Those under way.
+    /// The syncs in progress.
     syncs: BTreeSet<SyncId>,
-    /// When one asked for something last, ns.
+    /// The time of the last request, ns.
     pub(super) last_asked_ns: i64,
 }
 
 impl Others {
-    /// Whether a sync is under way.
+    /// Whether a sync is in progress.
     pub(super) fn are_busy(&self) -> bool {
         !self.syncs.is_empty()
     }
 
-    /// A controller manager has died: its syncs don't end.
+    /// Removes the syncs of a controller manager that died.
     pub(super) fn die(&mut self) {
         self.syncs.clear();
     }
 }
 
 impl Checker {
-    /// Such a sync has asked for a commit.
+    /// Records a commit requested by such a sync.
     pub(crate) fn other_committed(&self, commit: &Commit) {
         if let Some((old, new)) = commit.of::<Pod>() {
             self.state().count_pod(old, new, commit.change);
         }
     }
 
-    /// The sync of a key begins. `repeats`: whether equal requests with equal answers count (L6).
+    /// Records the beginning of a sync. `repeats` is whether equal requests with equal answers
+    /// count (L6).
     pub(crate) fn other_sync_begins(&self, sync: SyncId, key: &str, repeats: bool, now: Now) {
         let mut state = self.state();
         state.note(|| format!("sync {}.{} of {key}", sync.incarnation, sync.number));
@@ -53,18 +54,18 @@ impl Checker {
         }
     }
 
-    /// Such a sync sends a request.
+    /// Records a request of the sync.
     pub(crate) fn other_sends(&self, sync: SyncId, request: &Request, now: Now) {
         let mut state = self.state();
         state.others.last_asked_ns = now.mono_ns;
         let (incarnation, number) = (sync.incarnation, sync.number);
         if state.log.is_some() {
             let words = request_words(request, &*state.oracle);
-            state.note(|| format!("  {incarnation}.{number} asks: {words}"));
+            state.note(|| format!("  {incarnation}.{number} requests: {words}"));
         }
     }
 
-    /// A request of such a sync has its answer.
+    /// Records the answer to a request of the sync.
     pub(crate) fn other_answered(
         &self,
         sync: SyncId,
@@ -76,7 +77,7 @@ impl Checker {
             if let Answer::Failed(error) = answer {
                 let (incarnation, number) = (sync.incarnation, sync.number);
                 let code = error.code;
-                state.note(|| format!("  {incarnation}.{number} is answered {code}: {error}"));
+                state.note(|| format!("  {incarnation}.{number} gets answer {code}: {error}"));
             }
             state.reach.answered(answer, now);
             let exchange = (request, answer);
@@ -84,7 +85,7 @@ impl Checker {
         });
     }
 
-    /// Such a sync has ended.
+    /// Records the end of the sync.
     pub(crate) fn other_sync_ended(&self, sync: SyncId) {
         let mut state = self.state();
         state.others.syncs.remove(&sync);

@@ -1,5 +1,5 @@
-//! Which steps of a schedule the code under test has noticed: they changed what a controller saw or
-//! did. A fault that is armed and meets nothing, or happens while no controller looks, is none of them.
+//! The steps of a schedule that the code under test noticed: they changed what a controller saw or
+//! did. A fault that hits nothing, or occurs while no controller is watching, does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,22 +15,22 @@ use super::super::verdict::Struck;
 
 const MS: i64 = 1_000_000;
 
-/// What shows that a step was noticed, where that is known only later.
+/// Later evidence that a step was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Sign {
-    /// A controller writes something while there are two.
+    /// A controller writes while two controllers run.
     Overlap,
     /// A sync begins while the clock is wrong.
     Clock,
-    /// A create is refused for the quota.
+    /// A create is rejected by the quota.
     Quota,
-    /// A pod on that node fails, is not ready any more, or has to go.
+    /// A pod on the node fails, becomes unready or is deleted.
     Node(String),
-    /// A pod that is deleted stays.
+    /// A deleted pod stays.
     Stuck,
 }
 
-/// A step that is under way.
+/// A step that still waits for evidence.
 #[derive(Clone, Debug)]
 struct Open {
     mark: FaultId,
@@ -38,20 +38,19 @@ struct Open {
     until_ns: i64,
 }
 
-/// Which steps were noticed.
+/// The steps that were noticed.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
-    /// The classes of the steps so far, by their marks.
+    /// The classes of the steps so far, indexed by mark.
     steps: Vec<Option<FaultClass>>,
     noticed: BTreeSet<FaultId>,
-    /// The step that is being carried out, where what it writes is what there is to be noticed.
+    /// The step in progress, if its own writes are the evidence.
     acting: Option<FaultId>,
     open: Vec<Open>,
 }
 
 impl Reach {
-    /// A step is about to be carried out; answers its mark. `is_busy` tells whether a sync is under
-    /// way.
+    /// Called before a step; returns its mark. `is_busy` is whether a sync is in progress.
     pub(super) fn acts(
         &mut self,
         class: Option<FaultClass>,
@@ -60,7 +59,8 @@ impl Reach {
         nodes: u32,
         now: Now,
     ) -> FaultId {
-        let mark = FaultId::try_from(self.steps.len()).expect("there are few steps");
+        let mark =
+            FaultId::try_from(self.steps.len()).expect("the number of steps fits in 32 bits");
         self.steps.push(class);
         let (sign, for_ms) = match on_cluster {
             Some(Action::Overlap { for_ms }) => (Sign::Overlap, *for_ms),
@@ -70,7 +70,7 @@ impl Reach {
                 (Sign::Node(node_name(node % nodes)), *for_ms)
             }
             Some(Action::Stick { for_ms, .. }) => (Sign::Stuck, *for_ms),
-            // Whatever is under way takes longer.
+            // All work in progress takes longer.
             Some(Action::Pause { .. }) if is_busy => {
                 self.noticed.insert(mark);
                 return mark;
@@ -88,12 +88,12 @@ impl Reach {
         mark
     }
 
-    /// It has been carried out.
+    /// Called after a step.
     pub(super) fn acted(&mut self) {
         self.acting = None;
     }
 
-    /// These were noticed.
+    /// Marks these steps as noticed.
     pub(super) fn notice(&mut self, marks: impl IntoIterator<Item = FaultId>) {
         self.noticed.extend(marks);
     }
@@ -155,7 +155,7 @@ impl Reach {
         }
     }
 
-    /// Adds the steps of each class, and those of them that were noticed.
+    /// Adds the number of steps of each class, and of those that were noticed.
     pub(super) fn add_to(&self, faults: &mut BTreeMap<FaultClass, Struck>) {
         for (mark, class) in (0..).zip(&self.steps) {
             let Some(class) = class else { continue };
@@ -166,7 +166,7 @@ impl Reach {
     }
 }
 
-/// Whether a pod has gone wrong: ended, not ready any more, or on its way out.
+/// Whether a pod was lost: it ended, became unready or is being deleted.
 fn is_lost(old: &Pod, new: &Pod) -> bool {
     old.is_active() && !new.is_active() || old.is_ready() && !new.is_ready()
 }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_once_is_noticed_and_nothing_after_that() {
+    fn only_immediate_writes_of_a_step_are_noticed() {
         let mut reach = Reach::default();
         let kill = Action::Kill {
             owner: "web".to_owned(),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_node_is_noticed_when_one_of_its_pods_is_lost_in_its_time() {
+    fn a_lost_node_is_noticed_when_it_loses_a_pod_in_time() {
         let on = |node: &str| Pod {
             node_name: Some(node.into()),
             ..Pod::default()
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_quotas_and_second_controllers_are_noticed_by_what_follows_in_their_time() {
+    fn clocks_quotas_and_overlaps_are_noticed_by_later_evidence() {
         let for_ms = 10_000;
         let offset_s = 60;
         for (after_s, expected) in [(5, 1), (11, 0)] {

@@ -1,5 +1,5 @@
-//! L6: after the last fault no key asks for the same and gets the same answer again and again while nothing
-//! was written for a second.
+//! L6: after the last fault, no key repeats a request with the same answer endlessly while nothing
+//! has been written for a second.
 
 use std::collections::BTreeMap;
 
@@ -10,47 +10,49 @@ use podstorm_sim::engine::observer::SyncId;
 use super::trace::request_words;
 use super::{Checked, Oracle};
 
-/// How often a key may ask for the same and get the same answer once nothing was written for a second. A
-/// watch that failed is tried again half a minute after the last fault, or later; until then a key whose
-/// cache is behind is retried after 5 ms, 10 ms, 20 ms …: 13 times in a minute. Retries without a back-off
-/// come to this within a second.
+/// The maximum number of equal requests with equal answers by one key, once nothing has been
+/// written for a second. A failed watch is retried half a minute or more after the last fault;
+/// until then, a key with a stale cache is retried after 5 ms, 10 ms, 20 ms …: 13 times in a
+/// minute. Retries without a back-off reach this limit within a second.
 const REPEATS_MAX: u32 = 24;
 
-/// How often one sync may ask for the same as if once: upstream's write of a StatefulSet's status is tried five times while
-/// it conflicts.
+/// The number of equal requests by one sync that count as one: upstream tries the write of a
+/// StatefulSet's status five times on conflicts.
 const TRIES_MAX: u32 = 5;
 
-/// By then every watch that is open has sent what was written, ns.
+/// The time after which every open watch has delivered a write, ns.
 const HEARD_AFTER_NS: i64 = 1_000_000_000;
 
-/// What was asked for and answered since the last fault.
+/// The requests and answers since the last fault.
 #[derive(Default)]
 pub(super) struct Repeats {
-    /// Nothing counts before.
+    /// The time before which nothing counts.
     from_ns: Option<i64>,
-    /// What was written a moment ago is still on its way to caches, and each event wakes keys: nothing
-    /// counts before this moment either, ns.
+    /// The time until which the last write may still be on its way to caches, ns. Its events wake
+    /// keys, so nothing counts before this time either.
     heard_ns: i64,
-    /// The keys of the syncs that began since then and go on, and how often each has had a request with an answer.
+    /// The keys of the syncs in progress that began after the last fault, and the number of equal
+    /// requests with their answers in each.
     keys: BTreeMap<SyncId, (String, BTreeMap<String, u32>)>,
-    /// By controller and key: requests with their answers, and how often since the last commit.
+    /// The number of equal requests with equal answers since the last commit, by controller and
+    /// key.
     counts: BTreeMap<(u32, Kind, String), BTreeMap<String, u32>>,
 }
 
 impl Repeats {
-    /// The last fault is over at that moment.
+    /// Records the time at which the last fault is over.
     pub(super) fn begin(&mut self, from_ns: i64) {
         self.from_ns = Some(from_ns);
     }
 
-    /// The sync of a key begins.
+    /// Records the beginning of a sync.
     pub(super) fn sync_begins(&mut self, sync: SyncId, key: impl FnOnce() -> String, now: Now) {
         if self.from_ns.is_some_and(|from_ns| now.mono_ns >= from_ns) {
             self.keys.insert(sync, (key(), BTreeMap::new()));
         }
     }
 
-    /// A request has its answer.
+    /// Records the answer to a request.
     pub(super) fn answered(
         &mut self,
         sync: SyncId,
@@ -79,26 +81,26 @@ impl Repeats {
             return Ok(());
         }
         let text = format!(
-            "after the last fault {} {key} asked {count} times to {asked}, and was answered alike: {}",
+            "after the last fault, {} {key} requested {count} times to {asked}, with the same answer: {}",
             sync.kind.name(),
             answer_words(answer)
         );
         Err(("L6", text))
     }
 
-    /// Something was written: keys have a reason to do the same again.
+    /// Records a write: keys have a reason to repeat requests.
     pub(super) fn committed(&mut self, now: Now) {
         self.heard_ns = now.mono_ns + HEARD_AFTER_NS;
         self.counts.clear();
     }
 
-    /// A sync has ended.
+    /// Records the end of a sync.
     pub(super) fn sync_ended(&mut self, sync: SyncId) {
         self.keys.remove(&sync);
     }
 }
 
-/// What of an answer is the same where nothing has happened between two requests.
+/// Returns the part of an answer that is the same if nothing happened between two requests.
 fn answer_words(answer: &Answer) -> String {
     match answer {
         Answer::Failed(error) => format!("{} {}", error.code, error.message),
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_tries_again_counts_once_unless_it_goes_on() {
+    fn retries_in_one_sync_count_once_up_to_a_limit() {
         let mut repeats = Repeats::default();
         repeats.begin(0);
         for _ in 0..REPEATS_MAX {
@@ -151,23 +153,27 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_answer_without_a_write_between_is_a_repetition() {
+    fn only_equal_answers_without_a_write_are_a_repetition() {
         let mut repeats = Repeats::default();
         for _ in 0..100 {
-            assert_eq!(ask(&mut repeats, 409), Ok(()), "faults go on");
+            assert_eq!(ask(&mut repeats, 409), Ok(()), "there are still faults");
         }
         repeats.begin(0);
         for _ in 0..REPEATS_MAX {
             assert_eq!(ask(&mut repeats, 409), Ok(()));
             assert_eq!(ask(&mut repeats, 500), Ok(()));
         }
-        let (invariant, text) = ask(&mut repeats, 409).expect_err("once too often");
+        let (invariant, text) = ask(&mut repeats, 409).expect_err("one repetition too many");
         assert_eq!(invariant, "L6");
-        let words = "ReplicaSet web asked 25 times to read the version of pods";
+        let words = "ReplicaSet web requested 25 times to read the version of pods";
         assert!(text.contains(words), "{text}");
         repeats.committed(Now::default());
         for _ in 0..100 {
-            assert_eq!(ask(&mut repeats, 409), Ok(()), "it may not be heard yet");
+            assert_eq!(
+                ask(&mut repeats, 409),
+                Ok(()),
+                "the write may not be delivered yet"
+            );
         }
     }
 }

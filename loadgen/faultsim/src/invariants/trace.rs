@@ -1,4 +1,4 @@
-//! The hash of everything that happens in a run, and its words for a person.
+//! The hash of everything that happens in a run, and the text of its log.
 
 use podstorm::client::Request;
 use podstorm_apiserver::{Change, Commit};
@@ -8,7 +8,7 @@ use podstorm_sim::engine::observer::{Origin, SyncId};
 
 use super::Oracle;
 
-/// FNV-1a over 128 bits: equal on every machine.
+/// FNV-1a with 128 bits: equal on every machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trace(u128);
 
@@ -41,7 +41,7 @@ impl Trace {
     }
 }
 
-/// One commit in words.
+/// Formats a commit.
 pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>, oracle: &dyn Oracle) -> String {
     let who = match origin {
         None => String::new(),
@@ -50,7 +50,7 @@ pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>, oracle: &dyn 
             sync.number,
             sync.incarnation,
             if orphaned {
-                ", which no longer waits for it"
+                ", which no longer waits for the answer"
             } else {
                 ""
             }
@@ -83,17 +83,17 @@ pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>, oracle: &dyn 
     )
 }
 
-/// A request of a sync.
+/// Formats a request of a sync.
 pub(super) fn request_text(sync: SyncId, request: &Request, oracle: &dyn Oracle) -> String {
     format!(
-        "  sync {} of controller {} asks: {}",
+        "  sync {} of controller {} requests: {}",
         sync.number,
         sync.incarnation,
         request_words(request, oracle)
     )
 }
 
-/// One request in words.
+/// Formats a request.
 pub(super) fn request_words(request: &Request, oracle: &dyn Oracle) -> String {
     match request {
         Request::CreatePod { name, .. } => {
@@ -129,7 +129,7 @@ pub(super) fn request_words(request: &Request, oracle: &dyn Oracle) -> String {
     }
 }
 
-/// Enough of a UID to tell it from others.
+/// Returns a prefix of a UID that identifies it.
 pub(crate) fn short(uid: &Uid) -> String {
     let mut text = uid.to_string();
     text.truncate(8);
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_depends_on_order_and_on_where_texts_end() {
+    fn a_trace_depends_on_order_and_on_text_boundaries() {
         let hash = |texts: &[&str]| {
             let mut trace = Trace::default();
             texts.iter().for_each(|text| trace.add_str(text));

@@ -1,6 +1,6 @@
-//! A watcher of one workload that stands beside another watcher, of the workload below it or of none: it passes
-//! every commit on to that one, every sync of its workload on to the checker, and asks a [`Judge`] for what holds
-//! of its workload alone.
+//! A watcher of one workload on top of another watcher, for the workload below it or for none. It
+//! passes every commit to the other watcher and every sync of its workload to the checker, and asks
+//! a [`Judge`] for the invariants of its own workload.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,67 +17,68 @@ use podstorm_sim::faults::BatchPosition;
 use super::{Simulation, Watcher};
 use crate::invariants::{Checked, Checker};
 
-/// The invariants of one workload. Every method but [`missing`](Judge::missing) may be left out.
+/// The invariants of one workload. Every method except [`missing`](Judge::missing) is optional.
 pub trait Judge: Debug + Send + 'static {
     /// The workload.
     type Workload: Workload;
 
-    /// A sync is about to begin.
+    /// Called before a sync begins.
     fn begins(&mut self, sync: SyncId, workload: &Self::Workload, queue: usize, key: KeyId) {
         let _ = (sync, workload, queue, key);
     }
 
-    /// Looks at a commit of any object; `sync` is the sync of the workload that asked for it, if one did.
+    /// Checks a commit of any object; `sync` is the sync of the workload that requested it, if
+    /// there is one.
     ///
     /// # Errors
-    /// The invariant that the commit breaks.
+    /// The invariant that the commit violates.
     fn committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
         let _ = (commit, sync);
         Ok(())
     }
 
-    /// A request of a sync has its answer.
+    /// Records the answer to a request of a sync.
     fn answered(&mut self, sync: SyncId, request: &Request, answer: &Answer) {
         let _ = (sync, request, answer);
     }
 
-    /// A sync has ended.
+    /// Called after a sync has ended.
     ///
     /// # Errors
-    /// The invariant that the sync has broken.
+    /// The invariant that the sync violated.
     fn ended(&mut self, sync: SyncId) -> Checked {
         let _ = sync;
         Ok(())
     }
 
-    /// What is not as it must be at rest, if anything.
+    /// Returns the first deviation from the required state at rest, if there is any.
     fn missing(&self, simulation: &Simulation) -> Option<String>;
 
-    /// The situations that have been seen.
+    /// Returns the situations that occurred.
     fn situations(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The [figures](crate::verdict::Verdict::figures) of the workload.
+    /// Returns the [figures](crate::verdict::Verdict::figures) of the workload.
     fn figures(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// The requests that a test plants in place of this one.
+    /// Returns the requests that a test plants in place of this one.
     #[cfg(test)]
     fn plants(request: &Request) -> Option<Vec<Request>> {
         let _ = request;
         None
     }
 
-    /// What a test does to the workload as a sync begins.
+    /// Called when a sync begins, for a test to corrupt the workload.
     #[cfg(test)]
     fn spoils(workload: &Self::Workload, queue: usize, key: KeyId, now: Now) {
         let _ = (workload, queue, key, now);
     }
 }
 
-/// A judge beside another watcher.
+/// A judge on top of another watcher.
 #[derive(Debug)]
 pub struct Beside<J, W = Checker> {
     below: Arc<W>,
@@ -88,12 +89,12 @@ pub struct Beside<J, W = Checker> {
 #[derive(Debug)]
 struct State<J> {
     judge: J,
-    /// The origin of the commits that follow.
+    /// The origin of the next commits.
     origin: Option<Origin>,
 }
 
 impl<J: Judge, W: Watcher> Beside<J, W> {
-    /// Puts a judge beside the watcher of the workload below, or beside a [`Checker`] alone.
+    /// Puts a judge on top of the watcher of the workload below, or of only a [`Checker`].
     pub fn new(below: W, judge: J) -> Arc<Beside<J, W>> {
         let below = Arc::new(below);
         Arc::new(Beside {

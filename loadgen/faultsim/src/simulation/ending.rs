@@ -1,41 +1,41 @@
-//! The end of a run: everything is put right, must be as wanted again, and stay so.
+//! The end of a run: everything is healed, must converge again, and stay converged.
 
 use super::{MS, Simulation, Users, Watcher};
 
 const SECOND: i64 = 1_000 * MS;
 
-/// By then every retry has come: the longest delay of upstream's is 1,000 s, and more where the
+/// A time by which every retry has happened: upstream's longest delay is 1,000 s, and more if the
 /// bucket was empty.
 const LAST_RETRY: i64 = 2_000 * SECOND;
 
-/// How a run must end.
+/// The requirements for the end of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
-    /// So long after its beginning all is as wanted for the first time.
+    /// The time limit for the first convergence, from the beginning.
     pub builds_within_ns: i64,
-    /// So long after everything that went wrong was put right, all is as wanted.
+    /// The time limit for convergence after healing.
     pub converges_within_ns: i64,
-    /// So long after that users touch everything, or later where a sync still expects something: one that
-    /// set expectations while a watch that had failed was not yet tried again waits for them until they run
-    /// out, and a touch before that is in vain.
+    /// The times after healing at which users touch everything. A touch is postponed while a sync
+    /// still expects events: a sync that set expectations before a failed watch was retried waits
+    /// until they expire, and an earlier touch has no effect.
     pub touches_ns: &'static [i64],
-    /// Whether the last touch comes where all is as wanted before, too.
+    /// Whether the last touch happens even if the run has converged before.
     pub touches_always: bool,
-    /// While a retry is to come, everything may take so much longer.
+    /// The extension of the limits while a retry is pending.
     pub debt_ns: i64,
-    /// So long after users have helped, where there was something to help with, all is as wanted.
+    /// The time limit for convergence after users have helped, if they could.
     pub helped_within_ns: i64,
-    /// What is as wanted may be written about for so long.
+    /// The time after convergence during which writes are permitted.
     pub settles_ns: i64,
-    /// Nothing may be written for so long after that.
+    /// The time after that during which nothing may be written.
     pub quiet_ns: i64,
 }
 
 impl Ending {
-    /// When expectations have run out, and a watch that had failed was tried again.
+    /// The time after which expectations have expired and failed watches were retried.
     pub const EXPECTATIONS_RUN_OUT_NS: i64 = 370 * SECOND;
 
-    /// Ten minutes to be built and ten of quiet, no touches, no help.
+    /// Ten minutes to build, ten minutes of quiet, no touches, no help.
     pub const DEFAULT: Ending = Ending {
         builds_within_ns: 600 * SECOND,
         converges_within_ns: 0,
@@ -49,7 +49,7 @@ impl Ending {
 }
 
 impl Simulation {
-    /// Goes on until all is as wanted for the first time; whether it came to that.
+    /// Runs until the first convergence, and returns whether it was reached.
     pub(crate) fn builds(&mut self, ending: &Ending, watcher: &impl Watcher) -> bool {
         let limit_ns = ending.builds_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
@@ -57,14 +57,15 @@ impl Simulation {
         if built.is_none() {
             let missing = watcher.missing(self).unwrap_or_default();
             let seconds = limit_ns / SECOND;
-            let text = format!("the cluster was not built within {seconds} s: {missing}");
+            let text =
+                format!("the cluster did not converge within {seconds} s of the start: {missing}");
             self.checker.fail("L1", text, self.harness.now());
         }
         built.is_some()
     }
 
-    /// Puts everything right and lets the run end, checking L1 to L3; answers how long after healing
-    /// everything was as wanted, ns.
+    /// Heals everything and ends the run, checking L1 to L3. Returns the time from healing to
+    /// convergence, ns.
     pub fn conclude(
         &mut self,
         ending: &Ending,
@@ -74,23 +75,23 @@ impl Simulation {
         self.checker.phase("heal", self.harness.now());
         self.heal();
         users.put_right(self);
-        // What was put right is noticed before anything is checked.
+        // Healing is observed before anything is checked.
         self.run_to(self.harness.now().mono_ns + MS);
         let now_ns = self.harness.now().mono_ns;
-        // A request that was lost before is a fault until its time has run out.
+        // A lost request is a fault until it times out.
         let healed_ns = now_ns.max(self.harness.network().over_ns());
         self.checker.healed(healed_ns);
         let limit_ns = healed_ns - now_ns + ending.converges_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
         let touch = |simulation: &mut Simulation, expects: bool| match expects {
-            // A touch would be in vain.
+            // A touch would have no effect.
             true => _ = users.help(simulation),
             false => users.touch(simulation),
         };
         let (touches_ns, always) = (ending.touches_ns, ending.touches_always);
         let limits_ns = (limit_ns, ending.debt_ns);
         let mut converged = self.until_converged(limits_ns, touches_ns, always, missing, touch);
-        // What they were helped with may have come to where a controller waits again.
+        // After the help, a controller may wait for users again.
         if converged.is_none() && !self.checker.is_over() && users.help(self) {
             let limits_ns = (ending.helped_within_ns, ending.debt_ns);
             converged = self.until_converged(limits_ns, &[], true, missing, |_, _| {});
@@ -101,7 +102,7 @@ impl Simulation {
                 ending.converges_within_ns / SECOND,
                 watcher
                     .missing(self)
-                    .unwrap_or_else(|| "a controller has not come to rest".to_owned())
+                    .unwrap_or_else(|| "a controller is not at rest".to_owned())
             );
             self.checker.fail("L1", text, self.harness.now());
             return None;
@@ -112,7 +113,7 @@ impl Simulation {
         let begun_ns = self.harness.now().mono_ns;
         self.run_to(begun_ns + ending.quiet_ns);
         if let Some(missing) = watcher.missing(self) {
-            let text = format!("converged, and did not stay so: {missing}");
+            let text = format!("did not stay converged: {missing}");
             self.checker.fail("L1", text, self.harness.now());
         }
         if let Some(text) = self.checker.restless(begun_ns) {
@@ -125,8 +126,8 @@ impl Simulation {
         converged_after_ns
     }
 
-    /// Goes on until no retry is to come: upstream's wait for a quarter of an hour and more, and what
-    /// is kept for an object that is gone stays until its last one.
+    /// Runs until no retry is pending: upstream's retries wait for a quarter of an hour and more,
+    /// and the state of a deleted object is kept until the last of them.
     fn retries_come(&mut self) {
         let limit_ns = self.harness.now().mono_ns + LAST_RETRY;
         loop {
@@ -139,11 +140,11 @@ impl Simulation {
         }
     }
 
-    /// Goes on until nothing is missing and nothing is at work; the moment since when nothing is missing,
-    /// or nothing when that takes longer than the limit, and longer than the [debt](Ending::debt_ns) beyond that
-    /// while a retry is to come. `touch` is called at these times of waiting; with
-    /// `always` all of them come before the end. It learns whether a sync still expects something, and if so is called
-    /// again once none does.
+    /// Runs until nothing is missing and nothing is in progress. Returns the time since which
+    /// nothing is missing, or `None` after the limit, which the [debt](Ending::debt_ns) extends
+    /// while a retry is pending. `touch` is called at the given times of waiting; with `always`,
+    /// all calls happen before the end. Its argument is whether a sync still expects events; if so,
+    /// it is called again once none does.
     fn until_converged(
         &mut self,
         (limit_ns, debt_ns): (i64, i64),
@@ -172,7 +173,8 @@ impl Simulation {
                 }
             }
             if since_ns.is_some() && self.harness.rests() {
-                // A sync that waits for its expectation has more to do, and only a touch brings the next one.
+                // A sync that waits for its expectations has more work, and only a touch triggers
+                // the next sync.
                 all_due = all_due || self.owners.expect(&self.harness);
                 if !all_due || touches.peek().is_none() {
                     return since_ns;

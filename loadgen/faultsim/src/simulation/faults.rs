@@ -1,4 +1,4 @@
-//! What goes wrong between controllers and cluster, with the clock and with the nodes.
+//! Faults between controllers and cluster, of the clock and of the nodes.
 
 use podstorm_apiserver::DeleteOptions;
 use podstorm_objects::Namespace;
@@ -8,7 +8,7 @@ use super::super::action::Action;
 use super::{Later, MS, NAMESPACE, Simulation, Stale, node_name};
 
 impl Simulation {
-    /// Does something to the connection of each controller manager that is alive.
+    /// Changes the connection of each live controller manager.
     pub(super) fn each_connection(&self, change: impl Fn(&Connection)) {
         self.harness
             .alive()
@@ -85,7 +85,7 @@ impl Simulation {
                 self.each_connection(|connection| {
                     connection.lag(*stream, u64::from(*versions), for_ns)
                 });
-                // A new list alone is none of a lagging server's doing.
+                // A new list by itself is not an effect of the lagging server.
                 self.harness.network().set_fault_id(None);
                 self.each_connection(|connection| {
                     connection.end(*stream, StreamEnd::ClosedAndExpired)
@@ -146,7 +146,7 @@ impl Simulation {
                     self.after_ms(*gap_ms, Later::CreateNamespace);
                 }
             }
-            other => unreachable!("{other:?} is carried out elsewhere"),
+            other => unreachable!("{other:?} is handled by the caller"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A simulated cluster under faults: carries actions out, and undoes later what lasts for a while.
+//! A simulated cluster with faults: carries actions out, and later undoes temporary ones.
 
 mod beside;
 mod ending;
@@ -38,10 +38,10 @@ pub(crate) use owners::is_idle;
 pub use owners::{NoOwners, OwnerPlan, PodOwners};
 pub use parts::{Users, Watcher};
 
-/// What the names of the gates begin with that let controllers wait for their own writes.
+/// The prefix of the feature gates that make controllers wait for their own writes.
 const STALE_CONSISTENCY: &str = "StaleControllerConsistency";
 
-/// What a planned cluster is built from, in which the controllers of these kinds run.
+/// Returns the options of a planned cluster that runs the controllers of these kinds.
 pub fn options(
     planned: &PlannedCluster,
     kinds: &[Kind],
@@ -87,44 +87,45 @@ pub fn options(
 
 #[cfg(test)]
 thread_local! {
-    /// What a test changes in the options of the runs of its thread.
+    /// A change by a test to the options of all runs on its thread.
     pub(crate) static SPOIL: std::cell::Cell<Option<fn(&mut SimOptions)>> =
         const { std::cell::Cell::new(None) };
 }
 
-/// How old a new controller's first lists are, in versions, and how long their servers stay behind.
+/// The age of a new controller manager's first lists, in versions, and the time for which their
+/// servers lag.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stale {
     versions: u32,
     for_ms: u32,
 }
 
-/// What is to be undone, or done, later.
+/// An action that is done later, often to undo an earlier one.
 #[derive(Clone, Debug)]
 enum Later {
-    /// A controller is started over lists from the past.
+    /// A controller manager is started with stale lists.
     Start { stale: Stale },
-    /// Of two controllers the older one dies.
+    /// The older of two controller managers dies.
     KillOldest,
     /// Pods lose the finalizer that kept them.
     Unstick,
-    /// An owner of pods is created again.
+    /// An owner of pods is recreated.
     CreateOwner { name: String },
     /// Pods whose containers restarted are ready again.
     Ready { pods: Vec<(String, Uid)> },
     /// A watch ends and lists again.
     List { stream: StreamKind },
-    /// The wall clock is right again.
+    /// The wall clock is correct again.
     ClockRight,
-    /// The quota is lifted.
+    /// The quota is removed.
     LiftQuota,
-    /// A node is back, and takes pods.
+    /// A node is back and accepts pods.
     RestoreNode { node: u32 },
-    /// The namespace is created again, with its objects, as soon as it is gone.
+    /// The namespace is recreated with its objects, as soon as it is removed.
     CreateNamespace,
 }
 
-/// Creates the objects of a workload when the namespace is there again.
+/// Creates the objects of a workload whenever the namespace is recreated.
 #[derive(Clone)]
 struct CreateObjects(Arc<dyn Fn(&mut Simulation) + Send + Sync>);
 
@@ -134,35 +135,36 @@ impl Debug for CreateObjects {
     }
 }
 
-/// A cluster with controllers that meet faults, and the checker that looks at all of it.
+/// A cluster with controllers and faults, and the checker that observes it.
 #[derive(Debug)]
 pub struct Simulation {
     /// The cluster, its nodes and controllers.
     pub harness: FaultHarness,
     checker: Arc<Checker>,
     planned: PlannedCluster,
-    /// Whether a write of users that the server refuses is a mistake: a script means what it says.
+    /// Whether a rejected user write is an error: every write of a script must succeed.
     is_scripted: bool,
     /// The objects that own pods.
     owners: &'static dyn PodOwners,
-    /// What each of them is made from, by name.
+    /// The plan of each of them, by name.
     plans: BTreeMap<String, OwnerPlan>,
     later: DueQueue<Later>,
     begun_ns: i64,
-    /// For how long a crash that is armed keeps the controller away, ns, and how old its first lists
-    /// are then.
+    /// The downtime of the controller manager after an armed crash, ns, and the age of its first
+    /// lists.
     crash: (i64, Stale),
     touches: u64,
-    /// Whether the namespace was deleted and is not back.
+    /// Whether the namespace was deleted and has not been recreated.
     away: bool,
     create_objects: Option<CreateObjects>,
 }
 
 impl Simulation {
-    /// Creates the nodes and the namespace on that cluster, whose commits and controllers `checker` hears of.
+    /// Creates the nodes and the namespace on the cluster, and reports commits and controllers to
+    /// `checker`.
     ///
     /// # Panics
-    /// When the cluster has objects already.
+    /// If the cluster already has objects.
     pub fn new(
         planned: &PlannedCluster,
         harness: FaultHarness,
@@ -192,18 +194,18 @@ impl Simulation {
                 ..Node::default()
             };
             let created = simulation.cluster().create(node, now);
-            created.expect("the name of a node is free");
+            created.expect("node names are unused");
         }
         simulation
     }
 
-    /// The same, whose actions name such owners of pods. Without this there are none.
+    /// Sets the kinds of pod owners that actions name; without this call there are none.
     #[must_use]
     pub fn with_owners(self, owners: &'static dyn PodOwners) -> Simulation {
         Simulation { owners, ..self }
     }
 
-    /// Creates the objects of a workload, now and whenever the namespace is created again.
+    /// Creates the objects of a workload, now and whenever the namespace is recreated.
     pub fn create_with(&mut self, create: impl Fn(&mut Simulation) + Send + Sync + 'static) {
         create(self);
         self.create_objects = Some(CreateObjects(Arc::new(create)));
@@ -228,22 +230,23 @@ impl Simulation {
             .expect("the namespace is new");
     }
 
-    /// From now on times of steps count.
+    /// Starts the disturbed phase: the times of steps count from now.
     pub(super) fn begin_disturbing(&mut self) {
         self.begun_ns = self.harness.now().mono_ns;
     }
 
-    /// Goes on to that time of the disturbed phase.
+    /// Runs up to a time of the disturbed phase.
     pub(super) fn advance_to(&mut self, at_ms: u32) {
         self.run_to(self.begun_ns + i64::from(at_ms) * MS);
     }
 
-    /// Goes on to that moment, ns, or until an invariant does not hold.
+    /// Runs up to `end_ns`, or until an invariant is violated.
     pub fn run_to(&mut self, end_ns: i64) {
         self.run_until(end_ns, || false);
     }
 
-    /// Goes on to that moment, ns, or until `stop` holds, which is asked after every step; whether it does.
+    /// Runs up to `end_ns`, or until `stop`, called after every step, returns true. Returns whether
+    /// it did.
     pub fn run_until(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> bool {
         loop {
             let due_ns = self.later.next_due_ns();
@@ -257,7 +260,7 @@ impl Simulation {
             match stopped {
                 Stopped::Asked => return asked,
                 Stopped::Livelock => {
-                    let text = "parts wake each other endlessly while no time passes";
+                    let text = "tasks wake each other endlessly while no time passes";
                     self.checker.fail("I10", text, self.harness.now());
                     return false;
                 }
@@ -300,7 +303,8 @@ impl Simulation {
                 let alive = self.harness.alive();
                 if alive.len() > 1 {
                     alive[0].die();
-                    // The death is noticed, and nothing is started for it: there is another.
+                    // The death is processed without a replacement, because another manager is
+                    // running.
                     self.harness.wake_controllers();
                 }
             }
@@ -345,16 +349,16 @@ impl Simulation {
         }
     }
 
-    /// Puts everything right.
+    /// Ends all faults.
     pub(super) fn heal(&mut self) {
         self.harness.network().heal();
         self.each_connection(|connection| connection.heal());
         let mut away = false;
         while let Some(later) = self.later.pop_due(i64::MAX) {
             match later {
-                // It has to be gone first.
+                // The namespace must be removed first.
                 Later::CreateNamespace => away = true,
-                // One is started below, over servers that don't lag any more.
+                // A manager is started below, with servers that no longer lag.
                 Later::Start { .. } => {}
                 later => self.do_now(later),
             }
@@ -370,7 +374,7 @@ impl Simulation {
         self.harness.wake_controllers();
     }
 
-    /// Recreates the namespace and its objects; while the old namespace still exists, tries again later.
+    /// Recreates the namespace and its objects; if the old namespace still exists, retries later.
     fn namespace_again(&mut self) {
         if self.cluster().get::<Namespace>("", NAMESPACE).is_ok() {
             return self.after(100 * MS, Later::CreateNamespace);
@@ -480,10 +484,10 @@ impl Simulation {
         }
     }
 
-    /// What is not yet as it should be, if anything.
+    /// Returns the first deviation from the wanted state, if there is any.
     pub fn missing(&self) -> Option<String> {
         if self.away {
-            return Some("the namespace is on its way out".to_owned());
+            return Some("the namespace is still terminating".to_owned());
         }
         let unsettled = owners::unsettled_pod(self.cluster(), self.owners);
         unsettled.or_else(|| self.owners.missing(&self.harness))

@@ -1,4 +1,4 @@
-//! The objects that own pods and that actions name, whichever workload is under test.
+//! The objects that own pods and that actions name, for any workload under test.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,30 +10,32 @@ use podstorm_sim::engine::fault_harness::FaultHarness;
 
 use super::Simulation;
 
-/// The sort of objects on whose pods the workloads of a run stand.
+/// The owners of the pods on which the workloads of a run are based.
 pub trait PodOwners: Debug + Sync {
-    /// Their kinds. An object of which nothing is planned is of the first.
+    /// Returns their kinds. An object without a plan has the first kind.
     fn kinds(&self) -> &'static [Kind];
 
-    /// The object of that name and plan, to be created in the [namespace](crate::objects::NAMESPACE) of simulations.
+    /// Returns the object with that name and plan, for creation in the
+    /// [namespace](crate::objects::NAMESPACE) of simulations.
     fn object(&self, name: &str, plan: &OwnerPlan) -> AnyObject;
 
-    /// What is not as it must be at rest, if anything. Pods that come or go are looked at before.
+    /// Returns the first deviation from the required state at rest, if there is any. Unsettled pods
+    /// are checked earlier.
     fn missing(&self, harness: &FaultHarness) -> Option<String>;
 
-    /// Whether a pod that is on its way out rightly stays.
+    /// Whether a terminating pod correctly stays.
     fn keep(&self, _: &Cluster, _: &Pod) -> bool {
         false
     }
 
-    /// Whether a controller of theirs that is alive still waits for the events of what it asked for.
+    /// Whether a live controller still waits for events of its own requests.
     fn expect(&self, harness: &FaultHarness) -> bool;
 
-    /// Whether a controller of theirs that is alive has put a key off.
+    /// Whether a live controller has delayed a key.
     fn have_delayed(&self, harness: &FaultHarness) -> bool;
 }
 
-/// None: actions on such objects do nothing.
+/// No owners: actions on owners do nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoOwners;
 
@@ -43,7 +45,7 @@ impl PodOwners for NoOwners {
     }
 
     fn object(&self, name: &str, _: &OwnerPlan) -> AnyObject {
-        unreachable!("{name} is of no kind")
+        unreachable!("there is no kind for owner {name}")
     }
 
     fn missing(&self, _: &FaultHarness) -> Option<String> {
@@ -59,23 +61,24 @@ impl PodOwners for NoOwners {
     }
 }
 
-/// What an object that owns pods is made from.
+/// The plan of an object that owns pods.
 #[derive(Clone, Debug)]
 pub struct OwnerPlan {
-    /// Its kind.
+    /// The kind of the object.
     pub kind: Kind,
-    /// The value of the label `app` of its pods, by which it selects them.
+    /// The value of the label `app` of its pods and its selector.
     pub like: String,
-    /// How many replicas.
+    /// The number of replicas.
     pub replicas: i32,
     /// `minReadySeconds`.
     pub min_ready_seconds: i32,
-    /// Whether it was deleted for good.
+    /// Whether it was permanently deleted.
     pub(super) is_deleted: bool,
 }
 
 impl OwnerPlan {
-    /// One of that kind with so many replicas, whose pods are labelled `app: <like>` and are available at once.
+    /// Returns a plan with the given kind and number of replicas, whose pods are labeled `app:
+    /// <like>` and are available immediately.
     pub fn new(kind: Kind, like: &str, replicas: i32) -> OwnerPlan {
         OwnerPlan {
             kind,
@@ -88,7 +91,7 @@ impl OwnerPlan {
 }
 
 impl Simulation {
-    /// Creates what is planned by name, in the order of the names.
+    /// Creates the planned objects, in name order.
     pub fn create_owners(&mut self, planned: impl IntoIterator<Item = (String, OwnerPlan)>) {
         self.plans.extend(planned);
         let names: Vec<String> = self.plans.keys().cloned().collect();
@@ -101,30 +104,31 @@ impl Simulation {
         };
         let object = self.owners.object(name, plan);
         let (api, now) = (self.cluster().api(plan.kind), self.harness.now());
-        // Refused where it exists or the namespace is on its way out: then there is nothing to do.
+        // Rejected if it exists or the namespace is terminating, in which case there is nothing to
+        // do.
         let _ = api.create(object, now);
     }
 
-    /// Requests about objects of the kind that the one of that name is of.
+    /// Returns the API for the kind of the named object.
     fn api(&self, name: &str) -> Option<Api<'_>> {
         let planned = self.plans.get(name).map(|plan| plan.kind);
         let kind = planned.or_else(|| self.owners.kinds().first().copied());
         kind.map(|kind| self.cluster().api(kind))
     }
 
-    /// A user asks for something about the object of that name.
+    /// Sends a user's request about the named object.
     pub(super) fn ask<T>(&self, name: &str, ask: impl FnOnce(&Api<'_>) -> Result<T, ApiError>) {
         if let Some(api) = self.api(name) {
             self.written(ask(&api));
         }
     }
 
-    /// The object of that name, if it is there.
+    /// Returns the named object, if it exists.
     pub(super) fn owner(&self, name: &str) -> Option<AnyObject> {
         self.api(name)?.get(super::NAMESPACE, name).ok()
     }
 
-    /// Every one that is there, kind by kind.
+    /// Returns every existing owner, kind by kind.
     pub(super) fn all_owners(&self) -> Vec<AnyObject> {
         let list = |kind: &Kind| {
             let page = self.cluster().api(*kind).list(&Default::default());
@@ -134,10 +138,10 @@ impl Simulation {
         self.owners.kinds().iter().flat_map(list).collect()
     }
 
-    /// The name of the object that is meant by `web/2`; none where `web` owns none.
+    /// Resolves a name like `web/2`; returns `None` if `web` owns nothing.
     ///
     /// # Panics
-    /// What follows the `/` is not a number.
+    /// If the part after the `/` is not a number.
     pub(crate) fn counted(&self, name: &str) -> Option<String> {
         let Some((owner, nth)) = name.split_once('/') else {
             return Some(name.to_owned());
@@ -149,13 +153,15 @@ impl Simulation {
         });
         let age = |metadata: &ObjectMeta| (metadata.creation_timestamp, metadata.name.clone());
         owned.sort_by_key(|object| age(object.metadata()));
-        let nth: usize = nth.parse().expect("a schedule is checked first");
+        let nth: usize = nth
+            .parse()
+            .expect("schedules are checked before they are played");
         let object = owned.get(nth % owned.len().max(1))?;
         Some(object.metadata().name.to_string())
     }
 }
 
-/// The pods of an object.
+/// Returns the pods of an object.
 pub(super) fn owned_by<'a>(
     owner: &'a ObjectMeta,
     pods: &'a [Arc<Pod>],
@@ -167,7 +173,7 @@ pub(super) fn owned_by<'a>(
     })
 }
 
-/// The first pod that is on its way to come or to go, if any.
+/// Returns the first pod that is starting or terminating, if there is any.
 pub(super) fn unsettled_pod(cluster: &Cluster, owners: &dyn PodOwners) -> Option<String> {
     let (pods, _) = cluster.list::<Pod>(None);
     let goes = |pod: &&Arc<Pod>| pod.metadata.is_deleting() && !owners.keep(cluster, pod);
@@ -179,7 +185,7 @@ pub(super) fn unsettled_pod(cluster: &Cluster, owners: &dyn PodOwners) -> Option
     Some(format!("{} is not ready yet", unready.metadata.name))
 }
 
-/// Whether a pod is one that no node of a simulation takes: it asks for a scheduler of its own.
+/// Whether no node of the simulation can take the pod: it requests its own scheduler.
 pub(crate) fn is_idle(pod: &Pod) -> bool {
     pod.spec.scheduler_name.is_some() && pod.node_name.is_none()
 }

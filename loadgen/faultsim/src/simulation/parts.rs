@@ -1,4 +1,4 @@
-//! What a workload brings to a run: its users, and what looks at it.
+//! The parts that a workload adds to a run: its users and its watcher.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use crate::invariants::Checker;
 
 /// The users of a run.
 pub trait Users: Sized {
-    /// The objects that they create.
+    /// The plan of the objects that they create.
     type Planned;
-    /// What they do.
+    /// Their actions.
     type Action;
 
-    /// Those who know these objects.
+    /// Returns users who know these objects.
     fn new(planned: &[Self::Planned]) -> Self;
 
-    /// Creates what is planned, at first.
+    /// Creates the initial objects.
     fn create(&mut self, simulation: &mut Simulation);
 
-    /// Carries an action out that is not [on the cluster](crate::action::SubjectAction::on_cluster). What the server refuses
-    /// does not happen.
+    /// Performs an action that is not [on the cluster](crate::action::SubjectAction::on_cluster). A
+    /// request that the server rejects has no effect.
     fn act(&mut self, simulation: &mut Simulation, action: &Self::Action);
 
-    /// When faults have ended: users want nothing any more that can't be had.
+    /// Called when the faults have ended: replaces wishes that can't be satisfied.
     fn put_right(&mut self, _: &mut Simulation) {}
 
     /// Touches everything once.
     fn touch(&mut self, simulation: &mut Simulation);
 
-    /// Helps where the controller is known to wait for users; whether there was something to help with.
+    /// Helps if the controller is known to wait for users, and returns whether it did.
     fn help(&mut self, _: &mut Simulation) -> bool {
         false
     }
 }
 
-/// What looks at a run: the checker, and what looks at more.
+/// Observes a run: the checker, or a wrapper that checks more.
 pub trait Watcher: CommitObserver + 'static {
-    /// The checker, which keeps what came of the run.
+    /// Returns the checker, which has the result of the run.
     fn checker(self: Arc<Self>) -> Arc<Checker>;
 
-    /// What learns where the commits of orphaned requests come from.
+    /// Returns the receiver for the origins of commits by orphaned requests.
     fn of_orphans(self: Arc<Self>) -> Arc<dyn Origins> {
         self.checker()
     }
@@ -51,23 +51,23 @@ pub trait Watcher: CommitObserver + 'static {
     /// Observes the controllers that it knows.
     fn observe(self: Arc<Self>, _: &mut FaultHarness) {}
 
-    /// What is not as it must be at rest, if anything.
+    /// Returns the first deviation from the required state at rest, if there is any.
     fn missing(&self, simulation: &Simulation) -> Option<String> {
         simulation.missing()
     }
 
-    /// Users have just done something: a model does what the controllers must do.
+    /// Called after users have acted: a model performs the controllers' reaction.
     fn stepped(&self, _: &Simulation) {}
 
-    /// A step is about to be carried out, or the run is over: a model is held against what was done.
+    /// Called before a step and at the end of the run: compares a model with the actual state.
     fn compares(&self, _: &Simulation) {}
 
-    /// The situations that have been seen, besides those that the checker knows.
+    /// Returns the situations that occurred, in addition to those of the checker.
     fn situations(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The [figures](crate::verdict::Verdict::figures) of the workload.
+    /// Returns the [figures](crate::verdict::Verdict::figures) of the workload.
     fn figures(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What users and others do to objects.
+//! Actions of users and of other clients on objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Simulation {
         self.ask(name, |api| api.update_scale(NAMESPACE, name, &update, now));
     }
 
-    /// A user changes an annotation of an owner of pods: its key is woken.
+    /// A user changes an annotation of an owner of pods, which wakes its key.
     pub fn touch(&mut self, name: &str) {
         self.touches += 1;
         let touched = self.touches.to_string();
@@ -68,7 +68,7 @@ impl Simulation {
     /// A user creates an object in the namespace of the simulation.
     ///
     /// # Panics
-    /// The kind has no object like that.
+    /// If the object is invalid for its kind.
     pub fn create_object(&self, kind: Kind, mut object: Value) -> Option<AnyObject> {
         if kind.is_namespaced() {
             object["metadata"]["namespace"] = NAMESPACE.into();
@@ -77,20 +77,20 @@ impl Simulation {
         let object = api.read(object);
         let object = object
             .expect("the server serves the kind")
-            .expect("it is one of its kind");
+            .expect("the object is valid for its kind");
         let created = api.create(object, self.harness.now());
         let object = created.as_ref().ok().cloned();
         self.written(created);
         object
     }
 
-    /// A user merges JSON into an object of the namespace.
+    /// A user merges JSON into an object in the namespace.
     pub fn patch_object(&self, kind: Kind, name: &str, patch: Value) {
         let (patch, now) = (Patch::Merge(members(patch)), self.harness.now());
         self.written(self.cluster().api(kind).patch(NAMESPACE, name, &patch, now));
     }
 
-    /// A user deletes an object of the namespace.
+    /// A user deletes an object in the namespace.
     pub fn delete_object(&self, kind: Kind, name: &str, dependents: Dependents) {
         let options = DeleteOptions {
             propagation: Some(dependents.policy()),
@@ -104,15 +104,16 @@ impl Simulation {
         );
     }
 
-    /// A write of users. Where the object is gone, or another rule forbids it, it does not happen.
+    /// Handles the outcome of a user's write. If the object is deleted or a rule forbids the write,
+    /// it has no effect.
     pub(crate) fn written<T>(&self, outcome: Result<T, ApiError>) {
         if let Err(error) = outcome {
-            assert!(!self.is_scripted, "a script's write is refused: {error}");
+            assert!(!self.is_scripted, "a script's write is rejected: {error}");
             self.checker.note(|| format!("  (refused: {error})"));
         }
     }
 
-    /// Writes the status of an owner of pods with one replica more than it says.
+    /// Writes the status of an owner of pods with one replica too many.
     pub(super) fn miscount(&self, name: &str) {
         self.ask(name, |api| {
             let said = &api.get(NAMESPACE, name)?.to_json()["status"]["replicas"];
@@ -132,7 +133,7 @@ impl Simulation {
         self.ask(name, |api| api.delete(NAMESPACE, name, &options, now));
     }
 
-    /// A user deletes a pod, with the grace that it has or with that one.
+    /// A user deletes a pod, with its own or the given grace period.
     pub fn delete_pod(&self, name: &str, grace_period_seconds: Option<i64>) {
         let options = DeleteOptions {
             grace_period_seconds,
@@ -145,13 +146,13 @@ impl Simulation {
     /// A user creates a pod.
     ///
     /// # Panics
-    /// When it is none.
+    /// If the pod is invalid.
     pub fn create_pod(&self, pod: Value) {
-        let pod = Pod::from_json(pod).expect("a pod of our own making");
+        let pod = Pod::from_json(pod).expect("the pod is valid");
         self.written(self.cluster().create(pod, self.harness.now()));
     }
 
-    /// Creates a pod that belongs to none, matched by that owner's selector or by no selector.
+    /// Creates a pod without an owner, matched by the owner's selector or by none.
     pub(super) fn create_named(&self, name: &str, owner: Option<&str>, cost: Option<i32>) {
         let like = owner.and_then(|owner| self.plans.get(owner));
         let labels = like.map_or_else(|| json!({"app": null}), |plan| json!({"app": plan.like}));
@@ -170,7 +171,7 @@ impl Simulation {
         (0..pods).for_each(|_| self.create_pod(orphan.clone()));
     }
 
-    /// That percentage of the pods of an owner that pass, by name.
+    /// Returns that percentage of an owner's pods for which `pass` is true, in name order.
     pub(super) fn some_pods(
         &self,
         name: &str,
@@ -234,7 +235,7 @@ impl Simulation {
         }
     }
 
-    /// Gives a pod the finalizer that keeps it, or takes it away. Others stay.
+    /// Adds or removes the finalizer that keeps a pod. Other finalizers stay.
     pub(super) fn stick(&self, pod: &Pod, is_stuck: bool) {
         let others = pod.metadata.finalizers().iter().map(|name| &**name);
         let others = others.filter(|name| *name != STUCK);

@@ -1,4 +1,4 @@
-//! Draws Deployments, and what users do to them.
+//! Draws Deployments and user actions on them.
 
 use podstorm_sim::faults::FaultClass;
 
@@ -11,7 +11,7 @@ impl Dice {
     pub(super) fn deployments(&mut self) -> Vec<PlannedDeployment> {
         let count = self.random.usize(1..=3);
         let names = ["web", "api", "db"];
-        // Of one seed in six all Deployments have one selector.
+        // In one seed of six, all Deployments share one selector.
         let is_shared = self.below(6) == 0;
         let of_name = |name: &&str| PlannedDeployment {
             name: (*name).to_owned(),
@@ -32,7 +32,7 @@ impl Dice {
         let amounts = ["0", "1", "2", "5", "1%", "25%", "30%", "50%", "100%"];
         let surge = self.one(&amounts).to_owned();
         let unavailable = match &*surge {
-            // Both may not be 0.
+            // At most one of them may be 0.
             "0" => self.one(&amounts[1..]),
             _ => self.one(&amounts),
         };
@@ -40,7 +40,7 @@ impl Dice {
         Strategy::Rolling { surge, unavailable }
     }
 
-    /// What users do at one moment, and what of it how much later, ms.
+    /// Draws the user actions at one time, each with its delay, ms.
     pub(super) fn user_action(&mut self, name: &str) -> Vec<(u32, UserAction)> {
         let owner = format!("{name}/{}", self.below(8));
         let name = name.to_owned();
@@ -95,7 +95,7 @@ impl Dice {
         })
     }
 
-    /// A Deployment is deleted, and created again later.
+    /// Deletes a Deployment and recreates it later.
     fn recreated(&mut self, name: String) -> Vec<(u32, UserAction)> {
         let propagation = self.one(&Dependents::DRAWN);
         let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
@@ -105,7 +105,7 @@ impl Dice {
         ]
     }
 
-    /// What a change of a spec does, and the Deployment that is created again.
+    /// Draws a change of a spec, and the later recreation of the Deployment.
     pub(super) fn own_change(
         &mut self,
         class: FaultClass,

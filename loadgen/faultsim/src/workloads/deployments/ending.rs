@@ -1,4 +1,4 @@
-//! The end of a run: which Deployments have not converged, and how users help them.
+//! The end of a run: Deployments that have not converged, and the help of users.
 
 use podstorm::deployment::annotations::DESIRED_REPLICAS;
 use podstorm_apiserver::Cluster;
@@ -10,15 +10,15 @@ use super::users::{BAD_TEMPLATES, DeploymentUsers, Strategy, UserAction, deploym
 use crate::objects::NAMESPACE;
 use crate::simulation::{Simulation, Users as _};
 
-/// What is not as it must be at rest, if anything.
+/// Returns the first deviation from the required state at rest, if there is any.
 pub(super) fn missing(simulation: &Simulation, rollout_checker: &RolloutChecker) -> Option<String> {
     let cluster = simulation.harness.cluster();
     let all = deployments(cluster);
     let incomplete = || all.iter().find_map(|it| difference(cluster, it));
     let behind = || rollout_checker.behind(cluster);
-    // What is as wanted by chance may be written once more by the retry.
+    // A state that is correct by chance may be written once more by the retry.
     let retries = || simulation.harness.has_retries();
-    let retries = || retries().then(|| "a sync that failed is still to be retried".to_owned());
+    let retries = || retries().then(|| "a failed sync is still waiting for its retry".to_owned());
     let missing = simulation.missing().or_else(incomplete).or_else(behind);
     missing.or_else(retries)
 }
@@ -35,19 +35,19 @@ fn difference(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
     let sets = sets_of(cluster, deployment);
     let is_new = |set: &ReplicaSet| is_same(&set.spec.template, &spec.template);
     let Some(at) = sets.iter().position(|set| is_new(set)) else {
-        return Some(format!("{name} has no ReplicaSet of its template"));
+        return Some(format!("{name} has no ReplicaSet with its template"));
     };
     for (number, set) in sets.iter().enumerate() {
         let size = if number == at { wanted } else { 0 };
         if set.replicas() != size {
             let (set, is) = (&set.metadata.name, set.replicas());
-            return Some(format!("{set} should have {size} pods, and wants {is}"));
+            return Some(format!("{set} should want {size} pods, but wants {is}"));
         }
     }
     let kept = spec.revision_history_limit.unwrap_or(i32::MAX);
     if (sets.len() - 1) as i64 > i64::from(kept) {
         return Some(format!(
-            "{name} keeps {} old ReplicaSets of {kept}",
+            "{name} keeps {} old ReplicaSets instead of {kept}",
             sets.len() - 1
         ));
     }
@@ -60,11 +60,11 @@ fn difference(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
     ];
     if counts != [wanted; 4] || status.unavailable_replicas != 0 {
         return Some(format!(
-            "{name}'s status says {counts:?}, and it wants {wanted}"
+            "the status of {name} has {counts:?}, but it wants {wanted}"
         ));
     }
     if status.observed_generation != deployment.metadata.generation {
-        return Some(format!("{name}'s status is of an older generation"));
+        return Some(format!("the status of {name} has an older generation"));
     }
     let has_deadline = spec
         .progress_deadline_seconds
@@ -81,19 +81,19 @@ fn difference(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
         let is = condition.map(|it| &*it.reason);
         if is != reason {
             return Some(format!(
-                "{name}'s condition {kind} says {is:?}, not {reason:?}"
+                "the condition {kind} of {name} has reason {is:?} instead of {reason:?}"
             ));
         }
     }
     let revision = podstorm::deployment::annotations::REVISION;
     let of_set = sets[at].metadata.annotations.get(revision);
     if deployment.metadata.annotations.get(revision) != of_set {
-        return Some(format!("{name} has another revision than its ReplicaSet"));
+        return Some(format!("the revisions of {name} and its ReplicaSet differ"));
     }
     None
 }
 
-/// A ReplicaSet that is still to be adopted or released.
+/// Returns the first ReplicaSet that should be adopted or released.
 fn unclaimed(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
     let (sets, _) = cluster.list::<ReplicaSet>(Some(NAMESPACE));
     let name = &deployment.metadata.name;
@@ -111,7 +111,7 @@ fn unclaimed(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
     })
 }
 
-/// Users want nothing any more that can't be had.
+/// Replaces user wishes that can't be satisfied.
 pub(super) fn put_right(simulation: &mut Simulation, users: &mut DeploymentUsers) {
     for planned in &*users.planned() {
         let name = || planned.name.clone();
@@ -127,7 +127,7 @@ pub(super) fn put_right(simulation: &mut Simulation, users: &mut DeploymentUsers
             .harness
             .cluster()
             .list::<ReplicaSet>(Some(NAMESPACE));
-        // A rollback that is still to come may bring such a template back.
+        // A pending rollback may restore such a template.
         let is_bad = !can_run(&deployment.spec.template)
             || sets.iter().any(|set| !can_run(&set.spec.template));
         if is_bad {
@@ -156,7 +156,8 @@ pub(super) fn touch(simulation: &mut Simulation, users: &mut DeploymentUsers) {
     simulation.touch_all();
 }
 
-/// Users help where the controller is known to wait for them; whether there was such a Deployment.
+/// Helps Deployments whose controller is known to wait for users, and returns whether there were
+/// any.
 pub(super) fn help(simulation: &mut Simulation, users: &mut DeploymentUsers) -> bool {
     let mut has_helped = false;
     for deployment in deployments(simulation.harness.cluster()) {
@@ -174,9 +175,9 @@ pub(super) fn help(simulation: &mut Simulation, users: &mut DeploymentUsers) -> 
                 unavailable: "0".to_owned(),
             };
             let help = match active().count() {
-                // H3: its size is right, and its annotation is not.
+                // H3: its size is correct, but its annotation is not.
                 1 => UserAction::Scale(name, replicas + 1),
-                // H4: nothing scales several of them.
+                // H4: nothing scales more than one of them.
                 _ => UserAction::Strategy(name, rolling),
             };
             users.act(simulation, &help);

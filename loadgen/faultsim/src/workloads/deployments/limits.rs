@@ -1,18 +1,19 @@
-//! The limits and the template of a Deployment, from its spec alone: not the controller's code.
+//! The limits and the template of a Deployment, computed from its spec independently of the
+//! controller's code.
 
 use podstorm_objects::{Deployment, IntOrString, PodTemplate, ReplicaSet};
 
-/// How many pods there may be, and how many must be available.
+/// The maximum number of pods, and the minimum number of available pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// `replicas` and `maxSurge`.
+    /// `replicas` plus `maxSurge`.
     pub(super) most: i64,
-    /// `replicas` less `maxUnavailable`; 0 with `Recreate`.
+    /// `replicas` minus `maxUnavailable`; 0 with `Recreate`.
     pub(super) least_available: i64,
 }
 
-/// The limits of a Deployment. Percentages of a surge are rounded up, those of unavailable pods down;
-/// where both are 0 then, one pod may be unavailable.
+/// Returns the limits of a Deployment. Percentages of the surge are rounded up, and those of
+/// unavailable pods down; if both are then 0, one pod may be unavailable.
 pub(super) fn limits(deployment: &Deployment) -> Limits {
     let replicas = i64::from(deployment.replicas());
     let strategy = &deployment.spec.strategy;
@@ -43,8 +44,8 @@ pub(super) fn limits(deployment: &Deployment) -> Limits {
     }
 }
 
-/// Whether two templates of schedules are the same. These differ in their image and their scheduler, and
-/// in nothing else.
+/// Whether two templates of schedules are equal. They differ only in their image and their
+/// scheduler.
 pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
     let images = |it: &PodTemplate| {
         let containers = it.spec.containers.iter();
@@ -54,7 +55,7 @@ pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
     images(a) == images(b) && scheduler(a) == scheduler(b)
 }
 
-/// Whether a Deployment of a schedule selects a ReplicaSet: its selector has labels alone.
+/// Whether a Deployment of a schedule selects a ReplicaSet: its selector has only labels.
 pub(super) fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
     let selector = deployment.spec.selector.as_ref();
     selector.is_some_and(|it| set.metadata.labels.contains_all(&it.match_labels))
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_are_rounded_in_favour_of_a_rollout_and_one_pod_may_always_move() {
+    fn percentages_are_rounded_so_that_a_rollout_can_progress() {
         let rolling = |surge: Value, unavailable: Value| {
             let amounts = json!({"maxSurge": surge, "maxUnavailable": unavailable});
             let strategy = json!({"type": "RollingUpdate", "rollingUpdate": amounts});

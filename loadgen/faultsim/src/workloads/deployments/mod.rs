@@ -1,43 +1,44 @@
 //! Deployments under faults.
 //!
-//! A seed draws one to three Deployments, what users do to them ([`users`]), and faults. The checker of ReplicaSets
-//! looks at everything that the controller of ReplicaSets does. Beside it [`checker`] looks at every commit of
-//! the Deployment controller.
+//! A seed draws one to three Deployments, user actions on them ([`users`]), and faults. The checker
+//! of ReplicaSets checks all work of the ReplicaSet controller. On top of it, [`checker`] checks
+//! every commit of the Deployment controller.
 //!
-//! When faults have ended, users resume what is paused and give what can't run a template that can. Then
-//! everything must come to the wanted state, and stay so without a write.
+//! When the faults have ended, users resume paused Deployments, and replace templates that can't
+//! run. Then everything must converge to the wanted state, and stay there without a write.
 //!
 //! # Invariants
 //!
-//! Each looks at one commit of the Deployment controller, on the server's state of that moment. *Seen* is
-//! what the controller's caches had when the sync began, with what the sync wrote itself. A sync *scales*
-//! when the Deployment is paused or an active ReplicaSet has another desired size on it than the
-//! Deployment. What a user changed, or another sync wrote, after it was seen excuses exactly the pods that
-//! it explains: upstream's controller waits for none of its own writes.
+//! Each invariant is about one commit of the Deployment controller, and uses the server's state at
+//! that time. *Seen* means in the controller's caches when the sync began, or written by the sync
+//! itself. A sync *scales* if the Deployment is paused, or if the desired size recorded on an
+//! active ReplicaSet differs from the Deployment's. A change by a user or by another sync that was
+//! not seen excuses exactly the pods that it explains: upstream's controller waits for none of its
+//! own writes.
 //!
-//! * **D1** No write makes a ReplicaSet larger where all together then are more than `replicas` and
-//!   `maxSurge`. Of another ReplicaSet no more counts than was seen. A sync that scales is checked at its
-//!   end, if it came to one, as some grow before others shrink. Where there were too many already, each has
-//!   at most what it had, or its share by the `max-replicas` on it, which is not right any more where a
-//!   user has sized it. A rollback
-//!   that is asked for by annotation creates the ReplicaSet of the present template first, with `Recreate`
-//!   in its whole size.
-//! * **D2** No write of a rolling update that takes a pod away which was seen available leaves fewer than
-//!   `replicas` less `maxUnavailable` pods available; and none of an old ReplicaSet leaves less than that of
-//!   old sizes and the new one's available pods. Pods that were seen available and are not (they died
-//!   since, or their ReplicaSet has just been made smaller) count. A sync that scales has no such limit:
-//!   upstream looks at sizes alone there.
-//! * **D3** The revision of a ReplicaSet never falls; that of a new one is above all that were seen; that
-//!   of a Deployment changes to no less than the highest that was seen.
-//! * **D4** A ReplicaSet grows only if it is the oldest seen one with the template that was seen, or in a
+//! * **D1** No write makes a ReplicaSet larger if all of them together then exceed `replicas` plus
+//!   `maxSurge`. Of every other ReplicaSet, only the seen size counts. A sync that scales is
+//!   checked at its end, if it reaches it, because some grow before others shrink. If there are
+//!   already too many pods, each ReplicaSet has at most its previous size, or its share according
+//!   to its `max-replicas` annotation, which is wrong after a user has resized it. A rollback
+//!   requested by annotation first creates the ReplicaSet of the current template, with `Recreate`
+//!   at its full size.
+//! * **D2** No write of a rolling update that removes a pod seen as available leaves fewer than
+//!   `replicas` minus `maxUnavailable` pods available. No write of an old ReplicaSet leaves less
+//!   than that in old sizes plus available pods of the new one. Pods that were seen as available
+//!   but are not (they died since, or their ReplicaSet has just shrunk) count. A sync that scales
+//!   has no such limit: upstream considers only sizes there.
+//! * **D3** The revision of a ReplicaSet never decreases; that of a new one is above all seen
+//!   revisions; that of a Deployment changes to at least the highest seen revision.
+//! * **D4** A ReplicaSet grows only if it is the oldest seen one with the seen template, or in a
 //!   sync that scales.
-//! * **D5** No ReplicaSet is created for a Deployment that was seen paused, and none for a template that a
-//!   seen one has.
-//! * **D6** With `Recreate` none grows while another that was seen has pods or wants some, but for such a
-//!   rollback.
-//! * **D7** Only names of ReplicaSets that were seen old, without pods, and beyond the history's limit are
-//!   deleted.
-//!   That is so of what the sync began with: while paused upstream may make one larger and delete it.
+//! * **D5** No ReplicaSet is created for a Deployment that was seen paused, or for a template that
+//!   a seen ReplicaSet has.
+//! * **D6** With `Recreate`, none grows while another seen ReplicaSet has or wants pods, except in
+//!   such a rollback.
+//! * **D7** Only ReplicaSets whose names were seen as old, without pods and beyond the history
+//!   limit are deleted. This refers to the state when the sync began: for a paused Deployment,
+//!   upstream may enlarge one and delete it.
 //! * **L1** So long after the end of faults every Deployment is complete: the ReplicaSet of its template
 //!   has all pods, no other has any, the status and its conditions say so, and the history is within its
 //!   limit. Hazards H3 and H4 of the controller's specification are exceptions that users end: they scale,

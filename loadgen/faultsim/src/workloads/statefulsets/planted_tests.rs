@@ -335,7 +335,7 @@ fn a_set_that_is_looked_at_for_ever_is_noticed() {
             queue.add_after(key, 1_000_000_000, now.mono_ns);
         },
         "L2",
-        "times in the quiet",
+        "times in the quiet phase",
     );
 }
 

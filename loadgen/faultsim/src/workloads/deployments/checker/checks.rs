@@ -1,4 +1,4 @@
-//! The invariants of one commit, D1 to D7, by the numbers of the module `deployments`.
+//! The invariants D1 to D7 of one commit, numbered as in the module `deployments`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::invariants::Checked;
 use crate::workloads::replicasets::pod_counts;
 
 impl State {
-    /// A sync has written a ReplicaSet.
+    /// Checks the write of a ReplicaSet by a sync.
     pub(super) fn set_written(
         &mut self,
         sync: SyncId,
@@ -63,7 +63,7 @@ impl State {
         checked
     }
 
-    /// D1 of a sync that does not scale.
+    /// Checks D1 for a sync that does not scale.
     fn surge(&self, seen: &Seen, new: &ReplicaSet) -> Checked {
         if seen.scales() || seen.way() == Way::RollsBack && seen.recreates() {
             return Ok(());
@@ -82,13 +82,13 @@ impl State {
         }
         let (name, deployment) = (&new.metadata.name, &seen.deployment.metadata.name);
         let text = format!(
-            "{name} grows to {} of {sum}, and {deployment} may have {most}",
+            "{name} grows to {} of {sum}, but {deployment} may have {most}",
             new.replicas()
         );
         Err(("D1", text))
     }
 
-    /// The ReplicaSets that the Deployment controls on the server.
+    /// Returns the ReplicaSets that the Deployment controls on the server.
     fn owned<'a>(
         &'a self,
         deployment: &'a Deployment,
@@ -99,7 +99,7 @@ impl State {
             .filter(move |(_, set)| is_controlled(set, uid))
     }
 
-    /// The available pods of a ReplicaSet on the server.
+    /// Returns the number of available pods of a ReplicaSet on the server.
     fn available(&self, set: &ReplicaSet, now: Now) -> i32 {
         let Some(pods) = self.pods.get(&set.metadata.uid) else {
             return 0;
@@ -107,7 +107,7 @@ impl State {
         pod_counts(set, pods.values().map(|pod| &**pod), |_| false, now.wall_ns)[3]
     }
 
-    /// D2: a ReplicaSet has become smaller than `from`.
+    /// Checks D2 after a ReplicaSet has become smaller than `from`.
     fn availability(&self, seen: &Seen, new: &ReplicaSet, from: i32, now: Now) -> Checked {
         let least = limits(&seen.deployment).least_available;
         if seen.scales() || least == 0 {
@@ -116,7 +116,7 @@ impl State {
         let uid = &new.metadata.uid;
         let newest = seen.newest().map(|set| set.now.metadata.uid.clone());
         let believed = |set: &SeenSet| set.now.status.available_replicas;
-        // Of one that has become smaller pods may still be told that are on their way out.
+        // The status of a ReplicaSet that has shrunk may still count terminating pods.
         let beyond = |set: &SeenSet| i64::from((believed(set) - set.size_at_first()).max(0));
         let mut possible: i64 = seen.sets.values().map(beyond).sum();
         for (of, set) in &seen.sets {
@@ -129,7 +129,8 @@ impl State {
         let (name, deployment) = (&new.metadata.name, &seen.deployment.metadata.name);
         let shrinks = format!("{name} shrinks from {from} to {}", new.replicas());
         if possible < least && newest.as_ref() != Some(uid) {
-            let text = format!("{shrinks}: with all others {deployment} has {possible} of {least}");
+            let text =
+                format!("{shrinks}: with all others, {deployment} has {possible} of {least}");
             return Err(("D2", text));
         }
         let real = self.available(new, now);
@@ -139,7 +140,7 @@ impl State {
         }
         let mut left = 0;
         for (of, set) in self.owned(&seen.deployment) {
-            // `set` is as before this write.
+            // `set` has its state before this write.
             let size = if of == uid {
                 new.replicas()
             } else {
@@ -152,8 +153,8 @@ impl State {
             if seen.size_at_first() == 0 && Some(of) != newest.as_ref() {
                 continue;
             }
-            // One that is gone has no pods, and one that was released meanwhile (a late write) keeps
-            // them for itself.
+            // A deleted ReplicaSet has no pods, and one that was released in the meantime (a late
+            // write) keeps them for itself.
             let set = self.sets.get(of).filter(|set| is_controlled(set, owner));
             let own = seen.size_at_first() - seen.now.replicas();
             let real = set.map_or(0, |set| self.available(set, now).min(set.replicas() + own));
@@ -169,7 +170,7 @@ impl State {
         Err(("D2", text))
     }
 
-    /// A sync has written its Deployment.
+    /// Checks the write of its Deployment by a sync.
     pub(super) fn deployment_written(
         &mut self,
         sync: SyncId,
@@ -193,13 +194,13 @@ impl State {
             Some(written) if written >= highest => Ok(()),
             written => {
                 let name = &new.metadata.name;
-                let text = format!("{name} gets revision {written:?}, and {highest} was seen");
+                let text = format!("{name} gets revision {written:?}, but {highest} was seen");
                 Err(("D3", text))
             }
         }
     }
 
-    /// D1 of a sync that scales.
+    /// Checks D1 for a sync that scales.
     pub(super) fn sync_ended(&mut self, sync: SyncId, has_failed: bool) -> Checked {
         let Some(seen) = self.seen.get(&sync) else {
             return Ok(());
@@ -223,11 +224,11 @@ impl State {
             return Ok(());
         }
         let name = &seen.deployment.metadata.name;
-        let text = format!("{name} is scaled from {before} to {after}, and may have {most}");
+        let text = format!("{name} is scaled from {before} to {after}, but may have {most}");
         Err(("D1", text))
     }
 
-    /// Takes down what has been seen, for those who ask how far seeds reach.
+    /// Records situations, to measure how much seeds cover.
     fn notice(
         &mut self,
         seen: &Seen,
@@ -267,9 +268,10 @@ impl State {
     }
 }
 
-/// The size that a ReplicaSet has, or that its share of `most` is, where there are too many pods already.
-/// Upstream computes it by the most pods that there might be when the controller sized it last. One that a
-/// user has sized since may so grow, and the others can't always make up for it: none has less than no pods.
+/// The maximum size of a ReplicaSet if there are already too many pods: its current size, or its
+/// share of `most`. Upstream computes the share from the maximum number of pods when the controller
+/// last sized it. A ReplicaSet that a user has since resized may grow by this, and the others can't
+/// always compensate, because none can have less than 0 pods.
 fn largest_share(deployment: &Deployment, set: &SeenSet, most: i64) -> i64 {
     let size = i64::from(set.size_at_first());
     let annotations = set.first.as_ref().map(|set| &set.metadata.annotations);
@@ -284,7 +286,7 @@ fn largest_share(deployment: &Deployment, set: &SeenSet, most: i64) -> i64 {
     }
 }
 
-/// D3 of a ReplicaSet.
+/// Checks D3 for a ReplicaSet.
 fn of_revision(seen: &Seen, old: Option<&Arc<ReplicaSet>>, new: &ReplicaSet) -> Checked {
     let written = revision(&new.metadata.annotations);
     let holds = match old {
@@ -296,17 +298,17 @@ fn of_revision(seen: &Seen, old: Option<&Arc<ReplicaSet>>, new: &ReplicaSet) -> 
     }
     let before = old.map(|old| revision(&old.metadata.annotations));
     let (name, highest) = (&new.metadata.name, seen.highest_revision());
-    let text = format!("{name} gets revision {written:?} after {before:?}, and {highest} was seen");
+    let text = format!("{name} gets revision {written:?} after {before:?}, but {highest} was seen");
     Err(("D3", text))
 }
 
-/// D5.
+/// Checks D5.
 fn created(seen: &Seen, new: &ReplicaSet) -> Checked {
     let (name, deployment) = (&new.metadata.name, &seen.deployment.metadata.name);
     if seen.deployment.spec.paused {
         return Err((
             "D5",
-            format!("{name} is created, and {deployment} is paused"),
+            format!("{name} is created, but {deployment} is paused"),
         ));
     }
     let same = |set: &&SeenSet| is_same(&set.now.spec.template, &new.spec.template);
@@ -315,14 +317,14 @@ fn created(seen: &Seen, new: &ReplicaSet) -> Checked {
             let other = &set.now.metadata.name;
             Err((
                 "D5",
-                format!("{name} is created, and {other} has its template"),
+                format!("{name} is created, but {other} has its template"),
             ))
         }
         None => Ok(()),
     }
 }
 
-/// D4 and D6.
+/// Checks D4 and D6.
 fn grown(seen: &Seen, new: &ReplicaSet) -> Checked {
     if seen.scales() {
         return Ok(());
@@ -334,7 +336,10 @@ fn grown(seen: &Seen, new: &ReplicaSet) -> Checked {
     if !seen.has_template(new) || older.is_some() {
         return Err((
             "D4",
-            format!("{name} grows to {}, and it is an old one", new.replicas()),
+            format!(
+                "{name} grows to {}, but it is an old ReplicaSet",
+                new.replicas()
+            ),
         ));
     }
     let has_pods = |set: &&SeenSet| {
@@ -346,18 +351,18 @@ fn grown(seen: &Seen, new: &ReplicaSet) -> Checked {
         && let Some(set) = seen.sets.values().find(has_pods)
     {
         let other = &set.now.metadata.name;
-        return Err(("D6", format!("{name} grows, and {other} still has pods")));
+        return Err(("D6", format!("{name} grows, but {other} still has pods")));
     }
     Ok(())
 }
 
-/// D7, by what was so when the sync began. Upstream deletes by name alone: another that has been made
-/// under the name since is gone in the place of the one that was seen.
+/// Checks D7, given the state when the sync began. Upstream deletes only by name: it may delete
+/// another ReplicaSet that was created under the name in the meantime.
 fn deleted(seen: &mut Seen, set: &ReplicaSet) -> Checked {
     let newest = seen.newest().map(|it| it.now.metadata.uid.clone());
     let first = seen.sets.values().filter_map(|it| it.first.as_ref());
     let old = first.filter(|it| Some(&it.metadata.uid) != newest.as_ref());
-    // The same request may be carried out twice, and be about another by then.
+    // The same request may be carried out twice, and then delete another object.
     seen.deleted.remove(&*set.metadata.name);
     let left = old.filter(|it| !it.metadata.is_deleting()).count() - seen.deleted.len();
     seen.deleted.insert(set.metadata.name.to_string());

@@ -1,5 +1,5 @@
-//! Looks at every commit of the Deployment controller, in order, and hands everything on to the checker of
-//! ReplicaSets, which keeps what came of the run.
+//! Checks every commit of the Deployment controller, in order, and passes everything on to the
+//! checker of ReplicaSets, which has the result of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,25 +34,26 @@ pub struct RolloutChecker {
     state: Mutex<State>,
 }
 
-/// The server's state as of the last commit, and what syncs see.
+/// The server's state at the last commit, and the view of each sync.
 #[derive(Debug, Default)]
 struct State {
     origin: Option<Origin>,
     deployments: BTreeMap<Uid, Arc<Deployment>>,
     sets: BTreeMap<Uid, Arc<ReplicaSet>>,
-    /// By their controller.
+    /// The pods by controller.
     pods: BTreeMap<Uid, BTreeMap<Uid, Arc<Pod>>>,
     /// The controller of each pod.
     controllers: BTreeMap<Uid, Uid>,
-    /// Kept after a sync has ended: a request of it may be carried out late.
+    /// The view of each sync. Kept after a sync has ended, because its requests may be carried out
+    /// late.
     seen: BTreeMap<SyncId, Seen>,
     situations: BTreeSet<&'static str>,
-    /// The controller that began a sync last.
+    /// The controller that last began a sync.
     controller: Option<deployment::Controller>,
 }
 
 impl RolloutChecker {
-    /// A checker beside that of ReplicaSets.
+    /// Returns a checker on top of that of ReplicaSets.
     pub fn new(checker: Arc<SetChecker>) -> RolloutChecker {
         RolloutChecker {
             checker,
@@ -60,14 +61,14 @@ impl RolloutChecker {
         }
     }
 
-    /// What the caches of the Deployment controller have in another version than the server, if anything: what is
-    /// still on its way may bring more to do.
+    /// Returns the first difference between the Deployment controller's caches and the server, if
+    /// there is any: pending events may cause more work.
     pub(super) fn behind(&self, cluster: &Cluster) -> Option<String> {
         let controller = self.state().controller.clone()?;
         let (sets, _) = cluster.list::<ReplicaSet>(Some(NAMESPACE));
         deployments(cluster).iter().find_map(|deployment| {
             let meta = &deployment.metadata;
-            let behind = || Some(format!("a cache is behind on {}", meta.name));
+            let behind = || Some(format!("a cache is stale: {}", meta.name));
             let key = controller.key(&meta.namespace, &meta.name);
             let Some((cached, cached_sets)) = controller.cached(key) else {
                 return behind();
@@ -83,7 +84,7 @@ impl RolloutChecker {
             let there: BTreeSet<_> = sets.iter().filter(is_candidate).map(version).collect();
             let known: BTreeSet<_> = cached_sets.iter().map(version).collect();
             let name = &meta.name;
-            (there != known).then(|| format!("a cache is behind on ReplicaSets of {name}"))
+            (there != known).then(|| format!("a cache is stale: ReplicaSets of {name}"))
         })
     }
 
@@ -102,7 +103,7 @@ impl RolloutChecker {
 }
 
 impl State {
-    /// A commit: checked as that of a sync, and remembered.
+    /// Checks a commit of a sync, and records it.
     fn committed(&mut self, commit: &Commit) -> Checked {
         let is_gone = commit.change == Change::Deleted;
         let kind = commit.new.kind();
@@ -113,7 +114,11 @@ impl State {
         let origin = self.origin.filter(|it| it.sync.kind == Kind::DEPLOYMENT);
         let sync = origin.map(|it| it.sync);
         if kind == Kind::REPLICA_SET {
-            let new: Arc<ReplicaSet> = commit.new.clone().downcast().expect("it is of this kind");
+            let new: Arc<ReplicaSet> = commit
+                .new
+                .clone()
+                .downcast()
+                .expect("the object has this kind");
             let old = commit.old.clone().and_then(|old| old.downcast());
             let checked = match sync {
                 Some(sync) => self.set_written(sync, old.as_ref(), &new, is_gone, commit.now),
@@ -146,7 +151,7 @@ impl State {
         Ok(())
     }
 
-    /// A sync could not create a ReplicaSet of that name, as there is one.
+    /// Records that a sync could not create a ReplicaSet because the name exists.
     fn found(&mut self, sync: SyncId, name: &str) {
         let Some(seen) = self.seen.get_mut(&sync) else {
             return;
@@ -165,7 +170,7 @@ impl State {
             pods.remove(uid);
         }
         let owner = pod.metadata.controller().map(|owner| owner.uid.clone());
-        // Pods of what is gone count for nothing.
+        // Pods of deleted owners don't count.
         let owner = owner.filter(|owner| !is_gone && self.sets.contains_key(owner));
         if let Some(owner) = owner {
             self.controllers.insert(uid.clone(), owner.clone());
@@ -208,7 +213,7 @@ impl CommitObserver for RolloutChecker {
 impl Origins for RolloutChecker {
     fn carries_out(&self, origin: Option<Origin>) {
         self.state().origin = origin;
-        // To the checker of ReplicaSets the Deployment controller is a user.
+        // To the checker of ReplicaSets, the Deployment controller is a user.
         let of_sets = origin.filter(|it| it.sync.kind != Kind::DEPLOYMENT);
         self.checker.carries_out(of_sets);
     }
@@ -290,7 +295,7 @@ impl Observer<deployment::Controller> for RolloutChecker {
         {
             match answer {
                 Answer::Failed(_) => seen.adopt_failed(name),
-                // One that was adopted before, unseen, is not written again.
+                // If it was adopted earlier, unseen by the sync, it is not written again.
                 _ => seen.adopt(name),
             }
         }
@@ -320,8 +325,9 @@ impl Observer<deployment::Controller> for RolloutChecker {
     }
 }
 
-/// Hazard H1 of the controller's specification: a rollout that was over once, and whose pods are no longer
-/// all available, is looked at again every few milliseconds. What fails in such a sync is asked for as often.
+/// Hazard H1 of the controller's specification: a completed rollout whose pods are no longer all
+/// available is synced every few milliseconds. A failing request of such a sync is repeated as
+/// often.
 fn is_looked_at_without_end(deployment: &Deployment) -> bool {
     let (status, wanted) = (&deployment.status, deployment.replicas());
     let was_over = |it: &DeploymentCondition| {

@@ -1,5 +1,4 @@
-//! What a sync of the Deployment controller sees: its caches as they are when it begins, and what it
-//! writes itself.
+//! The view of a sync of the Deployment controller: its caches when it begins, and its own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,12 +9,12 @@ use podstorm_objects::{Deployment, Labels, ReplicaSet, Uid};
 
 use super::super::limits::{is_same, selects};
 
-/// The revision that annotations tell, if it can be read.
+/// Returns the revision in the annotations, if it is valid.
 pub(super) fn revision(annotations: &Labels) -> Option<i64> {
     annotations.get(REVISION)?.parse().ok()
 }
 
-/// Whether a ReplicaSet names the Deployment of that UID as its controller.
+/// Whether the ReplicaSet's controller is the Deployment with this UID.
 pub(super) fn is_controlled(set: &ReplicaSet, deployment: &Uid) -> bool {
     let owner = set.metadata.controller();
     owner.is_some_and(|owner| owner.uid == *deployment)
@@ -24,12 +23,12 @@ pub(super) fn is_controlled(set: &ReplicaSet, deployment: &Uid) -> bool {
 /// A ReplicaSet that a sync claims or has created.
 #[derive(Clone, Debug)]
 pub(super) struct SeenSet {
-    /// As cached when the sync began; absent for one that was not.
+    /// The cached state when the sync began; `None` if it was not cached.
     pub(super) first: Option<Arc<ReplicaSet>>,
-    /// The same, or as the sync wrote it last.
+    /// The same state, or the last one that the sync wrote.
     pub(super) now: Arc<ReplicaSet>,
-    /// Whether the sync found it in its caches where it wanted to create one: by then the sync had chosen
-    /// the revision that it writes.
+    /// Whether the sync found it in its caches when it tried to create one: at that time, the sync
+    /// had already selected the revision that it writes.
     is_found: bool,
 }
 
@@ -42,39 +41,41 @@ impl SeenSet {
         }
     }
 
-    /// Its size when the sync began.
+    /// Returns its size when the sync began.
     pub(super) fn size_at_first(&self) -> i32 {
         self.first.as_ref().map_or(0, |set| set.replicas())
     }
 }
 
-/// In which way a sync goes on.
+/// The kind of work that a sync does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It scales: the Deployment is paused, or has another size than a ReplicaSet was given pods for.
+    /// It scales: the Deployment is paused, or its size differs from the one recorded on a
+    /// ReplicaSet.
     Scales,
-    /// It goes back to an earlier template, as an annotation asks for.
+    /// It returns to an earlier template that an annotation requests.
     RollsBack,
     /// It rolls out.
     Rolls,
 }
 
-/// What a sync sees.
+/// The view of a sync.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) deployment: Arc<Deployment>,
-    /// The ReplicaSets that it claims.
+    /// The ReplicaSets that it controls.
     pub(super) sets: BTreeMap<Uid, SeenSet>,
-    /// Those that it may adopt, by name.
+    /// The ReplicaSets that it may adopt, by name.
     free: BTreeMap<String, Arc<ReplicaSet>>,
-    /// Whether it gave a ReplicaSet another size.
+    /// Whether it resized a ReplicaSet.
     pub(super) has_sized: bool,
-    /// Old ReplicaSets that it deleted, by name.
+    /// The names of old ReplicaSets that it deleted.
     pub(super) deleted: BTreeSet<String>,
 }
 
 impl Seen {
-    /// What a sync sees that begins with this Deployment and these ReplicaSets in its caches.
+    /// Returns the view of a sync that begins with this Deployment and these ReplicaSets in its
+    /// caches.
     pub(super) fn of(deployment: Arc<Deployment>, cached: Vec<Arc<ReplicaSet>>) -> Seen {
         let (mut sets, mut free) = (BTreeMap::new(), BTreeMap::new());
         for set in cached {
@@ -96,20 +97,20 @@ impl Seen {
         }
     }
 
-    /// The sync has adopted a ReplicaSet: it goes on with what was cached.
+    /// Records an adoption: the sync continues with the cached state.
     pub(super) fn adopt(&mut self, name: &str) {
         if let Some(set) = self.free.remove(name) {
             self.sets.insert(set.metadata.uid.clone(), SeenSet::of(set));
         }
     }
 
-    /// The sync gets the answer that it could not adopt a ReplicaSet, and goes on without it, though a request that was sent
-    /// again by a layer below may have been carried out the first time.
+    /// Records a failed adoption: the sync continues without the ReplicaSet, although a request
+    /// that a lower layer resent may have been carried out the first time.
     pub(super) fn adopt_failed(&mut self, name: &str) {
         self.sets.retain(|_, set| *set.now.metadata.name != *name);
     }
 
-    /// The sync has written a ReplicaSet.
+    /// Records the write of a ReplicaSet.
     pub(super) fn write(&mut self, set: &Arc<ReplicaSet>) {
         let uid = &set.metadata.uid;
         let first = self.sets.remove(uid).and_then(|seen| seen.first);
@@ -122,9 +123,9 @@ impl Seen {
         self.sets.insert(uid.clone(), set);
     }
 
-    /// The sync could not create a ReplicaSet, as there is one of its name, `cached`. The sync goes on with
-    /// that, if its caches have it as the Deployment's own and with its template, though the sync may have
-    /// just released it.
+    /// Records that the sync could not create a ReplicaSet because the name exists, with state
+    /// `cached`. The sync continues with the existing one if its caches show it as the Deployment's
+    /// own with its template, even if the sync has just released it.
     pub(super) fn find(&mut self, cached: Arc<ReplicaSet>) {
         let is_own = is_controlled(&cached, &self.deployment.metadata.uid);
         if !is_own || !self.has_template(&cached) {
@@ -173,14 +174,15 @@ impl Seen {
         is_same(&set.spec.template, &self.deployment.spec.template)
     }
 
-    /// The oldest ReplicaSet seen with the Deployment's template.
+    /// Returns the oldest ReplicaSet seen with the Deployment's template.
     pub(super) fn newest(&self) -> Option<&SeenSet> {
         let same = self.sets.values().filter(|set| self.has_template(&set.now));
         same.min_by(|a, b| by_creation(&a.now, &b.now))
     }
 
-    /// Without the one of this name that the sync created itself: it is gone where its request, which was
-    /// sent again by a layer below or was late, is carried out a second time.
+    /// Returns the view without the ReplicaSet of this name that the sync itself created. The
+    /// ReplicaSet may be deleted when its request, which was late or was resent by a lower layer,
+    /// is carried out a second time.
     pub(super) fn before_created(&self, name: &str) -> Seen {
         let mut before = self.clone();
         let is_own = |set: &SeenSet| set.first.is_none() && *set.now.metadata.name == *name;

@@ -476,7 +476,7 @@ fn quiet_is_no_commit_no_request_and_hardly_a_sync() {
     harness.seen_set(1);
     let sync = harness.sync();
     let text = harness.checker.restless(NOW.mono_ns - 1).unwrap();
-    assert!(text.starts_with("something was written"), "{text}");
+    assert!(text.starts_with("an object was written"), "{text}");
     assert_eq!(harness.checker.restless(NOW.mono_ns), None);
     harness.sends(sync, &create(), 0);
     harness.ended(sync);
