@@ -29,13 +29,13 @@ const BUGS: [(&str, &str); 16] = [
     ("m10-lost-answers", "5  pods created in excess"),
     ("m11-delete-by-name", "1  deletes that met another pod"),
     ("m12-expectation-by-name", "1  deletes that left fewer pods"),
-    ("m13-no-active-pods", "4  statuses that the server refused"),
-    ("m14-gone-pod", "2  pods that were counted once more"),
-    ("m15-orphans-kept", "684  the longest that a pod"),
-    ("m16-two-outcomes", "13  statuses that the server refused"),
-    ("m17-broken-pod", "660  the longest that a pod"),
-    ("m18-broken-budget", "660  the longest that a pod"),
-    ("m19-early-completion", "1  rollouts that were complete"),
+    ("m13-no-active-pods", "4  statuses rejected as invalid"),
+    ("m14-gone-pod", "2  pods counted again"),
+    ("m15-orphans-kept", "684  longest time that an ended pod"),
+    ("m16-two-outcomes", "13  statuses rejected as invalid"),
+    ("m17-broken-pod", "660  longest time that a broken pod"),
+    ("m18-broken-budget", "660  longest time that a broken pod"),
+    ("m19-early-completion", "1  rollouts completed too early"),
 ];
 
 const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";

@@ -39,15 +39,15 @@
 //! * **D7** Only ReplicaSets whose names were seen as old, without pods and beyond the history
 //!   limit are deleted. This refers to the state when the sync began: for a paused Deployment,
 //!   upstream may enlarge one and delete it.
-//! * **L1** So long after the end of faults every Deployment is complete: the ReplicaSet of its template
-//!   has all pods, no other has any, the status and its conditions say so, and the history is within its
-//!   limit. Hazards H3 and H4 of the controller's specification are exceptions that users end: they scale,
-//!   or ask for a rolling update. H2 and H10 are ended by a touch.
+//! * **L1** Within a limit after the end of faults, every Deployment is complete: the ReplicaSet of
+//!   its template has all pods, no other has any, the status and its conditions show that, and the
+//!   history is within its limit. Hazards H3 and H4 of the controller's specification are
+//!   exceptions that users end: they scale, or request a rolling update. A touch ends H2 and H10.
 //! * **L2** Then nothing is written for ten minutes.
-//! * **L6** No livelock: after the last fault no Deployment asks for the same and gets the same answer
-//!   more than 24 times once nothing was written for a second. Hazard H1 is an exception: a Deployment that
-//!   was complete and isn't is looked at every few milliseconds, and where H2 hides a failure the write is
-//!   tried as often.
+//! * **L6** No livelock: after the last fault, no Deployment repeats a request with the same answer
+//!   more than 24 times once nothing has been written for a second. Hazard H1 is an exception: a
+//!   Deployment that was complete but no longer is gets synced every few milliseconds, and if H2
+//!   hides a failure, the write is repeated as often.
 
 pub mod checker;
 mod draw;
@@ -81,13 +81,13 @@ const SECOND: i64 = 1_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedDeployment {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The value of the label `app`, by which it selects.
+    /// The value of the label `app` in its selector.
     pub app: String,
-    /// How many replicas.
+    /// The number of replicas.
     pub replicas: i32,
-    /// How pods are replaced.
+    /// The strategy for replacing pods.
     pub strategy: Strategy,
     /// `minReadySeconds`.
     pub min_ready_seconds: i32,
@@ -97,18 +97,18 @@ pub struct PlannedDeployment {
     pub revision_history_limit: i32,
 }
 
-/// Users touch what has not come to rest so long after the end of faults: by then what a key that was
-/// dropped, or a scale-down whose error upstream swallows, waits for is nothing but an event.
+/// The time after the end of faults at which users touch Deployments that are not at rest: by then,
+/// a dropped key, or a scale-down whose error upstream swallows, waits only for an event.
 const TOUCH_AFTER: i64 = 90 * SECOND;
 
-/// How much longer than any other delay a retry of upstream's may take: the token bucket has no limit of its debt, and
-/// hazard H1 adds a key 200 times a second where 10 tokens come back.
+/// The extra time that a retry of upstream's controller may need: the token bucket has no limit on
+/// its debt, and hazard H1 adds a key 200 times a second at a refill rate of 10.
 const DEBT: i64 = 14_400 * SECOND;
 
-/// A rollout of a dozen pods, one after the other.
+/// The duration of a rollout of a dozen pods, one after the other.
 const ROLLOUT: i64 = 600 * SECOND;
 
-/// The watches of both controllers, those that the Deployment controller reads more often.
+/// The watches of both controllers, weighted towards those that the Deployment controller reads.
 const STREAMS: [StreamKind; 6] = [
     StreamKind::of(Kind::POD),
     StreamKind::of(Kind::REPLICA_SET),
@@ -196,12 +196,12 @@ impl Subject for Deployments {
         let (name, replicas) = (&planned.name, planned.replicas);
         if !(0..=1_000).contains(&replicas) {
             return Err(format!(
-                "{name:?} wants {replicas} replicas, 0 to 1000 will do"
+                "{name:?} wants {replicas} replicas; expected 0 to 1000"
             ));
         }
         if planned.progress_deadline_seconds <= planned.min_ready_seconds {
             return Err(format!(
-                "progress-deadline-seconds of {name:?} is not above min-ready-seconds"
+                "progress-deadline-seconds of {name:?} must be above min-ready-seconds"
             ));
         }
         Ok(())
@@ -240,7 +240,7 @@ impl Subject for Deployments {
                 touches_ns: &[TOUCH_AFTER],
                 ..ending
             },
-            // ReplicaSets: the longest delay of a retry, and two expectations that run out.
+            // ReplicaSets: the longest delay of a retry, and the expiry of two expectations.
             Behaviour::Upstream => Ending {
                 converges_within_ns: Ending::EXPECTATIONS_RUN_OUT_NS + 1_600 * SECOND,
                 touches_ns: &[TOUCH_AFTER, Ending::EXPECTATIONS_RUN_OUT_NS],

@@ -1,5 +1,5 @@
-//! Planted faults: a Deployment controller whose requests are replaced, which the checker must notice. A
-//! fault is planted for one thread; a schedule is played on one.
+//! Planted faults: a Deployment controller whose requests are replaced, which the checker must
+//! detect. A fault is planted for one thread; a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::play::caught;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
-/// What is wrong with the controller.
+/// The planted fault.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// What is carried out in place of a request.
+    /// Requests that replace a request.
     Requests(Replace),
-    /// What becomes of the ReplicaSets that it writes.
+    /// A change to the ReplicaSets that the controller writes.
     Writes(fn(&mut ReplicaSet)),
-    /// What it does after each sync of a Deployment.
+    /// An action after each sync of a Deployment.
     Memory(fn(&Controller, &Deployment, Now)),
 }
 
@@ -45,10 +45,11 @@ pub(super) fn sync_ended(controller: &Controller, deployment: &Deployment, now: 
     }
 }
 
-/// Seeds played at most.
+/// The maximum number of seeds played.
 const SEEDS: u64 = 200;
 
-/// Plays seeds with that fault until one breaks this invariant first; without the fault it must hold.
+/// Plays seeds with the fault until one violates this invariant first; without the fault, the seed
+/// must pass.
 #[track_caller]
 fn noticed(fault: Fault, expected: &str) {
     PLANTED.set(Some(fault));
@@ -59,13 +60,13 @@ fn noticed(fault: Fault, expected: &str) {
             violation.is_some_and(|it| it.invariant == expected)
         });
     PLANTED.set(None);
-    let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in {SEEDS} seeds"));
+    let schedule = found.unwrap_or_else(|| panic!("no violation of {expected} in {SEEDS} seeds"));
     let healthy = caught(&schedule, Behaviour::Hardened).violation;
     let seed = schedule.seed;
     assert_eq!(healthy, None, "seed {seed} fails without the fault");
 }
 
-/// A write of a ReplicaSet, changed.
+/// Returns a changed write of a ReplicaSet.
 fn changed(request: &Request, change: fn(&mut ReplicaSet)) -> Option<Vec<Request>> {
     let Request::Put { object } = request else {
         return None;
@@ -77,7 +78,7 @@ fn changed(request: &Request, change: fn(&mut ReplicaSet)) -> Option<Vec<Request
 }
 
 #[test]
-fn a_new_replica_set_that_grows_too_far_is_noticed() {
+fn a_new_replica_set_that_grows_too_far_is_detected() {
     noticed(
         Fault::Writes(|set| set.spec.replicas = Some(set.replicas() + 30)),
         "D1",
@@ -85,7 +86,7 @@ fn a_new_replica_set_that_grows_too_far_is_noticed() {
 }
 
 #[test]
-fn pods_that_are_taken_away_too_early_are_noticed() {
+fn pods_removed_too_early_are_detected() {
     noticed(
         Fault::Writes(|set| set.spec.replicas = Some(set.replicas() / 2)),
         "D2",
@@ -105,7 +106,7 @@ fn retries_without_a_back_off_are_noticed() {
 }
 
 #[test]
-fn a_revision_that_falls_is_noticed() {
+fn a_decreasing_revision_is_detected() {
     noticed(
         Fault::Writes(|set| {
             set.metadata.annotations = set.metadata.annotations.with(REVISION, "0");
@@ -115,10 +116,10 @@ fn a_revision_that_falls_is_noticed() {
 }
 
 #[test]
-fn an_old_replica_set_that_grows_is_noticed() {
+fn an_old_replica_set_that_grows_is_detected() {
     noticed(
         Fault::Writes(|set| {
-            // It is to become smaller.
+            // The ReplicaSet should shrink.
             if set.status.replicas > set.replicas() {
                 set.spec.replicas = Some(set.status.replicas + 1);
             }
@@ -127,7 +128,7 @@ fn an_old_replica_set_that_grows_is_noticed() {
     );
 }
 
-/// Creates a ReplicaSet of the Deployment's template, of that size.
+/// Returns the creation of a ReplicaSet with the Deployment's template and the given size.
 fn creates(deployment: &Deployment, replicas: i32) -> Request {
     let mut set = ReplicaSet::default();
     set.metadata.name = format!("{}-x", deployment.metadata.name).as_str().into();
@@ -143,10 +144,10 @@ fn creates(deployment: &Deployment, replicas: i32) -> Request {
     Request::Create { object }
 }
 
-/// What the controller would create, had it no answer to whether it may: a second one of a template, and
-/// one while the Deployment is paused.
+/// Returns the ReplicaSets that the controller would create without checking whether it may: a
+/// second one for a template, and one while the Deployment is paused.
 #[test]
-fn a_template_that_is_started_while_paused_or_twice_is_noticed() {
+fn a_template_started_twice_or_while_paused_is_detected() {
     noticed(
         Fault::Requests(|request| {
             let Request::PutStatus { object } = request else {
@@ -161,7 +162,7 @@ fn a_template_that_is_started_while_paused_or_twice_is_noticed() {
 }
 
 #[test]
-fn recreated_pods_that_do_not_wait_for_the_old_ones_are_noticed() {
+fn recreation_without_waiting_for_old_pods_is_detected() {
     noticed(
         Fault::Requests(|request| {
             let Request::PutStatus { object } = request else {
@@ -179,7 +180,7 @@ fn recreated_pods_that_do_not_wait_for_the_old_ones_are_noticed() {
 }
 
 #[test]
-fn a_history_that_is_cut_too_short_is_noticed() {
+fn a_history_that_is_too_short_is_detected() {
     noticed(
         Fault::Requests(|request| {
             let Request::Put { object } = request else {
@@ -199,7 +200,7 @@ fn a_history_that_is_cut_too_short_is_noticed() {
 }
 
 #[test]
-fn a_rollout_that_stops_is_noticed() {
+fn a_rollout_that_stops_is_detected() {
     noticed(
         Fault::Requests(|request| {
             let Request::PutStatus { object } = request else {
@@ -219,7 +220,7 @@ fn a_rollout_that_stops_is_noticed() {
 }
 
 #[test]
-fn a_deployment_that_is_looked_at_for_ever_is_noticed() {
+fn a_deployment_that_is_synced_forever_is_detected() {
     noticed(
         Fault::Memory(|controller, deployment, now| {
             let meta = &deployment.metadata;

@@ -1,4 +1,4 @@
-//! Seeds of Deployments: none breaks an invariant, and they reach far.
+//! Seeds of Deployments: none violates an invariant, and together they reach many situations.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::campaign::behaviour_of;
 use crate::draw::draw;
 use crate::play::caught;
 
-/// What seeds must come by.
+/// Situations that the seeds must reach.
 const SITUATIONS: [&str; 9] = [
     "the first ReplicaSet of a Deployment is created",
     "a ReplicaSet is created beside others",

@@ -1,4 +1,4 @@
-//! What users do to Deployments, their ReplicaSets and pods.
+//! User actions on Deployments, their ReplicaSets and pods.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{NAMESPACE, members};
 use crate::simulation::{Simulation, Users};
 
-/// Templates of this number and above can't run: they ask for a scheduler that is not there.
+/// The first number of templates that can't run: they request a scheduler that does not exist.
 pub const BAD_TEMPLATES: u32 = 10;
 
 /// `spec.strategy`. Amounts are numbers or percentages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// All old pods end before new ones begin.
+    /// All old pods end before new ones are created.
     Recreate,
     /// Step by step.
     Rolling {
@@ -31,18 +31,18 @@ pub enum Strategy {
     },
 }
 
-/// What is done at one moment. A ReplicaSet is counted among those of its Deployment, oldest first: `web/2` is
-/// the third; the count begins again behind the last.
+/// An action at one time. A ReplicaSet is named by its index among those of its Deployment, oldest
+/// first: `web/2` is the third; the index wraps around.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum UserAction {
-    /// Something is done to the cluster, to ReplicaSets or to their pods.
+    /// An action on the cluster, on ReplicaSets or on their pods.
     Cluster(Action),
     /// Sets the number of replicas.
     Scale(String, i32),
-    /// Sets the template, by its number.
+    /// Sets the template by number.
     Template(String, u32),
-    /// Pauses, or resumes.
+    /// Pauses or resumes it.
     Pause(String, bool),
     /// Sets the strategy.
     Strategy(String, Strategy),
@@ -52,17 +52,17 @@ pub enum UserAction {
     History(String, i32),
     /// Changes an annotation.
     Touch(String),
-    /// Asks by annotation for the template of a revision; 0 is the one before.
+    /// Requests the template of a revision by annotation; 0 is the previous one.
     RollBack(String, u32),
     /// Deletes it.
     Delete(String, Dependents),
-    /// Creates it, if it isn't there.
+    /// Creates it, if it doesn't exist.
     Create(String),
-    /// Gives a ReplicaSet the containers of another template, by its number.
+    /// Gives a ReplicaSet the containers of another template, by number.
     EditSet(String, u32),
-    /// Takes a ReplicaSet's label away, by which its Deployment selects it.
+    /// Removes the label of a ReplicaSet by which its Deployment selects it.
     LoseSet(String),
-    /// Gives the label back to all ReplicaSets of a Deployment that have lost theirs.
+    /// Restores the label on all ReplicaSets of a Deployment that have lost theirs.
     FindSets(String),
 }
 
@@ -98,7 +98,7 @@ fn amount(text: &str) -> Value {
 }
 
 impl Strategy {
-    /// As a user writes it.
+    /// Returns the strategy in the form that users write.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Strategy::Recreate => json!({"type": "Recreate", "rollingUpdate": null}),
@@ -112,7 +112,7 @@ fn containers(number: u32) -> Value {
     json!([{"name": "app", "image": format!("app:{number}")}])
 }
 
-/// `spec.template` of that number.
+/// Returns `spec.template` for a template number.
 fn template(app: &str, number: u32) -> Value {
     let scheduler = (number >= BAD_TEMPLATES).then_some("nobody");
     let mut template = json!({
@@ -125,7 +125,8 @@ fn template(app: &str, number: u32) -> Value {
     template
 }
 
-/// The same, to be merged into another one: a merge leaves what it does not name, a scheduler from before.
+/// Returns a template for merging into another: a merge keeps what it does not name, such as an
+/// earlier scheduler.
 fn other_template(app: &str, number: u32) -> Value {
     let mut template = template(app, number);
     if number < BAD_TEMPLATES {
@@ -134,14 +135,14 @@ fn other_template(app: &str, number: u32) -> Value {
     template
 }
 
-/// Every Deployment of the namespace, by name.
+/// Returns every Deployment of the namespace, in name order.
 pub(super) fn deployments(cluster: &Cluster) -> Vec<Arc<Deployment>> {
     let page = cluster.api(Kind::DEPLOYMENT).list(&Default::default());
     let items = page.expect("every cluster serves Deployments").items;
     items.iter().filter_map(Deployment::of).collect()
 }
 
-/// The ReplicaSets that a Deployment controls, oldest first.
+/// Returns the ReplicaSets that a Deployment controls, oldest first.
 pub(super) fn sets_of(cluster: &Cluster, deployment: &Deployment) -> Vec<Arc<ReplicaSet>> {
     let (sets, _) = cluster.list::<ReplicaSet>(Some(NAMESPACE));
     let uid = &deployment.metadata.uid;
@@ -227,7 +228,7 @@ impl Users for DeploymentUsers {
 }
 
 impl DeploymentUsers {
-    /// The Deployments that they know.
+    /// Returns the Deployments that they know.
     pub(super) fn planned(&self) -> Arc<[PlannedDeployment]> {
         Arc::clone(&self.planned)
     }
@@ -277,11 +278,11 @@ impl DeploymentUsers {
                     simulation.patch_owner(&set, labels(json!(null), json!(self.app(name))));
                 }
             }
-            other => unreachable!("{other:?} is a patch of the Deployment, or one on the cluster"),
+            other => unreachable!("{other:?} is handled by the caller"),
         }
     }
 
-    /// The value of the label by which a Deployment selects.
+    /// Returns the value of the label by which a Deployment selects.
     fn app<'a>(&'a self, name: &'a str) -> &'a str {
         let of_name = self.planned.iter().find(|it| it.name == name);
         of_name.map_or(name, |it| &it.app)
@@ -303,7 +304,7 @@ fn create(simulation: &Simulation, it: &PlannedDeployment) {
         },
     });
     let object = DynamicObject::from_json(Kind::DEPLOYMENT, object);
-    let object = Arc::new(object.expect("a Deployment of our own making"));
+    let object = Arc::new(object.expect("the Deployment is valid"));
     let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
     simulation.written(cluster.api(Kind::DEPLOYMENT).create(object, now));
 }
@@ -320,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_that_can_run_takes_the_scheduler_of_one_that_can_not_away() {
+    fn a_valid_template_removes_the_scheduler_of_a_broken_one() {
         let whole = other_template("web", 1);
         assert_eq!(whole["spec"].get("schedulerName"), Some(&Value::Null));
         assert_eq!(whole["spec"]["containers"][0]["image"], "app:1");

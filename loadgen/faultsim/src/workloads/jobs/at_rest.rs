@@ -1,4 +1,4 @@
-//! What must hold of Jobs at rest: L1.
+//! The requirements for Jobs at rest: L1.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::users::{jobs, selects};
 use crate::objects::NAMESPACE;
 use crate::simulation::Simulation;
 
-/// What a live controller's caches have in another version than the server, if anything: what is still on its way may
-/// bring more to do.
+/// Returns the first difference between a live controller's caches and the server, if there is any:
+/// pending events may cause more work.
 pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
     let (pods, _) = harness.cluster().list::<Pod>(Some(NAMESPACE));
     let all = jobs(harness.cluster());
     harness.controllers::<Controller>().find_map(|controller| {
         all.iter().find_map(|job| {
             let meta = &job.metadata;
-            let behind = || Some(format!("a cache is behind on {}", meta.name));
+            let behind = || Some(format!("a cache is stale: {}", meta.name));
             let key = controller.key(&meta.namespace, &meta.name);
             let Some((cached, cached_pods)) = controller.cached(key) else {
                 return behind();
@@ -37,13 +37,13 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
             let version = |pod: &Arc<Pod>| pod.metadata.resource_version.number();
             let there: BTreeSet<_> = pods.iter().filter(is_candidate).map(version).collect();
             let known: BTreeSet<_> = cached_pods.iter().map(version).collect();
-            let text = || format!("a cache is behind on pods of {}", meta.name);
+            let text = || format!("a cache is stale: pods of {}", meta.name);
             (there != known).then(text)
         })
     })
 }
 
-/// What is not as it must be at rest, if anything.
+/// Returns the first deviation from the required state at rest, if there is any.
 pub(super) fn missing(judge: &JobJudge, simulation: &Simulation) -> Option<String> {
     let harness = &simulation.harness;
     let cluster = harness.cluster();
@@ -68,8 +68,8 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
     let active: Vec<_> = active.collect();
     let is = active.len() as i64;
     let done = job.done_indexes();
-    // As upstream: a second pod of a finished index stays and counts as active. It was adopted, or the controller
-    // never got the answer to the request that created it.
+    // As in upstream, a second pod of a finished index stays and counts as active. It was adopted,
+    // or the controller never got the answer to the request that created it.
     let is_stray = |pod: &Arc<Pod>| {
         let may_be = judge.is_odd(pod) || judge.circumstances.may_exceed;
         job.is_indexed() && may_be && done.contains(&index_of(pod))
@@ -79,15 +79,16 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
     if (ends || job.must_end()) && !job.has_finished() {
         return Some(format!("{name} should have finished"));
     }
-    // As upstream: pods that a controller with an outdated cache creates for a finished Job keep running, uncounted.
+    // As in upstream, pods that a controller with a stale cache creates for a finished Job keep
+    // running, uncounted.
     let may_run_on = job.has_finished() && judge.circumstances.may_exceed;
     if job.has_finished() || job.is_suspended() {
         if is > 0 && !may_run_on {
-            return Some(format!("{name} has {is} active pods and should have none"));
+            return Some(format!("{name} has {is} active pods instead of none"));
         }
     } else {
         let wanted = match job.number("completions") {
-            // One has succeeded: the others may end.
+            // One pod has succeeded, so the others may end.
             None if job.succeeded() > 0 && is > 0 => is,
             _ => job.wanted(),
         };
@@ -96,7 +97,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
         }
         let strays = active.iter().filter(|pod| is_stray(pod)).count() as i64;
         if !(wanted..=wanted + strays).contains(&is) {
-            return Some(format!("{name} has {is} active pods and wants {wanted}"));
+            return Some(format!("{name} has {is} active pods instead of {wanted}"));
         }
         if job.is_indexed() {
             let others = active.iter().filter(|pod| !is_stray(pod));
@@ -104,15 +105,13 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
             let distinct: BTreeSet<i64> = indexes.iter().copied().collect();
             let is_apart = distinct.is_disjoint(&done) && !distinct.contains(&-1);
             if indexes.len() != distinct.len() || !is_apart {
-                return Some(format!(
-                    "{name} has pods of the wrong indexes: {distinct:?}"
-                ));
+                return Some(format!("{name} has pods with wrong indexes: {distinct:?}"));
             }
         }
     }
     let said = job.condition("Suspended").is_some();
     if !job.has_finished() && said != job.is_suspended() {
-        return Some(format!("{name} says Suspended {said}"));
+        return Some(format!("{name} has the wrong condition Suspended: {said}"));
     }
     let ready = active.iter().filter(|pod| pod.is_ready()).count() as i64;
     let terminating = pods.iter().filter(|pod| pod.is_terminating()).count() as i64;
@@ -124,11 +123,11 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
         let said = job.count(member);
         if said != count && !may_run_on {
             return Some(format!(
-                "{name} says {said} {member}, and there are {count}"
+                "the status of {name} has {said} {member} instead of {count}"
             ));
         }
     }
-    // As upstream: a pod may be listed and then have to wait for a replacement after all.
+    // As in upstream, a listed pod may still have to wait for a replacement.
     let waits = |pod: &&&Arc<Pod>| awaits_replacement(job, pod, cluster);
     let waiting: BTreeSet<_> = pods
         .iter()
@@ -145,11 +144,13 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
         recount[0] = job.indexes("completedIndexes").len() as i64;
     }
     let said = [job.count("succeeded"), job.failed()];
-    (said != recount).then(|| format!("{name} says {said:?} ended, and a recount {recount:?}"))
+    (said != recount)
+        .then(|| format!("the status of {name} has {said:?} ended pods instead of {recount:?}"))
 }
 
-/// Whether a pod keeps the tracking finalizer until another pod of its index is active: the other then knows the
-/// failures before it. A Job that is suspended, or has no place for the other, makes the pod wait for as long.
+/// Whether a pod keeps the tracking finalizer until another pod of its index is active, so that the
+/// other pod takes over its number of failures. While the Job is suspended or has no room for the
+/// other pod, the pod waits.
 pub(super) fn awaits_replacement(job: &Read<'_>, pod: &Pod, cluster: &Cluster) -> bool {
     let index = index_of(pod);
     let is_open = !job.done_indexes().contains(&index);
@@ -165,7 +166,7 @@ pub(super) fn awaits_replacement(job: &Read<'_>, pod: &Pod, cluster: &Cluster) -
         && !others.any(|other| other.is_active())
 }
 
-/// A pod that a Job is to adopt, if there is one.
+/// Returns the first pod that a Job should adopt, if there is one.
 fn to_adopt(cluster: &Cluster) -> Option<String> {
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     let all = jobs(cluster);
@@ -182,7 +183,7 @@ fn to_adopt(cluster: &Cluster) -> Option<String> {
     })
 }
 
-/// A pod that is tracked for no reason, if there is one.
+/// Returns the first pod that is tracked without a reason, if there is one.
 fn tracked(cluster: &Cluster) -> Option<String> {
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     let all = jobs(cluster);
@@ -209,7 +210,7 @@ fn tracked(cluster: &Cluster) -> Option<String> {
     })
 }
 
-/// What a controller still remembers that it should have forgotten, if anything.
+/// Returns the first state that a controller should have forgotten, if there is any.
 fn remembered(harness: &FaultHarness) -> Option<String> {
     let all = jobs(harness.cluster());
     let (pods, _) = harness.cluster().list::<Pod>(Some(NAMESPACE));
@@ -219,13 +220,13 @@ fn remembered(harness: &FaultHarness) -> Option<String> {
             let meta = &job.metadata;
             let key = controller.key(&meta.namespace, &meta.name);
             let state = controller.remembered(key);
-            // What is remembered of a pod that is gone, or not tracked, does no harm.
+            // State about a pod that is deleted or not tracked does no harm.
             let is_released = |pod: &Arc<Pod>| {
                 let released = state.released.as_ref();
                 is_tracked(pod) && released.is_some_and(|it| it.contains(&pod.metadata.uid))
             };
             let waits = pods.iter().any(is_released);
-            let text = || format!("the controller still awaits something of {}", meta.name);
+            let text = || format!("the controller still waits for pods of {}", meta.name);
             (waits || state.finished.contains(&meta.uid)).then(text)
         })
     })

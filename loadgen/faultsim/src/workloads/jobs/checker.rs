@@ -1,4 +1,4 @@
-//! The invariants of one commit, B1 to B8, by the numbers of the module `jobs`.
+//! The invariants B1 to B8 of one commit, numbered as in the module `jobs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of, r
 use super::users::selects;
 use crate::simulation::{Checked, Judge, Simulation};
 
-/// A pod as of its last commit, and what it was before.
+/// A pod at its last commit, and its history.
 #[derive(Debug)]
 pub(super) struct KnownPod {
     pub(super) pod: Arc<Pod>,
@@ -23,13 +23,13 @@ pub(super) struct KnownPod {
     has_succeeded: bool,
     has_failed: bool,
     was_deleted: bool,
-    /// Since when it has ended and is on its way out, ns.
+    /// The time since which it has ended and is terminating, ns.
     held_since_ns: Option<i64>,
-    /// Whether it belonged to no Job for a while, or users took its finalizer.
+    /// Whether it had no Job for a while, or users removed its finalizer.
     is_odd: bool,
 }
 
-/// What a sync saw first.
+/// The view of a sync at its beginning.
 #[derive(Debug)]
 struct Seen {
     job: Arc<DynamicObject>,
@@ -41,32 +41,32 @@ pub struct JobJudge {
     pub(super) circumstances: Circumstances,
     pub(super) pods: BTreeMap<Uid, KnownPod>,
     jobs: BTreeMap<Uid, Arc<DynamicObject>>,
-    /// The pods that each Job has ever listed: as succeeded, as failed.
+    /// The pods that each Job has ever listed, as succeeded and as failed.
     listed: BTreeMap<Uid, [BTreeSet<Uid>; 2]>,
-    /// How often each Job has listed a pod as succeeded, and as failed.
+    /// The number of pods that each Job has listed as succeeded and as failed.
     recount: BTreeMap<Uid, [i64; 2]>,
-    /// Kept after a sync has ended: a request of it may be carried out late.
+    /// Kept after a sync has ended, because its requests may be carried out late.
     seen: BTreeMap<SyncId, Seen>,
     /// Ended pods that lost their finalizer uncounted, by sync and name: the sync must delete them.
     owed: BTreeMap<(SyncId, String), String>,
-    /// The patches of pods that failed, as far as their sync knows, with the code of the answer.
+    /// The pod patches that failed, as far as their sync knows, with the answer's code.
     failed: BTreeMap<(SyncId, String), u16>,
     situations: BTreeSet<&'static str>,
-    /// How often the server refused a status as invalid.
+    /// The number of statuses that the server rejected as invalid.
     refused: u64,
-    /// How often a pod was counted that had been counted before.
+    /// The number of repeated counts of the same pod.
     counted_again: u64,
-    /// The longest that a pod which had ended was kept from going, ns.
+    /// The longest time that an ended pod was kept, ns.
     held_ns: i64,
 }
 
-/// The code of a request that the server calls invalid.
+/// The code for an invalid request.
 const INVALID: u16 = 422;
 
 const LISTS: [&str; 2] = ["succeeded", "failed"];
 
 impl JobJudge {
-    /// The judge of a run with these circumstances.
+    /// Returns the judge of a run with these circumstances.
     pub(super) fn new(circumstances: Circumstances) -> JobJudge {
         JobJudge {
             circumstances,
@@ -84,18 +84,18 @@ impl JobJudge {
         }
     }
 
-    /// How often a Job has listed a pod as succeeded, and as failed.
+    /// Returns the number of pods that a Job has listed as succeeded and as failed.
     pub(super) fn recount(&self, job: &Uid) -> [i64; 2] {
         self.recount.get(job).copied().unwrap_or_default()
     }
 
-    /// Whether a pod belonged to no Job for a while, or users took its finalizer.
+    /// Whether a pod had no Job for a while, or users removed its finalizer.
     pub(super) fn is_odd(&self, pod: &Pod) -> bool {
         let known = self.pods.get(&pod.metadata.uid);
         known.is_some_and(|known| known.is_odd)
     }
 
-    /// The pods that a Job owns on the server.
+    /// Returns the pods that a Job owns on the server.
     pub(super) fn owned<'a>(&'a self, job: &'a Uid) -> impl Iterator<Item = &'a Arc<Pod>> {
         let there = self.pods.values().filter(|known| !known.is_gone);
         let own = there.filter(move |known| owner_of(&known.pod) == Some(job));
@@ -104,7 +104,7 @@ impl JobJudge {
 
     fn pod_committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
         let pod = commit.new.clone().downcast::<Pod>();
-        let pod = pod.expect("it is of this kind");
+        let pod = pod.expect("the object has this kind");
         let is_gone = commit.change == Change::Deleted;
         let uid = pod.metadata.uid.clone();
         let old = self.pods.get(&uid).map(|known| Arc::clone(&known.pod));
@@ -140,7 +140,7 @@ impl JobJudge {
         known.is_gone = is_gone;
         known.pod = Arc::clone(&pod);
         if old.is_some() && !was_tracked && is_tracked(&pod) {
-            // Adopted again: its end counts once more.
+            // The pod was adopted again: its end counts once more.
             for [succeeded, failed] in self.listed.values_mut() {
                 succeeded.remove(&uid);
                 failed.remove(&uid);
@@ -152,7 +152,7 @@ impl JobJudge {
         checked
     }
 
-    /// B4.
+    /// Checks B4.
     fn released(&mut self, sync: SyncId, owner: &Uid, pod: &Pod) -> Checked {
         let meta = &pod.metadata;
         let Some(job) = self.jobs.get(owner) else {
@@ -160,7 +160,7 @@ impl JobJudge {
         };
         let job = Read::of(job);
         let is_odd = self.pods.get(&meta.uid).is_some_and(|known| known.is_odd);
-        // A Job on its way out lets go of pods that have not ended as far as it has seen.
+        // A terminating Job releases pods that had not ended when it saw them.
         let counts = !job.has_finished() && !job.job.metadata.is_deleting();
         if !pod.status.phase.is_terminal() || !counts || is_odd {
             return Ok(());
@@ -190,13 +190,13 @@ impl JobJudge {
         let place = (sync, meta.name.to_string());
         if !self.failed.contains_key(&place) {
             self.situations.insert("a pod ends while it is scaled down");
-            let text = format!("{} of {} ended and is not counted", meta.name, job.name());
+            let text = format!("{} of {} ended but is not counted", meta.name, job.name());
             self.owed.insert(place, text);
         }
         Ok(())
     }
 
-    /// B7 and B8.
+    /// Checks B7 and B8.
     fn created(&mut self, sync: SyncId, owner: &Uid, pod: &Pod) -> Checked {
         let Some(seen) = self.seen.get(&sync) else {
             return Ok(());
@@ -218,12 +218,12 @@ impl JobJudge {
         let active: Vec<_> = active.collect();
         let done = job.done_indexes();
         let is_open = |index: i64| job.has_index(index) && !done.contains(&index);
-        // As upstream: a pod takes the place of no open index if its own index has failed, or is
-        // not below the completions any more.
+        // As in upstream, a pod takes no room of an open index if its own index has failed or is no
+        // longer below the completions.
         let open = active.iter().filter(|pod| is_open(index_of(pod)));
         for (count, wanted) in [(active.len(), job.most()), (open.count(), job.wanted())] {
             if count as i64 > wanted {
-                let text = format!("{name} has {count} pods with {pod_name}, and wants {wanted}");
+                let text = format!("{name} has {count} pods with {pod_name}, but wants {wanted}");
                 return Err(("B8", text));
             }
         }
@@ -241,7 +241,7 @@ impl JobJudge {
 
     fn job_committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
         let job = commit.new.clone().downcast::<DynamicObject>();
-        let job = job.expect("it is of this kind");
+        let job = job.expect("the object has this kind");
         let uid = job.metadata.uid.clone();
         let old = self.jobs.get(&uid).cloned();
         let new = Read::of(&job);
@@ -271,7 +271,7 @@ impl JobJudge {
         checked
     }
 
-    /// B1 to B3, B5 and B6.
+    /// Checks B1 to B3, B5 and B6.
     fn status_written(
         &mut self,
         sync: SyncId,
@@ -287,7 +287,7 @@ impl JobJudge {
         if let Some(kind) = ENDS.iter().find(taken) {
             return Err(("B5", format!("{name} has lost its condition {kind}")));
         }
-        // The indexes that the Job has now, for the status before, too.
+        // The current indexes apply to the earlier status, too.
         let old_status = Read {
             spec: new.spec,
             ..old.clone()
@@ -298,7 +298,10 @@ impl JobJudge {
             return Err(("B1", format!("{name} has lost a completed index")));
         }
         if new.is_indexed() && new.count("succeeded") != after.len() as i64 {
-            return Err(("B2", format!("{name} counts other than its indexes")));
+            return Err((
+                "B2",
+                format!("the count of {name} differs from its indexes"),
+            ));
         }
         let uid = &new.job.metadata.uid;
         for (at, list) in LISTS.into_iter().enumerate() {
@@ -307,7 +310,10 @@ impl JobJudge {
                 continue;
             }
             if is < was {
-                return Err(("B1", format!("{list} of {name} falls from {was} to {is}")));
+                return Err((
+                    "B1",
+                    format!("{list} of {name} decreases from {was} to {is}"),
+                ));
             }
             self.list_written(sync, list, old, new)?;
             let added: Vec<Uid> = new
@@ -348,7 +354,7 @@ impl JobJudge {
                 if !self.holds(reason, new, wall_ns) {
                     return Err((
                         "B6",
-                        format!("{name} ends for {reason}, which does not hold"),
+                        format!("{name} ends with reason {reason}, which does not hold"),
                     ));
                 }
             }
@@ -357,18 +363,19 @@ impl JobJudge {
         Ok(())
     }
 
-    /// B2 of one list and its counter.
+    /// Checks B2 for one list and its counter.
     fn list_written(&self, sync: SyncId, list: &str, old: &Read<'_>, new: &Read<'_>) -> Checked {
         let (before, after) = (old.listed(list), new.listed(list));
         let added = after.difference(&before).count() as i64;
         let sum = |job: &Read<'_>| job.count(list) + job.listed(list).len() as i64;
         let name = new.name();
         if sum(new) - sum(old) != added {
-            let text = format!("{list} of {name} grows by other than {added} new pods");
+            let text = format!("{list} of {name} does not grow by its {added} new pods");
             return Err(("B2", text));
         }
-        // As upstream, of a pod that the Job no longer selects: a Job on its way out counts the pod and does not release
-        // it. Another Job counts the pod as released when the server calls the release invalid, whatever the reason.
+        // As in upstream, for a pod that the Job no longer selects: a terminating Job counts the
+        // pod and does not release it. Any other Job counts the pod as released if the server
+        // rejects the release as invalid, for whatever reason.
         let is_its_own = |known: &KnownPod| {
             let place = (sync, known.pod.metadata.name.to_string());
             let is_let_go =
@@ -388,11 +395,11 @@ impl JobJudge {
         }
     }
 
-    /// B3 of one pod.
+    /// Checks B3 for one pod.
     fn may_be_listed(&self, pod: &Uid, list: usize, job: &Read<'_>) -> Checked {
         let name = job.name();
         let Some(known) = self.pods.get(pod) else {
-            return Err(("B3", format!("{name} lists {pod}, which never was")));
+            return Err(("B3", format!("{name} lists {pod}, which never existed")));
         };
         let fails = job.condition("FailureTarget").is_some();
         let may = match list {
@@ -432,14 +439,15 @@ impl JobJudge {
                 let own = |known: &&KnownPod| known.is_odd || owner_of(&known.pod) == Some(uid);
                 let own = self.pods.values().filter(own);
                 let restarts: i64 = own.map(|known| restarts_of(&known.pod)).sum();
-                // Containers that are restarted count, as upstream's do: the limit itself is too many.
+                // As in upstream, container restarts count, and reaching the limit is already too
+                // many.
                 let exceeds = job.restarts() && restarts >= limit.max(1);
                 job.failed() > limit || exceeds
             }
             "DeadlineExceeded" => {
                 let deadline = job.number("activeDeadlineSeconds").unwrap_or(i64::MAX / 2);
                 let ran_ns = job.start_ns().map_or(0, |start_ns| wall_ns - start_ns);
-                // Both the start and the end may be by a clock that is off.
+                // Both the start and the end may come from a wrong clock.
                 ran_ns + 2 * self.circumstances.clock_off_ns
                     >= deadline.saturating_mul(super::SECOND)
             }
@@ -543,7 +551,7 @@ impl Judge for JobJudge {
             Request::PutStatus { .. } => {
                 self.refused += u64::from(failed == Some(INVALID));
             }
-            // Tried: whether it is gone the next sync sees.
+            // The next sync sees whether the attempt succeeded.
             Request::DeletePod { name, .. } => {
                 self.owed.remove(&(sync, name.to_string()));
             }
@@ -563,10 +571,10 @@ impl Judge for JobJudge {
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
         vec![
-            ("statuses that the server refused as invalid", self.refused),
-            ("pods that were counted once more", self.counted_again),
+            ("statuses rejected as invalid", self.refused),
+            ("pods counted again", self.counted_again),
             (
-                "the longest that a pod which had ended was kept from going, s",
+                "longest time that an ended pod was kept, s",
                 self.held_ns.unsigned_abs() / 1_000_000_000,
             ),
         ]

@@ -1,4 +1,4 @@
-//! What the faults of a schedule explain, so that no rule is broken by it.
+//! Deviations that the faults of a schedule explain, so that they violate no rule.
 
 use podstorm::job::Jobs;
 use podstorm::policy::Behaviour;
@@ -8,23 +8,24 @@ use super::users::JobAction;
 use crate::action::Action;
 use crate::subject::Schedule;
 
-/// What faults of a run explain.
+/// The deviations that the faults of a run explain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Circumstances {
-    /// Caches may go back in time, or controllers run side by side: a pod may be counted twice.
+    /// Whether caches may go back in time or controllers run concurrently, so that a pod may be
+    /// counted twice.
     pub(super) may_recount: bool,
-    /// Pods may be created beyond the wanted number.
+    /// Whether pods may be created beyond the wanted number.
     pub(super) may_exceed: bool,
-    /// Whether one sync lists so few pods that others that have ended wait for the next.
+    /// Whether one sync lists so few pods that other ended pods wait for the next sync.
     pub(super) lists_few: bool,
-    /// Whether the success of a pod that was counted as failed completes a Job.
+    /// Whether a pod that was counted as failed can complete a Job by succeeding.
     pub(super) may_complete_short: bool,
-    /// How far off the controller's clock may be, ns.
+    /// The maximum error of the controller's clock, ns.
     pub(super) clock_off_ns: i64,
 }
 
 impl Circumstances {
-    /// Those of a schedule.
+    /// Returns the circumstances of a schedule.
     pub(super) fn of(schedule: &Schedule<Jobs>, behaviour: Behaviour) -> Circumstances {
         let mut found = Circumstances {
             lists_few: schedule.cluster.burst_replicas < 500,
@@ -49,7 +50,7 @@ impl Circumstances {
                     found.may_exceed = true;
                 }
                 Action::Requests { effect, .. } => {
-                    // As upstream: a pod that is said to be gone is counted.
+                    // As in upstream, a pod that is reported as not found is counted.
                     found.may_recount |= *effect == Effect::Refuse(ApiFault::NotFound);
                     let is_clear = match effect {
                         Effect::Refuse(fault) => !fault.is_ambiguous(),
@@ -60,12 +61,12 @@ impl Circumstances {
                     found.may_recount |= !is_clear && !counts_once;
                 }
                 Action::Tamper { .. } => found.may_exceed = true,
-                // As upstream: a pod that is gone, and is still cached, is counted again.
+                // As in upstream, a deleted pod that is still cached is counted again.
                 Action::Drop { .. } => {
                     found.may_exceed = true;
                     found.may_recount |= !counts_once;
                 }
-                // Without the gate the expectations of a sync run out after five minutes.
+                // Without the gate, the expectations of a sync expire after five minutes.
                 Action::Hold { .. } | Action::Pause { .. } | Action::RefuseWatch { .. } => {
                     found.may_exceed |= !waits;
                     found.may_recount |= !counts_once;

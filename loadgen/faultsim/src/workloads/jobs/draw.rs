@@ -1,4 +1,4 @@
-//! Draws Jobs, and what users do to them.
+//! Draws Jobs and user actions on them.
 
 use podstorm::job::Jobs;
 use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass};
@@ -41,7 +41,7 @@ impl Dice {
             None => Vec::new(),
             Some(_) => CODES.iter().filter_map(&mut rule).collect(),
         };
-        // The server takes policies and limits of an index only of pods that never restart.
+        // The server accepts policies and per-index limits only for pods that never restart.
         let may_restart = !per_index && failure_policy.is_empty();
         PlannedJob {
             name: name.to_owned(),
@@ -64,7 +64,7 @@ impl Dice {
         }
     }
 
-    /// What users do at one moment, and what of it how much later, ms.
+    /// Draws the user actions at one time, each with its delay, ms.
     pub(super) fn job_action(&mut self, job: &PlannedJob) -> Vec<(u32, JobAction)> {
         let name = job.name.clone();
         let action = match self.below(40) {
@@ -113,7 +113,7 @@ impl Dice {
         }
     }
 
-    /// A Job is deleted, and another created under its name.
+    /// Deletes a Job and creates another under its name.
     fn recreated_job(&mut self, name: String) -> Vec<(u32, JobAction)> {
         let propagation = self.one(&Dependents::DRAWN);
         let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
@@ -123,7 +123,7 @@ impl Dice {
         ]
     }
 
-    /// The faults that are Jobs' own.
+    /// Draws a fault that is specific to Jobs.
     pub(super) fn own_fault_of_job(
         &mut self,
         class: FaultClass,
@@ -143,7 +143,8 @@ impl Dice {
                 1 => JobAction::Suspend(name, self.random.bool()),
                 _ => JobAction::Parallelism(name, self.below(7)),
             },
-            // A pod that is said to be gone and is not keeps its finalizer, with upstream's controller too.
+            // A pod that is wrongly reported as not found keeps its finalizer, with upstream's
+            // controller too.
             FaultClass::ApiError => {
                 let mut faults = ApiFault::ALL.to_vec();
                 faults.retain(|fault| *fault != ApiFault::NotFound);
@@ -164,7 +165,8 @@ impl Dice {
             FaultClass::Tampering => match self.below(4) {
                 0 => JobAction::Strip(name, self.below(20)),
                 1 => JobAction::Lose(name, self.below(20)),
-                // A pod of another kind keeps the finalizer, with upstream's controller too.
+                // A pod whose owner has another kind keeps the finalizer, with upstream's
+                // controller too.
                 _ => Action::Tamper {
                     owner: name,
                     nth: self.below(20),

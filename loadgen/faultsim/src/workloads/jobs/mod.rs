@@ -1,34 +1,37 @@
-//! Jobs under faults. A seed draws one to three Jobs; users end their pods with success or failure, as kubelets
-//! would, and change, suspend, delete and recreate Jobs.
+//! Jobs under faults. A seed draws one to three Jobs; users end their pods with success or failure,
+//! as kubelets would, and change, suspend, delete and recreate Jobs.
 //!
 //! # Invariants
 //!
-//! B1 to B8 look at one commit of the controller of Jobs. *Seen* is what the controller's caches had when the sync
-//! began. A pod is *tracked* while it has the tracking finalizer, and *listed* once its UID was in
-//! `status.uncountedTerminatedPods`.
+//! B1 to B8 are about one commit of the Job controller. *Seen* means in the controller's caches
+//! when the sync began. A pod is *tracked* while it has the tracking finalizer, and *listed* once
+//! its UID was in `status.uncountedTerminatedPods`.
 //!
-//! * **B1** `succeeded` and `failed` never fall, but for `succeeded` of an indexed Job whose indexes become fewer.
-//! * **B2** Each pod is counted once: a counter and its list together grow by the UIDs that are new in the list, no
-//!   UID is listed twice, and a UID leaves the list only when its pod is no longer tracked. `succeeded` of an indexed
-//!   Job is the number of its completed indexes.
-//! * **B3** A pod that is listed as succeeded has succeeded, one that is listed as failed has failed or is being
-//!   deleted, and a completed index has a pod that has succeeded.
-//! * **B4** A pod that has ended loses the tracking finalizer by a sync only when it is listed, its index is completed,
-//!   a policy ignores it, or the same sync deletes it.
-//! * **B5** A condition that ends a Job stays, and nothing is written about a Job that has finished.
-//! * **B6** A Job ends for a reason that holds: it has its completions, or more failures than its limit, a deadline
-//!   that is over, a policy that is met.
-//! * **B7** No pod is created for a Job that was seen suspended, finished or on its way out.
-//! * **B8** No pod is created beyond the parallelism, the completions that are left, or the one pod of an index. Runs
-//!   with faults that explain more pods are left out.
-//! * **L1** So long after the end of faults each Job has finished and has neither active nor tracked pods, or it has
-//!   the pods that it should have. Its status is what a recount of all pods gives, nothing is listed, no pod that has
-//!   ended or belongs to none is tracked, and the controller remembers no pod whose finalizer it has removed.
+//! * **B1** `succeeded` and `failed` never decrease, except `succeeded` of an indexed Job whose
+//!   number of indexes decreases.
+//! * **B2** Each pod is counted once: a counter and its list together grow by the new UIDs in the
+//!   list, no UID is listed twice, and a UID leaves the list only when its pod is no longer
+//!   tracked. `succeeded` of an indexed Job is the number of its completed indexes.
+//! * **B3** A pod that is listed as succeeded has succeeded, one that is listed as failed has
+//!   failed or is being deleted, and a completed index has a pod that has succeeded.
+//! * **B4** A sync removes the tracking finalizer of an ended pod only if the pod is listed, its
+//!   index is completed, a policy ignores it, or the same sync deletes it.
+//! * **B5** A condition that ends a Job stays, and a finished Job is no longer written.
+//! * **B6** A Job ends for a valid reason: it has its completions, more failures than its limit, a
+//!   deadline that has passed, or a policy that is satisfied.
+//! * **B7** No pod is created for a Job that was seen suspended, finished or terminating.
+//! * **B8** No pod is created beyond the parallelism, the remaining completions, or the one pod of
+//!   an index. Runs with faults that explain additional pods are excluded.
+//! * **L1** Within a limit after the end of faults, each Job has finished and has neither active
+//!   nor tracked pods, or it has the pods that it should have. Its status equals a recount of all
+//!   pods, nothing is listed, no ended or orphaned pod is tracked, and the controller's state
+//!   contains no pod whose finalizer it has removed.
 //! * **L2** Then nothing is written for ten minutes.
 //! * **L6** No livelock, as for all workloads.
 //!
-//! B2 and the recount do not hold where upstream's controller counts a pod twice: where caches go back in time, or two
-//! controllers run side by side. The recount leaves out what hazards of the controller's specification explain.
+//! B2 and the recount do not hold if upstream's controller counts a pod twice: if caches go back in
+//! time, or two controllers run concurrently. The recount excludes deviations that hazards of the
+//! controller's specification explain.
 
 mod at_rest;
 mod bugs;
@@ -70,11 +73,11 @@ const SECOND: i64 = 1_000_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedJob {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// `parallelism`.
     pub parallelism: u32,
-    /// `completions`; absent: one success is enough, and ends the Job.
+    /// `completions`; if absent, one success is sufficient and ends the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<u32>,
     /// Whether its pods have indexes.
@@ -83,7 +86,7 @@ pub struct PlannedJob {
     /// `backoffLimit`, or `backoffLimitPerIndex`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_limit: Option<u32>,
-    /// Whether the limit is that of each index.
+    /// Whether the limit applies to each index.
     #[serde(default)]
     pub per_index: bool,
     /// `maxFailedIndexes`.
@@ -92,7 +95,7 @@ pub struct PlannedJob {
     /// Whether `podReplacementPolicy` is `Failed`.
     #[serde(default)]
     pub replaces_failed: bool,
-    /// Actions of `podFailurePolicy`, by the exit code that each is for.
+    /// Actions of `podFailurePolicy`, by exit code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failure_policy: Vec<(u32, String)>,
     /// `succeededCount` of `successPolicy`.
@@ -101,10 +104,10 @@ pub struct PlannedJob {
     /// `activeDeadlineSeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<u32>,
-    /// Whether `restartPolicy` of its pods is `OnFailure`, not `Never`.
+    /// Whether the `restartPolicy` of its pods is `OnFailure` instead of `Never`.
     #[serde(default)]
     pub restarts: bool,
-    /// Whether it is suspended at first.
+    /// Whether it is suspended initially.
     #[serde(default)]
     pub suspended: bool,
 }
@@ -125,7 +128,7 @@ impl PodOwners for JobOwners {
             ..PlannedJob::default()
         };
         let job = DynamicObject::from_json(Kind::JOB, users::object(&planned));
-        Arc::new(job.expect("a Job of our own making"))
+        Arc::new(job.expect("the Job is valid"))
     }
 
     fn missing(&self, harness: &FaultHarness) -> Option<String> {
@@ -258,7 +261,7 @@ impl Subject for Jobs {
 
     fn ending(_: Behaviour) -> Ending {
         Ending {
-            // The longest wait after failures, and two expectations that run out.
+            // The longest wait after failures, and the expiry of two expectations.
             converges_within_ns: 2 * Ending::EXPECTATIONS_RUN_OUT_NS + 900 * SECOND,
             touches_ns: &[90 * SECOND, Ending::EXPECTATIONS_RUN_OUT_NS],
             touches_always: false,

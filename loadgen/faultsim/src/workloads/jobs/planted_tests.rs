@@ -1,5 +1,5 @@
-//! Planted faults: a controller of Jobs whose requests are replaced, which the checker must notice. A fault is planted
-//! for one thread; a schedule is played on one.
+//! Planted faults: a Job controller whose requests are replaced, which the checker must detect. A
+//! fault is planted for one thread; a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     PLANTED.get().and_then(|replace| replace(request))
 }
 
-/// Seeds played at most.
+/// The maximum number of seeds played.
 const SEEDS: u64 = 200;
 
-/// Plays seeds with that fault until one breaks this invariant first, for a reason with these words; without the fault
-/// all must hold.
+/// Plays seeds with the fault until one violates this invariant first, with these words in the
+/// message; without the fault, the seed must pass.
 #[track_caller]
 fn noticed(replace: Replace, expected: &str, words: &str) {
     PLANTED.set(Some(replace));
@@ -41,12 +41,12 @@ fn noticed(replace: Replace, expected: &str, words: &str) {
         violation.is_some_and(|it| it.invariant == expected && it.text.contains(words))
     });
     PLANTED.set(None);
-    let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in {SEEDS} seeds"));
+    let schedule = found.unwrap_or_else(|| panic!("no violation of {expected} in {SEEDS} seeds"));
     let healthy = caught(&schedule, Behaviour::Hardened).violation;
     assert_eq!(healthy, None, "seed {}", schedule.seed);
 }
 
-/// The write of a status, changed. `change` says whether it has changed anything.
+/// Returns a changed write of a status. `change` returns whether it changed anything.
 fn status(request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Request>> {
     let Request::PutStatus { object } = request else {
         return None;
@@ -60,7 +60,7 @@ fn status(request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Reque
     Some(vec![Request::PutStatus { object }])
 }
 
-/// The name of the pod whose finalizer a request removes.
+/// Returns the name of the pod whose finalizer a request removes.
 fn released(request: &Request) -> Option<&str> {
     match request {
         Request::Patch { kind, name, .. } if *kind == Kind::POD => Some(name),
@@ -73,10 +73,10 @@ fn uncounted<'a>(job: &'a mut Value, list: &str) -> Option<&'a mut Vec<Value>> {
 }
 
 #[test]
-fn a_counter_that_falls_and_an_index_that_is_lost_are_noticed() {
+fn decreasing_counters_and_lost_indexes_are_detected() {
     let lose: Replace = |request| {
         status(request, |job| {
-            // Of an elastic Job the server lets the number fall.
+            // For an elastic Job, the server permits a lower number.
             let is_elastic = job["spec"]["completions"] == job["spec"]["parallelism"];
             let has_indexes = job["status"]["completedIndexes"].is_string();
             job["status"]["completedIndexes"] = json!("");
@@ -88,7 +88,7 @@ fn a_counter_that_falls_and_an_index_that_is_lost_are_noticed() {
 }
 
 #[test]
-fn pods_that_are_counted_twice_or_not_at_all_are_noticed() {
+fn pods_counted_twice_or_not_at_all_are_detected() {
     let twice: Replace = |request| {
         status(request, |job| {
             let failed = job["status"]["failed"].as_i64().unwrap_or(0);
@@ -96,7 +96,7 @@ fn pods_that_are_counted_twice_or_not_at_all_are_noticed() {
             failed > 0
         })
     };
-    noticed(twice, "B2", "grows by other");
+    noticed(twice, "B2", "does not grow by");
     let unwritten: Replace = |request| {
         status(request, |job| {
             let lists = ["failed", "succeeded"];
@@ -118,7 +118,7 @@ fn pods_that_are_counted_twice_or_not_at_all_are_noticed() {
 }
 
 #[test]
-fn a_pod_that_is_counted_before_its_finalizer_is_gone_is_noticed() {
+fn a_pod_counted_before_its_finalizer_is_removed_is_detected() {
     let early: Replace = |request| {
         let name = released(request)?;
         Some(vec![Request::Get {
@@ -131,7 +131,7 @@ fn a_pod_that_is_counted_before_its_finalizer_is_gone_is_noticed() {
 }
 
 #[test]
-fn running_pods_that_are_counted_are_noticed() {
+fn counting_running_pods_is_detected() {
     let wrong: Replace = |request| {
         status(request, |job| {
             let failed = uncounted(job, "failed").map(std::mem::take);
@@ -145,7 +145,7 @@ fn running_pods_that_are_counted_are_noticed() {
 }
 
 #[test]
-fn jobs_that_are_written_after_their_end_are_noticed() {
+fn writes_of_finished_jobs_are_detected() {
     let after: Replace = |request| {
         let ended = status(request, |job| !job["status"]["completionTime"].is_null())?;
         let Request::PutStatus { object } = request else {
@@ -169,7 +169,7 @@ fn jobs_that_are_written_after_their_end_are_noticed() {
 }
 
 #[test]
-fn a_job_that_ends_too_early_is_noticed() {
+fn a_job_that_ends_too_early_is_detected() {
     let early: Replace = |request| {
         status(request, |job| {
             let is_new = job["status"]["conditions"].is_null();
@@ -182,7 +182,7 @@ fn a_job_that_ends_too_early_is_noticed() {
 }
 
 #[test]
-fn pods_that_are_too_many_are_noticed() {
+fn excess_pods_are_detected() {
     let more: Replace = |request| match request {
         Request::CreatePod { .. } => Some(vec![request.clone(), request.clone()]),
         _ => None,
@@ -191,7 +191,7 @@ fn pods_that_are_too_many_are_noticed() {
 }
 
 #[test]
-fn a_pod_beyond_the_completions_is_noticed() {
+fn a_pod_beyond_the_completions_is_detected() {
     let beyond: Replace = |request| match request {
         Request::CreatePod {
             namespace,
@@ -212,7 +212,7 @@ fn a_pod_beyond_the_completions_is_noticed() {
 }
 
 #[test]
-fn a_pod_of_a_suspended_job_is_noticed() {
+fn a_pod_of_a_suspended_job_is_detected() {
     let late: Replace = |request| match request {
         Request::CreatePod { .. } => {
             CREATED.set(Some(request.clone()));

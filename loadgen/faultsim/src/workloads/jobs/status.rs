@@ -1,4 +1,5 @@
-//! A Job as the checker reads it, from the specification alone: not the controller's code.
+//! The checker's view of a Job, computed from the specification, independently of the controller's
+//! code.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +7,10 @@ use podstorm::job::pod::TRACKING_FINALIZER;
 use podstorm_objects::{DynamicObject, Kind, Object, Pod, PodPhase, Time, Uid};
 use serde_json::Value;
 
-/// The conditions that end a Job. The last two are its end.
+/// The conditions that end a Job. The last two mark its end.
 pub(super) const ENDS: [&str; 4] = ["FailureTarget", "SuccessCriteriaMet", "Failed", "Complete"];
 
-/// What the checker reads of a Job.
+/// The checker's view of a Job.
 #[derive(Clone, Debug)]
 pub(super) struct Read<'a> {
     pub(super) job: &'a DynamicObject,
@@ -35,7 +36,7 @@ impl<'a> Read<'a> {
         self.status[member].as_i64().unwrap_or(0)
     }
 
-    /// A number of the spec.
+    /// Returns a number of the spec.
     pub(super) fn number(&self, member: &str) -> Option<i64> {
         self.spec[member].as_i64()
     }
@@ -52,7 +53,7 @@ impl<'a> Read<'a> {
         self.spec["suspend"] == true
     }
 
-    /// Whether its pods restart containers that have failed.
+    /// Whether its pods restart failed containers.
     pub(super) fn restarts(&self) -> bool {
         self.spec["template"]["spec"]["restartPolicy"] == "OnFailure"
     }
@@ -62,14 +63,14 @@ impl<'a> Read<'a> {
         self.spec["podReplacementPolicy"] == "Failed"
     }
 
-    /// The UIDs of a list of uncounted pods.
+    /// Returns the UIDs in a list of uncounted pods.
     pub(super) fn listed(&self, list: &str) -> BTreeSet<Uid> {
         let list = self.status["uncountedTerminatedPods"][list].as_array();
         let texts = list.into_iter().flatten().filter_map(Value::as_str);
         texts.map(Uid::new).collect()
     }
 
-    /// The condition of that type that is true.
+    /// Returns the condition of that type if it is true.
     pub(super) fn condition(&self, kind: &str) -> Option<&'a Value> {
         let mut conditions = self.status["conditions"].as_array()?.iter();
         conditions.find(|it| it["type"] == kind && it["status"] == "True")
@@ -79,11 +80,11 @@ impl<'a> Read<'a> {
         ENDS[2..].iter().any(|kind| self.condition(kind).is_some())
     }
 
-    /// The indexes that a text lists.
+    /// Returns the indexes in a member of the status.
     pub(super) fn indexes(&self, member: &str) -> BTreeSet<i64> {
         let text = self.status[member].as_str().unwrap_or_default();
         let parts = text.split(',').filter(|part| !part.is_empty());
-        let number = |text: &str| text.parse::<i64>().expect("the server checks indexes");
+        let number = |text: &str| text.parse::<i64>().expect("the server validates indexes");
         parts
             .flat_map(|part| match part.split_once('-') {
                 Some((first, last)) => number(first)..=number(last),
@@ -92,7 +93,8 @@ impl<'a> Read<'a> {
             .collect()
     }
 
-    /// The indexes that a text lists and that the Job still has: those of an elastic Job may become fewer.
+    /// Returns the indexes in a member of the status that the Job still has: an elastic Job may
+    /// lose indexes.
     pub(super) fn own_indexes(&self, member: &str) -> BTreeSet<i64> {
         let mut indexes = self.indexes(member);
         let completions = self.number("completions").unwrap_or(i64::MAX);
@@ -100,7 +102,7 @@ impl<'a> Read<'a> {
         indexes
     }
 
-    /// The successes that are counted or listed.
+    /// Returns the number of counted or listed successes.
     pub(super) fn succeeded(&self) -> i64 {
         match self.is_indexed() {
             true => self.own_indexes("completedIndexes").len() as i64,
@@ -108,12 +110,12 @@ impl<'a> Read<'a> {
         }
     }
 
-    /// The failures that are counted or listed.
+    /// Returns the number of counted or listed failures.
     pub(super) fn failed(&self) -> i64 {
         self.count("failed") + self.listed("failed").len() as i64
     }
 
-    /// The indexes that have succeeded or failed.
+    /// Returns the indexes that have succeeded or failed.
     pub(super) fn done_indexes(&self) -> BTreeSet<i64> {
         let mut done = self.own_indexes("completedIndexes");
         done.extend(self.own_indexes("failedIndexes"));
@@ -127,14 +129,14 @@ impl<'a> Read<'a> {
         !self.is_indexed() || (0..completions).contains(&index)
     }
 
-    /// How many pods may be active, those of indexes that have failed included.
+    /// Returns the maximum number of active pods, including those of failed indexes.
     pub(super) fn most(&self) -> i64 {
         let completions = self.number("completions").unwrap_or(i64::MAX);
         let left = completions.saturating_sub(self.succeeded()).max(0);
         left.min(self.parallelism())
     }
 
-    /// How many pods should be active.
+    /// Returns the wanted number of active pods.
     pub(super) fn wanted(&self) -> i64 {
         let Some(completions) = self.number("completions") else {
             return self.parallelism();
@@ -146,7 +148,7 @@ impl<'a> Read<'a> {
         self.most().min((completions - ended).max(0))
     }
 
-    /// Whether what the status counts ends the Job, at the latest once its active pods are gone.
+    /// Whether the counts in the status end the Job, at the latest once its active pods are gone.
     pub(super) fn must_end(&self) -> bool {
         let (succeeded, failed_indexes) = (self.succeeded(), self.own_indexes("failedIndexes"));
         let failed_indexes = failed_indexes.len() as i64;
@@ -169,7 +171,7 @@ impl<'a> Read<'a> {
         Some(start.unix_seconds()? * 1_000_000_000)
     }
 
-    /// The action of the failure policy for a pod that has failed.
+    /// Returns the action of the failure policy for a failed pod.
     pub(super) fn action(&self, pod: &Pod) -> Option<&'a str> {
         let code = exit_code(pod)?;
         let rules = self.spec["podFailurePolicy"]["rules"].as_array()?;
@@ -179,14 +181,14 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The exit code of a pod that users let fail.
+/// Returns the exit code of a pod that users made fail.
 fn exit_code(pod: &Pod) -> Option<i64> {
     let containers = &pod.to_json()["status"]["containerStatuses"];
     let code = containers[0]["state"]["terminated"]["exitCode"].as_i64()?;
     (code != 0).then_some(code)
 }
 
-/// How often the containers of a pod have been restarted.
+/// Returns the number of restarts of a pod's containers.
 pub(super) fn restarts_of(pod: &Pod) -> i64 {
     let all = pod.status.container_statuses.iter();
     all.map(|container| i64::from(container.restart_count))
@@ -197,14 +199,14 @@ pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.has_finalizer(TRACKING_FINALIZER)
 }
 
-/// The index of a pod; -1 if it has none.
+/// Returns the index of a pod, or -1 if it has none.
 pub(super) fn index_of(pod: &Pod) -> i64 {
     let annotations = &pod.metadata.annotations;
     let text = annotations.get("batch.kubernetes.io/job-completion-index");
     text.and_then(|text| text.parse().ok()).unwrap_or(-1)
 }
 
-/// The Job that controls a pod.
+/// Returns the UID of the Job that controls a pod.
 pub(super) fn owner_of(pod: &Pod) -> Option<&Uid> {
     let owner = pod.metadata.controller()?;
     (*owner.kind == *Kind::JOB.name()).then_some(&owner.uid)

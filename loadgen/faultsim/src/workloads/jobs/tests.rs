@@ -1,4 +1,4 @@
-//! Seeds of Jobs: none breaks an invariant, and they reach far.
+//! Seeds of Jobs: none violates an invariant, and together they reach many situations.
 
 use std::collections::BTreeSet;
 

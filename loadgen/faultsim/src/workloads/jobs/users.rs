@@ -1,4 +1,4 @@
-//! What users do to Jobs and their pods, and how pods end.
+//! User actions on Jobs and their pods, and the ends of pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::simulation::{Simulation, Users};
 /// The label by which a Job selects its pods.
 const SELECTING: &str = "batch.kubernetes.io/controller-uid";
 
-/// The annotation and label of a pod's index.
+/// The annotation and label with a pod's index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// What is done at one moment.
+/// An action at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum JobAction {
-    /// Something is done to the cluster or to pods.
+    /// An action on the cluster or on pods.
     Cluster(Action),
     /// Pods end.
     End {
-        /// Whose.
+        /// The Job.
         job: String,
-        /// How many of those that run, 1 to 100.
+        /// The percentage of its running pods, 1 to 100.
         percent: u32,
         /// The exit code; 0 is success.
         code: u32,
@@ -42,9 +42,9 @@ pub enum JobAction {
     Parallelism(String, u32),
     /// Sets `parallelism` and `completions` to the same number.
     Resize(String, u32),
-    /// Suspends, or resumes.
+    /// Suspends or resumes it.
     Suspend(String, bool),
-    /// Sets `activeDeadlineSeconds`, or takes it away.
+    /// Sets or removes `activeDeadlineSeconds`.
     Deadline(String, Option<u32>),
     /// Sets `backoffLimit`.
     BackoffLimit(String, u32),
@@ -54,20 +54,20 @@ pub enum JobAction {
     WriteStatus(String),
     /// Deletes it.
     Delete(String, Dependents),
-    /// Creates it, if it isn't there.
+    /// Creates it, if it doesn't exist.
     Create(String),
-    /// Creates a pod that belongs to none and that the Job selects.
+    /// Creates a pod without an owner that the Job selects.
     Orphan {
-        /// Which.
+        /// The Job.
         job: String,
         /// Whether the pod has the tracking finalizer.
         tracked: bool,
     },
-    /// One of its pods, by number, loses the tracking finalizer.
+    /// Removes the tracking finalizer of one of its pods, by index.
     Strip(String, u32),
-    /// One of its pods, by number, is deleted, whether it has ended or not.
+    /// Deletes one of its pods, by index, whether or not it has ended.
     Remove(String, u32),
-    /// One of its pods, by number, loses the label by which the Job selects it.
+    /// Removes the label by which the Job selects one of its pods, by index.
     Lose(String, u32),
 }
 
@@ -98,7 +98,7 @@ impl SubjectAction for JobAction {
     }
 }
 
-/// A planned Job as users write it.
+/// Returns a planned Job in the form that users write.
 pub(super) fn object(job: &PlannedJob) -> Value {
     let limit = match job.per_index {
         true => "backoffLimitPerIndex",
@@ -133,7 +133,7 @@ pub(super) fn object(job: &PlannedJob) -> Value {
 pub struct JobUsers {
     planned: Arc<[PlannedJob]>,
     touches: u64,
-    /// Whether faults have ended: a deadline would end in the quiet.
+    /// Whether faults have ended: a deadline would end in the quiet phase.
     is_over: Arc<AtomicBool>,
 }
 
@@ -214,7 +214,7 @@ impl Users for JobUsers {
                     simulation.patch_pod(&pod.metadata.name, lost);
                 }
             }
-            Cluster(action) => unreachable!("{action:?} is one on the cluster"),
+            Cluster(action) => unreachable!("{action:?} is an action on the cluster"),
         }
     }
 
@@ -226,9 +226,10 @@ impl Users for JobUsers {
         }
     }
 
-    /// Users resume a Job that can't finish, as the server asks for a start time that a suspended Job may not have, free
-    /// pods that are stranded, and delete Jobs that are hopeless. If a Job no longer has an index that has succeeded, they
-    /// set its parallelism to its completions: only then does the server accept a lower `succeeded`.
+    /// Users resume a Job that can't finish because the server requires a start time that a
+    /// suspended Job may not have, release stranded pods, and delete hopeless Jobs. If a Job no
+    /// longer has an index that has succeeded, they set its parallelism to its completions: only
+    /// then does the server accept a lower `succeeded`.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut hopeless = jobs(simulation.harness.cluster());
         hopeless.retain(|job| is_hopeless(&Read::of(job), simulation));
@@ -275,10 +276,11 @@ impl Users for JobUsers {
     }
 }
 
-/// The pods that keep the tracking finalizer forever, as with upstream's controller: their Job selects them no longer
-/// and has finished or is on its way out, was recreated before the controller saw it go, or waits to replace them in a
-/// namespace that takes no pods; or it is gone, and a request that should have freed them failed. No node has the pod:
-/// Kubernetes' collector of pods, which does not run here, would end it.
+/// Returns the pods that keep the tracking finalizer permanently, as with upstream's controller.
+/// Their Job no longer selects them and has finished or is terminating, was recreated before the
+/// controller saw the deletion, or waits to replace them in a terminating namespace; or it is
+/// deleted, and a request to release them failed. No node has such a pod: Kubernetes' pod garbage
+/// collector, which does not run here, would end it.
 fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
     let cluster = harness.cluster();
     let all = jobs(cluster);
@@ -297,7 +299,8 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
         };
         let read = Read::of(job);
         let per_index = read.number("backoffLimitPerIndex").is_some();
-        // The hardened controller frees the pods that such a Job has lost; a recreated Job has lost none.
+        // The hardened controller releases the pods that such a Job has lost; a recreated Job has
+        // lost none.
         let is_freed = frees_orphans && owner.uid == job.metadata.uid;
         let is_lost = !(selects(job, pod) || is_freed);
         let goes = pod.metadata.is_deleting();
@@ -315,8 +318,9 @@ pub(super) fn selects(job: &DynamicObject, pod: &Pod) -> bool {
     selecting.is_some_and(|text| **text == *uid)
 }
 
-/// Whether a Job will never come to anything, with upstream's controller: the server keeps refusing its status, as an
-/// index has pods of both outcomes, or until a start time has come that was written by a clock that was ahead.
+/// Whether a Job can never make progress, with upstream's controller: the server permanently
+/// rejects its status because an index has pods with both outcomes, or rejects it until a start
+/// time that was written with a clock that was ahead.
 fn is_hopeless(job: &Read<'_>, simulation: &Simulation) -> bool {
     let now_ns = simulation.harness.now().wall_ns;
     let (pods, _) = simulation.harness.cluster().list::<Pod>(Some(NAMESPACE));
@@ -337,7 +341,7 @@ fn is_hopeless(job: &Read<'_>, simulation: &Simulation) -> bool {
     job.start_ns().is_some_and(|start_ns| start_ns > now_ns) || per_index && overlaps
 }
 
-/// Every Job of the namespace, by name.
+/// Returns every Job of the namespace, in name order.
 pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     let page = cluster.api(Kind::JOB).list(&Default::default());
     let items = page.expect("every cluster serves Jobs").items;
@@ -346,7 +350,7 @@ pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
         .collect()
 }
 
-/// A user takes the tracking finalizer of a pod.
+/// A user removes the tracking finalizer of a pod.
 fn strip(simulation: &Simulation, pod: &Pod) {
     let others = pod.metadata.finalizers().iter().map(|name| &**name);
     let others: Vec<_> = others.filter(|it| *it != TRACKING_FINALIZER).collect();
@@ -354,7 +358,7 @@ fn strip(simulation: &Simulation, pod: &Pod) {
     simulation.patch_pod(&pod.metadata.name, stripped);
 }
 
-/// The pods that a Job of that name owns, by name.
+/// Returns the pods that the named Job owns, in name order.
 fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
     let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     pods.retain(|pod| {
@@ -369,8 +373,8 @@ fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
     pods.get(nth as usize % pods.len().max(1)).cloned()
 }
 
-/// Containers end with that code, those of pods on their way out too. Their pods end with them, unless the containers
-/// are restarted.
+/// Ends containers with an exit code, including those of terminating pods. Their pods end too,
+/// unless the containers are restarted.
 fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
     let mut pods = pods_of(simulation.harness.cluster(), job);
     pods.retain(|pod| !pod.status.phase.is_terminal());
@@ -402,7 +406,7 @@ fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
     }
 }
 
-/// A pod that the Job selects, and that belongs to none.
+/// Creates a pod without an owner that the Job selects.
 fn orphan(simulation: &Simulation, name: &str, tracked: bool) {
     let all = jobs(simulation.harness.cluster());
     let Some(job) = all.iter().find(|job| *job.metadata.name == *name) else {

@@ -1,4 +1,4 @@
-//! The invariants of the TTL-after-finished controller's commits.
+//! The invariants for commits of the TTL-after-finished controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use crate::simulation::{Checked, Judge, Simulation};
 /// Checks the invariants of a run.
 #[derive(Debug)]
 pub struct JobJudge {
-    /// How far ahead the controller's clock may be, ns.
+    /// The maximum lead of the controller's clock, ns.
     ahead_ns: i64,
-    /// The Job that a sync has read. Kept after the sync has ended: its deletion may be carried out late.
+    /// The Job that each sync has read. Kept after the sync has ended, because its deletion may be
+    /// carried out late.
     read: BTreeMap<SyncId, Arc<DynamicObject>>,
     situations: BTreeSet<&'static str>,
 }
 
 impl JobJudge {
-    /// The judge of a run in which clocks are that far ahead at most, ns.
+    /// Returns the judge of a run in which clocks are ahead by at most `ahead_ns`.
     pub(super) fn new(ahead_ns: i64) -> JobJudge {
         JobJudge {
             ahead_ns,
@@ -45,10 +46,10 @@ impl Judge for JobJudge {
         let name = &job.metadata.name;
         let is_deletion = commit.change == Change::Deleted || job.metadata.is_deleting();
         if !is_deletion {
-            return Err(("T1", format!("{name} was written, and not deleted")));
+            return Err(("T1", format!("{name} was written instead of deleted")));
         }
         let Some(read) = self.read.get(&sync) else {
-            return Err(("T1", format!("{name} was deleted and never read")));
+            return Err(("T1", format!("{name} was deleted without being read")));
         };
         if read.metadata.uid != job.metadata.uid {
             return Err(("T1", format!("another {name} was deleted than was read")));
@@ -58,14 +59,14 @@ impl Judge for JobJudge {
             let expiry_ns = expiry_ns(read);
             return Err((
                 "T2",
-                format!("{name} was deleted at {latest_ns} ns, and its TTL ends at {expiry_ns:?}"),
+                format!("{name} was deleted at {latest_ns} ns, but its TTL ends at {expiry_ns:?}"),
             ));
         }
         self.situations.insert("a Job is deleted after its TTL");
         let old = commit.old.clone();
         let old = old.and_then(|old| old.downcast::<DynamicObject>());
         if old.is_some_and(|old| !old.metadata.is_deleting() && !is_over(&old, latest_ns)) {
-            let raised = "a TTL is raised between the read and the deletion";
+            let raised = "a TTL is raised between read and deletion";
             self.situations.insert(raised);
         }
         Ok(())
@@ -87,7 +88,7 @@ impl Judge for JobJudge {
             if job.metadata.is_deleting() {
                 return Some(format!("{name} is still being deleted"));
             }
-            is_over(job, wall_ns).then(|| format!("{name} is there after its TTL"))
+            is_over(job, wall_ns).then(|| format!("{name} still exists after its TTL"))
         })
     }
 

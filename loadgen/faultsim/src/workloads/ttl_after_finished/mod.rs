@@ -1,17 +1,18 @@
-//! Jobs with a TTL under faults. No controller runs the Jobs: users write that a Job has finished, as its controller
-//! would, and give it pods.
+//! Jobs with a TTL under faults. No controller runs the Jobs: users mark Jobs as finished, as the
+//! Job controller would, and create their pods.
 //!
 //! # Invariants
 //!
-//! Each looks at one commit of the controller.
+//! T1 and T2 are about one commit of the controller.
 //!
-//! * **T1** The controller deletes Jobs and does nothing else, and deletes the Job alone that its sync has
-//!   read from the server: the UID is the same.
-//! * **T2** The Job that was read had finished, and its TTL was over by the clock of the controller. So no
-//!   unfinished Job goes, nor one whose TTL was raised before the read. One that is raised between the read and
-//!   the deletion goes; upstream's deletion names no version.
-//! * **L1** So long after the end of faults no Job is left whose TTL is over.
-//! * **L2** Then nothing is written or asked for during ten minutes.
+//! * **T1** The controller deletes Jobs and does nothing else, and only deletes the Job that its
+//!   sync has read from the server, with the same UID.
+//! * **T2** The Job that was read had finished, and its TTL had passed on the controller's clock.
+//!   Unfinished Jobs and Jobs whose TTL was raised before the read are therefore not deleted. A Job
+//!   whose TTL is raised between read and deletion is deleted, because upstream's deletion names no
+//!   version.
+//! * **L1** Within a limit after the end of faults, no Job remains whose TTL has passed.
+//! * **L2** Then nothing is written or requested for ten minutes.
 //! * **L6** No livelock, as for all workloads.
 
 mod checker;
@@ -38,22 +39,22 @@ use users::{JobAction, JobUsers};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// TTLs, s; with none a Job stays.
+/// TTLs, s; a Job without one stays.
 const TTLS: [Option<u32>; 6] = [None, Some(0), Some(1), Some(10), Some(60), Some(600)];
 
-/// How long ago a Job finished when that is written, s: by a clock that is behind, or ahead.
+/// The age of a Job's finish time when it is written, s: negative for a clock that is ahead.
 const AGES: [i32; 6] = [0, 0, 0, 5, 60, -30];
 
 /// A planned Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedJob {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// `ttlSecondsAfterFinished`; absent: the Job stays.
+    /// `ttlSecondsAfterFinished`; if absent, the Job stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u32>,
-    /// How many pods it owns at first.
+    /// The number of its initial pods.
     pub pods: u32,
 }
 
@@ -145,7 +146,7 @@ impl Subject for TtlAfterFinished {
         Some(vec![(0, action)])
     }
 
-    /// Jobs own no ReplicaSets: such an action meets nothing.
+    /// Jobs own no ReplicaSets: such an action affects nothing.
     fn draw_target(dice: &mut Dice, objects: &[PlannedJob]) -> String {
         a_name(dice, objects)
     }
@@ -185,7 +186,7 @@ impl Subject for TtlAfterFinished {
 
     fn ending(_: Behaviour) -> Ending {
         Ending {
-            // A retry may be minutes away when faults end: the touch does not wait for it.
+            // When faults end, a retry may be minutes away, but the touch comes sooner.
             converges_within_ns: 400 * SECOND,
             touches_ns: &[90 * SECOND],
             touches_always: false,
@@ -200,7 +201,7 @@ fn a_name(dice: &mut Dice, objects: &[PlannedJob]) -> String {
     objects[at].name.clone()
 }
 
-/// A Job is deleted, and another created under its name.
+/// Deletes a Job and creates another under its name.
 fn recreated(dice: &mut Dice, name: String) -> Vec<(u32, JobAction)> {
     let propagation = dice.one(&Dependents::DRAWN);
     let gap_ms = dice.one(&[0, 1, 10, 1_000, 30_000]);

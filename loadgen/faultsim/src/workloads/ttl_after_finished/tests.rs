@@ -1,5 +1,5 @@
-//! Seeds of Jobs: none breaks an invariant, they reach far, and planted faults are noticed. A fault is
-//! planted for one thread; a schedule is played on one.
+//! Seeds of Jobs: none violates an invariant, together they reach many situations, and planted
+//! faults are detected. A fault is planted for one thread; a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::plan::How;
 use crate::play::caught;
 use crate::simulation::{Beside, Watcher as _};
 
-/// What is carried out in place of a request.
+/// Returns the requests that replace a request.
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
 thread_local! {
@@ -32,7 +32,8 @@ pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     PLANTED.get().and_then(|replace| replace(request))
 }
 
-/// Plays seeds with that fault until one breaks this invariant first; without the fault it must hold.
+/// Plays seeds with the fault until one violates this invariant first; without the fault, the seed
+/// must pass.
 #[track_caller]
 fn noticed(replace: Replace, expected: &str) {
     PLANTED.set(Some(replace));
@@ -42,12 +43,12 @@ fn noticed(replace: Replace, expected: &str) {
         violation.is_some_and(|it| it.invariant == expected)
     });
     PLANTED.set(None);
-    let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in 200 seeds"));
+    let schedule = found.unwrap_or_else(|| panic!("no violation of {expected} in 200 seeds"));
     let healthy = caught(&schedule, Behaviour::Hardened).violation;
     assert_eq!(healthy, None, "seed {}", schedule.seed);
 }
 
-/// The kind, namespace and name of the object that a request deletes.
+/// Returns the kind, namespace and name of the object that a request deletes.
 fn deleted(request: &Request) -> Option<(Kind, &Str, &str)> {
     match request {
         Request::Delete {
@@ -84,13 +85,13 @@ fn write(request: &Request) -> Option<Vec<Request>> {
 }
 
 #[test]
-fn jobs_that_stay_and_jobs_that_are_written_are_noticed() {
+fn jobs_that_stay_or_are_written_are_detected() {
     noticed(look_again, "L1");
     noticed(write, "T1");
 }
 
-/// What the checker says of the deletion of a Job of that UID, whose sync has read a Job of the UID `a` that
-/// finished at the beginning of 1970 and has a TTL of 60 s.
+/// Returns the checker's result for the deletion of a Job with this UID. The sync has read a Job
+/// with UID `a` that finished at the beginning of 1970 and has a TTL of 60 s.
 fn verdict(finished: bool, uid: &str, at_s: i64) -> Option<&'static str> {
     let schedule = draw::<TtlAfterFinished>(1, &[]);
     let how = How::untold(Behaviour::Upstream);
@@ -131,7 +132,7 @@ fn verdict(finished: bool, uid: &str, at_s: i64) -> Option<&'static str> {
 }
 
 #[test]
-fn unfinished_jobs_and_others_than_were_read_are_not_deleted() {
+fn unfinished_and_unread_jobs_must_not_be_deleted() {
     assert_eq!(verdict(true, "a", 60), None);
     assert_eq!(verdict(true, "a", 59), Some("T2"));
     assert_eq!(verdict(false, "a", 60), Some("T2"));

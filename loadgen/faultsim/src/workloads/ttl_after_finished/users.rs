@@ -1,4 +1,4 @@
-//! What users do to Jobs and their pods, and what the controller of Jobs would write.
+//! User actions on Jobs and their pods, and the status that the Job controller would write.
 
 use std::sync::Arc;
 
@@ -12,36 +12,36 @@ use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{NAMESPACE, STUCK, controlled_by, members, pod, with};
 use crate::simulation::{Simulation, Users};
 
-/// What is done at one moment.
+/// An action at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum JobAction {
-    /// Something is done to the cluster.
+    /// An action on the cluster.
     Cluster(Action),
-    /// It is written that a Job has finished.
+    /// A Job is marked as finished.
     Finish {
-        /// Which.
+        /// The Job.
         job: String,
-        /// Whether it has failed.
+        /// Whether it failed.
         failed: bool,
-        /// How long ago, s; negative: in time to come.
+        /// The age of its finish time, s; negative for a time in the future.
         ago_s: i32,
     },
-    /// Sets the TTL, s, or takes it away.
+    /// Sets the TTL, s, or removes it.
     Ttl(String, Option<u32>),
     /// Changes an annotation.
     Touch(String),
     /// Changes a count of the status.
     WriteStatus(String),
-    /// A finalizer holds the Job, or no more.
+    /// Adds or removes a finalizer that keeps the Job.
     Hold(String, bool),
     /// Deletes it.
     Delete(String, Dependents),
-    /// Creates it with its pods, if it isn't there.
+    /// Creates it with its pods, if it doesn't exist.
     Create(String),
-    /// Its pods are deleted.
+    /// Deletes its pods.
     KillPods(String),
-    /// Its pods lose their owner.
+    /// Removes the owner from its pods.
     OrphanPods(String),
 }
 
@@ -147,11 +147,11 @@ impl Users for JobUsers {
                     simulation.patch_pod(&pod.metadata.name, alone);
                 }
             }
-            Cluster(action) => unreachable!("{action:?} is one on the cluster"),
+            Cluster(action) => unreachable!("{action:?} is an action on the cluster"),
         }
     }
 
-    /// A TTL that is not over would end in the quiet: the Job is to stay.
+    /// A pending TTL would end in the quiet phase, so its Job loses the TTL.
     fn put_right(&mut self, simulation: &mut Simulation) {
         for job in jobs(simulation.harness.cluster()) {
             let name = job.metadata.name.to_string();
@@ -173,7 +173,7 @@ impl Users for JobUsers {
     }
 }
 
-/// Every Job of the namespace, by name.
+/// Returns every Job of the namespace, in name order.
 pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     let page = cluster.api(Kind::JOB).list(&Default::default());
     let items = page.expect("every cluster serves Jobs").items;
@@ -182,8 +182,8 @@ pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
         .collect()
 }
 
-/// When the TTL of a Job ends, ns since the Unix epoch, if it has one and the Job has finished. From the
-/// specification: not the controller's code.
+/// Returns the time at which the TTL of a Job ends, ns since the Unix epoch, if it has a TTL and
+/// has finished. Computed from the specification, independently of the controller's code.
 pub(super) fn expiry_ns(job: &DynamicObject) -> Option<i128> {
     let ttl = job.fields.get("spec")?["ttlSecondsAfterFinished"].as_i64()?;
     let conditions = job.fields.get("status")?["conditions"].as_array()?;
@@ -195,7 +195,7 @@ pub(super) fn expiry_ns(job: &DynamicObject) -> Option<i128> {
     Some((i128::from(time.unix_seconds()?) + i128::from(ttl)) * 1_000_000_000)
 }
 
-/// Whether the TTL of a Job is over at that moment, ns since the Unix epoch.
+/// Whether the TTL of a Job has passed at `wall_ns`, ns since the Unix epoch.
 pub(super) fn is_over(job: &DynamicObject, wall_ns: i64) -> bool {
     expiry_ns(job).is_some_and(|expiry_ns| expiry_ns <= i128::from(wall_ns))
 }
@@ -209,7 +209,7 @@ fn patch(simulation: &Simulation, name: &str, patch: Value, of_status: bool) {
     });
 }
 
-/// The status of a Job that finished so long ago, as the controller of Jobs writes it.
+/// Returns the status of a Job that finished `ago_s` ago, as the Job controller writes it.
 fn ended(simulation: &Simulation, failed: bool, ago_s: i32) -> Value {
     let ago_ns = i64::from(ago_s) * 1_000_000_000;
     let wall_ns = simulation.harness.now().wall_ns;
@@ -243,7 +243,7 @@ fn create(simulation: &Simulation, job: &PlannedJob) {
     }
 }
 
-/// The pods of the Job of that name.
+/// Returns the pods of the named Job.
 fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
     let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     pods.retain(|pod| {
