@@ -94,7 +94,7 @@ fn pods_removed_too_early_are_detected() {
 }
 
 #[test]
-fn retries_without_a_back_off_are_noticed() {
+fn retries_without_a_back_off_are_detected() {
     noticed(
         Fault::Memory(|controller, deployment, _| {
             let meta = &deployment.metadata;

@@ -23,7 +23,7 @@ const SITUATIONS: [&str; 9] = [
 ];
 
 #[test]
-fn no_invariant_is_broken_in_the_first_seeds() {
+fn the_first_seeds_break_no_invariant() {
     let (mut broken, mut seen) = (Vec::new(), BTreeSet::new());
     for seed in 1..=40 {
         let verdict = caught(&draw::<Deployments>(seed, &[]), behaviour_of(seed, None));
@@ -36,7 +36,7 @@ fn no_invariant_is_broken_in_the_first_seeds() {
 }
 
 #[test]
-fn a_seed_leaves_the_same_trace_every_time() {
+fn a_seed_always_has_the_same_trace() {
     for seed in 1..5 {
         let trace = || caught(&draw::<Deployments>(seed, &[]), Behaviour::Hardened).trace;
         assert_eq!(trace(), trace(), "seed {seed}");

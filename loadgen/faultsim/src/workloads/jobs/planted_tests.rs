@@ -233,7 +233,7 @@ fn a_pod_of_a_suspended_job_is_detected() {
 }
 
 #[test]
-fn pods_that_stay_and_statuses_that_are_not_written_are_noticed() {
+fn pods_that_stay_and_missing_status_writes_are_detected() {
     let stays: Replace = |request| {
         let Request::DeletePod {
             namespace, name, ..

@@ -9,7 +9,7 @@ use crate::draw::draw;
 use crate::play::caught;
 
 #[test]
-fn no_invariant_is_broken_in_the_first_seeds() {
+fn the_first_seeds_break_no_invariant() {
     let (mut broken, mut seen) = (Vec::new(), BTreeSet::new());
     let mut counted = [0; 3];
     for seed in 1..=150 {

@@ -1,4 +1,4 @@
-//! Draws ReplicaSets and ReplicationControllers, and what users do to them.
+//! Draws ReplicaSets and ReplicationControllers, and user actions on them.
 
 use podstorm_sim::faults::FaultClass;
 
@@ -7,25 +7,26 @@ use crate::action::{Action, Death, Dependents};
 use crate::dice::Dice;
 use crate::plan::Step;
 
-/// One seed in this many has ReplicationControllers: half of these nothing else, half both kinds.
+/// One seed in this number has ReplicationControllers: half of these have nothing else, half have
+/// both kinds.
 const REPLICATION_CONTROLLERS_IN: u32 = 4;
 
-/// Most ReplicaSets that users delete for good in one schedule.
+/// The maximum number of ReplicaSets that users permanently delete in one schedule.
 pub(super) const DELETED_MAX: usize = 2;
 
-/// Most ReplicaSets with the selector of another in one schedule.
+/// The maximum number of ReplicaSets with the selector of another in one schedule.
 const OVERLAPPING_MAX: u32 = 2;
 
 /// The pods that users create and remove by name.
 const BY_HAND: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
 
-/// What a schedule has only a few of.
+/// The state of a drawing.
 #[derive(Debug, Default)]
 pub struct Drawn {
-    /// What there is, each kind once.
+    /// The kinds of the objects, without duplicates.
     pub(super) kinds: Vec<WorkloadKind>,
     overlapping: u32,
-    /// The ReplicaSets that are deleted for good.
+    /// The ReplicaSets that are permanently deleted.
     deleted: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ impl Dice {
         names[..sets].iter().zip(kinds).map(of_kind).collect()
     }
 
-    /// What its objects are.
+    /// Draws the kinds of the objects.
     fn kinds(&mut self, count: usize) -> Vec<WorkloadKind> {
         use WorkloadKind::{ReplicaSet, ReplicationController};
         if self.below(REPLICATION_CONTROLLERS_IN) > 0 {
@@ -73,8 +74,8 @@ impl Dice {
         kinds
     }
 
-    /// Where there are both kinds, every second time one of each has the same labels from the
-    /// beginning.
+    /// With both kinds, every second schedule has one object of each kind with the same labels from
+    /// the beginning.
     pub(super) fn beside(
         &mut self,
         objects: &[PlannedReplicaSet],
@@ -97,7 +98,7 @@ impl Dice {
         others.map(beside).collect()
     }
 
-    /// What users do at one moment.
+    /// Draws the user actions at one time.
     pub(super) fn user_actions(
         &mut self,
         objects: &[PlannedReplicaSet],
@@ -130,13 +131,14 @@ impl Dice {
         }
     }
 
-    /// A pod is created by name, removed, or both: then another one has its name at once.
+    /// Draws the creation of a pod by name, its removal, or both, so that another pod immediately
+    /// has its name.
     fn by_hand(&mut self, owner: String) -> Vec<Action> {
         let name = self.one(&BY_HAND).to_owned();
         let remove = Action::RemovePod { name: name.clone() };
         let create = Action::CreatePod {
             name,
-            // One in four is none of any ReplicaSet's business.
+            // One in four belongs to no ReplicaSet.
             owner: (self.below(4) > 0).then_some(owner),
             deletion_cost: self.one(&[None, Some(-1), Some(9)]),
         };
@@ -147,13 +149,13 @@ impl Dice {
         }
     }
 
-    /// The name of one of them.
+    /// Draws the name of one of the objects.
     pub(super) fn target(&mut self, objects: &[PlannedReplicaSet]) -> String {
         let at = self.random.usize(..objects.len());
         objects[at].name.clone()
     }
 
-    /// What a change of a spec does, and the ReplicaSet that is created again.
+    /// Draws a change of a spec, and the later recreation of a ReplicaSet.
     pub(super) fn own_fault(
         &mut self,
         class: FaultClass,

@@ -1,5 +1,5 @@
-//! The objects that want pods: ReplicaSets and ReplicationControllers, the latter as their
-//! controller sees them.
+//! The objects that own pods: ReplicaSets and ReplicationControllers, the latter in the form that
+//! their controller sees.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::action::OwnerKind;
 use crate::objects::{NAMESPACE, pod, with};
 use crate::simulation::OwnerPlan;
 
-/// What an object of a schedule is.
+/// The kind of an object in a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadKind {
@@ -24,28 +24,28 @@ pub enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [WorkloadKind; 2] = [
         WorkloadKind::ReplicaSet,
         WorkloadKind::ReplicationController,
     ];
 
-    /// Whether it is what a schedule does not have to say.
+    /// Whether it is the default kind, which schedules omit.
     pub(crate) fn is_usual(&self) -> bool {
         *self == WorkloadKind::default()
     }
 
-    /// The one whose kind that is.
+    /// Returns the variant for a kind.
     pub(super) fn of(kind: Kind) -> Option<WorkloadKind> {
         WorkloadKind::ALL.into_iter().find(|it| it.kind() == kind)
     }
 
-    /// As an action says it.
+    /// Returns the kind in the form of an action; `None` for the default.
     pub(crate) fn in_action(self) -> Option<OwnerKind> {
         (!self.is_usual()).then_some(OwnerKind(self.kind()))
     }
 
-    /// Its kind as the API has it.
+    /// Returns the kind of the API.
     pub fn kind(self) -> Kind {
         match self {
             WorkloadKind::ReplicaSet => Kind::REPLICA_SET,
@@ -53,7 +53,7 @@ impl WorkloadKind {
         }
     }
 
-    /// One whose pods have the label `app` of that value.
+    /// Returns an object whose pods have the label `app: <app>`.
     pub(super) fn object(
         self,
         name: &str,
@@ -66,7 +66,7 @@ impl WorkloadKind {
         if self == WorkloadKind::ReplicationController {
             object["spec"]["selector"] = json!({"app": like});
         }
-        let own = "an object of our own making";
+        let own = "the object is valid";
         match self {
             WorkloadKind::ReplicaSet => Arc::new(ReplicaSet::from_json(object).expect(own)),
             WorkloadKind::ReplicationController => {
@@ -75,7 +75,7 @@ impl WorkloadKind {
         }
     }
 
-    /// Every one that there is, as its controller sees it.
+    /// Returns every object of the kind, in the form that its controller sees.
     pub(super) fn list(self, cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
         match self {
             WorkloadKind::ReplicaSet => cluster.list::<ReplicaSet>(None).0,
@@ -88,16 +88,16 @@ impl WorkloadKind {
     }
 }
 
-/// A planned ReplicaSet, or a ReplicationController.
+/// A planned ReplicaSet or ReplicationController.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedReplicaSet {
-    /// What it is; absent for a ReplicaSet.
+    /// The kind of the object; a ReplicaSet if absent.
     #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
     pub kind: WorkloadKind,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How many replicas.
+    /// The number of replicas.
     pub replicas: i32,
     /// `minReadySeconds`.
     #[serde(default)]
@@ -105,7 +105,7 @@ pub struct PlannedReplicaSet {
 }
 
 impl PlannedReplicaSet {
-    /// What it is made from.
+    /// Returns its plan.
     pub(super) fn plan(&self) -> OwnerPlan {
         let mut plan = OwnerPlan::new(self.kind.kind(), &self.name, self.replicas);
         plan.min_ready_seconds = self.min_ready_seconds;
@@ -113,13 +113,13 @@ impl PlannedReplicaSet {
     }
 }
 
-/// Every ReplicaSet and ReplicationController that there is.
+/// Returns every ReplicaSet and ReplicationController.
 pub(super) fn all(cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
     let kinds = WorkloadKind::ALL.into_iter();
     kinds.flat_map(|kind| kind.list(cluster)).collect()
 }
 
-/// A ReplicaSet whose selector and template have the label `app` of that value.
+/// Returns a ReplicaSet whose selector and template have the label `app: <app>`.
 pub fn replica_set(name: &str, app: &str, replicas: i32) -> Value {
     let labels = json!({"app": app});
     let mut template = pod("", app);

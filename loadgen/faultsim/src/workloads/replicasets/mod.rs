@@ -1,8 +1,10 @@
-//! ReplicaSets under faults, and ReplicationControllers beside them. Every action is one on the cluster.
+//! ReplicaSets under faults, together with ReplicationControllers. Every action is one on the
+//! cluster.
 //!
-//! The [`checker`] looks at every commit and at every step of their controllers, also where another workload
-//! stands on them. What must be true at rest, from the server's state alone, is the `model`; what must have been
-//! done where nothing goes wrong, operation by operation, is the `reference` model.
+//! The [`checker`] checks every commit and every step of their controllers, also under another
+//! workload that builds on them. The `model` has the requirements at rest, which depend only on the
+//! server's state. The `reference` model has the required operations of a run without faults, one
+//! by one.
 
 mod bugs;
 pub mod checker;
@@ -131,7 +133,7 @@ impl Subject for ReplicaSets {
         match (0..=5_000).contains(&replicas) {
             true => Ok(()),
             false => Err(format!(
-                "{name:?} wants {replicas} replicas, 0 to 5000 will do"
+                "{name:?} wants {replicas} replicas; expected 0 to 5000"
             )),
         }
     }
@@ -140,7 +142,7 @@ impl Subject for ReplicaSets {
         Ok(())
     }
 
-    /// A controller without objects would only hear of pods that are none of its business.
+    /// A controller without objects would only receive pods that don't concern it.
     fn kinds(schedule: &Schedule<ReplicaSets>) -> Vec<Kind> {
         let kind = WorkloadKind::ReplicationController;
         let has_controllers = schedule.objects.iter().any(|set| set.kind == kind)
@@ -156,7 +158,7 @@ impl Subject for ReplicaSets {
 
     fn watcher(schedule: &Schedule<ReplicaSets>, how: How) -> Arc<SetChecker> {
         let checker = SetChecker::new(&schedule.cluster, how);
-        // One without faults is also held against the reference model.
+        // A schedule without faults is also compared with the reference model.
         if schedule.classes.is_empty() {
             checker.follow(&schedule.steps, &schedule.cluster, how.behaviour);
         }
@@ -165,13 +167,13 @@ impl Subject for ReplicaSets {
 
     fn ending(behaviour: Behaviour) -> Ending {
         match behaviour {
-            // The longest delay of a retry, and two expectations that run out.
+            // The longest delay of a retry, and the expiry of two expectations.
             Behaviour::Upstream => Ending {
                 converges_within_ns: 1_600 * SECOND,
                 touches_ns: &[Ending::EXPECTATIONS_RUN_OUT_NS],
                 ..Ending::DEFAULT
             },
-            // Two retries of the longest delay.
+            // Two retries with the longest delay.
             Behaviour::Hardened => Ending {
                 converges_within_ns: 60 * SECOND,
                 ..Ending::DEFAULT
@@ -198,7 +200,7 @@ impl Users for SetUsers {
     }
 
     fn act(&mut self, _: &mut Simulation, action: &Action) {
-        unreachable!("{action:?} is one on the cluster")
+        unreachable!("{action:?} is an action on the cluster")
     }
 
     fn touch(&mut self, simulation: &mut Simulation) {

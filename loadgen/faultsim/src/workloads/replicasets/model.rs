@@ -1,4 +1,4 @@
-//! What must be true when nothing goes wrong any more, from the server's state alone: no cache, no
+//! The requirements after the end of faults, computed only from the server's state: no cache, no
 //! expectations, no order of events. Independent of the controller's code.
 
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use podstorm_objects::{
 use super::kinds;
 use crate::simulation::is_idle;
 
-/// The first thing that is not as it must be at rest; nothing when all is well.
+/// Returns the first deviation from the required state at rest, or `None` if there is none.
 ///
-/// At rest every ReplicaSet or ReplicationController that is there has as many available pods as it wants, no pod without a
-/// controller is left that it could adopt, none of its pods lacks the labels it selects by, and its
-/// status says exactly what is so. A pod that asks for a scheduler of its own counts without being ready.
+/// At rest, every existing ReplicaSet or ReplicationController has the wanted number of available
+/// pods, no orphan remains that it could adopt, all of its pods have the labels of its selector,
+/// and its status is exact. A pod that requests its own scheduler counts without being ready.
 pub(super) fn difference(cluster: &Cluster, now: Now) -> Option<String> {
     let sets = kinds::all(cluster);
     let (pods, _) = cluster.list::<Pod>(None);
@@ -46,36 +46,41 @@ fn difference_of(set: &ReplicaSet, pods: &[Arc<Pod>], now: Now) -> Option<String
     let expected = counts(set, here(), |_| false, now.wall_ns);
     let [replicas, .., available, _] = expected;
     if replicas != wanted {
-        return Some(format!("{name} wants {wanted} and has {replicas}"));
+        return Some(format!("{name} wants {wanted} but has {replicas}"));
     }
-    // What is on its way to come or to go, or waits for its time, will change the status yet.
+    // Pods that are starting, terminating or waiting for their time will still change the status.
     let idle =
         here().filter(|pod| owns(set, pod) && is_active(pod) && is_idle(pod) && !pod.is_ready());
     if available + idle.count() as i32 != wanted {
         return Some(format!(
-            "{name} wants {wanted} pods, and {available} are available"
+            "{name} wants {wanted} pods, but {available} are available"
         ));
     }
     let status = &set.status;
     let said = said(status);
     if said != expected {
         return Some(format!(
-            "{name}'s status says {said:?} (replicas, fully labelled, ready, available, terminating), \
-             and it is {expected:?}"
+            "the status of {name} has {said:?} (replicas, fully labeled, ready, available, \
+             terminating) instead of {expected:?}"
         ));
     }
     if status.observed_generation != set.metadata.generation {
         return Some(format!(
-            "{name}'s status is of generation {}, and it is {}",
+            "the status of {name} has generation {} instead of {}",
             status.observed_generation, set.metadata.generation
         ));
     }
     let mut conditions = status.conditions.iter();
     let failure = conditions.find(|it| *it.kind == *"ReplicaFailure");
-    failure.map(|condition| format!("{name} still says that it fails: {}", condition.message))
+    failure.map(|condition| {
+        format!(
+            "{name} still has a failure condition: {}",
+            condition.message
+        )
+    })
 }
 
-/// The counts that a status says: replicas, fully labelled, ready, available and terminating ones.
+/// Returns the counts in a status: replicas, fully labeled, ready, available and terminating.
 pub(super) fn said(status: &ReplicaSetStatus) -> [i32; 5] {
     [
         status.replicas,
@@ -86,7 +91,8 @@ pub(super) fn said(status: &ReplicaSetStatus) -> [i32; 5] {
     ]
 }
 
-/// The counts that a status of these pods must say, of which `adopted` ones count as owned and selected.
+/// Returns the correct counts for these pods, of which the `adopted` ones count as owned and
+/// selected.
 pub(crate) fn counts<'a>(
     set: &ReplicaSet,
     pods: impl Iterator<Item = &'a Pod>,
@@ -117,7 +123,7 @@ pub(crate) fn counts<'a>(
     counts
 }
 
-/// Neither ended nor on its way out.
+/// Whether the pod has neither ended nor started terminating.
 pub(super) fn is_active(pod: &Pod) -> bool {
     !pod.metadata.is_deleting()
         && !matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed)
@@ -129,14 +135,13 @@ pub(super) fn owns(set: &ReplicaSet, pod: &Pod) -> bool {
     owners.any(|owner| owner.controller == Some(true) && owner.uid == set.metadata.uid)
 }
 
-/// Whether a ReplicaSet's selector matches a pod. Selectors of a simulation have labels to be equal
-/// and nothing else.
+/// Whether a ReplicaSet's selector matches a pod. Selectors of a simulation only compare labels.
 pub(super) fn selects(set: &ReplicaSet, pod: &Pod) -> bool {
     let selector: Option<&LabelSelector> = set.spec.selector.as_deref();
     selector.is_some_and(|selector| {
         assert!(
             selector.match_expressions.is_empty(),
-            "the model knows no expressions"
+            "the model does not support expressions"
         );
         pod.metadata.labels.contains_all(&selector.match_labels)
     })
@@ -157,8 +162,8 @@ mod tests {
         wall_ns: 1_700_000_000_000_000_000,
     };
 
-    /// What differs where a ReplicaSet has this status and the namespace these pods, which are owned
-    /// by the ReplicaSet or not and have these labels.
+    /// Returns the deviation of a ReplicaSet with this status in a namespace with these pods, given
+    /// by whether the ReplicaSet owns them and by their label.
     fn difference_with(status: Value, pods: &[(bool, &str)]) -> Option<String> {
         let cluster = Cluster::new(ClusterOptions::default());
         let namespace = Namespace {
@@ -201,25 +206,25 @@ mod tests {
     }
 
     #[test]
-    fn as_many_pods_as_wanted_and_an_exact_status_leave_nothing_to_say() {
+    fn the_wanted_pods_and_an_exact_status_are_no_deviation() {
         assert_eq!(difference_with(exact(), &[(true, "web")]), None);
     }
 
     #[test]
-    fn whatever_is_not_as_it_must_be_is_told() {
+    fn every_deviation_is_reported() {
         let says = |status, pods: &[(bool, &str)], text: &str| {
             let found = difference_with(status, pods).unwrap_or_default();
-            assert!(found.contains(text), "{found} is not {text}");
+            assert!(found.contains(text), "{found} does not contain {text}");
         };
         let (own, orphan, stray) = ((true, "web"), (false, "web"), (true, "other"));
-        says(exact(), &[], "wants 1 and has 0");
-        says(exact(), &[own, own], "wants 1 and has 2");
+        says(exact(), &[], "wants 1 but has 0");
+        says(exact(), &[own, own], "wants 1 but has 2");
         says(exact(), &[own, orphan], "has not adopted");
         says(exact(), &[own, stray], "has not released");
         let mut wrong = exact();
         wrong["readyReplicas"] = json!(0);
         wrong["availableReplicas"] = json!(0);
-        says(wrong, &[own], "status says");
+        says(wrong, &[own], "fully labeled");
         let mut old = exact();
         old["observedGeneration"] = json!(0);
         says(old, &[own], "generation");

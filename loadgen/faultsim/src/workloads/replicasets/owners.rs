@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers as the owners of pods on which workloads stand.
+//! ReplicaSets and ReplicationControllers as the owners of pods for other workloads.
 
 use podstorm::replicaset::{Controller, OwnerStore};
 use podstorm_apiserver::Cluster;
@@ -20,7 +20,7 @@ impl PodOwners for SetOwners {
 
     fn object(&self, name: &str, plan: &OwnerPlan) -> AnyObject {
         let kind = WorkloadKind::of(plan.kind);
-        let kind = kind.expect("the kinds of a schedule are checked");
+        let kind = kind.expect("the kinds of a schedule are valid");
         kind.object(name, &plan.like, plan.replicas, plan.min_ready_seconds)
     }
 
@@ -44,8 +44,8 @@ impl PodOwners for SetOwners {
     }
 }
 
-/// The first object of which a live controller's caches have another version than the server, if
-/// any: what is still on its way may bring more to do.
+/// Returns the first difference between a live controller's caches and the server, if there is any:
+/// pending events may cause more work.
 fn behind(harness: &FaultHarness) -> Option<String> {
     harness.controllers::<Controller>().find_map(|controller| {
         let kind = WorkloadKind::of(controller.options().kind)?;
@@ -65,10 +65,10 @@ fn behind_in(owners: &OwnerStore, kind: WorkloadKind, cluster: &Cluster) -> Opti
         !of_name.is_some_and(|(_, owner)| same(&owner.object.metadata.resource_version))
     });
     if let Some(set) = stale {
-        return Some(format!("a cache is behind on {}", set.metadata.name));
+        return Some(format!("a cache is stale: {}", set.metadata.name));
     }
     if known.len() > sets.len() {
-        return Some(format!("a cache has a {} that is gone", kind.kind().name()));
+        return Some(format!("a cache has a deleted {}", kind.kind().name()));
     }
     let (pods, _) = cluster.list::<Pod>(None);
     let cached = &owners.context().pods;
@@ -77,8 +77,8 @@ fn behind_in(owners: &OwnerStore, kind: WorkloadKind, cluster: &Cluster) -> Opti
         !known.is_some_and(|known| known.metadata.resource_version == pod.metadata.resource_version)
     });
     match stale {
-        Some(pod) => Some(format!("a cache is behind on {}", pod.metadata.name)),
-        None if cached.len() > pods.len() => Some("a cache has a pod that is gone".to_owned()),
+        Some(pod) => Some(format!("a cache is stale: {}", pod.metadata.name)),
+        None if cached.len() > pods.len() => Some("a cache has a deleted pod".to_owned()),
         None => None,
     }
 }

@@ -1,9 +1,9 @@
-//! Planted faults: controllers that are wrong on purpose, each of which the seeds must notice.
+//! Planted faults: deliberately broken controllers, each of which the seeds must detect.
 //!
-//! A planted fault names no line of the source. It takes a row from the hardened behaviour, gives the
-//! controller other settings than the checkers believe in, spoils what the controller remembers after
-//! every sync, or carries out something else than the controller asked for. A fault is planted for one
-//! thread; a schedule is played on one.
+//! A planted fault changes no source line. It disables a row of the hardened behavior, gives the
+//! controller other settings than the checkers assume, corrupts the controller's state after every
+//! sync, or replaces the controller's requests. A fault is planted for one thread; a schedule is
+//! played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::simulation::SPOIL;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// What is wrong with a controller.
+/// A planted fault.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// Its options.
+    /// A change of the options.
     Options(fn(&mut SimOptions)),
-    /// What it does after each sync of a key.
+    /// An action after each sync of a key.
     Memory(fn(&Controller, KeyId, Now)),
-    /// What is carried out in place of a request.
+    /// Requests that replace a request.
     Requests(fn(&Request) -> Option<Vec<Request>>),
 }
 
@@ -50,21 +50,21 @@ pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     }
 }
 
-/// Seeds played at most.
+/// The maximum number of seeds played.
 const SEEDS: usize = 200;
 
-/// Which seeds are played.
+/// The selection of seeds.
 #[derive(Clone, Copy)]
 enum Seeds {
-    /// All of them.
+    /// All seeds.
     All,
-    /// Those without faults, which the reference model follows.
+    /// Seeds without faults, which the reference model follows.
     Calm,
-    /// All of them, with faults of this class only.
+    /// All seeds, but only with faults of this class.
     Of(FaultClass),
 }
 
-/// Plays seeds with one behaviour until one breaks an invariant, and says which.
+/// Plays seeds with one behavior until one violates an invariant, and returns that invariant.
 #[track_caller]
 fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
     let classes = match seeds {
@@ -85,7 +85,7 @@ fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
     });
     PLANTED.set(None);
     SPOIL.set(None);
-    let (schedule, violation) = found.unwrap_or_else(|| panic!("unnoticed in {SEEDS} seeds"));
+    let (schedule, violation) = found.unwrap_or_else(|| panic!("not detected in {SEEDS} seeds"));
     let healthy = caught(&schedule, behaviour).violation;
     assert_eq!(
         healthy, None,
@@ -96,7 +96,7 @@ fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
     violation.invariant
 }
 
-/// Takes a row from the hardened behaviour.
+/// Disables a row of the hardened behavior.
 #[track_caller]
 fn without(row: fn(&mut SimOptions), seeds: Seeds, expected: &[&str]) {
     let found = noticed(Fault::Options(row), Behaviour::Hardened, seeds);
@@ -136,7 +136,8 @@ rows! {
         Seeds::Of(FaultClass::NamespaceTermination), &["L1", "S6"];
 }
 
-/// A controller that is wrong in both behaviours; each must notice, with one of these invariants.
+/// Tests a controller that is broken with both behaviors; each must be detected by one of these
+/// invariants.
 #[track_caller]
 fn wrong(fault: Fault, expected: &[&str]) {
     for behaviour in Behaviour::ALL {
@@ -145,27 +146,27 @@ fn wrong(fault: Fault, expected: &[&str]) {
     }
 }
 
-/// Switches a feature gate off.
+/// Disables a feature gate.
 fn close(options: &mut SimOptions, gate: &str) {
     let gates = &mut options.controller.feature_gates;
     gates.insert(gate.to_owned(), false);
 }
 
 #[test]
-fn a_burst_that_is_too_large_is_noticed() {
+fn a_burst_that_is_too_large_is_detected() {
     let fault = Fault::Options(|options| options.controller.burst_replicas = 500);
     wrong(fault, &["I2", "S6"]);
 }
 
 #[test]
-fn a_count_that_is_left_out_of_the_status_is_noticed() {
+fn a_missing_count_in_the_status_is_detected() {
     let gate = |options: &mut SimOptions| close(options, "DeploymentReplicaSetTerminatingReplicas");
     let fault = Fault::Options(gate);
     wrong(fault, &["S7", "L1", "model"]);
 }
 
 #[test]
-fn a_gate_that_is_open_is_noticed() {
+fn a_gate_that_never_blocks_is_detected() {
     let gate = |options: &mut SimOptions| close(options, "StaleControllerConsistencyReplicaSet");
     let seeds = Seeds::Of(FaultClass::ExpectationTimeout);
     let found = noticed(Fault::Options(gate), Behaviour::Upstream, seeds);
@@ -173,14 +174,14 @@ fn a_gate_that_is_open_is_noticed() {
 }
 
 #[test]
-fn expectations_that_are_forgotten_are_noticed() {
+fn forgotten_expectations_are_detected() {
     let fault = Fault::Memory(|controller, key, _| controller.expectations().delete(key));
     let found = noticed(fault, Behaviour::Upstream, Seeds::All);
     assert!(["S1", "S2", "I6"].contains(&found), "{found}");
 }
 
 #[test]
-fn expectations_of_what_never_comes_are_noticed() {
+fn expectations_of_missing_events_are_detected() {
     wrong(
         Fault::Memory(|controller, key, now| {
             let expectations = controller.expectations();
@@ -193,14 +194,14 @@ fn expectations_of_what_never_comes_are_noticed() {
 }
 
 #[test]
-fn records_of_own_writes_that_are_forgotten_are_noticed() {
+fn forgotten_records_of_own_writes_are_detected() {
     let fault = Fault::Memory(|controller, key, _| controller.consistency().clear(&key, None));
     let found = noticed(fault, Behaviour::Hardened, Seeds::All);
     assert!(["S1", "S2", "S3"].contains(&found), "{found}");
 }
 
 #[test]
-fn keys_that_are_lost_are_noticed() {
+fn lost_keys_are_detected() {
     let fault = Fault::Memory(|controller, _, now| {
         use podstorm::workqueue::Take;
         if let Take::Key(lost) = controller.queue().try_take(now.mono_ns) {
@@ -211,7 +212,7 @@ fn keys_that_are_lost_are_noticed() {
 }
 
 #[test]
-fn keys_that_come_again_for_ever_are_noticed() {
+fn keys_that_are_requeued_forever_are_detected() {
     let fault = Fault::Memory(|controller, key, now| {
         controller.queue().add_after(key, SECOND_NS, now.mono_ns);
     });
@@ -219,14 +220,14 @@ fn keys_that_come_again_for_ever_are_noticed() {
 }
 
 #[test]
-fn retries_without_a_back_off_are_noticed() {
+fn retries_without_a_back_off_are_detected() {
     let fault = Fault::Memory(|controller, key, _| controller.queue().forget(key));
     let found = noticed(fault, Behaviour::Upstream, Seeds::All);
     assert_eq!(found, "L6");
 }
 
 #[test]
-fn a_pod_too_many_is_noticed() {
+fn an_excess_pod_is_detected() {
     wrong(
         Fault::Requests(|request| match request {
             Request::CreatePod {
@@ -248,7 +249,7 @@ fn a_pod_too_many_is_noticed() {
 }
 
 #[test]
-fn a_pod_for_another_owner_is_noticed() {
+fn a_pod_for_another_owner_is_detected() {
     wrong(
         Fault::Requests(|request| {
             let mut wrong = request.clone();
@@ -264,7 +265,7 @@ fn a_pod_for_another_owner_is_noticed() {
 }
 
 #[test]
-fn orphans_that_nobody_adopts_are_noticed() {
+fn orphans_that_are_never_adopted_are_detected() {
     wrong(
         Fault::Requests(|request| {
             let mut wrong = request.clone();
@@ -284,7 +285,7 @@ fn orphans_that_nobody_adopts_are_noticed() {
 }
 
 #[test]
-fn a_status_that_says_less_is_noticed() {
+fn a_status_with_missing_parts_is_detected() {
     wrong(
         Fault::Requests(|request| {
             let Request::PutStatus { object } = request else {
@@ -303,10 +304,10 @@ fn a_status_that_says_less_is_noticed() {
     );
 }
 
-/// No seed of thousands misses the other rows, because the rows beside them make up for them. Each has
-/// a test of its own. A new row of the policy must come into this list, or it does not compile.
+/// No seed of thousands needs the other rows, because neighboring rows compensate for them. Each
+/// has its own test. A new row of the policy must be added to this list, or it does not compile.
 #[test]
-fn every_row_is_planted_or_has_a_test_of_its_own() {
+fn every_row_is_planted_or_has_its_own_test() {
     let Policy {
         record_every_write: _,
         clear_stale_expectations: _,
@@ -337,7 +338,7 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         replace_broken_pods: _,
         // The known bug m19.
         complete_when_available: _,
-        // The reflector's own tests of its longest delay.
+        // The reflector's own tests of its maximum delay.
         watch_retry_max_ns: _,
     } = Behaviour::Hardened.policy();
 }

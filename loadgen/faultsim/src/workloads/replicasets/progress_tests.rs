@@ -1,5 +1,5 @@
-//! L4 and L5, measured on virtual time: how soon healthy keys are served beside keys that fail all
-//! the time, and how long a ReplicaSet takes when a fraction of its creates fails at random.
+//! L4 and L5, measured on virtual time: the latency of healthy keys next to keys that always fail,
+//! and the time that a ReplicaSet needs if a fraction of its creates fails at random.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -26,7 +26,7 @@ const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
 const WORKERS: u32 = 5;
 
-/// Hears of syncs, and refuses a fraction of the creates.
+/// Observes syncs, and fails a fraction of the creates.
 #[derive(Debug)]
 struct Watch {
     network: OnceLock<Arc<Network>>,
@@ -36,7 +36,7 @@ struct Watch {
 #[derive(Debug)]
 struct Watched {
     under_way: BTreeMap<SyncId, (String, i64)>,
-    /// Key, beginning and end, ns, in order of the ends.
+    /// The key, beginning and end of each sync, ns, in order of the ends.
     syncs: Vec<(String, i64, i64)>,
     dice: Rng,
     fraction: f64,
@@ -64,9 +64,9 @@ impl Observer<Controller> for Watch {
         let mut state = self.state();
         let fraction = state.fraction;
         if Call::of(request) == Call::CreatePod && state.dice.f64() < fraction {
-            // It meets this very request.
+            // The fault hits this very request.
             let network = self.network.get();
-            let network = network.expect("it is set before the harness moves on");
+            let network = network.expect("the network is set before the harness advances");
             network.arm(refusal(None, 1));
         }
     }
@@ -128,8 +128,8 @@ impl Harness {
         let mut harness = FaultHarness::new(&options, server, Arc::clone(&watch) as _);
         harness.observe::<Controller>(Arc::clone(&watch) as _);
         let network = Arc::clone(harness.network());
-        watch.network.set(network).expect("it is set once");
-        // Nothing tells the checker anything: what is measured here may well be wrong for a while.
+        watch.network.set(network).expect("the network is set once");
+        // The checker gets no input, because the measured state may be wrong for a while.
         let checker = Arc::new(Checker::new(&cluster, How::untold(behaviour)));
         let simulation = Simulation::new(&cluster, harness, checker, true);
         let mut simulation = simulation.with_owners(&SetOwners);
@@ -156,9 +156,9 @@ impl Harness {
     }
 }
 
-/// L4: the longest time from a change of a healthy key to the end of its sync, the 99th percentile
-/// of all syncs' times, and the bound, ns; with that many keys that fail all the time, and are changed
-/// every 20 ms, and that many healthy ones that are all changed at once.
+/// L4: returns the longest time from a change of a healthy key to the end of its sync, the 99th
+/// percentile of all syncs' times, and the limit, ns. `hot` keys always fail and are changed every
+/// 20 ms; `healthy` keys are all changed at the same time.
 fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
     let mut harness = Harness::new(behaviour, 1, 0.0, 2_000);
     for number in 0..hot {
@@ -195,7 +195,7 @@ fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
         for (name, _, end_ns) in later.filter(|(name, ..)| name.starts_with("healthy")) {
             first.entry(name).or_insert(end_ns - begun_ns);
         }
-        assert_eq!(first.len(), healthy as usize, "some key was never served");
+        assert_eq!(first.len(), healthy as usize, "a key was never synced");
         worst_ns = worst_ns.max(first.into_values().max().unwrap_or(0));
     }
     let state = harness.watch.state();
@@ -207,7 +207,7 @@ fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
 }
 
 #[test]
-fn healthy_keys_are_served_in_time_beside_keys_that_always_fail() {
+fn healthy_keys_are_synced_in_time_next_to_failing_keys() {
     for behaviour in Behaviour::ALL {
         for (hot, healthy) in [(0, 100), (20, 100), (100, 100), (200, 20)] {
             let (worst_ns, p99_ns, bound_ns) = service(behaviour, hot, healthy);
@@ -223,20 +223,21 @@ fn healthy_keys_are_served_in_time_beside_keys_that_always_fail() {
     }
 }
 
-/// L5's constant while events come, set after the first measurement: 0.6 s at most for each of the
-/// 18 steps that the plan's formula gives at a fraction of 0.5, in some 600 to 700 syncs. A sync makes
-/// one create, then two, four and so on until one fails, and is woken by the events of pods that are on
-/// their way to be ready. The number of syncs grows with the number of pods and not with its
-/// logarithm: the constant is one for 500.
+/// L5's constant while there are events, set after the first measurement: at most 0.6 s for each of
+/// the 18 steps in the plan's formula at a fraction of 0.5, in some 600 to 700 syncs. A sync makes
+/// one create, then two, four and so on until one fails, and is woken by the events of pods that
+/// are becoming ready. The number of syncs grows with the number of pods instead of its logarithm:
+/// the constant is for 500 pods.
 const BUSY_C_NS: i64 = SECOND;
 
-/// The same where pods are ready as soon as they are there and no event comes, so that each sync waits
-/// for its retry: 1.2 s at most, hardened. There a sync that has made a pod restarts its delays;
-/// upstream's grow to 1,000 s, and it is not done within six hours at a fraction of 0.5.
+/// The constant if pods are immediately ready and there are no events, so that each sync waits for
+/// its retry: at most 1.2 s with the hardened behavior. There, a sync that has created a pod resets
+/// its back-off; upstream's back-off grows to 1,000 s, and the ReplicaSet is not complete within
+/// six hours at a fraction of 0.5.
 const QUIET_C_NS: i64 = 2 * SECOND;
 
-/// L5: how long a ReplicaSet of 500 takes to have its pods, ns, when that fraction of its creates is
-/// refused at random, and in how many syncs; `i64::MAX` when six hours are not enough.
+/// L5: returns the time that a ReplicaSet of 500 needs for its pods, ns, if the given fraction of
+/// its creates fails at random, and the number of syncs; `i64::MAX` if six hours are not enough.
 fn convergence(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) -> (i64, usize) {
     let mut harness = Harness::new(behaviour, seed, fraction, startup_ms);
     harness.run(SECOND);
@@ -257,7 +258,7 @@ fn convergence(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) 
 }
 
 #[test]
-fn a_fraction_of_creates_that_fails_delays_and_does_not_stop() {
+fn failing_creates_delay_a_replica_set_but_do_not_stop_it() {
     for behaviour in Behaviour::ALL {
         for (startup_ms, fraction) in [
             (2_000, 0.0),
@@ -268,7 +269,7 @@ fn a_fraction_of_creates_that_fails_delays_and_does_not_stop() {
             (10, 0.3),
             (10, 0.5),
         ] {
-            // Upstream, each sync then waits for its retry: that has no bound.
+            // With upstream's behavior, each sync then waits for its retry, without a limit.
             if startup_ms == 10 && behaviour == Behaviour::Upstream {
                 continue;
             }

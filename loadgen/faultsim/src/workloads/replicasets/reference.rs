@@ -1,15 +1,15 @@
-//! The reference model: what a ReplicaSet controller must have done between two moments of rest, by
-//! a controller that does one thing after the other, whose cache is the server, and that expects
-//! nothing. It follows the schedules that have no faults, in lock-step, and shares no code with the
-//! controller.
+//! The reference model: the work that a ReplicaSet controller must do between two times at rest,
+//! computed by a sequential controller whose cache is the server and that has no expectations. It
+//! follows schedules without faults in lockstep, and shares no code with the controller.
 //!
-//! A schedule is followed from rest to rest: everything is as wanted, every cache is there, no
-//! sync is under way. When users did exactly one thing in between, the model knows from the server's
-//! state right after it what was to be done: how many pods are created for each owner, which are adopted
-//! and released, how many are deleted (and which, as far as the deletion cost and, hardened, the
-//! pods on the same node tell), and what the status then says. All of that must be exactly what was
-//! committed. When users did more before all was at rest again, syncs in between make several
-//! histories right, and only the end state is compared.
+//! A schedule is followed from rest to rest: everything is as wanted, every cache is current, and
+//! no sync is in progress. If users performed exactly one action in between, the model computes the
+//! required work from the server's state right after it: the number of pods created for each owner,
+//! the pods that are adopted and released, the number of pods that are deleted (and which, as far
+//! as the deletion cost and, with the hardened behavior, the pods on the same node decide), and the
+//! final status. The commits must match exactly. If users performed more actions before the next
+//! rest, several histories are correct because of the syncs in between, and only the final state is
+//! compared.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,17 +24,17 @@ use super::model::{is_active, owns, said, selects};
 use crate::action::{Action, Death};
 use crate::plan::{PlannedCluster, Step};
 
-/// Everything on the server at one moment.
+/// The server's state at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
-    /// The ReplicaSets, and the ReplicationControllers as their controller sees them.
+    /// The ReplicaSets, and the ReplicationControllers in the form that their controller sees.
     pub(super) sets: Vec<Arc<ReplicaSet>>,
     /// The pods.
     pub(super) pods: Vec<Arc<Pod>>,
 }
 
 impl Snapshot {
-    /// The present of a simulation's cluster.
+    /// Returns the current state of a simulation's cluster.
     pub(super) fn of(cluster: &Cluster) -> Snapshot {
         Snapshot {
             sets: kinds::all(cluster),
@@ -48,35 +48,36 @@ impl Snapshot {
     }
 }
 
-/// What controllers did.
+/// The work that controllers did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    /// Pods created, by owner.
+    /// The number of created pods by owner.
     pub(super) created: BTreeMap<Uid, usize>,
-    /// Pods deleted, by owner and name.
+    /// The names of deleted pods by owner.
     pub(super) deleted: BTreeMap<Uid, BTreeSet<String>>,
-    /// Owners and pods they adopted.
+    /// The adopted pods, with their owners.
     pub(super) adopted: BTreeSet<(Uid, String)>,
-    /// Owners and pods they released.
+    /// The released pods, with their owners.
     pub(super) released: BTreeSet<(Uid, String)>,
 }
 
-/// What one ReplicaSet's controller must do.
+/// The work that the controller of one ReplicaSet must do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Due {
     created: usize,
     deleted: usize,
-    /// Pods that go, whatever the later criteria say, and those among which they choose the rest.
+    /// The pods that are deleted regardless of the later criteria, and those among which the later
+    /// criteria select the rest.
     certain: BTreeSet<String>,
     possible: BTreeSet<String>,
     adopted: BTreeSet<String>,
     released: BTreeSet<String>,
-    /// Replicas, fully labelled (where that is known), ready, available and terminating ones.
+    /// The counts of replicas: total, fully labeled (if known), ready, available and terminating.
     status: [Option<i32>; 5],
     generation: i64,
 }
 
-/// What one ReplicaSet's controller must do on that snapshot.
+/// Returns the work that is due for one ReplicaSet in this snapshot.
 fn due(set: &ReplicaSet, snapshot: &Snapshot, behaviour: Behaviour, burst: usize) -> Due {
     let mut due = Due::default();
     let mut claimed: Vec<&Pod> = Vec::new();
@@ -108,16 +109,18 @@ fn due(set: &ReplicaSet, snapshot: &Snapshot, behaviour: Behaviour, burst: usize
     due
 }
 
-/// Says which pods go, as far as the criteria tell that hold still meanwhile.
+/// Selects the pods to delete, as far as criteria that don't change in the meantime decide.
 fn choose(due: &mut Due, claimed: &[&Pod], behaviour: Behaviour, burst: usize) {
     let name = |pod: &&Pod| pod.metadata.name.to_string();
-    // An adopted pod is scheduled and becomes ready while it is adopted: any may go.
+    // An adopted pod is scheduled and becomes ready during the adoption, so any pod may be
+    // selected.
     if due.deleted == 0 || !due.adopted.is_empty() {
         due.possible = claimed.iter().map(name).collect();
         return;
     }
     let together = |pod: &Pod| {
-        // Each delete changes the number for the next sync; upstream counts an owner's pods alone.
+        // Each delete changes the numbers for the next sync; upstream counts only an owner's own
+        // pods.
         if behaviour == Behaviour::Upstream || due.deleted > burst {
             return 0;
         }
@@ -146,14 +149,14 @@ fn cost(pod: &Pod) -> i32 {
     cost.and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
-/// Follows a run.
+/// Compares a run with the model.
 #[derive(Debug, Default)]
 pub(super) struct Lockstep {
     behaviour: Behaviour,
     burst: usize,
-    /// What is due since the last rest, by UID, while that is known.
+    /// The work that is due since the last rest, by UID, if it is known.
     due: Option<BTreeMap<Uid, Due>>,
-    /// Whether all is at rest right now.
+    /// Whether everything is at rest now.
     rests: bool,
     steps: u32,
     done: Done,
@@ -163,7 +166,7 @@ pub(super) struct Lockstep {
 }
 
 impl Lockstep {
-    /// The model for a run without faults, if users do nothing but what is done in one moment.
+    /// Returns the model for a run without faults, if each user action takes place at one time.
     pub(super) fn of(
         steps: &[Step<Action>],
         cluster: &PlannedCluster,
@@ -191,17 +194,17 @@ impl Lockstep {
         })
     }
 
-    /// Comparisons so far: of every operation, and of end states alone.
+    /// Returns the number of comparisons so far: of every operation, and of only the final state.
     pub(super) fn compared(&self) -> [u64; 2] {
         [self.exact, self.ends]
     }
 
-    /// What was compared at least once.
+    /// Returns the kinds of work that were compared at least once.
     pub(super) fn sometimes(&self) -> &BTreeSet<&'static str> {
         &self.sometimes
     }
 
-    /// A controller has written something.
+    /// Records a write by a controller.
     pub(super) fn committed(&mut self, commit: &Commit) {
         let Some((old, new)) = commit.of::<Pod>() else {
             return;
@@ -229,7 +232,7 @@ impl Lockstep {
         }
     }
 
-    /// Users have done something, and this is what is there now.
+    /// Records the state after a user action.
     pub(super) fn stepped(&mut self, snapshot: &Snapshot) {
         self.steps += 1;
         let known = self.rests && self.steps == 1;
@@ -243,19 +246,19 @@ impl Lockstep {
         });
     }
 
-    /// Users go on before all is at rest.
+    /// Records that users act before everything is at rest.
     pub(super) fn goes_on(&mut self) {
         self.rests = false;
     }
 
-    /// All is at rest.
+    /// Compares the work when everything is at rest.
     ///
     /// # Errors
-    /// What was done otherwise than the model does it.
+    /// The first difference from the model.
     pub(super) fn rests(&mut self, snapshot: &Snapshot) -> Result<(), String> {
         let done = std::mem::take(&mut self.done);
         let due = self.due.take();
-        // From here on nothing is due until users do something.
+        // From here on, nothing is due until users act.
         self.due = Some(snapshot.live_sets().map(settled).collect());
         (self.rests, self.steps) = (true, 0);
         let Some(due) = due else {
@@ -265,7 +268,7 @@ impl Lockstep {
                 .try_for_each(|set| as_wanted(set, snapshot));
         };
         self.exact += 1;
-        // What is deleted, or on its way, may be heard of after its pods.
+        // Events about deleted or terminating objects may arrive after those of their pods.
         for (uid, due) in &due {
             self.note(due);
             self.compare(uid, due, &done, snapshot)?;
@@ -274,7 +277,7 @@ impl Lockstep {
         let adopted = done.adopted.iter().chain(&done.released);
         let mut others = adopted.map(|(uid, _)| uid).chain(done.deleted.keys());
         if let Some(uid) = others.find(|uid| strange(uid)) {
-            return Err(format!("pods were written for {uid}, which is gone"));
+            return Err(format!("pods were written for {uid}, which is deleted"));
         }
         Ok(())
     }
@@ -308,7 +311,7 @@ impl Lockstep {
         };
         let name = &set.metadata.name;
         let differs = |what: &str, is: String, must: String| {
-            Err(format!("{name}: {what} {is}, and by the model {must}"))
+            Err(format!("{name}: {what} {is}, but the model expects {must}"))
         };
         let created = done.created.get(uid).copied().unwrap_or(0);
         if created != due.created {
@@ -321,7 +324,7 @@ impl Lockstep {
             || !deleted.iter().all(among)
         {
             let must = format!(
-                "{}: {:?} and others of {:?}",
+                "{}: {:?} and others among {:?}",
                 due.deleted, due.certain, due.possible
             );
             return differs("deleted", format!("{deleted:?}"), must);
@@ -342,13 +345,13 @@ impl Lockstep {
         if told != due.status || status.observed_generation != due.generation {
             let is = format!("{told:?} of generation {}", status.observed_generation);
             let must = format!("{:?} of generation {}", due.status, due.generation);
-            return differs("the status says", is, must);
+            return differs("the status has", is, must);
         }
         Ok(())
     }
 }
 
-/// Nothing is due for a ReplicaSet at rest, and its status stays.
+/// Returns the work for a ReplicaSet at rest: none, with an unchanged status.
 fn settled(set: &ReplicaSet) -> (Uid, Due) {
     let due = Due {
         status: said(&set.status).map(Some),
@@ -368,7 +371,7 @@ fn as_wanted(set: &ReplicaSet, snapshot: &Snapshot) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} has {is} pods in the end, and by the model {must}",
+        "{} has {is} pods at the end, but the model expects {must}",
         set.metadata.name
     ))
 }

@@ -1,4 +1,4 @@
-//! Wrong histories that the reference model must notice, and seeds with which it must agree.
+//! Wrong histories that the reference model must reject, and seeds with which it must agree.
 
 use podstorm::replicaset::ReplicaSets;
 use podstorm_objects::{AnyObject, Kind, Resource};
@@ -10,7 +10,7 @@ use crate::draw::draw;
 use crate::objects::{self, controlled_by, with};
 use crate::play::caught;
 
-/// A ReplicaSet with that many replicas, whose status says that it has `has`.
+/// Returns a ReplicaSet with `replicas` replicas, whose status has `has`.
 fn set(replicas: i32, has: i32) -> Arc<ReplicaSet> {
     let more = json!({
         "metadata": {"uid": "web-uid", "generation": 1},
@@ -45,7 +45,7 @@ fn plain(name: &str, owned: bool) -> Arc<Pod> {
 fn lockstep(behaviour: Behaviour) -> Lockstep {
     let mut cluster = draw::<ReplicaSets>(0, &[]).cluster;
     cluster.burst_replicas = 500;
-    Lockstep::of(&[], &cluster, behaviour).expect("there are no steps")
+    Lockstep::of(&[], &cluster, behaviour).expect("the schedule has no steps")
 }
 
 fn write(model: &mut Lockstep, change: Change, old: Option<&Arc<Pod>>, new: &Arc<Pod>) {
@@ -58,7 +58,7 @@ fn write(model: &mut Lockstep, change: Change, old: Option<&Arc<Pod>>, new: &Arc
     });
 }
 
-/// A ReplicaSet is scaled from 1 to 3, and that many pods are made.
+/// Scales a ReplicaSet from 1 to 3, and creates `made` pods.
 fn scaled_up(made: usize) -> Result<(), String> {
     let mut model = lockstep(Behaviour::Upstream);
     let snapshot = |pods: &[Arc<Pod>], has| Snapshot {
@@ -76,7 +76,7 @@ fn scaled_up(made: usize) -> Result<(), String> {
 }
 
 #[test]
-fn creates_are_exactly_those_that_are_due() {
+fn creates_must_match_the_model_exactly() {
     assert_eq!(scaled_up(2), Ok(()));
     for wrong in [0, 1, 3] {
         let text = scaled_up(wrong).unwrap_err();
@@ -84,7 +84,7 @@ fn creates_are_exactly_those_that_are_due() {
     }
 }
 
-/// A ReplicaSet of three is scaled to `left`, and those are deleted.
+/// Scales a ReplicaSet of three to `left`, and deletes these pods.
 fn scaled_down(behaviour: Behaviour, left: i32, deleted: &[&str]) -> Result<(), String> {
     let mut model = lockstep(behaviour);
     let all = [
@@ -108,7 +108,7 @@ fn scaled_down(behaviour: Behaviour, left: i32, deleted: &[&str]) -> Result<(), 
 }
 
 #[test]
-fn the_pods_that_go_are_those_that_the_first_criteria_name() {
+fn the_first_criteria_select_the_pods_to_delete() {
     for behaviour in Behaviour::ALL {
         assert_eq!(scaled_down(behaviour, 2, &["cheap"]), Ok(()));
         assert_eq!(scaled_down(behaviour, 1, &["cheap", "beside"]), Ok(()));
@@ -120,14 +120,14 @@ fn the_pods_that_go_are_those_that_the_first_criteria_name() {
         ] {
             assert!(scaled_down(behaviour, left, &wrong).is_err(), "{wrong:?}");
         }
-        // Own pods on the node count hardened alone.
+        // Pods of the owner on the same node count only with the hardened behavior.
         let alone = scaled_down(behaviour, 1, &["cheap", "alone"]);
         assert_eq!(alone.is_ok(), behaviour == Behaviour::Upstream);
     }
 }
 
 #[test]
-fn orphans_are_adopted_and_nothing_happens_unasked() {
+fn orphans_are_adopted_and_nothing_else_happens() {
     for adopted in [true, false] {
         let mut model = lockstep(Behaviour::Hardened);
         let orphan = plain("b", false);
@@ -142,7 +142,7 @@ fn orphans_are_adopted_and_nothing_happens_unasked() {
         }
         let both = snapshot(&[plain("a", true), own.clone()]);
         assert_eq!(model.rests(&both).is_ok(), adopted);
-        // At rest since, and one is released nevertheless.
+        // After the rest, one is released anyway.
         assert_eq!(model.rests(&both), Ok(()));
         write(&mut model, Change::Modified, Some(&own), &orphan);
         assert!(model.rests(&both).is_err());
@@ -150,7 +150,7 @@ fn orphans_are_adopted_and_nothing_happens_unasked() {
 }
 
 #[test]
-fn a_wrong_status_and_too_few_pods_in_the_end_are_told() {
+fn a_wrong_status_and_too_few_pods_are_reported() {
     let mut model = lockstep(Behaviour::Upstream);
     let one = [plain("a", true)];
     let snapshot = |replicas, has| Snapshot {
@@ -159,7 +159,7 @@ fn a_wrong_status_and_too_few_pods_in_the_end_are_told() {
     };
     model.stepped(&snapshot(1, 1));
     assert!(model.rests(&snapshot(1, 0)).is_err());
-    // Two steps before all was at rest.
+    // Two actions before everything is at rest.
     for (replicas, good) in [(1, true), (2, false)] {
         model.stepped(&snapshot(replicas, 1));
         model.goes_on();
@@ -170,7 +170,7 @@ fn a_wrong_status_and_too_few_pods_in_the_end_are_told() {
 }
 
 #[test]
-fn the_model_agrees_with_both_behaviours_on_seeds_without_faults() {
+fn the_model_agrees_with_both_behaviors_without_faults() {
     let schedules = (0..).map(|seed| draw::<ReplicaSets>(seed, &[]));
     let schedules = schedules.filter(|schedule| schedule.classes.is_empty());
     let (mut compared, mut sometimes) = ([0, 0], BTreeSet::new());

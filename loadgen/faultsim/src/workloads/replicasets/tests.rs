@@ -1,4 +1,4 @@
-//! What is drawn of ReplicaSets and ReplicationControllers, and runs of either.
+//! Drawn ReplicaSets and ReplicationControllers, and runs of both kinds.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::draw::draw;
 use crate::play::caught;
 
 #[test]
-fn users_delete_for_good_and_make_pods_by_name_and_servers_stay_behind() {
+fn schedules_have_deletions_named_pods_and_lagging_servers() {
     let mut seen = BTreeSet::new();
     for seed in 0..500 {
         let mut deleted = 0;
@@ -41,7 +41,7 @@ fn users_delete_for_good_and_make_pods_by_name_and_servers_stay_behind() {
 }
 
 #[test]
-fn a_share_of_the_seeds_has_replication_controllers_alone_and_beside_replica_sets() {
+fn some_seeds_have_replication_controllers_or_both_kinds() {
     let (mut alone, mut both, mut beside) = (0, 0, 0);
     let mut watched = 0;
     for seed in 0..500 {
@@ -70,13 +70,13 @@ fn a_share_of_the_seeds_has_replication_controllers_alone_and_beside_replica_set
     assert!(beside > 5 && watched > 0, "{beside} {watched}");
 }
 
-/// A seed without faults, of whose objects only the first is left, and that is of this kind.
+/// Returns a seed without faults, reduced to its first object with this kind.
 fn one_of(kind: WorkloadKind) -> Schedule<ReplicaSets> {
     let schedules = (0..).map(|seed| draw::<ReplicaSets>(seed, &[]));
     let mut schedule = schedules
         .filter(|it| it.classes.is_empty() && it.steps.len() > 5)
         .find(|it| it.objects.len() == 1)
-        .expect("some seed is so simple");
+        .expect("a seed is simple enough");
     schedule.objects[0].kind = kind;
     schedule.objects[0].replicas = 3;
     schedule.objects[0].min_ready_seconds = 0;
@@ -90,13 +90,13 @@ fn one_of(kind: WorkloadKind) -> Schedule<ReplicaSets> {
 }
 
 #[test]
-fn replication_controllers_are_scaled_as_replica_sets_are() {
+fn replication_controllers_are_scaled_like_replica_sets() {
     for behaviour in Behaviour::ALL {
         let of_kinds = WorkloadKind::ALL.map(|kind| caught(&one_of(kind), behaviour));
         for verdict in &of_kinds {
             assert_eq!(verdict.violation, None);
             assert_eq!((verdict.creates, verdict.deletes), (8, 6));
-            // After the first step and the second, and of the cluster itself.
+            // After the first and the second step, and after the cluster's own work.
             assert_eq!(verdict.compared, [3, 0]);
         }
         assert_ne!(of_kinds[0].trace, of_kinds[1].trace);
@@ -104,7 +104,7 @@ fn replication_controllers_are_scaled_as_replica_sets_are() {
 }
 
 #[test]
-fn a_watch_of_replication_controllers_that_goes_silent_is_noticed_where_there_are_some() {
+fn a_silent_replication_controller_watch_is_detected() {
     for (kind, expected) in [
         (WorkloadKind::ReplicaSet, None),
         (WorkloadKind::ReplicationController, Some("L1")),
@@ -125,13 +125,13 @@ fn a_watch_of_replication_controllers_that_goes_silent_is_noticed_where_there_ar
 }
 
 #[test]
-fn both_kinds_over_the_same_labels_share_the_orphans_and_come_to_rest() {
+fn both_kinds_with_the_same_labels_share_the_orphans() {
     for behaviour in Behaviour::ALL {
         for kind in WorkloadKind::ALL {
             let mut schedule = one_of(kind);
             let other = WorkloadKind::ALL.into_iter().find(|it| *it != kind);
             let beside = Action::CreateOverlapping {
-                kind: other.expect("there are two kinds").in_action(),
+                kind: other.expect("the schedule has two kinds").in_action(),
                 name: "beside".to_owned(),
                 like: "web".to_owned(),
                 replicas: 2,

@@ -1,4 +1,4 @@
-//! What must hold of StatefulSets at rest: L1.
+//! The requirements for StatefulSets at rest: L1.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::users::{listed, sets};
 use crate::objects::NAMESPACE;
 use crate::simulation::Simulation;
 
-/// What a live controller's caches have in another version than the server, if anything: what is still on its way may
-/// bring more to do.
+/// Returns the first difference between a live controller's caches and the server, if there is any:
+/// pending events may cause more work.
 pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
     let cluster = harness.cluster();
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
@@ -29,7 +29,7 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
     harness.controllers::<Controller>().find_map(|controller| {
         all.iter().find_map(|object| {
             let (set, meta) = (Read::of(object), &object.metadata);
-            let behind = |of: &str| Some(format!("a cache is behind on {of} of {}", meta.name));
+            let behind = |of: &str| Some(format!("a cache is stale: {of} of {}", meta.name));
             let key = controller.key(&meta.namespace, &meta.name);
             let Some(cached) = controller.cached(key) else {
                 return behind("the set");
@@ -67,8 +67,9 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
     })
 }
 
-/// What is not as it must be at rest, if anything.
-/// Sets to which another's status was written may say a generation that they don't have yet: upstream writes no lower one.
+/// Returns the first deviation from the required state at rest, if there is any. A set that got
+/// another set's status may have an observed generation above its own: upstream writes no lower
+/// one.
 pub(super) fn missing(misplaced: &BTreeSet<Uid>, simulation: &Simulation) -> Option<String> {
     let harness = &simulation.harness;
     let all = sets(harness.cluster());
@@ -78,9 +79,9 @@ pub(super) fn missing(misplaced: &BTreeSet<Uid>, simulation: &Simulation) -> Opt
         let difference = difference(&set, may_be_ahead, harness)?;
         Some(format!("{}: {difference}", set.name()))
     });
-    // What is as wanted by chance may be written once more by the retry.
+    // A state that is correct by chance may be written once more by the retry.
     let retries = || harness.has_retries();
-    let retries = || retries().then(|| "a sync that failed is still to be retried".to_owned());
+    let retries = || retries().then(|| "a failed sync is still waiting for its retry".to_owned());
     found.next().or_else(retries)
 }
 
@@ -94,7 +95,7 @@ fn difference(set: &Read<'_>, may_be_ahead: bool, harness: &FaultHarness) -> Opt
     let (said, generation) = (set.count("observedGeneration"), set.set.metadata.generation);
     if said != generation && !(may_be_ahead && said > generation) {
         return Some(format!(
-            "its status is of generation {said}, not {generation}"
+            "its status has generation {said} instead of {generation}"
         ));
     }
     let wall_ns = harness.now().wall_ns;
@@ -108,7 +109,8 @@ fn own<'a>(set: &'a Read<'_>, pods: &'a [Arc<Pod>]) -> impl Iterator<Item = &'a 
     pods.iter().filter(|pod| set.owns(&pod.metadata))
 }
 
-/// It has exactly its pods, each with its identity, ready, and up to date unless users keep it.
+/// Checks that it has exactly its pods, each with its identity, ready, and up to date unless users
+/// prevent the update.
 fn of_pods(set: &Read<'_>, pods: &[Arc<Pod>], wall_ns: i64) -> Option<String> {
     for pod in pods {
         let meta = &pod.metadata;
@@ -125,13 +127,13 @@ fn of_pods(set: &Read<'_>, pods: &[Arc<Pod>], wall_ns: i64) -> Option<String> {
         .collect();
     let wanted: BTreeSet<String> = set.ordinals().map(|ordinal| set.pod(ordinal)).collect();
     if names != wanted {
-        return Some(format!("there are {names:?}, wanted are {wanted:?}"));
+        return Some(format!("it has {names:?} instead of {wanted:?}"));
     }
     own(set, pods).find_map(|pod| {
         let meta = &pod.metadata;
         let label = meta.labels.get(POD_NAME);
         if label.is_none_or(|label| **label != *meta.name) {
-            return Some(format!("{} has not its name as a label", meta.name));
+            return Some(format!("{} lacks the label with its name", meta.name));
         }
         if !set.is_healthy(pod, wall_ns) {
             return Some(format!("{} is not available", meta.name));
@@ -139,11 +141,12 @@ fn of_pods(set: &Read<'_>, pods: &[Arc<Pod>], wall_ns: i64) -> Option<String> {
         let (revision, ordinal) = (revision_of(meta), set.ordinal(meta)?);
         let stays = set.is_on_delete() || ordinal < set.first_updated();
         let is_old = revision != set.said("updateRevision");
-        (is_old && !stays).then(|| format!("{} is from {revision}", meta.name))
+        (is_old && !stays).then(|| format!("{} has revision {revision}", meta.name))
     })
 }
 
-/// The revision of the template is there and the last one, and the history is within its limit.
+/// Checks that the revision of the template exists and is the last one, and that the history is
+/// within its limit.
 fn of_revisions(
     set: &Read<'_>,
     revisions: &[Arc<DynamicObject>],
@@ -155,7 +158,7 @@ fn of_revisions(
         .collect();
     let update = set.said("updateRevision");
     let Some(found) = own.iter().find(|it| *it.metadata.name == *update) else {
-        return Some(format!("{update} is not there"));
+        return Some(format!("{update} does not exist"));
     };
     if template_of_revision(found) != set.template() {
         return Some(format!("{update} has another template"));
@@ -171,10 +174,10 @@ fn of_revisions(
     };
     let history = own.iter().filter(|it| !is_live(&it.metadata.name));
     let (history, limit) = (history.count() as i64, set.history_limit());
-    (history > limit).then(|| format!("it keeps {history} old revisions of {limit}"))
+    (history > limit).then(|| format!("it keeps {history} old revisions instead of {limit}"))
 }
 
-/// The status is what a recount gives.
+/// Checks that the status equals a recount.
 fn of_status(
     set: &Read<'_>,
     pods: &[Arc<Pod>],
@@ -196,20 +199,20 @@ fn of_status(
     ] {
         let said = set.count(member);
         if said != is {
-            return Some(format!(
-                "its status says {said} {member}, and there are {is}"
-            ));
+            return Some(format!("its status has {said} {member} instead of {is}"));
         }
     }
     if set.is_complete(*set) && current != set.said("updateRevision") {
-        return Some(format!("its status says that {current} is current"));
+        return Some(format!(
+            "its status has the wrong current revision {current}"
+        ));
     }
     let is_there = revisions.iter().any(|it| *it.metadata.name == *current);
-    (!is_there).then(|| format!("{current} is current and not there"))
+    (!is_there).then(|| format!("the current revision {current} does not exist"))
 }
 
-/// The claims of its pods go with what they should go with. A claim that was deleted while its pod ran is not created
-/// again.
+/// Checks that the claims of its pods have the owners that delete them at the right time. A claim
+/// that was deleted while its pod ran is not recreated.
 fn of_claims(set: &Read<'_>, cluster: &Cluster, pods: &[Arc<Pod>]) -> Option<String> {
     let claims = listed(cluster, Kind::PERSISTENT_VOLUME_CLAIM);
     own(set, pods).find_map(|pod| {
@@ -220,7 +223,7 @@ fn of_claims(set: &Read<'_>, cluster: &Cluster, pods: &[Arc<Pod>]) -> Option<Str
             let owners: Vec<_> = refs.iter().map(|it| it.uid.clone()).collect();
             let is_right = set.is_hands_off(&pod.metadata, refs)
                 || owners == set.claim_owners(&pod.metadata, refs);
-            (!is_right).then(|| format!("{name} goes with {owners:?}"))
+            (!is_right).then(|| format!("{name} has the owners {owners:?}"))
         })
     })
 }

@@ -1,31 +1,34 @@
-//! Bugs that upstream's controller of StatefulSets is known for, each as a schedule that shows it.
+//! Known bugs of upstream's StatefulSet controller, with the schedules that reproduce them.
 
 use crate::bug::{Bug, bug};
 
-/// Every known bug that is shown, in order.
+/// All known bugs with a schedule, in order.
 pub(super) const BUGS: [Bug; 3] = [
     bug! {
         "m17", "broken-pod", "kubernetes#67250",
-        title: "a rollout that is reverted waits for the pod that it broke",
-        done: "Of three pods the last one is updated to a template that can't run. Half a minute later the \
-               user goes back to the template of before.",
-        upstream: "The set waits until the broken pod is ready, which it never is. A user has to delete it.",
+        title: "a reverted rollout waits for the pod that it broke",
+        done: "The last of three pods is updated to a template that can't run. Half a minute \
+               later, the user reverts the template.",
+        upstream: "The set waits until the broken pod is ready, which it never is. A user has to \
+                   delete it.",
         hardened: "The pod is neither ready nor up to date, so the rolling update replaces it.",
     },
     bug! {
         "m18", "broken-budget", "kubernetes#137409",
-        title: "with its gate, maxUnavailable is used up by a pod that is broken",
-        done: "The same in a set without an order, with the gate and maxUnavailable 1.",
-        upstream: "As many pods are unavailable as may be, so none is replaced, not even the broken one. \
-                   Without the gate it is.",
-        hardened: "A pod that is neither ready nor up to date is replaced all the same.",
+        title: "with its gate, maxUnavailable is used up by a broken pod",
+        done: "The same as M17 in an unordered set, with the gate and maxUnavailable 1.",
+        upstream: "The maximum number of pods is unavailable, so no pod is replaced, not even the \
+                   broken one. Without the gate, it is.",
+        hardened: "A pod that is neither ready nor up to date is replaced anyway.",
     },
     bug! {
         "m19", "early-completion", "kubernetes#136831",
         title: "a rollout is complete before its pods have been ready for minReadySeconds",
-        done: "Three pods with minReadySeconds 20 are updated to another template, one after the other.",
-        upstream: "The new revision is the current one as soon as the last pod is ready, 20 s too early.",
-        hardened: "The new revision is the current one once the last pod is available.",
+        done: "Three pods with minReadySeconds 20 are updated to another template, one after the \
+               other.",
+        upstream: "The new revision becomes the current one as soon as the last pod is ready, 20 \
+                   s too early.",
+        hardened: "The new revision becomes the current one once the last pod is available.",
     },
 ];
 

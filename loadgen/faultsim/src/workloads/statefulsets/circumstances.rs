@@ -1,4 +1,4 @@
-//! What the faults of a schedule explain, so that no rule is broken by it.
+//! Deviations that the faults of a schedule explain, so that they violate no rule.
 
 use podstorm::policy::Behaviour;
 use podstorm::statefulset::StatefulSets;
@@ -8,17 +8,17 @@ use super::users::SetAction;
 use crate::action::Action;
 use crate::subject::Schedule;
 
-/// The gate with which a rolling update makes more than one pod unavailable.
+/// The feature gate with which a rolling update makes more than one pod unavailable.
 const MAX_UNAVAILABLE: &str = "MaxUnavailableStatefulSet";
 
-/// What faults of a run explain.
+/// The deviations that the faults of a run explain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Circumstances {
-    /// A server may take labels or owners from pods that are created.
+    /// Whether a server may remove labels or owners from new pods.
     pub(super) may_strip: bool,
-    /// How far off the controller's clock may be, ns.
+    /// The maximum error of the controller's clock, ns.
     pub(super) clock_off_ns: i64,
-    /// Whether a rolling update replaces pods at once that are neither ready nor up to date.
+    /// Whether a rolling update immediately replaces pods that are neither ready nor up to date.
     pub(super) replaces_broken: bool,
     /// Whether a rollout is complete only once all pods are available.
     pub(super) completes_available: bool,
@@ -27,7 +27,7 @@ pub(super) struct Circumstances {
 }
 
 impl Circumstances {
-    /// Those of a schedule.
+    /// Returns the circumstances of a schedule.
     pub(super) fn of(schedule: &Schedule<StatefulSets>, behaviour: Behaviour) -> Circumstances {
         let gates = &schedule.cluster.feature_gates;
         let mut found = Circumstances {

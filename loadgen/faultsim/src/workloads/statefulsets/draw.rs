@@ -1,4 +1,4 @@
-//! Draws StatefulSets, and what users do to them.
+//! Draws StatefulSets and user actions on them.
 
 use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass};
 
@@ -48,7 +48,7 @@ impl Dice {
         }
     }
 
-    /// What users do at one moment, and what of it how much later, ms.
+    /// Draws the user actions at one time, each with its delay, ms.
     pub(super) fn set_action(&mut self, set: &PlannedStatefulSet) -> Vec<(u32, SetAction)> {
         let name = set.name.clone();
         let action = match self.below(48) {
@@ -105,7 +105,7 @@ impl Dice {
         vec![(0, action)]
     }
 
-    /// A set is deleted, and another created under its name.
+    /// Deletes a set and creates another under its name.
     fn recreated_set(&mut self, name: String) -> Vec<(u32, SetAction)> {
         let propagation = self.one(&Dependents::DRAWN);
         let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
@@ -115,7 +115,7 @@ impl Dice {
         ]
     }
 
-    /// The faults that are StatefulSets' own.
+    /// Draws a fault that is specific to StatefulSets.
     pub(super) fn own_fault_of_set(
         &mut self,
         class: FaultClass,

@@ -1,40 +1,49 @@
-//! StatefulSets under faults. A seed draws one to three sets; users change, scale, delete and recreate them, let
-//! rollouts fail, and delete, relabel and create their pods and claims. The controller that protects claims runs
-//! beside.
+//! StatefulSets under faults. A seed draws one to three sets. Users change, scale, delete and
+//! recreate them, break rollouts, and delete, relabel and create their pods and claims. The
+//! controller that protects claims runs too.
 //!
 //! # Invariants
 //!
-//! N1 to N8 look at one commit of the controller of StatefulSets. *Seen* is what the controller's caches had when the
-//! sync began. A pod is *ready* here if it runs, is ready and available, and is not on its way out. A template is known
-//! by its image and its scheduler, and a revision by the template that it keeps.
+//! N1 to N8 are about one commit of the StatefulSet controller. *Seen* means in the controller's
+//! caches when the sync began. A pod is *ready* here if it is running, ready and available, and not
+//! terminating. A template is identified by its image and its scheduler, and a revision by its
+//! template.
 //!
-//! * **N1** A pod that is created has the name of an ordinal that the set was seen to want and of which no pod was seen,
-//!   the labels of that name, and the set as its controller. A pod that is adopted was seen free, selected and with a
-//!   name of the set's; one that is released is not so; one that is written has its own name as a label.
-//! * **N2** A set with an order creates a pod only if all pods below were seen ready, and creates or deletes one pod in
-//!   one sync.
-//! * **N3** A pod is deleted for one of three reasons: it is beyond the ordinals, it has ended, or it is outdated. With an
-//!   order a pod beyond the ordinals goes only if all wanted ones were seen ready and none above was seen; one that is
-//!   not ready only if none below is so, too.
-//! * **N4** A pod goes for an update only if its revision has another template than the set's, the strategy is not
-//!   `OnDelete`, and every pod above was seen updated and available: one after the other, from the highest ordinal
-//!   down. With an order all pods were seen ready. With the gate of `maxUnavailable` no more go than may be
-//!   unavailable. The hardened controller replaces an outdated pod that is not ready at once.
-//! * **N5** No pod below the partition goes for an update, and a new pod there is from the current revision, if that was
-//!   seen. Every other new pod is from the revision of the set's template.
-//! * **N6** A claim is created for an ordinal that was seen wanted, without owners, and is never deleted. A write of a
-//!   claim changes its owners alone, to those of the retention policy: a set goes with its claims, or a pod beyond the
-//!   ordinals does; somebody else's claim, and one of an earlier pod or set, stays as it is.
-//! * **N7** A revision gets a number above all that were seen, and has the set's template. One is deleted only if no pod
-//!   and no status needs it, and as many newer ones as are to be kept were seen. A status is of the generation that
-//!   was seen, counts the pods that were seen, and names the revision of the template; the current revision changes
-//!   only where the rollout is complete, or where the revision is gone.
-//! * **N8** Nothing is created, deleted or written for a set that was seen on its way out, but its status and revisions.
-//! * **L1** So long after the end of faults each set has exactly its pods, all ready, and at the revision of its template
-//!   but for those that a partition or `OnDelete` keeps. That revision has the highest number, the history is within
-//!   its limit, the status is what a recount gives, and claims have the owners of the policy. Users delete what
-//!   upstream's controller waits for: a broken pod of a template that was given up, a pod that has the name of a
-//!   wanted one, several pods beyond the ordinals that are not ready.
+//! * **N1** A new pod has the name of an ordinal that the set was seen to want and for which no pod
+//!   was seen, the labels for that name, and the set as its controller. An adopted pod was seen
+//!   without an owner, selected and with a name of the set; a released pod was not. A written pod
+//!   has its own name as a label.
+//! * **N2** An ordered set creates a pod only if all pods below were seen ready, and creates or
+//!   deletes one pod per sync.
+//! * **N3** A pod is deleted for one of three reasons: it is beyond the ordinals, it has ended, or
+//!   it is outdated. In an ordered set, a pod beyond the ordinals is deleted only if all wanted
+//!   pods were seen ready and none above was seen; one that is not ready only if all below are
+//!   ready.
+//! * **N4** A pod is deleted for an update only if its revision has another template than the set,
+//!   the strategy is not `OnDelete`, and every pod above was seen updated and available: one after
+//!   the other, from the highest ordinal down. In an ordered set, all pods were seen ready. With
+//!   the feature gate for `maxUnavailable`, at most that number of pods is unavailable. The
+//!   hardened controller immediately replaces an outdated pod that is not ready.
+//! * **N5** No pod below the partition is deleted for an update, and a new pod there has the
+//!   current revision, if that was seen. Every other new pod has the revision of the set's
+//!   template.
+//! * **N6** A claim is created for an ordinal that was seen as wanted, without owners, and is never
+//!   deleted. A write of a claim changes only its owners, to those of the retention policy: the
+//!   set, or a pod beyond the ordinals. A foreign claim, and one of an earlier pod or set, stays
+//!   unchanged.
+//! * **N7** A revision gets a number above all that were seen, and has the set's template. A
+//!   revision is deleted only if no pod and no status uses it, and the number of newer revisions to
+//!   keep was seen. A status has the generation that was seen, counts the pods that were seen, and
+//!   names the revision of the template. The current revision changes only if the rollout is
+//!   complete or the revision no longer exists.
+//! * **N8** For a set that was seen terminating, nothing is created, deleted or written except its
+//!   status and revisions.
+//! * **L1** Within a limit after the end of faults, each set has exactly its pods, all ready, and
+//!   at the revision of its template except for those that a partition or `OnDelete` keeps. That
+//!   revision has the highest number, the history is within its limit, the status equals a recount,
+//!   and claims have the owners of the policy. Users delete the pods for which upstream's
+//!   controller waits: a broken pod of a replaced template, a foreign pod with the name of a wanted
+//!   one, several pods beyond the ordinals that are not ready.
 //! * **L2** Then nothing is written for ten minutes.
 //! * **L6** No livelock, as for all workloads.
 
@@ -75,13 +84,13 @@ use users::{Retention, SetAction, SetUsers, Strategy};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A planned StatefulSet. Its pods have its name as their label `app`, by which it selects them.
+/// A planned StatefulSet. Its name is the value of the label `app` of its pods and its selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedStatefulSet {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How many replicas.
+    /// The number of replicas.
     pub replicas: u32,
     /// `ordinals.start`.
     #[serde(default)]
@@ -89,7 +98,7 @@ pub struct PlannedStatefulSet {
     /// Whether `podManagementPolicy` is `Parallel`.
     #[serde(default)]
     pub parallel: bool,
-    /// The number of its template. A cluster with one that can't run is never built.
+    /// The number of its template. A cluster with a broken template never converges at the start.
     #[serde(default)]
     pub template: u32,
     /// `updateStrategy`.
@@ -128,14 +137,14 @@ impl PodOwners for StatefulSetOwners {
             ..PlannedStatefulSet::default()
         };
         let set = DynamicObject::from_json(Kind::STATEFUL_SET, users::object(&planned));
-        Arc::new(set.expect("a StatefulSet of our own making"))
+        Arc::new(set.expect("the StatefulSet is valid"))
     }
 
     fn missing(&self, harness: &FaultHarness) -> Option<String> {
         at_rest::behind(harness)
     }
 
-    /// No sync waits for events: the caches are waited for instead.
+    /// No sync waits for events; the checker waits for the caches instead.
     fn expect(&self, _: &FaultHarness) -> bool {
         false
     }
@@ -263,7 +272,8 @@ impl Subject for StatefulSets {
 
     fn ending(_: Behaviour) -> Ending {
         Ending {
-            // The longest wait after failures, for the claim that a pod waits for, and then for the pod.
+            // The longest wait after failures, for the claim that a pod waits for, and then for the
+            // pod.
             converges_within_ns: 3_000 * SECOND,
             touches_ns: &[90 * SECOND, 400 * SECOND, 1_200 * SECOND, 2_400 * SECOND],
             touches_always: false,

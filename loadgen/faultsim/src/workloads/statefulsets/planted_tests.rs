@@ -1,5 +1,5 @@
-//! Planted faults: a controller of StatefulSets whose requests are replaced, which the checker must notice. A fault is
-//! planted for one thread; a schedule is played on one.
+//! Planted faults: a StatefulSet controller whose requests are replaced, which the checker must
+//! detect. A fault is planted for one thread; a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::play::caught;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
-/// What becomes of the queue as a sync of a key begins.
+/// An action on the queue when the sync of a key begins.
 type Spoil = fn(&RateLimitingQueue<KeyId>, KeyId, Now);
 
 thread_local! {
@@ -39,18 +39,18 @@ pub(super) fn sync_begins(queue: &RateLimitingQueue<KeyId>, key: KeyId, now: Now
     }
 }
 
-/// Seeds played at most.
+/// The maximum number of seeds played.
 const SEEDS: u64 = 200;
 
-/// Plays seeds with that fault until one breaks this invariant first, for a reason with these words; without the fault
-/// all must hold.
+/// Plays seeds with the fault until one violates this invariant first, with these words in the
+/// message; without the fault, the seed must pass.
 #[track_caller]
 fn noticed(replace: Replace, expected: &str, words: &str) {
     PLANTED.set(Some(replace));
     find(expected, words);
 }
 
-/// The same with a fault of the queue.
+/// Plays seeds like `noticed`, with a fault of the queue.
 #[track_caller]
 fn noticed_of_queue(spoil: Spoil, expected: &str, words: &str) {
     SPOIL.set(Some(spoil));
@@ -66,12 +66,12 @@ fn find(expected: &str, words: &str) {
     });
     PLANTED.set(None);
     SPOIL.set(None);
-    let schedule = found.unwrap_or_else(|| panic!("{expected} is unbroken in {SEEDS} seeds"));
+    let schedule = found.unwrap_or_else(|| panic!("no violation of {expected} in {SEEDS} seeds"));
     let healthy = caught(&schedule, Behaviour::Hardened).violation;
     assert_eq!(healthy, None, "seed {}", schedule.seed);
 }
 
-/// The write of an object of a kind, changed. `change` says whether it has changed anything.
+/// Returns a changed write of an object of a kind. `change` returns whether it changed anything.
 fn put(kind: Kind, request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Request>> {
     let (Request::PutStatus { object } | Request::Put { object } | Request::Create { object }) =
         request
@@ -82,7 +82,7 @@ fn put(kind: Kind, request: &Request, change: fn(&mut Value) -> bool) -> Option<
     if object.kind() != kind || !change(&mut value) {
         return None;
     }
-    let object = DynamicObject::from_json(kind, value).expect("an object of its kind");
+    let object = DynamicObject::from_json(kind, value).expect("the object is valid for its kind");
     let object = Arc::new(object);
     Some(vec![match request {
         Request::PutStatus { .. } => Request::PutStatus { object },
@@ -95,7 +95,7 @@ fn status(request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Reque
     put(Kind::STATEFUL_SET, request, change)
 }
 
-/// The creation of a pod, changed.
+/// Returns a changed creation of a pod.
 fn creation(request: &Request, change: fn(&mut Pod)) -> Option<Request> {
     let Request::CreatePod { namespace, pod, .. } = request else {
         return None;
@@ -109,17 +109,17 @@ fn creation(request: &Request, change: fn(&mut Pod)) -> Option<Request> {
     })
 }
 
-/// Gives a pod the name that is so many further.
+/// Moves a pod to another ordinal.
 fn move_pod(pod: &mut Pod, by: i64) {
     let meta = &mut pod.metadata;
-    let moved = moved(&meta.name, by).expect("it has an ordinal");
-    let (_, ordinal) = moved.rsplit_once('-').expect("it has an ordinal");
+    let moved = moved(&meta.name, by).expect("the pod has an ordinal");
+    let (_, ordinal) = moved.rsplit_once('-').expect("the pod has an ordinal");
     meta.labels = meta.labels.with(POD_INDEX, ordinal);
     meta.labels = meta.labels.with(POD_NAME, &moved);
     meta.name = moved.as_str().into();
 }
 
-/// The name that is so many further than another.
+/// Returns the name with another ordinal.
 fn moved(name: &str, by: i64) -> Option<String> {
     let (set, ordinal) = name.rsplit_once('-')?;
     let ordinal: i64 = ordinal.parse().ok()?;
@@ -142,7 +142,7 @@ fn read(kind: Kind, name: &str) -> Request {
     }
 }
 
-/// In place of the deletion of a pod that of the one before.
+/// Replaces the deletion of a pod by that of the previous one.
 fn deletes_the_one_before(request: &Request) -> Option<Vec<Request>> {
     let Request::DeletePod { name, .. } = request else {
         return None;
@@ -151,20 +151,20 @@ fn deletes_the_one_before(request: &Request) -> Option<Vec<Request>> {
 }
 
 #[test]
-fn a_pod_of_another_name_and_one_without_its_labels_are_noticed() {
+fn pods_with_wrong_names_or_labels_are_detected() {
     let far: Replace = |request| Some(vec![creation(request, |pod| move_pod(pod, 20))?]);
-    noticed(far, "N1", "was created, wanted are");
+    noticed(far, "N1", "was created, but the wanted ordinals are");
     let unlabelled: Replace = |request| {
         let unlabelled = creation(request, |pod| {
             pod.metadata.labels = pod.metadata.labels.with(POD_NAME, "another");
         });
         Some(vec![unlabelled?])
     };
-    noticed(unlabelled, "N1", "as another's pod");
+    noticed(unlabelled, "N1", "without its labels or owner");
 }
 
 #[test]
-fn a_pod_that_comes_before_the_one_below_is_ready_is_noticed() {
+fn a_pod_created_before_the_one_below_is_ready_is_detected() {
     let next: Replace = |request| {
         let next = creation(request, |pod| move_pod(pod, 1))?;
         Some(vec![request.clone(), next])
@@ -173,7 +173,7 @@ fn a_pod_that_comes_before_the_one_below_is_ready_is_noticed() {
 }
 
 #[test]
-fn two_pods_of_one_sync_are_noticed() {
+fn two_pods_in_one_sync_are_detected() {
     let two: Replace = |request| {
         let deletions = deletes_the_one_before(request)?;
         Some(std::iter::once(request.clone()).chain(deletions).collect())
@@ -182,14 +182,14 @@ fn two_pods_of_one_sync_are_noticed() {
 }
 
 #[test]
-fn pods_that_go_in_the_wrong_order_are_noticed() {
+fn pods_deleted_in_the_wrong_order_are_detected() {
     noticed(deletes_the_one_before, "N3", "was deleted before");
     noticed(deletes_the_one_before, "N4", "is not updated");
     noticed(deletes_the_one_before, "N5", "below the partition");
 }
 
 #[test]
-fn a_pod_that_goes_for_no_reason_is_noticed() {
+fn a_pod_deleted_without_a_reason_is_detected() {
     let first: Replace = |request| {
         let Request::PutStatus { object } = request else {
             return None;
@@ -200,11 +200,11 @@ fn a_pod_that_goes_for_no_reason_is_noticed() {
         Some(vec![deletion(&pod), request.clone()])
     };
     noticed(first, "N4", "is up to date");
-    noticed(first, "N4", "which users do");
+    noticed(first, "N4", "which only users may do");
 }
 
 #[test]
-fn a_pod_of_a_wrong_revision_is_noticed() {
+fn a_pod_with_a_wrong_revision_is_detected() {
     let wrong: Replace = |request| {
         let wrong = creation(request, |pod| {
             pod.metadata.labels = pod.metadata.labels.with(REVISION, "another");
@@ -215,7 +215,7 @@ fn a_pod_of_a_wrong_revision_is_noticed() {
 }
 
 #[test]
-fn claims_with_wrong_names_and_owners_are_noticed() {
+fn claims_with_wrong_names_and_owners_are_detected() {
     let named: Replace = |request| {
         put(Kind::PERSISTENT_VOLUME_CLAIM, request, |claim| {
             claim["metadata"]["name"] = "mine".into();
@@ -231,11 +231,11 @@ fn claims_with_wrong_names_and_owners_are_noticed() {
             !claim["metadata"]["resourceVersion"].is_null()
         })
     };
-    noticed(owned, "N6", "was written, with the owners");
+    noticed(owned, "N6", "was written with the owners");
 }
 
 #[test]
-fn revisions_whose_number_does_not_grow_and_that_are_needed_are_noticed() {
+fn wrong_numbers_and_deletions_of_revisions_are_detected() {
     let first: Replace = |request| {
         put(Kind::CONTROLLER_REVISION, request, |revision| {
             let number = revision["revision"].take();
@@ -257,11 +257,11 @@ fn revisions_whose_number_does_not_grow_and_that_are_needed_are_noticed() {
         };
         Some(vec![delete, request.clone()])
     };
-    noticed(needed, "N7", "is needed");
+    noticed(needed, "N7", "is in use");
 }
 
 #[test]
-fn wrong_statuses_are_noticed() {
+fn wrong_statuses_are_detected() {
     let fewer: Replace = |request| {
         status(request, |set| {
             let ready = set["status"]["readyReplicas"].as_i64().unwrap_or(0);
@@ -278,7 +278,7 @@ fn wrong_statuses_are_noticed() {
             current != set["status"]["updateRevision"]
         })
     };
-    noticed(early, "N7", "is current, not");
+    noticed(early, "N7", "has current revision");
     let old: Replace = |request| {
         status(request, |set| {
             let current = set["status"]["currentRevision"].clone();
@@ -286,7 +286,7 @@ fn wrong_statuses_are_noticed() {
             update != set["status"]["updateRevision"]
         })
     };
-    noticed(old, "N7", "has its template");
+    noticed(old, "N7", "with a different template");
     let generation: Replace = |request| {
         status(request, |set| {
             let observed = set["status"]["observedGeneration"].as_i64().unwrap_or(0);
@@ -294,11 +294,11 @@ fn wrong_statuses_are_noticed() {
             observed > 1
         })
     };
-    noticed(generation, "N7", "of generation");
+    noticed(generation, "N7", "observed generation");
 }
 
 #[test]
-fn a_pod_of_a_set_on_its_way_out_is_noticed() {
+fn a_pod_of_a_terminating_set_is_detected() {
     let late: Replace = |request| match request {
         Request::CreatePod { .. } => {
             CREATED.set(Some(request.clone()));
@@ -309,11 +309,11 @@ fn a_pod_of_a_set_on_its_way_out_is_noticed() {
         }
         _ => None,
     };
-    noticed(late, "N8", "on its way out");
+    noticed(late, "N8", "was terminating");
 }
 
 #[test]
-fn pods_that_stay_and_statuses_that_are_not_written_are_noticed() {
+fn pods_that_stay_and_missing_status_writes_are_detected() {
     let stays: Replace = |request| match request {
         Request::DeletePod { name, .. } => Some(vec![read(Kind::POD, name)]),
         _ => None,
@@ -329,7 +329,7 @@ fn pods_that_stay_and_statuses_that_are_not_written_are_noticed() {
 }
 
 #[test]
-fn a_set_that_is_looked_at_for_ever_is_noticed() {
+fn a_set_that_is_synced_forever_is_detected() {
     noticed_of_queue(
         |queue, key, now| {
             queue.add_after(key, 1_000_000_000, now.mono_ns);
@@ -340,10 +340,10 @@ fn a_set_that_is_looked_at_for_ever_is_noticed() {
 }
 
 #[test]
-fn retries_without_a_back_off_are_noticed() {
+fn retries_without_a_back_off_are_detected() {
     noticed_of_queue(
         |queue, key, _| queue.forget(key),
         "L6",
-        "was answered alike",
+        "with the same answer",
     );
 }

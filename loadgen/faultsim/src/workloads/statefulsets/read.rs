@@ -1,5 +1,5 @@
-//! A StatefulSet, its pods and its revisions as the checker reads them, from the specification alone: not the
-//! controller's code.
+//! The checker's view of a StatefulSet, its pods and its revisions, computed from the
+//! specification, independently of the controller's code.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 
 use super::SECOND;
 
-/// The label with the name of the pod.
+/// The label with the pod's name.
 pub(super) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// The label with the ordinal of the pod.
+/// The label with the pod's ordinal.
 pub(super) const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// The label with the name of the revision that the pod is made from.
+/// The label with the name of the revision from which the pod was created.
 pub(super) const REVISION: &str = "controller-revision-hash";
 
-/// A scheduler that is not there: no pod that asks for it runs.
+/// A scheduler that does not exist: no pod that requests it runs.
 pub(super) const NO_SCHEDULER: &str = "nobody";
 
-/// What tells the templates of schedules apart: image and scheduler.
+/// The parts in which the templates of schedules differ: image and scheduler.
 pub(super) type Template = (String, String);
 
-/// The template of a pod template.
+/// Returns the identity of a pod template.
 fn template_of(template: &Value) -> Template {
     let spec = &template["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -33,19 +33,19 @@ fn template_of(template: &Value) -> Template {
     )
 }
 
-/// The template that a revision keeps.
+/// Returns the template of a revision.
 pub(super) fn template_of_revision(revision: &DynamicObject) -> Template {
     let data = revision.fields.get("data").unwrap_or(&Value::Null);
     template_of(&data["spec"]["template"])
 }
 
-/// The number of a revision.
+/// Returns the number of a revision.
 pub(super) fn number_of(revision: &DynamicObject) -> i64 {
     let number = revision.fields.get("revision").and_then(Value::as_i64);
     number.unwrap_or(0)
 }
 
-/// What the checker reads of a StatefulSet.
+/// The checker's view of a StatefulSet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read<'a> {
     pub(super) set: &'a DynamicObject,
@@ -71,12 +71,12 @@ impl<'a> Read<'a> {
         self.set.metadata.is_deleting()
     }
 
-    /// A count of the status.
+    /// Returns a count of the status.
     pub(super) fn count(&self, member: &str) -> i64 {
         self.status[member].as_i64().unwrap_or(0)
     }
 
-    /// A text of the status.
+    /// Returns a string of the status.
     pub(super) fn said(&self, member: &str) -> &'a str {
         self.status[member].as_str().unwrap_or_default()
     }
@@ -85,17 +85,17 @@ impl<'a> Read<'a> {
         self.spec["replicas"].as_i64().unwrap_or(1)
     }
 
-    /// The ordinal of the first pod.
+    /// Returns the ordinal of the first pod.
     pub(super) fn start(&self) -> i64 {
         self.spec["ordinals"]["start"].as_i64().unwrap_or(0)
     }
 
-    /// The ordinals that it wants.
+    /// Returns the ordinals that it wants.
     pub(super) fn ordinals(&self) -> std::ops::Range<i64> {
         self.start()..self.start() + self.replicas()
     }
 
-    /// Whether it goes on with one pod after the other.
+    /// Whether it handles one pod after the other.
     pub(super) fn is_ordered(&self) -> bool {
         self.spec["podManagementPolicy"] != "Parallel"
     }
@@ -104,24 +104,24 @@ impl<'a> Read<'a> {
         self.spec["updateStrategy"]["type"] == "OnDelete"
     }
 
-    /// `updateStrategy.rollingUpdate`, if it is there.
+    /// Returns `updateStrategy.rollingUpdate`, if it is set.
     pub(super) fn rolling(&self) -> Option<&'a Value> {
         let rolling = &self.spec["updateStrategy"]["rollingUpdate"];
         rolling.is_object().then_some(rolling)
     }
 
-    /// How many of the first pods are not updated.
+    /// Returns the number of first pods that are not updated.
     pub(super) fn partition(&self) -> i64 {
         self.rolling()
             .map_or(0, |it| it["partition"].as_i64().unwrap_or(0))
     }
 
-    /// The first ordinal whose pod a rolling update may replace.
+    /// Returns the first ordinal whose pod a rolling update may replace.
     pub(super) fn first_updated(&self) -> i64 {
         self.start() + self.partition()
     }
 
-    /// `rollingUpdate.maxUnavailable`, a number in schedules.
+    /// Returns `rollingUpdate.maxUnavailable`, a number in schedules.
     pub(super) fn max_unavailable(&self) -> i64 {
         let most = self
             .rolling()
@@ -137,32 +137,33 @@ impl<'a> Read<'a> {
         template_of(&self.spec["template"])
     }
 
-    /// Whether no pod of its template can run.
+    /// Whether its template can't run.
     pub(super) fn is_bad(&self) -> bool {
         self.template().1 == NO_SCHEDULER
     }
 
-    /// The names of its claim templates.
+    /// Returns the names of its claim templates.
     pub(super) fn claim_templates(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let templates = self.spec["volumeClaimTemplates"].as_array();
         let templates = templates.into_iter().flatten();
         templates.filter_map(|template| template["metadata"]["name"].as_str())
     }
 
-    /// Whether claims go with the set, and whether they go when it is scaled down.
+    /// Returns whether claims are deleted with the set, and whether they are deleted when it is
+    /// scaled down.
     pub(super) fn retention(&self) -> [bool; 2] {
         let policy = &self.spec["persistentVolumeClaimRetentionPolicy"];
         ["whenDeleted", "whenScaled"].map(|when| policy[when] == "Delete")
     }
 
-    /// Whether its selector matches. Selectors of schedules have the label `app` alone.
+    /// Whether its selector matches. Selectors of schedules have only the label `app`.
     pub(super) fn selects(&self, meta: &ObjectMeta) -> bool {
         let wanted = self.spec["selector"]["matchLabels"]["app"].as_str();
         meta.labels.get("app").map(|value| &**value) == wanted
     }
 
-    /// The ordinal that a pod has as one of this set; -1 where the name has no number that is one. Nothing for the name
-    /// of another set.
+    /// Returns the ordinal of a pod in this set: -1 if the name has no valid ordinal, and `None`
+    /// for a name of another set.
     pub(super) fn ordinal(&self, pod: &ObjectMeta) -> Option<i64> {
         let (parent, digits) = pod.name.rsplit_once('-')?;
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -170,7 +171,7 @@ impl<'a> Read<'a> {
         (is_number && parent == self.name()).then(number)
     }
 
-    /// Whether a pod has a volume of each of its claims.
+    /// Whether a pod has a volume for each of its claims.
     pub(super) fn has_storage(&self, pod: &Pod) -> bool {
         let volumes = pod.spec.get("volumes").unwrap_or_default();
         let volumes = volumes.as_array();
@@ -181,7 +182,7 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// The name of the pod of an ordinal.
+    /// Returns the name of the pod with this ordinal.
     pub(super) fn pod(&self, ordinal: i64) -> String {
         format!("{}-{ordinal}", self.name())
     }
@@ -192,14 +193,14 @@ impl<'a> Read<'a> {
         controller.is_some_and(|owner| owner.uid == self.set.metadata.uid)
     }
 
-    /// Whether a rolling update has come to its end, by the counts of a status.
+    /// Whether a rolling update is complete, by the counts of a status.
     pub(super) fn is_complete(&self, status: Read<'_>) -> bool {
         let counts = ["replicas", "readyReplicas", "updatedReplicas"];
         let mut counts = counts.iter().map(|it| status.count(it));
         !self.is_on_delete() && counts.all(|count| count == self.replicas())
     }
 
-    /// Whether the claims of a pod have owners that must not be touched.
+    /// Whether the claims of a pod have owners that must not be changed.
     pub(super) fn is_hands_off(&self, pod: &ObjectMeta, refs: &[Arc<OwnerReference>]) -> bool {
         [(Kind::STATEFUL_SET, &self.set.metadata), (Kind::POD, pod)]
             .into_iter()
@@ -209,7 +210,8 @@ impl<'a> Read<'a> {
             })
     }
 
-    /// The owners that a claim of a pod should have, by UID in their order, if it has these.
+    /// Returns the owners that a claim of a pod should have, by UID and in order, given its current
+    /// ones.
     pub(super) fn claim_owners(&self, pod: &ObjectMeta, refs: &[Arc<OwnerReference>]) -> Vec<Uid> {
         let set = &self.set.metadata;
         let is_ours = |it: &&Arc<OwnerReference>| {
@@ -240,7 +242,7 @@ fn is_named(reference: &OwnerReference, kind: Kind, meta: &ObjectMeta) -> bool {
         && *reference.name == *meta.name
 }
 
-/// The moment from which on a pod that is ready is available, by the wall clock, ns.
+/// Returns the wall time from which a ready pod is available, ns.
 fn available_from_ns(pod: &Pod, min_ready_seconds: i64) -> Option<i64> {
     match (pod.is_ready(), min_ready_seconds) {
         (false, _) => None,
@@ -250,13 +252,13 @@ fn available_from_ns(pod: &Pod, min_ready_seconds: i64) -> Option<i64> {
 }
 
 impl Read<'_> {
-    /// Whether a pod is available by that clock, whatever its phase.
+    /// Whether a pod is available at this wall time, regardless of its phase.
     pub(super) fn is_available(&self, pod: &Pod, wall_ns: i64) -> bool {
         let seconds = self.spec["minReadySeconds"].as_i64().unwrap_or(0);
         available_from_ns(pod, seconds).is_some_and(|from_ns| from_ns <= wall_ns)
     }
 
-    /// Whether a set with an order goes on behind a pod, by that clock.
+    /// Whether an ordered set may continue after this pod, at this wall time.
     pub(super) fn is_healthy(&self, pod: &Pod, wall_ns: i64) -> bool {
         is_running_and_ready(pod) && self.is_available(pod, wall_ns) && !pod.metadata.is_deleting()
     }
@@ -266,13 +268,13 @@ pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pod.status.phase == PodPhase::Running && pod.is_ready()
 }
 
-/// The name of the revision that a pod says it is made from.
+/// Returns the name of the revision in a pod's label.
 pub(super) fn revision_of(pod: &ObjectMeta) -> &str {
     let revision = pod.labels.get(REVISION);
     revision.map_or("", |revision| &**revision)
 }
 
-/// `spec.template` of a set with this value of the label `app`, by its number.
+/// Returns `spec.template` for a template number, with this value of the label `app`.
 pub(super) fn template(app: &str, number: u32, is_bad: bool) -> Value {
     let scheduler = if is_bad {
         json!(NO_SCHEDULER)

@@ -1,4 +1,4 @@
-//! Seeds of StatefulSets: none breaks an invariant, and they reach far.
+//! Seeds of StatefulSets: none violates an invariant, and together they reach many situations.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::draw::draw;
 use crate::play::caught;
 
 #[test]
-fn no_invariant_is_broken_in_the_first_seeds() {
+fn the_first_seeds_break_no_invariant() {
     let (mut broken, mut seen) = (Vec::new(), BTreeSet::new());
     let mut counted = [0; 3];
     for seed in 1..=150 {
@@ -34,9 +34,9 @@ fn no_invariant_is_broken_in_the_first_seeds() {
         "a set is scaled down",
         "a ready pod is replaced",
         "a rolling update is complete",
-        "an earlier revision comes back",
+        "an earlier revision is reused",
         "a claim gets other owners",
-        "the history is cut",
+        "the history is truncated",
     ] {
         assert!(seen.contains(situation), "{seen:?}");
     }

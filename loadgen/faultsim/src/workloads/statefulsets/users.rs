@@ -1,4 +1,4 @@
-//! What users do to StatefulSets, their pods and their claims.
+//! User actions on StatefulSets, their pods and their claims.
 
 use std::sync::Arc;
 
@@ -14,27 +14,28 @@ use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::NAMESPACE;
 use crate::simulation::{Simulation, Users, is_idle};
 
-/// Templates of this number and above can't run: they ask for a scheduler that is not there.
+/// The first number of templates that can't run: they request a scheduler that does not exist.
 pub const BAD_TEMPLATES: u32 = 10;
 
-/// The object that controls claims which are somebody else's.
+/// The object that controls foreign claims.
 const KEEPER: &str = "keeper";
 
 /// `spec.updateStrategy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Pods are replaced when somebody deletes them.
+    /// Pods are replaced when a user deletes them.
     OnDelete,
-    /// One after the other, without a word of how.
+    /// One pod after the other, without parameters.
     #[default]
     Plain,
-    /// One after the other, but for the first ones.
+    /// One pod after the other, except the first ones.
     Partition(u32),
 }
 
 impl Strategy {
-    /// As users write it. `max_unavailable` is how many pods a rolling update may make unavailable.
+    /// Returns the strategy in the form that users write. `max_unavailable` is the number of pods
+    /// that a rolling update may make unavailable.
     pub(super) fn to_json(&self, max_unavailable: Option<u32>) -> Value {
         match self {
             Strategy::OnDelete => json!({"type": "OnDelete", "rollingUpdate": null}),
@@ -49,10 +50,10 @@ impl Strategy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Retention {
-    /// Whether claims go with their set.
+    /// Whether claims are deleted with their set.
     #[serde(default)]
     pub with_set: bool,
-    /// Whether claims go when the set is scaled down.
+    /// Whether claims are deleted when the set is scaled down.
     #[serde(default)]
     pub when_scaled: bool,
 }
@@ -68,18 +69,18 @@ impl Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
-    /// That by which the set selects it.
+    /// The label by which the set selects the pod.
     Selecting,
-    /// That with its own name.
+    /// The label with the pod's name.
     Name,
-    /// That with its ordinal.
+    /// The label with the pod's ordinal.
     Ordinal,
-    /// That with its revision.
+    /// The label with the pod's revision.
     Revision,
 }
 
 impl Label {
-    /// Every one.
+    /// All labels.
     pub(super) const ALL: [Label; 4] = [
         Label::Selecting,
         Label::Name,
@@ -97,23 +98,23 @@ impl Label {
     }
 }
 
-/// What is done at one moment.
+/// An action at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum SetAction {
-    /// Something is done to the cluster or to pods.
+    /// An action on the cluster or on pods.
     Cluster(Action),
     /// Sets the number of replicas.
     Scale(String, u32),
     /// Sets the ordinal of the first pod.
     Start(String, u32),
-    /// Sets the template, by its number.
+    /// Sets the template by number.
     Template(String, u32),
-    /// Sets how pods are replaced.
+    /// Sets the update strategy.
     Strategy(String, Strategy),
     /// Sets `minReadySeconds`.
     MinReady(String, u32),
-    /// Sets what becomes of claims.
+    /// Sets the retention policy for claims.
     Retention(String, Retention),
     /// Sets `revisionHistoryLimit`.
     History(String, u32),
@@ -121,43 +122,43 @@ pub enum SetAction {
     Touch(String),
     /// Deletes it.
     Delete(String, Dependents),
-    /// Creates it, if it isn't there.
+    /// Creates it, if it doesn't exist.
     Create(String),
-    /// Creates a pod that belongs to none and has the name of one of the set's.
+    /// Creates a pod without an owner that has the name of one of the set's pods.
     Orphan {
-        /// Whose.
+        /// The set.
         set: String,
         /// The ordinal.
         ordinal: u32,
         /// Whether the set selects it.
         selected: bool,
-        /// Whether a zero is before the ordinal.
+        /// Whether the ordinal has a leading zero.
         #[serde(default)]
         zero: bool,
     },
-    /// One of its pods, by number, is deleted.
+    /// Deletes one of its pods, by index.
     Remove {
-        /// Whose.
+        /// The set.
         set: String,
-        /// Which, from 0; the count begins again behind the last.
+        /// The index, from 0; it wraps around.
         nth: u32,
-        /// Whether the pod gets no time to end.
+        /// Whether the pod gets no grace period.
         #[serde(default)]
         force: bool,
     },
-    /// One of its pods, by number, loses a label.
+    /// Removes a label from one of its pods, by index.
     Unlabel(String, u32, Label),
-    /// Creates the claim of an ordinal, of the first template.
+    /// Creates the claim of an ordinal, for the first template.
     Claim {
-        /// Of which set.
+        /// The set.
         set: String,
         /// The ordinal.
         ordinal: u32,
-        /// Whether something else controls it.
+        /// Whether another object controls it.
         #[serde(default)]
         foreign: bool,
     },
-    /// Deletes the claim of an ordinal, of the first template.
+    /// Deletes the claim of an ordinal, for the first template.
     RemoveClaim(String, u32),
 }
 
@@ -187,18 +188,18 @@ impl SubjectAction for SetAction {
     }
 }
 
-/// The template of that number, to be merged into another one: a merge leaves what it does not name.
+/// Returns a template for merging into another: a merge keeps what it does not name.
 fn numbered(name: &str, number: u32) -> Value {
     template(name, number, number >= BAD_TEMPLATES)
 }
 
-/// The claim of a template, or the template itself.
+/// Returns the claim of a template, or the template itself.
 fn claim(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}}}})
 }
 
-/// A planned StatefulSet as users write it.
+/// Returns a planned StatefulSet in the form that users write.
 pub(super) fn object(set: &PlannedStatefulSet) -> Value {
     let claims: Vec<Value> = set.claims.iter().map(|name| claim(name)).collect();
     let mut object = json!({
@@ -330,11 +331,11 @@ impl Users for SetUsers {
                     simulation.delete_object(kind, &name, Dependents::Background);
                 }
             }
-            Cluster(action) => unreachable!("{action:?} is one on the cluster"),
+            Cluster(action) => unreachable!("{action:?} is an action on the cluster"),
         }
     }
 
-    /// Users create the sets that are not there, and give bad ones a template that can run.
+    /// Users create missing sets, and replace broken templates.
     fn put_right(&mut self, simulation: &mut Simulation) {
         for planned in &*Arc::clone(&self.planned) {
             let name = || planned.name.clone();
@@ -349,9 +350,9 @@ impl Users for SetUsers {
         }
     }
 
-    /// Users delete what upstream's controller waits for: pods in the way, pods of a template that was given up and
-    /// can't run, and pods beyond the ordinals that are not ready. Where pods of such a template are kept by a
-    /// partition, users end it.
+    /// Users delete the pods for which upstream's controller waits: pods that are in the way,
+    /// broken pods of a replaced template, and pods beyond the ordinals that are not ready. If a
+    /// partition keeps pods of a broken template, users remove the partition.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut has_helped = free_claims(simulation);
         for set in sets(simulation.harness.cluster()) {
@@ -376,8 +377,8 @@ impl Users for SetUsers {
         has_helped
     }
 
-    /// The controller that protects claims hears of no pod that came and went behind its back: users touch claims on
-    /// their way out, too.
+    /// The controller that protects claims doesn't see pods that were created and removed between
+    /// its events, so users also touch terminating claims.
     fn touch(&mut self, simulation: &mut Simulation) {
         self.help(simulation);
         for claim in listed(simulation.harness.cluster(), Kind::PERSISTENT_VOLUME_CLAIM) {
@@ -401,7 +402,7 @@ impl SetUsers {
         self.planned.iter().find(|it| it.name == name)
     }
 
-    /// The claim of the first template for that ordinal.
+    /// Returns the name of the claim for that ordinal, of the first template.
     fn claim_name(&self, set: &str, ordinal: u32) -> Option<String> {
         let template = self.planned(set)?.claims.first()?;
         Some(format!("{template}-{set}-{ordinal}"))
@@ -424,7 +425,7 @@ impl SetUsers {
 }
 
 impl Read<'_> {
-    /// Its strategy, as users set it.
+    /// Returns its strategy, as users set it.
     fn strategy(&self) -> Option<Strategy> {
         let partition = || u32::try_from(self.partition()).ok();
         match self.rolling() {
@@ -435,12 +436,12 @@ impl Read<'_> {
     }
 }
 
-/// Every StatefulSet of the namespace, by name.
+/// Returns every StatefulSet of the namespace, in name order.
 pub(super) fn sets(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     listed(cluster, Kind::STATEFUL_SET)
 }
 
-/// Every object of a kind without a type of its own.
+/// Returns every object of a kind without its own type.
 pub(super) fn listed(cluster: &Cluster, kind: Kind) -> Vec<Arc<DynamicObject>> {
     let page = cluster.api(kind).list(&Default::default());
     let items = page.expect("every cluster serves the kind").items;
@@ -450,7 +451,7 @@ pub(super) fn listed(cluster: &Cluster, kind: Kind) -> Vec<Arc<DynamicObject>> {
         .collect()
 }
 
-/// The pods that a set of that name owns, by name.
+/// Returns the pods that the named set owns, in name order.
 fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
     let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     pods.retain(|pod| {
@@ -466,15 +467,15 @@ fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
     pods.get(nth as usize % pods.len().max(1)).cloned()
 }
 
-/// Whether a set has pods that no node will take, as their template can't run.
+/// Whether a set has unschedulable pods, because their template can't run.
 fn has_broken(set: &Read<'_>, cluster: &Cluster) -> bool {
     let pods = pods_of(cluster, set.name());
     let mut pods = pods.iter().filter(|pod| !pod.metadata.is_deleting());
     pods.any(|pod| is_idle(pod))
 }
 
-/// Users take the finalizer of claims that wait for their pod to go while it waits for them: such a pod is deleted with its
-/// dependents first, as its set was. Whether there were some.
+/// Users remove the finalizer of claims that wait for their pod while the pod waits for them: such
+/// a pod is deleted after its dependents, like its set. Returns whether there were any.
 fn free_claims(simulation: &Simulation) -> bool {
     let cluster = simulation.harness.cluster();
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
@@ -492,7 +493,7 @@ fn free_claims(simulation: &Simulation) -> bool {
     !claims.is_empty()
 }
 
-/// The names of the pods that keep a set from what it wants, while its controller waits endlessly.
+/// Returns the names of the pods that block a set whose controller waits endlessly.
 fn hindrances(set: &Read<'_>, simulation: &Simulation) -> Vec<String> {
     let mut controllers = simulation.harness.controllers::<Controller>();
     let replaces_broken = controllers.any(|it| it.options().replace_broken_pods);
@@ -507,17 +508,17 @@ fn hindrances(set: &Read<'_>, simulation: &Simulation) -> Vec<String> {
             return false;
         }
         if set.is_deleting() {
-            // One that is not the set's any more uses claims that go with the set.
+            // A pod that no longer belongs to the set uses claims that are deleted with the set.
             return !set.owns(meta);
         }
         if !set.owns(meta) {
-            // One that is not adopted keeps its name.
+            // A pod that is not adopted occupies its name.
             return is_wanted && (meta.controller().is_some() || !set.selects(meta));
         }
         let is_odd = *meta.name != *set.pod(ordinal);
         let is_broken = is_idle(pod) && !replaces_broken && !set.is_bad();
         let is_left = !is_wanted && !pod.is_ready();
-        // One that was adopted has no claims, and can't get them.
+        // An adopted pod has no claims, and can't get them.
         let is_odd = is_odd || !set.has_storage(pod);
         is_odd || is_wanted && is_broken || is_left
     };

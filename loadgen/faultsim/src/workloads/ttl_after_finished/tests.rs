@@ -140,7 +140,7 @@ fn unfinished_and_unread_jobs_must_not_be_deleted() {
 }
 
 #[test]
-fn no_invariant_is_broken_in_the_first_seeds() {
+fn the_first_seeds_break_no_invariant() {
     let (mut broken, mut seen) = (Vec::new(), BTreeSet::new());
     for seed in 1..=150 {
         let schedule = draw::<TtlAfterFinished>(seed, &[]);

@@ -1,4 +1,4 @@
-//! The invariants themselves, by the numbers of the reliability plan.
+//! The invariants, under the numbers of the reliability plan.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::coverage::step_of;
 use crate::invariants::{Checked, begins_deletion};
 
 impl OracleState {
-    /// A pod was written.
+    /// Checks the write of a pod.
     pub(super) fn pod_committed(
         &mut self,
         change: Change,
@@ -43,7 +43,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// S1, and S4 of creates.
+    /// Checks S1, and S4 for creates.
     fn pod_created(&mut self, pod: &Pod, origin: Origin) -> Checked {
         let upstream = self.is_upstream();
         let dead = self.is_dead(origin.sync.incarnation);
@@ -51,14 +51,15 @@ impl OracleState {
             return Ok(());
         };
         sync.creates_committed += 1;
-        // A layer below has sent one again, which its sync never hears of. A sync asks for a name once.
+        // A lower layer has resent a create without the sync's knowledge, because a sync requests
+        // each name once.
         let again = !sync.created.insert(pod.metadata.name.to_string());
         let resent = again || sync.creates_committed > sync.creates_sent;
         self.resent |= resent;
         let (set_version, pod_version) = (sync.set_version, sync.pod_version);
         let wanted = sync.set.as_ref().map(|set| set.metadata.uid.clone());
         let Some(owner) = pod.metadata.controller() else {
-            // A webhook has taken the reference.
+            // A webhook has removed the reference.
             self.sometimes.insert("a pod is created without its owner");
             return Ok(());
         };
@@ -81,21 +82,22 @@ impl OracleState {
         };
         if set.gone {
             self.sometimes
-                .insert("a pod is created for a ReplicaSet that is gone");
+                .insert("a pod is created for a deleted ReplicaSet");
             return Ok(());
         }
-        // No controller can tell: it was answered once, and the pod of that answer may be gone by now.
+        // No controller can know: it received one answer, and the pod of that answer may already be
+        // deleted.
         if origin.orphaned && (upstream || dead) || resent {
             set.allowed += 1;
         }
         let mut most = set.most_since(set_version);
         if origin.orphaned {
-            // It was wanted when it was asked for. Who could have known what would come by itself until
-            // it is carried out?
+            // It was wanted at the time of the request. The controller could not know which pods
+            // would appear before the request is carried out.
             most += set.gained_since(set_version);
         }
-        // Nor could it know what a controller beside it adopts, nor upstream without its gate what it
-        // has adopted itself: expectations don't cover that.
+        // It also can't know the adoptions of a concurrent controller, or, for upstream without its
+        // gate, its own adoptions: expectations don't cover them.
         most += if upstream && !is_gated {
             set.gained_since(pod_version)
         } else {
@@ -127,7 +129,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// S2, S3 and S4 of deletes.
+    /// Checks S2, S3, and S4 for deletes.
     fn pod_deleted(&mut self, pod: &Pod, origin: Origin) -> Checked {
         let upstream = self.is_upstream();
         let counting = self.owner_counting(pod);
@@ -142,11 +144,11 @@ impl OracleState {
         {
             self.sometimes
                 .insert("another pod of the same name is deleted");
-            // A sync that waits for the deletion of the one has seen the end of the other.
+            // A sync that waits for the deletion of the selected pod has seen the end of the other.
             self.allowed_deletes += 1;
             if !upstream {
                 let text = format!(
-                    "{} was deleted, which is another pod by now",
+                    "{} was deleted, but was already another pod",
                     pod.metadata.name
                 );
                 return Err(("S4", text));
@@ -180,7 +182,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// S9 and S4 of patches.
+    /// Checks S9, and S4 for patches.
     fn pod_patched(&mut self, old: &Pod, new: &Pod, origin: Origin) -> Checked {
         let Some(sync) = self.syncs.get(&origin.sync) else {
             return Ok(());
@@ -188,7 +190,7 @@ impl OracleState {
         let Some(set) = &sync.set else {
             return Err((
                 "S4",
-                format!("{} was patched for no owner", new.metadata.name),
+                format!("{} was patched without an owner", new.metadata.name),
             ));
         };
         let name = &new.metadata.name;
@@ -197,11 +199,11 @@ impl OracleState {
                 if old.metadata.controller().is_some() {
                     return Err((
                         "I5",
-                        format!("{name} has another controller and was adopted"),
+                        format!("{name} was adopted although it has another controller"),
                     ));
                 }
                 if !sync.owner_confirmed && !sync.ended {
-                    let text = format!("{name} was adopted without another look at {}", sync.key);
+                    let text = format!("{name} was adopted without rereading {}", sync.key);
                     return Err(("S9", text));
                 }
                 self.sometimes.insert("a pod is adopted");
@@ -214,7 +216,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// A ReplicaSet or a ReplicationController was written: S7 and I7.
+    /// Checks S7 and I7 for the write of a ReplicaSet or a ReplicationController.
     pub(super) fn set_committed(
         &mut self,
         kind: Kind,
@@ -247,13 +249,16 @@ impl OracleState {
             && status.ready_replicas <= status.replicas
             && status.fully_labeled_replicas <= status.replicas;
         if !ordered || status.observed_generation > new.metadata.generation {
-            return Err(("S7", format!("the status of {name} can't be: {status:?}")));
+            return Err((
+                "S7",
+                format!("the status of {name} is impossible: {status:?}"),
+            ));
         }
         if status.observed_generation != used.metadata.generation {
             return Err((
                 "I7",
                 format!(
-                    "the status of {name} says generation {}, and the sync had read {}",
+                    "the status of {name} has generation {}, but the sync had read {}",
                     status.observed_generation, used.metadata.generation
                 ),
             ));
@@ -263,13 +268,13 @@ impl OracleState {
         if went_back && !self.is_upstream() && !self.overlapped && !self.crashed {
             return Err((
                 "S7",
-                format!("the status of {name} went back in generations"),
+                format!("the generation in the status of {name} decreased"),
             ));
         }
         Ok(())
     }
 
-    /// I1.
+    /// Checks I1.
     pub(super) fn sync_begins(
         &mut self,
         id: SyncId,
@@ -281,7 +286,7 @@ impl OracleState {
         let place = (id.incarnation, format!("{}/{}", sync.namespace, sync.key));
         if let Some(other) = self.busy.insert(place.clone(), id) {
             let text = format!(
-                "{} is synced twice at once, {} and {}",
+                "{} is synced twice at the same time, {} and {}",
                 place.1, other.number, id.number
             );
             return Err(("S14", text));
@@ -289,7 +294,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// I2, I3, I4, I6, S3 and S6.
+    /// Checks I2, I3, I4, I6, S3 and S6.
     pub(super) fn sends(
         &mut self,
         id: SyncId,
@@ -323,14 +328,14 @@ impl OracleState {
         let Some(set) = sync.set.clone() else {
             return Err((
                 "S8",
-                format!("{} is gone, and a pod is written for it", sync.key),
+                format!("a pod is written for {}, which is deleted", sync.key),
             ));
         };
         let name = &sync.key;
         if set.metadata.is_deleting() {
             return Err((
                 "I3",
-                format!("{name} is being deleted, and a pod is written for it"),
+                format!("a pod is written for {name}, which is being deleted"),
             ));
         }
         if let Request::PatchOwners { name, patch, .. } = request {
@@ -339,7 +344,7 @@ impl OracleState {
         if upstream && !sync.satisfied {
             return Err((
                 "I6",
-                format!("{name} has expectations, and a pod is written for it"),
+                format!("a pod is written for {name}, which has expectations"),
             ));
         }
         if sync.claim_failed {
@@ -385,7 +390,7 @@ impl OracleState {
             let Some(seen) = sync.seen.get(&**pod_name).filter(is_claimed) else {
                 return Err((
                     "I4",
-                    format!("{pod_name} is deleted and was not claimed by {name}"),
+                    format!("{pod_name} is deleted, but was not claimed by {name}"),
                 ));
             };
             sync.to_delete.push(pod_name.to_string());
@@ -394,13 +399,13 @@ impl OracleState {
                 if uid.as_ref() != Some(&pod_uid) {
                     return Err((
                         "S3",
-                        format!("the delete of {pod_name} names no UID, or a wrong one"),
+                        format!("the delete of {pod_name} has no UID or a wrong one"),
                     ));
                 }
                 let place = (id.incarnation, set.metadata.uid.clone(), pod_uid);
                 let accepted = self.deletes.entry(place).or_default();
                 if *accepted && !lied_to {
-                    let text = format!("{pod_name} is deleted again, and the first was accepted");
+                    let text = format!("{pod_name} is deleted again after an accepted delete");
                     return Err(("S3", text));
                 }
             }
@@ -421,7 +426,7 @@ impl OracleState {
         batch_is_in_order(sync, place)
     }
 
-    /// A request has come back.
+    /// Records the answer to a request.
     pub(super) fn answered(&mut self, id: SyncId, request: &Request, answer: &Answer) -> Checked {
         let upstream = self.is_upstream();
         let Some(sync) = self.syncs.get_mut(&id) else {
@@ -443,8 +448,8 @@ impl OracleState {
                 if adopts && failed.is_none() {
                     sync.adopted.insert(name.to_string());
                 }
-                // It was carried out before, and its answer lost; now it is answered that the pod is gone, and
-                // another is made in its place.
+                // The adoption was carried out earlier, but its answer was lost. The answer now is
+                // that the pod does not exist, so another pod is created in its place.
                 if adopts
                     && upstream
                     && failed.is_some_and(|error| error.code == 404)
@@ -453,7 +458,7 @@ impl OracleState {
                 {
                     set.allowed += 1;
                 }
-                // A pod that is gone is none to claim, and one to release may be another by now.
+                // A deleted pod can't be claimed, and a pod to release may be another one by now.
                 let harmless: &[u16] = if adopts { &[404] } else { &[404, 422] };
                 sync.claim_failed |= failed.is_some_and(|error| !harmless.contains(&error.code));
             }
@@ -467,7 +472,7 @@ impl OracleState {
                 };
                 sync.claim_failed |= !sync.owner_confirmed;
             }
-            // The start: only then does the sync look at the caches.
+            // At the start: only after this answer does the sync read the caches.
             (Request::ReadVersion { .. }, Answer::Version(_)) => {
                 sync.waited = sync.creates_sent + sync.deletes_sent == 0;
             }
@@ -516,7 +521,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// S12, and the end of a sync.
+    /// Checks S12, and handles the end of a sync.
     pub(super) fn sync_ended(&mut self, id: SyncId, outcome: &Outcome) -> Checked {
         let Some(sync) = self.syncs.get_mut(&id) else {
             return Ok(());
@@ -533,7 +538,7 @@ impl OracleState {
         if let Outcome::Failed(error) = outcome {
             self.sometimes.insert("a sync fails");
             if matches!(error.class, SyncErrorClass::Consistency(_)) && asked {
-                let text = "a sync that the gate refused has sent requests".to_owned();
+                let text = "a sync blocked by the gate has sent requests".to_owned();
                 return Err(("I6", text));
             }
         }
@@ -565,21 +570,23 @@ impl OracleState {
     }
 }
 
-/// S9 of what a sync asks for, by the pods that it has seen.
+/// Checks S9 for a request of a sync, against the pods that it has seen.
 fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &OwnerPatch) -> Checked {
-    // Those that have ended are not among the pods seen.
+    // Ended pods are not among the pods seen.
     let cached = || sync.cache.as_ref()?.get(&sync.namespace, name);
     let seen = sync.seen.get(name).map(Arc::clone);
     let Some(pod) = seen.or_else(cached) else {
         return Ok(());
     };
     match patch {
-        OwnerPatch::Adopt { .. } if !(is_active(&pod) && selects(set, &pod)) => {
-            Err(("S9", format!("{name} is to be adopted and should not be")))
-        }
-        OwnerPatch::Release { .. } if selects(set, &pod) => {
-            Err(("S9", format!("{name} is to be released, and it matches")))
-        }
+        OwnerPatch::Adopt { .. } if !(is_active(&pod) && selects(set, &pod)) => Err((
+            "S9",
+            format!("{name} is adopted, but is inactive or not selected"),
+        )),
+        OwnerPatch::Release { .. } if selects(set, &pod) => Err((
+            "S9",
+            format!("{name} is released, but the selector matches it"),
+        )),
         _ => Ok(()),
     }
 }

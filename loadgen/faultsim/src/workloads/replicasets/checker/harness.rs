@@ -1,4 +1,4 @@
-//! A checker that hears of histories made by hand.
+//! A checker for handwritten histories.
 
 use std::sync::Arc;
 
@@ -25,8 +25,7 @@ pub(super) const NOW: Now = Now {
     wall_ns: 1_700_000_000_000_000_000,
 };
 
-/// A checker, a controller with its caches to be filled by hand, and a server that commits what a
-/// test says.
+/// A checker, a controller whose caches the test fills, and a server whose commits the test writes.
 pub(super) struct CheckerHarness {
     pub(super) checker: SetChecker,
     pub(super) controller: Arc<Controller>,
@@ -40,8 +39,8 @@ impl CheckerHarness {
         CheckerHarness::of(Kind::REPLICA_SET, behaviour)
     }
 
-    /// The harness of a controller that has begun a sync of `web`, which wants so many replicas and has these
-    /// pods.
+    /// Returns a harness whose controller has begun a sync of `web`, with the given number of
+    /// replicas and pods.
     pub(super) fn syncing(
         behaviour: Behaviour,
         replicas: i32,
@@ -56,12 +55,12 @@ impl CheckerHarness {
         (harness, sync)
     }
 
-    /// The harness of a controller of ReplicaSets with the consistency gate on or off.
+    /// Returns a harness with a ReplicaSet controller and the consistency gate on or off.
     pub(super) fn gated(behaviour: Behaviour, gate: bool) -> CheckerHarness {
         CheckerHarness::made(Kind::REPLICA_SET, behaviour, Some(gate))
     }
 
-    /// The harness of a controller of that kind.
+    /// Returns a harness with a controller of that kind.
     pub(super) fn of(kind: Kind, behaviour: Behaviour) -> CheckerHarness {
         CheckerHarness::made(kind, behaviour, None)
     }
@@ -85,7 +84,7 @@ impl CheckerHarness {
         }
     }
 
-    /// The number of the invariant that does not hold.
+    /// Returns the number of the violated invariant.
     pub(super) fn verdict(&self) -> Option<&'static str> {
         self.checker.verdict().0.violation.map(|it| it.invariant)
     }
@@ -117,7 +116,7 @@ impl CheckerHarness {
         self.checker.carries_out(None);
     }
 
-    /// The ReplicaSet `web` is written.
+    /// Writes the ReplicaSet `web`.
     pub(super) fn set(&mut self, uid: &str, replicas: i32, more: Value) -> Arc<ReplicaSet> {
         let metadata = json!({"metadata": {
             "uid": uid, "generation": 1, "resourceVersion": self.next_version(),
@@ -128,7 +127,7 @@ impl CheckerHarness {
         set
     }
 
-    /// The same, and the controller sees it.
+    /// Writes the ReplicaSet `web`, and updates the controller's cache.
     pub(super) fn seen_set(&mut self, replicas: i32) -> Arc<ReplicaSet> {
         let set = self.set("web-uid", replicas, json!({}));
         self.see_set(&set);
@@ -149,7 +148,7 @@ impl CheckerHarness {
         Arc::new(Pod::from_json(value).unwrap())
     }
 
-    /// A pod is created on the server, by a user or by a sync.
+    /// Creates a pod on the server, as a user or as a sync.
     pub(super) fn created(
         &mut self,
         name: &str,
@@ -161,7 +160,7 @@ impl CheckerHarness {
         pod
     }
 
-    /// A pod of `web` that the server and the cache have.
+    /// Creates a pod of `web` on the server and in the cache.
     pub(super) fn known(&mut self, name: &str, more: Value) -> Arc<Pod> {
         let pod = self.pod(name, Some("web-uid"), more);
         self.commit(Change::Added, None, pod.clone(), None);
@@ -237,7 +236,7 @@ pub(super) fn delete(name: &str, uid: Option<&str>) -> Request {
     }
 }
 
-/// What a sync of `web` asks for before an adoption.
+/// Returns the request that a sync of `web` sends before an adoption.
 pub(super) fn look() -> Request {
     Request::Get {
         kind: Kind::REPLICA_SET,

@@ -1,5 +1,5 @@
-//! Metrics of a run that no invariant bounds: how long a ReplicaSet was left alone, how often a delete met the
-//! wrong pod. They show the known bugs of upstream's behaviour.
+//! Metrics of a run that no invariant limits: the time that a ReplicaSet was left alone, and the
+//! number of deletes that hit the wrong pod. They show the known bugs of upstream's behavior.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,16 @@ use crate::verdict::Verdict;
 /// The metrics.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    /// Since when each ReplicaSet has other than the wanted number of pods and no controller does anything
-    /// about it, ns.
+    /// The time since which each ReplicaSet does not have the wanted number of pods and no
+    /// controller acts on it, ns.
     idle_since: BTreeMap<Uid, i64>,
-    /// ReplicaSets that were not gone at the last commit.
+    /// ReplicaSets that existed at the last commit.
     live: BTreeSet<Uid>,
 }
 
 impl Metrics {
-    /// Something was written; the oracle knows it already. O(ReplicaSets that are there).
+    /// Updates the metrics for a commit that the oracle has already processed. O(existing
+    /// ReplicaSets).
     pub(super) fn committed(
         &mut self,
         oracle: &OracleState,
@@ -64,7 +65,7 @@ impl Metrics {
         });
     }
 
-    /// Adds the idle times that have not ended to the longest one of the verdict.
+    /// Includes the idle times in progress in the verdict's longest one.
     pub(super) fn add_to(&self, verdict: &mut Verdict, now_ns: i64) {
         let open = self.idle_since.values().map(|since_ns| now_ns - since_ns);
         verdict.longest_idle_ns = open.fold(verdict.longest_idle_ns, i64::max);

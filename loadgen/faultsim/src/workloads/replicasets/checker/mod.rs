@@ -1,5 +1,6 @@
-//! The checker of ReplicaSets and ReplicationControllers: hears of all that their controllers do, and says which
-//! invariant does not hold. A deviation that upstream's behaviour is known for is counted and is no violation there.
+//! The checker of ReplicaSets and ReplicationControllers: observes all work of their controllers,
+//! and reports the first violated invariant. With upstream's behavior, its known deviations are
+//! counted instead of being violations.
 
 mod checks;
 #[cfg(test)]
@@ -36,16 +37,16 @@ use crate::verdict::{Conditions, Verdict};
 use metrics::Metrics;
 use oracle::OracleState;
 
-/// Checks a run in which controllers of ReplicaSets or ReplicationControllers take part. Whatever holds for all
-/// workloads is checked, too.
+/// Checks a run with controllers of ReplicaSets or ReplicationControllers. Also checks the
+/// invariants of all workloads.
 #[derive(Debug)]
 pub struct SetChecker {
     checker: Arc<Checker>,
     known: Known,
 }
 
-/// What is known of the run. The [`Checker`] asks it while it holds its own lock, so that lock is never taken
-/// under this one.
+/// The oracle's state. The [`Checker`] calls it while holding its own lock, so that lock is never
+/// taken under this one.
 #[derive(Clone, Debug)]
 struct Known(Arc<Mutex<State>>);
 
@@ -53,7 +54,7 @@ struct Known(Arc<Mutex<State>>);
 struct State {
     oracle: OracleState,
     metrics: Metrics,
-    /// The reference model, where the schedule has no faults.
+    /// The reference model, for schedules without faults.
     lockstep: Option<Lockstep>,
 }
 
@@ -66,7 +67,7 @@ impl Known {
 }
 
 impl SetChecker {
-    /// The checker of a run that begins with that cluster.
+    /// Returns the checker of a run that begins with this cluster.
     pub fn new(cluster: &PlannedCluster, how: How) -> SetChecker {
         let known = Known(Arc::new(Mutex::new(State {
             oracle: OracleState::new(cluster, how.behaviour),
@@ -78,7 +79,7 @@ impl SetChecker {
         SetChecker { checker, known }
     }
 
-    /// The run is held against the reference model, if these steps are such that the model follows them.
+    /// Compares the run with the reference model, if the model can follow these steps.
     pub(super) fn follow(
         &self,
         steps: &[Step<Action>],
@@ -88,15 +89,15 @@ impl SetChecker {
         self.known.state().lockstep = Lockstep::of(steps, cluster, behaviour);
     }
 
-    /// A known bug of upstream's, which a script provokes, may make that many pods too many and delete
-    /// that many too many.
+    /// Permits excess creates and deletes for a known bug of upstream that a script triggers.
     pub fn excuse(&self, creates: i64, deletes: i64) {
         let mut state = self.known.state();
         state.oracle.allowed += creates;
         state.oracle.allowed_deletes += deletes;
     }
 
-    /// The harness rests, as wanted, or (`rests` is false) users go on before it does.
+    /// Compares with the model: the harness is at rest, or (if `rests` is false) users act before
+    /// it is.
     fn holds_against_model(&self, harness: &FaultHarness, rests: bool) {
         self.check(harness.now(), |state| {
             let Some(lockstep) = &mut state.lockstep else {

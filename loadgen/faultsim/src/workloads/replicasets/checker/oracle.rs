@@ -1,5 +1,5 @@
-//! What the checker keeps of a run: ReplicaSets, pods and syncs as the server and the workers report them,
-//! and how many deviations the disturbances so far can explain.
+//! The checker's state of a run: ReplicaSets, pods and syncs as the server and the workers report
+//! them, and the number of deviations that the faults so far can explain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,74 +22,75 @@ use crate::action::Action;
 use crate::invariants::Checked;
 use crate::plan::PlannedCluster;
 
-/// A sync.
+/// The state of a sync.
 #[derive(Debug, Default)]
 pub(super) struct SyncState {
-    /// Whether it is a ReplicationController's.
+    /// Whether it belongs to a ReplicationController.
     pub(super) of_replication_controller: bool,
     pub(super) key: String,
     pub(super) namespace: Str,
     pub(super) key_id: KeyId,
-    /// Whether it has waited since it was opened, and so reads the caches again.
+    /// Whether it has waited since it was opened, and therefore reads the caches again.
     pub(super) waited: bool,
-    /// The ReplicaSet as the cache had it.
+    /// The cached ReplicaSet.
     pub(super) set: Option<Arc<ReplicaSet>>,
-    /// The versions of the ReplicaSet read, and of the pod cache.
+    /// The versions of the ReplicaSet and of the pod cache.
     pub(super) set_version: u64,
     pub(super) pod_version: u64,
-    /// The pods that the cache had, by name, but for those that have ended: taken when the first request
-    /// is sent, for most syncs send none, and forgotten at its end.
+    /// The cached pods that have not ended, by name. Read when the first request is sent, because
+    /// most syncs send none, and cleared at the end.
     pub(super) seen: BTreeMap<String, Arc<Pod>>,
-    /// Whether they have been taken.
+    /// Whether `seen` has been read.
     has_looked: bool,
-    /// The cache itself, for what was forgotten above.
+    /// The cache, for pods that `seen` leaves out.
     pub(super) cache: Option<Arc<PodCache>>,
-    /// Own active pods that its selector matches, once they have been counted.
+    /// The number of its own active pods that its selector matches, once counted.
     pub(super) own_active: Option<i64>,
-    /// Whether a pod that it was to adopt or to release could not be.
+    /// Whether the adoption or release of a pod failed.
     pub(super) claim_failed: bool,
-    /// Whether it has sent a request, but for reading versions.
+    /// Whether it has sent a request other than reading versions.
     pub(super) asked: bool,
-    /// Whether its expectations were fulfilled when it began.
+    /// Whether its expectations were satisfied when it began.
     pub(super) satisfied: bool,
     pub(super) creates_sent: i64,
     pub(super) creates_answered: i64,
     pub(super) creates_committed: i64,
-    /// Of those committed, the ones whose answer was a success, or is known to be lost.
+    /// The number of committed creates whose answer was a success or is known to be lost.
     pub(super) creates_settled: i64,
     pub(super) deletes_sent: i64,
     pub(super) deletes_committed: i64,
     pub(super) deletes_settled: i64,
-    /// Names of the pods it deletes.
+    /// The names of the pods that it deletes.
     pub(super) to_delete: Vec<String>,
-    /// Sizes of its batches of creates, by the number of the batch.
+    /// The sizes of its batches of creates, by batch number.
     pub(super) batches: BTreeMap<u32, u32>,
     /// The batch in which a create failed.
     pub(super) failed_batch: Option<u32>,
-    /// When it last looked at the caches, by the harness's wall clock, ns.
+    /// The harness's wall time at which it last read the caches, ns.
     pub(super) begun_wall_ns: i64,
-    /// Names of the pods that were made for it.
+    /// The names of the pods created for it.
     pub(super) created: BTreeSet<String>,
-    /// Pods that it has adopted.
+    /// The pods that it has adopted.
     pub(super) adopted: BTreeSet<String>,
-    /// Whether a create or delete of it has failed so that its status must tell.
+    /// Whether one of its creates or deletes failed in a way that its status must show.
     pub(super) manage_failed: bool,
-    /// The status that it has asked for.
+    /// The status that it requested.
     pub(super) status: Option<Box<ReplicaSetStatus>>,
-    /// Whether it has read its ReplicaSet again and found the expected one.
+    /// Whether it has reread its ReplicaSet and found the expected one.
     pub(super) owner_confirmed: bool,
-    /// The step it is at.
+    /// Its current step.
     pub(super) step: &'static str,
     pub(super) ended: bool,
 }
 
 impl SyncState {
-    /// Takes what the cache has: to be called at the moment at which the sync counts.
+    /// Reads the cache. Call it at the time at which the sync counts its pods.
     pub(super) fn look(&mut self) {
         if !std::mem::replace(&mut self.has_looked, true)
             && let Some(cache) = &self.cache
         {
-            // A loop that creates pods which end at once leaves thousands behind, and none counts.
+            // A loop that creates pods which immediately end leaves thousands of pods, none of
+            // which counts.
             let pods = cache.resync().into_iter().map(|change| change.new);
             let pods =
                 pods.filter(|pod| pod.metadata.namespace == self.namespace && !has_ended(pod));
@@ -99,41 +100,43 @@ impl SyncState {
     }
 }
 
-/// Everything the checker keeps.
+/// The checker's state.
 #[derive(Debug, Default)]
 pub(super) struct OracleState {
     pub(super) behaviour: Behaviour,
-    /// Upstream's, which is for ReplicaSets only.
+    /// Upstream's gate, which applies only to ReplicaSets.
     gate: bool,
     pub(super) burst: i64,
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetState>,
     pub(super) syncs: BTreeMap<SyncId, SyncState>,
-    /// Syncs under way, by controller and key.
+    /// The syncs in progress, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
-    /// Deletes that were asked for, by controller, ReplicaSet and pod: whether one was accepted.
-    /// Another ReplicaSet may have come by the pod meanwhile, and knows nothing of the first.
+    /// The requested deletes, by controller, ReplicaSet and pod, with whether one was accepted.
+    /// Another ReplicaSet may have acquired the pod in the meantime, without knowledge of the first
+    /// delete.
     pub(super) deletes: BTreeMap<(u32, Uid, Uid), bool>,
     pub(super) excess: u64,
     pub(super) ambiguous: u64,
     pub(super) sometimes: BTreeSet<&'static str>,
-    /// As `allowed` of each ReplicaSet, for all of them.
+    /// Like `allowed` of each ReplicaSet, for all of them together.
     pub(super) allowed: i64,
-    /// As `allowed_deletes`, for all of them.
+    /// Like `allowed_deletes`, for all of them together.
     pub(super) allowed_deletes: i64,
-    /// Whether anything goes: a cache may be so far behind that nothing is known.
+    /// Whether any number of creates is permitted, because a cache may be arbitrarily stale.
     pub(super) unlimited_creates: bool,
     pub(super) unlimited_deletes: bool,
     pub(super) crashed: bool,
-    /// Whether a watch has broken its promise: an event was lost, or an old one came again.
+    /// Whether a watch has broken its promise: an event was lost or replayed.
     pub(super) lied_to: bool,
     pub(super) overlapped: bool,
-    /// Controllers beside others without the gate: the events of one's creates fulfil what another
-    /// expects, which then creates again, each as much as is wanted at most.
+    /// The number of controllers that run concurrently without the gate: the events of one
+    /// controller's creates satisfy another one's expectations, which then creates again, up to the
+    /// wanted number each.
     pub(super) outrun: i64,
-    /// By how much the controllers' wall clocks may be off, ns.
+    /// The possible errors of the controllers' wall clocks, ns.
     pub(super) clock_offsets_ns: BTreeSet<i64>,
-    /// Whether a layer below has sent a create again whose first try was carried out too.
+    /// Whether a lower layer has resent a create whose first attempt was also carried out.
     pub(super) resent: bool,
     dead: BTreeSet<u32>,
 }
@@ -149,7 +152,7 @@ impl OracleState {
         }
     }
 
-    /// Something was written.
+    /// Records a commit.
     pub(super) fn committed(&mut self, commit: &Commit, origin: Option<Origin>) -> Checked {
         self.version = commit.version;
         let change = commit.change;
@@ -170,7 +173,7 @@ impl OracleState {
         self.behaviour == Behaviour::Upstream
     }
 
-    /// Whether the objects of that kind wait for the cache to show what was written.
+    /// Whether controllers of this kind wait until the cache shows their writes.
     pub(super) fn is_gated(&self, kind: Kind) -> bool {
         self.gate && kind == Kind::REPLICA_SET
     }
@@ -180,13 +183,13 @@ impl OracleState {
         self.dead.contains(&incarnation)
     }
 
-    /// Records what a step of the schedule may explain.
+    /// Records the deviations that a step of the schedule may explain.
     pub(super) fn disturbed(&mut self, action: &Action, harness: &FaultHarness) {
         let upstream = self.is_upstream();
         match action {
             Action::Drop { events, .. } => {
-                // The cache lies until the next list. Names that are taken keep the hardened
-                // behaviour from creating much of what it can't see.
+                // The cache is wrong until the next list. With the hardened behavior, existing
+                // names prevent most creates of pods that the cache lacks.
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
                 self.allowed += events;
@@ -196,7 +199,7 @@ impl OracleState {
                 self.allowed_deletes += i64::from(*events);
                 self.allowed += i64::from(*events);
                 self.lied_to = true;
-                // An object of another UID that comes back clears what was expected.
+                // A recreated object with another UID clears the expectations.
                 self.unlimited_creates |= upstream;
                 self.unlimited_deletes |= upstream;
             }
@@ -215,7 +218,7 @@ impl OracleState {
         }
     }
 
-    /// A controller was started that lists the past first.
+    /// Records that a controller manager started with stale lists.
     pub(super) fn stale_start(&mut self) {
         if self.is_upstream() {
             self.unlimited_creates = true;
@@ -223,7 +226,7 @@ impl OracleState {
         }
     }
 
-    /// Opens the state of a sync again: it looks at the caches as they are now.
+    /// Reopens the state of a sync, which reads the caches again.
     pub(super) fn reopen_sync(&mut self, id: SyncId, controller: &Controller, now: Now) {
         let Some(before) = self.syncs.remove(&id) else {
             return;
@@ -231,7 +234,7 @@ impl OracleState {
         self.open_sync(id, controller, before.key_id, now).step = before.step;
     }
 
-    /// A controller has died: what it had under way may still come.
+    /// Records that a controller manager died: its requests in flight may still be carried out.
     pub(super) fn died(&mut self, harness: &FaultHarness) {
         self.crashed = true;
         let alive: BTreeSet<u32> = harness
@@ -263,7 +266,7 @@ impl OracleState {
                 }
                 if open > 0 {
                     self.sometimes
-                        .insert("a controller dies with creates under way");
+                        .insert("a controller dies with creates in flight");
                 }
             }
         }
@@ -278,7 +281,7 @@ impl OracleState {
                 .any(|set| !set.gone && set.active != set.demand())
     }
 
-    /// What the controllers are at, in a word.
+    /// Returns the current step of the controllers.
     pub(super) fn step_name(&self) -> &'static str {
         let steps = self.busy.values().filter_map(|id| self.syncs.get(id));
         let step = steps.map(|sync| sync.step).find(|step| !step.is_empty());
@@ -289,7 +292,7 @@ impl OracleState {
         }
     }
 
-    /// Whether a pod counts for that ReplicaSet: active, owned and selected.
+    /// Returns the UID of the ReplicaSet for which a pod counts: active, owned and selected.
     pub(super) fn owner_counting(&self, pod: &Pod) -> Option<Uid> {
         if !is_active(pod) {
             return None;
@@ -302,13 +305,13 @@ impl OracleState {
             .then(|| owner.uid.clone())
     }
 
-    /// Records a pod's coming, going and changing.
+    /// Records the creation, removal or change of a pod.
     pub(super) fn record_pod(&mut self, old: Option<&Pod>, new: Option<&Pod>, who: Option<SyncId>) {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         let version = self.version;
         if before == after {
-            // Adopted from a cache that does not know yet that it is on its way out.
+            // The pod may be adopted from a cache that does not yet show its termination.
             let owner = |pod: Option<&Pod>| Some(pod?.metadata.controller()?.uid.clone());
             if before.is_none()
                 && old.is_some()
@@ -336,7 +339,7 @@ impl OracleState {
         }
     }
 
-    /// Records a ReplicaSet's coming, going and changing.
+    /// Records the creation, removal or change of a ReplicaSet.
     pub(super) fn record_set(&mut self, set: &ReplicaSet, kind: Kind, removed: bool) {
         let version = self.version;
         let state = self
@@ -384,12 +387,12 @@ impl OracleState {
         };
         self.expectations_ran_out(controller, key, &sync);
         self.syncs.insert(id, sync);
-        self.syncs.get_mut(&id).expect("it was just put there")
+        self.syncs.get_mut(&id).expect("the sync was just inserted")
     }
 
-    /// Records what a sync of upstream's may do because it expects pods whose events have stayed away for
-    /// five minutes: it acts on a cache that lacks them. The gate remembers creates that were
-    /// answered, and no deletes.
+    /// Records the deviations of an upstream sync whose expectations of pod events have expired
+    /// after five minutes: it acts on a cache without these pods. The gate remembers answered
+    /// creates, but no deletes.
     fn expectations_ran_out(&mut self, controller: &Controller, key: KeyId, sync: &SyncState) {
         let kind = controller.options().kind;
         let counts = controller.expectations().counts(key);
@@ -401,7 +404,7 @@ impl OracleState {
             return;
         }
         self.sometimes
-            .insert("pod events stay away for longer than expectations last");
+            .insert("pod events are delayed until expectations expire");
         let unseen = if self.is_gated(kind) { 0 } else { creates };
         if let Some(set) = self.sets.get_mut(&object.metadata.uid) {
             set.allowed += unseen;
@@ -409,14 +412,14 @@ impl OracleState {
         }
     }
 
-    /// Nothing more than necessary is kept when all is at rest.
+    /// Checks that controllers keep no more state than necessary at rest.
     pub(super) fn at_rest(&self, harness: &FaultHarness) -> Checked {
-        // A name stands for all objects that had it, one after the other: a loop makes thousands.
+        // A name stands for all objects that ever had it, because a loop creates thousands.
         let living = self.sets.values().filter(|set| !set.gone);
         let living: BTreeSet<_> = living.map(|set| (&set.namespace, &set.name)).collect();
         for controller in harness.controllers::<Controller>() {
             if !controller.queue().is_empty() {
-                return Err(("L2", "keys wait in the queue".to_owned()));
+                return Err(("L2", "there are keys in the queue".to_owned()));
             }
             let kind = controller.options().kind;
             for set in self.sets.values().filter(|set| set.kind == kind) {
@@ -424,14 +427,20 @@ impl OracleState {
                 let is_there = living.contains(&(&set.namespace, &set.name));
                 if let Some(record) = controller.consistency().record(&key) {
                     if !is_there {
-                        return Err(("L3", format!("the record of {}, which is gone", set.name)));
+                        return Err((
+                            "L3",
+                            format!("there is a record of {}, which is deleted", set.name),
+                        ));
                     }
                     record_at_rest(set, &record, &controller)?;
                 }
                 let counts = controller.expectations().counts(key);
                 let Some(counts) = counts else { continue };
                 if !is_there {
-                    let text = format!("expectations of {}, which is gone: {counts:?}", set.name);
+                    let text = format!(
+                        "there are expectations of {}, which is deleted: {counts:?}",
+                        set.name
+                    );
                     return Err(("L3", text));
                 }
                 let pending = counts.add > 0 || counts.del > 0;
@@ -445,7 +454,8 @@ impl OracleState {
     }
 }
 
-/// A record stays until the next sync looks at it; by then the caches must have come so far.
+/// Checks a record, which stays until the next sync reads it; the caches must have reached its
+/// version.
 fn record_at_rest(set: &SetState, record: &Record, controller: &Controller) -> Checked {
     let caches = [
         controller.pods().version().get(),
@@ -456,7 +466,7 @@ fn record_at_rest(set: &SetState, record: &Record, controller: &Controller) -> C
             && written.compare(&cache) == Some(std::cmp::Ordering::Greater)
         {
             let text = format!(
-                "{} waits for version {written} and the cache is at {cache}",
+                "{} waits for version {written}, but the cache is at {cache}",
                 set.name
             );
             return Err(("S5", text));

@@ -1,5 +1,5 @@
-//! The orders that a sync keeps: of its batches of creates, and of the pods that it deletes. And what
-//! a sync may ask for at all.
+//! The orders that a sync must keep, for its batches of creates and for the pods that it deletes;
+//! and the requests that a sync may send at all.
 
 use podstorm::client::Request;
 use podstorm_objects::{Pod, PodPhase};
@@ -9,7 +9,8 @@ use podstorm_sim::faults::BatchPosition;
 use super::oracle::SyncState;
 use crate::invariants::Checked;
 
-/// I2: nothing but what ReplicaSets ask for, as their bounds don't count other forms of it.
+/// Checks I2: only requests of ReplicaSet syncs are permitted, because their limits count no other
+/// forms.
 pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
     match request {
         Request::CreatePod { .. }
@@ -30,18 +31,21 @@ pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
         | Request::DeleteCollection { .. }
         | Request::Discover
         | Request::Raw { .. } => {
-            let text = format!("a ReplicaSet's sync asks for {}", RequestInfo::of(request));
+            let text = format!(
+                "a ReplicaSet sync sends an unexpected request: {}",
+                RequestInfo::of(request)
+            );
             Err(("I2", text))
         }
     }
 }
 
-/// S6: batches of 1, 2, 4, …, and none after one that failed.
+/// Checks S6: batches of 1, 2, 4, …, and none after a failed one.
 pub(super) fn batch_is_in_order(sync: &mut SyncState, place: BatchPosition) -> Checked {
     if let Some(failed) = sync.failed_batch
         && place.batch > failed
     {
-        let text = format!("{} goes on creating after a batch that failed", sync.key);
+        let text = format!("{} continues to create after a failed batch", sync.key);
         return Err(("S6", text));
     }
     let number = match sync.batches.contains_key(&place.batch) {
@@ -63,8 +67,8 @@ pub(super) fn batch_is_in_order(sync: &mut SyncState, place: BatchPosition) -> C
     Ok(())
 }
 
-/// The first criteria by which pods are deleted, the ones that are total: unassigned, then phase,
-/// then readiness. Less goes first.
+/// The first criteria for the deletion of pods, which are total: unassigned, then phase, then
+/// readiness. The lowest is deleted first.
 pub(super) fn rough_order(pod: &Pod) -> (bool, u8, bool) {
     let phase = match pod.status.phase {
         PodPhase::Running => 2,

@@ -1,4 +1,4 @@
-//! Adoptions and releases, and what a sync may do after them.
+//! Adoptions and releases, and the work that a sync may do after them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::draw::draw;
 use crate::objects::NAMESPACE;
 
 #[test]
-fn an_adoption_without_a_look_and_one_from_another_controller_are_noticed() {
+fn adoptions_without_rereading_or_of_owned_pods_are_detected() {
     for (looks, owner, expected) in [
         (true, None, None),
         (false, None, Some("S9")),
@@ -39,7 +39,7 @@ fn an_adoption_without_a_look_and_one_from_another_controller_are_noticed() {
 }
 
 #[test]
-fn the_release_of_a_pod_that_matches_and_the_adoption_of_one_that_does_not_are_noticed() {
+fn releases_and_adoptions_against_the_selector_are_detected() {
     for (labels, phase, adopts, expected) in [
         ("web", "Running", false, Some("S9")),
         ("other", "Running", false, None),
@@ -57,10 +57,10 @@ fn the_release_of_a_pod_that_matches_and_the_adoption_of_one_that_does_not_are_n
     }
 }
 
-/// What a sync of `web` asks for to adopt or to release the pod `a`.
+/// Returns the request of a sync of `web` to adopt or release the pod `a`.
 fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
     let web = harness.controller.owners().get(harness.key());
-    let owner = Arc::clone(&web.expect("web is known").controller_ref);
+    let owner = Arc::clone(&web.expect("`web` is known").controller_ref);
     let uid = Uid::new("a-uid");
     let owner_uid = owner.uid.clone();
     Request::PatchOwners {
@@ -75,7 +75,7 @@ fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
     }
 }
 
-/// A sync of `web`, which wants one pod, that has asked to adopt the orphan `a`.
+/// Returns a sync of `web`, with one replica, that has requested the adoption of the orphan `a`.
 fn adopting(harness: &mut CheckerHarness) -> (SyncId, Arc<Pod>) {
     let set = harness.seen_set(1);
     let orphan = harness.created("a", None, None);
@@ -89,7 +89,7 @@ fn adopting(harness: &mut CheckerHarness) -> (SyncId, Arc<Pod>) {
 }
 
 #[test]
-fn an_adoption_that_lands_when_the_pod_has_ended_was_right_when_it_was_asked_for() {
+fn an_adoption_may_arrive_after_the_end_of_the_pod() {
     let mut harness = CheckerHarness::new(Behaviour::Hardened);
     let (sync, orphan) = adopting(&mut harness);
     let pods = Arc::clone(harness.controller.pods());
@@ -100,9 +100,9 @@ fn an_adoption_that_lands_when_the_pod_has_ended_was_right_when_it_was_asked_for
     assert_eq!(harness.verdict(), None);
 }
 
-/// Its answer was lost, and it was sent again.
+/// The answer was lost, and the request was resent.
 #[test]
-fn an_adoption_that_is_carried_out_and_answered_404_explains_one_create_of_upstream() {
+fn an_adoption_with_answer_404_explains_one_upstream_create() {
     for (behaviour, expected) in [
         (Behaviour::Upstream, None),
         (Behaviour::Hardened, Some("S1")),
@@ -125,7 +125,7 @@ fn an_adoption_that_is_carried_out_and_answered_404_explains_one_create_of_upstr
 }
 
 #[test]
-fn nothing_is_scaled_after_a_pod_could_not_be_claimed() {
+fn nothing_is_scaled_after_a_failed_claim() {
     for (adopts, code, expected) in [
         (true, 404, None),
         (true, 422, Some("I4")),
@@ -164,7 +164,7 @@ fn nothing_is_scaled_after_a_pod_could_not_be_claimed() {
 }
 
 #[test]
-fn adopted_pods_count_and_may_be_deleted_and_orphans_do_not() {
+fn adopted_pods_count_and_may_be_deleted_unlike_orphans() {
     for (wanted, request, adopts, expected) in [
         (1, create(), false, None),
         (1, create(), true, Some("I2")),
@@ -199,7 +199,7 @@ fn adopted_pods_count_and_may_be_deleted_and_orphans_do_not() {
 }
 
 #[test]
-fn pods_patched_for_the_deleting_and_pods_of_two_controllers_are_noticed() {
+fn patches_for_deleted_and_second_owners_are_detected() {
     let mut harness = CheckerHarness::new(Behaviour::Upstream);
     let deleting = json!({"metadata": {
         "deletionTimestamp": "2023-11-14T22:13:20Z", "finalizers": ["orphan"],
@@ -224,7 +224,7 @@ fn pods_patched_for_the_deleting_and_pods_of_two_controllers_are_noticed() {
 }
 
 #[test]
-fn requests_of_a_sync_that_the_gate_refuses_are_noticed() {
+fn requests_of_a_sync_blocked_by_the_gate_are_detected() {
     for (asked, expected) in [(false, None), (true, Some("I6"))] {
         let cluster = draw::<ReplicaSets>(0, &[]).cluster;
         let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 1, &[]);

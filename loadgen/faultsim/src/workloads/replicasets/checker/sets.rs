@@ -1,38 +1,40 @@
-//! What the checker keeps of a ReplicaSet or a ReplicationController: what was wanted when, and what came and went.
+//! The checker's state of a ReplicaSet or ReplicationController: its demand over time, and the pods
+//! gained and lost.
 
 use std::collections::BTreeSet;
 
 use podstorm_objects::{Kind, Labels, ReplicaSet, Str};
 use podstorm_sim::engine::observer::SyncId;
 
-/// A ReplicaSet or a ReplicationController, by UID.
+/// The state of a ReplicaSet or ReplicationController, by UID.
 #[derive(Debug)]
 pub(super) struct SetState {
     pub(super) kind: Kind,
     pub(super) namespace: Str,
     pub(super) name: String,
     pub(super) labels: Labels,
-    /// Versions at which the number of replicas was set, with that number.
+    /// The versions at which the number of replicas was set, with that number.
     pub(super) demands: Vec<(u64, i32)>,
-    /// Pods that are active, its own and selected, on the server.
+    /// The number of active, owned and selected pods on the server.
     pub(super) active: i64,
     pub(super) gone: bool,
-    /// Creates beyond the demand that the disturbances so far explain.
+    /// The number of creates beyond the demand that the faults so far explain.
     pub(super) allowed: i64,
-    /// Pods that controllers have created beyond the demand.
+    /// The number of pods that controllers have created beyond the demand.
     pub(super) excess: i64,
-    /// Deletes below the demand that the disturbances so far explain.
+    /// The number of deletes below the demand that the faults so far explain.
     pub(super) allowed_deletes: i64,
-    /// Versions at which an active pod was lost, and the sync that did it, if one did.
+    /// The versions at which an active pod was lost, and the sync that caused it, if any.
     pub(super) losses: Vec<(u64, Option<SyncId>)>,
-    /// Versions at which an active pod came that no controller made, and the sync that adopted it, if one did.
+    /// The versions at which an active pod appeared that no controller created, and the sync that
+    /// adopted it, if any.
     pub(super) gains: Vec<(u64, Option<SyncId>)>,
-    /// Names of its active pods that were adopted.
+    /// The names of its adopted active pods.
     pub(super) adopted: BTreeSet<String>,
 }
 
 impl SetState {
-    /// One that was seen for the first time.
+    /// Returns the state of an object seen for the first time.
     pub(super) fn of(set: &ReplicaSet, kind: Kind) -> SetState {
         let selector = set.spec.selector.as_ref();
         SetState {
@@ -54,7 +56,7 @@ impl SetState {
         }
     }
 
-    /// The demands that a controller may act on which has seen the object as of `version`.
+    /// Returns the demands on which a controller may act that has seen the object at `version`.
     fn demands_since(&self, version: u64) -> impl Iterator<Item = i64> {
         let first = self
             .demands
@@ -80,13 +82,13 @@ impl SetState {
             .map_or(0, |(_, demand)| i64::from(*demand))
     }
 
-    /// Pods that came since that version and were made by no controller.
+    /// Returns the number of pods gained since that version that no controller created.
     pub(super) fn gained_since(&self, version: u64) -> i64 {
         let later = self.gains.iter().rev().take_while(|(at, _)| *at > version);
         later.count() as i64
     }
 
-    /// Pods that other controllers have adopted since that version.
+    /// Returns the number of pods that other controllers have adopted since that version.
     pub(super) fn adopted_beside(&self, version: u64, incarnation: u32) -> i64 {
         let later = self.gains.iter().rev().take_while(|(at, _)| *at > version);
         let beside = |who: &SyncId| who.incarnation != incarnation;
@@ -95,7 +97,7 @@ impl SetState {
             .count() as i64
     }
 
-    /// Pods lost since that version by others than that sync.
+    /// Returns the number of pods lost since that version, except by that sync.
     pub(super) fn lost_since(&self, version: u64, sync: SyncId) -> i64 {
         let later = self.losses.iter().rev().take_while(|(at, _)| *at > version);
         later.filter(|(_, who)| *who != Some(sync)).count() as i64

@@ -1,5 +1,4 @@
-//! S7: every status that a controller asks for is that of the pods which its cache had when the sync
-//! counted them, to the last count.
+//! S7: every requested status matches exactly the pods in the cache when the sync counted them.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +9,9 @@ use super::super::model::{counts, said};
 use super::oracle::SyncState;
 use crate::invariants::Checked;
 
-/// Whether a status that is asked for is true to the pods seen. With upstream's behaviour a second
-/// attempt writes the first one's status again, on whatever it has found: so it does hardened, where
-/// it writes at all.
+/// Checks that a requested status matches the seen pods. With upstream's behavior, a second attempt
+/// writes the first status again, on whatever object it has found; with the hardened behavior, too,
+/// if it writes at all.
 pub(super) fn is_honest(
     sync: &mut SyncState,
     object: &ReplicaSet,
@@ -20,13 +19,13 @@ pub(super) fn is_honest(
     clock_offsets_ns: &BTreeSet<i64>,
 ) -> Checked {
     let Some(read) = &sync.set else {
-        let text = format!("a status of {} is asked for without reading it", sync.key);
+        let text = format!("a status of {} is requested without reading it", sync.key);
         return Err(("S7", text));
     };
     if let Some(first) = &sync.status {
         if **first != object.status {
             let text = format!(
-                "the second attempt at the status of {} says {:?}, and the first said {first:?}",
+                "the second attempt at the status of {} has {:?}, but the first had {first:?}",
                 sync.key, object.status
             );
             return Err(("S7", text));
@@ -38,7 +37,7 @@ pub(super) fn is_honest(
     {
         return Err((
             "S7",
-            format!("the status of {} is written, and it is there", sync.key),
+            format!("the status of {} is written without a change", sync.key),
         ));
     }
     let status = &object.status;
@@ -50,8 +49,8 @@ pub(super) fn is_honest(
         && has_failure(status) == sync.manage_failed
         // A ReplicationController has no such count.
         && status.terminating_replicas.is_none() == sync.of_replication_controller;
-    // A wall clock that goes back in the middle of a sync takes nothing from pods that had been ready
-    // for long enough when it began.
+    // If the wall clock goes back during a sync, pods that had been ready long enough when it began
+    // still count.
     let begun = (clock_offsets_ns.len() > 1).then_some(sync.begun_wall_ns);
     let moments = [now.wall_ns].into_iter().chain(begun);
     let walls = moments.flat_map(|at_ns| clock_offsets_ns.iter().map(move |off| at_ns + off));
@@ -76,7 +75,7 @@ pub(super) fn is_honest(
     Ok(())
 }
 
-/// Whether such a failure shows as a condition.
+/// Whether a condition shows this failure.
 pub(super) fn is_told(request: &Request, error: &ApiError, upstream: bool) -> bool {
     match request {
         Request::CreatePod { .. } => {

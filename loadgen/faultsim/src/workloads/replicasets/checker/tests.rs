@@ -1,4 +1,4 @@
-//! Histories that must not be, each of which the checker has to notice, beside ones that may.
+//! Invalid histories that the checker must detect, next to valid ones.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn ready(is_ready: bool) -> Value {
 }
 
 #[test]
-fn a_sync_that_does_what_it_should_is_left_in_peace() {
+fn a_correct_sync_passes() {
     for behaviour in Behaviour::ALL {
         let (mut harness, sync) = CheckerHarness::syncing(behaviour, 3, &[]);
         for (batch, name) in [(0, "a"), (1, "b"), (1, "c")] {
@@ -39,10 +39,10 @@ fn a_sync_that_does_what_it_should_is_left_in_peace() {
 }
 
 #[test]
-fn a_create_beyond_the_demand_is_noticed() {
+fn a_create_beyond_the_demand_is_detected() {
     let mut harness = CheckerHarness::new(Behaviour::Hardened);
     harness.seen_set(1);
-    // The cache does not show it.
+    // The cache does not show the pod.
     harness.created("a", Some("web-uid"), None);
     let sync = harness.sync();
     harness.sends(sync, &create(), 0);
@@ -53,7 +53,7 @@ fn a_create_beyond_the_demand_is_noticed() {
 }
 
 #[test]
-fn a_create_that_a_layer_below_carries_out_twice_is_not_the_controllers() {
+fn a_resent_create_is_not_a_violation() {
     for behaviour in Behaviour::ALL {
         let (mut harness, sync) = CheckerHarness::syncing(behaviour, 1, &[]);
         harness.sends(sync, &create(), 0);
@@ -71,7 +71,7 @@ fn a_create_that_a_layer_below_carries_out_twice_is_not_the_controllers() {
             (1, Conditions::Broken)
         );
         harness.ended(sync);
-        // It explains that one, and no other.
+        // The fault explains only that pod.
         harness.created("c", Some("web-uid"), None);
         let next = harness.sync();
         harness.sends(next, &create(), 0);
@@ -81,7 +81,7 @@ fn a_create_that_a_layer_below_carries_out_twice_is_not_the_controllers() {
 }
 
 #[test]
-fn what_a_controller_beside_it_adopts_is_not_this_ones_excess() {
+fn adoptions_of_a_concurrent_controller_are_no_excess() {
     let mut harness = CheckerHarness::new(Behaviour::Hardened);
     harness.seen_set(2);
     let orphan = harness.created("a", None, None);
@@ -98,7 +98,7 @@ fn what_a_controller_beside_it_adopts_is_not_this_ones_excess() {
     assert_eq!(harness.checker.verdict().0.excess_pods_created, 0);
 
     harness.ended(sync);
-    // It explains one.
+    // The adoption explains one pod.
     let next = harness.sync();
     harness.sends(next, &create(), 0);
     harness.created("d", Some("web-uid"), Some(next));
@@ -106,7 +106,7 @@ fn what_a_controller_beside_it_adopts_is_not_this_ones_excess() {
 }
 
 #[test]
-fn pods_that_a_larger_demand_has_left_are_none_that_were_created_in_excess() {
+fn pods_left_by_a_larger_demand_are_no_excess() {
     let mut harness = CheckerHarness::new(Behaviour::Hardened);
     harness.seen_set(3);
     for name in ["a", "b", "c"] {
@@ -115,14 +115,14 @@ fn pods_that_a_larger_demand_has_left_are_none_that_were_created_in_excess() {
     let smaller = harness.set("web-uid", 1, json!({}));
     harness.see_set(&smaller);
     let sync = harness.sync();
-    // It has sent none, so a layer below has sent one again: that explains one.
+    // The sync has sent no create, so a lower layer has resent one, which explains one pod.
     harness.created("d", Some("web-uid"), Some(sync));
     assert_eq!(harness.verdict(), None);
     assert_eq!(harness.checker.verdict().0.excess_pods_created, 1);
 }
 
 #[test]
-fn without_a_gate_upstream_does_not_know_what_it_has_adopted_itself() {
+fn without_a_gate_upstream_does_not_know_its_own_adoptions() {
     for (gate, expected) in [(false, None), (true, Some("S1"))] {
         let mut harness = CheckerHarness::gated(Behaviour::Upstream, gate);
         let set = harness.seen_set(1);
@@ -134,7 +134,7 @@ fn without_a_gate_upstream_does_not_know_what_it_has_adopted_itself() {
         harness.answered(first, &get, &Answer::Object(set));
         harness.changed(&orphan, &adopted, first);
         harness.ended(first);
-        // The cache still has the pod with an owner of old.
+        // The cache still has the pod with its old owner.
         let next = harness.sync();
         harness.sends(next, &create(), 0);
         harness.created("b", Some("web-uid"), Some(next));
@@ -143,7 +143,7 @@ fn without_a_gate_upstream_does_not_know_what_it_has_adopted_itself() {
 }
 
 #[test]
-fn the_demand_is_that_since_the_version_that_was_read() {
+fn the_demand_counts_since_the_version_read() {
     for (reads_the_last, expected) in [(false, None), (true, Some("S1"))] {
         let mut harness = CheckerHarness::new(Behaviour::Hardened);
         harness.seen_set(2);
@@ -160,7 +160,7 @@ fn the_demand_is_that_since_the_version_that_was_read() {
 }
 
 #[test]
-fn a_delete_below_the_demand_is_noticed_unless_others_took_pods_meanwhile() {
+fn a_delete_below_the_demand_is_detected_without_other_losses() {
     for (cache_knows, expected) in [(false, None), (true, Some("S2"))] {
         let mut harness = CheckerHarness::new(Behaviour::Upstream);
         harness.seen_set(2);
@@ -168,7 +168,7 @@ fn a_delete_below_the_demand_is_noticed_unless_others_took_pods_meanwhile() {
         let pods = names.map(|name| harness.known(name, json!({})));
         harness.removed(&pods[2], None);
         if cache_knows {
-            // It has come so far, and has the pod nevertheless.
+            // The cache has reached the version, and still has the pod.
             let version = harness.version.into();
             harness.controller.pods().bookmark(&version);
         }
@@ -180,7 +180,7 @@ fn a_delete_below_the_demand_is_noticed_unless_others_took_pods_meanwhile() {
 }
 
 #[test]
-fn more_creates_or_deletes_than_the_cache_asks_for_are_noticed() {
+fn excess_creates_and_deletes_against_the_cache_are_detected() {
     let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 2, &["a"]);
     harness.sends(sync, &create(), 0);
     assert_eq!(harness.verdict(), None);
@@ -195,7 +195,7 @@ fn more_creates_or_deletes_than_the_cache_asks_for_are_noticed() {
 }
 
 #[test]
-fn a_batch_of_a_wrong_size_and_one_after_a_failure_are_noticed() {
+fn wrong_batch_sizes_and_batches_after_failures_are_detected() {
     let (harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 9, &[]);
     harness.sends(sync, &create(), 0);
     assert_eq!(harness.verdict(), None);
@@ -211,7 +211,7 @@ fn a_batch_of_a_wrong_size_and_one_after_a_failure_are_noticed() {
 }
 
 #[test]
-fn a_key_that_is_synced_twice_at_once_is_noticed() {
+fn two_concurrent_syncs_of_one_key_are_detected() {
     let mut harness = CheckerHarness::new(Behaviour::Hardened);
     harness.seen_set(1);
     let first = harness.sync();
@@ -223,7 +223,7 @@ fn a_key_that_is_synced_twice_at_once_is_noticed() {
 }
 
 #[test]
-fn a_delete_without_the_uid_or_after_one_was_accepted_is_noticed() {
+fn repeated_deletes_and_deletes_without_uid_are_detected() {
     for (uid, expected) in [
         (Some("a-uid"), None),
         (None, Some("S3")),
@@ -247,7 +247,7 @@ fn a_delete_without_the_uid_or_after_one_was_accepted_is_noticed() {
 }
 
 #[test]
-fn a_victim_that_was_not_claimed_is_noticed() {
+fn the_deletion_of_an_unclaimed_pod_is_detected() {
     let mut harness = CheckerHarness::new(Behaviour::Upstream);
     harness.seen_set(1);
     harness.known("a", json!({}));
@@ -260,7 +260,7 @@ fn a_victim_that_was_not_claimed_is_noticed() {
 }
 
 #[test]
-fn victims_in_a_wrong_order_are_noticed() {
+fn deletions_in_a_wrong_order_are_detected() {
     for (victim, expected) in [("waiting", None), ("ready", Some("S12"))] {
         let mut harness = CheckerHarness::new(Behaviour::Upstream);
         harness.seen_set(1);
@@ -274,14 +274,14 @@ fn victims_in_a_wrong_order_are_noticed() {
 }
 
 #[test]
-fn a_pod_for_another_owner_is_noticed() {
+fn a_pod_for_another_owner_is_detected() {
     let (mut harness, sync) = CheckerHarness::syncing(Behaviour::Upstream, 1, &[]);
     harness.created("a", Some("another-uid"), Some(sync));
     assert_eq!(harness.verdict(), Some("S4"));
 }
 
 #[test]
-fn another_form_of_a_delete_is_noticed() {
+fn another_form_of_delete_is_detected() {
     let mut harness = CheckerHarness::new(Behaviour::Upstream);
     let set = harness.set("web-uid", 1, json!({}));
     harness.see_set(&set);
@@ -297,7 +297,7 @@ fn another_form_of_a_delete_is_noticed() {
 }
 
 #[test]
-fn pods_written_for_the_deleting_or_the_gone_are_noticed() {
+fn pods_written_for_deleted_objects_are_detected() {
     let mut harness = CheckerHarness::new(Behaviour::Upstream);
     let deleting = json!({"metadata": {
         "deletionTimestamp": "2023-11-14T22:13:20Z", "finalizers": ["orphan"],
@@ -315,7 +315,7 @@ fn pods_written_for_the_deleting_or_the_gone_are_noticed() {
 }
 
 #[test]
-fn a_write_behind_open_expectations_is_noticed() {
+fn a_write_with_open_expectations_is_detected() {
     let mut harness = CheckerHarness::new(Behaviour::Upstream);
     harness.seen_set(1);
     let expectations = harness.controller.expectations();
@@ -326,7 +326,7 @@ fn a_write_behind_open_expectations_is_noticed() {
 }
 
 #[test]
-fn a_status_that_cannot_be_or_is_there_already_is_noticed() {
+fn impossible_and_unchanged_statuses_are_detected() {
     let possible = json!({
         "replicas": 2, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1,
     });
@@ -355,11 +355,11 @@ fn a_status_that_cannot_be_or_is_there_already_is_noticed() {
     harness.sends(sync, &Request::PutStatus { object: set }, 0);
     let violation = harness.checker.verdict().0.violation.unwrap();
     assert_eq!(violation.invariant, "S7");
-    assert!(violation.text.ends_with("and it is there"), "{violation}");
+    assert!(violation.text.ends_with("without a change"), "{violation}");
 }
 
 #[test]
-fn a_status_of_other_pods_than_those_seen_is_noticed() {
+fn a_status_for_unseen_pods_is_detected() {
     let right = json!({
         "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 1, "availableReplicas": 1,
         "terminatingReplicas": 0, "observedGeneration": 1,
@@ -393,7 +393,7 @@ fn a_status_of_other_pods_than_those_seen_is_noticed() {
 }
 
 #[test]
-fn the_status_of_a_replication_controller_counts_no_terminating_pods() {
+fn replication_controllers_report_no_terminating_pods() {
     let status = |terminating: Value| {
         json!({"status": {
             "replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 0, "availableReplicas": 0,
@@ -418,7 +418,7 @@ fn the_status_of_a_replication_controller_counts_no_terminating_pods() {
 }
 
 #[test]
-fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_only() {
+fn a_long_stall_explains_creates_only_without_a_gate() {
     for (kind, stalled, gate, expected) in [
         (Kind::REPLICA_SET, true, true, Some("S1")),
         (Kind::REPLICA_SET, true, false, None),
@@ -462,7 +462,7 @@ fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_onl
 }
 
 #[test]
-fn quiet_is_no_commit_no_request_and_hardly_a_sync() {
+fn the_quiet_phase_permits_no_commit_and_few_syncs() {
     let mut harness = CheckerHarness::new(Behaviour::Hardened);
     for _ in 0..10 {
         let sync = harness.sync();
@@ -491,5 +491,5 @@ fn quiet_is_no_commit_no_request_and_hardly_a_sync() {
     let sync = harness.sync();
     harness.sends(sync, &delete("a", None), 0);
     let text = harness.checker.restless(NOW.mono_ns - 1).unwrap();
-    assert!(text.starts_with("a write was asked for"), "{text}");
+    assert!(text.starts_with("a write was requested"), "{text}");
 }

@@ -20,10 +20,10 @@ impl SetJudge {
             return Err(("N6", format!("{name} was deleted")));
         }
         if set.is_deleting() {
-            let text = format!("{name} was written, and its set was on its way out");
+            let text = format!("{name} was written although its set was terminating");
             return Err(("N8", text));
         }
-        // The pod whose claim it is.
+        // The pod of the claim.
         let of_pod = set.claim_templates().find_map(|template| {
             let pod = name.strip_prefix(template)?.strip_prefix('-')?;
             let meta = ObjectMeta {
@@ -50,14 +50,14 @@ impl SetJudge {
         let is_right = |pod: &ObjectMeta| {
             !set.is_hands_off(pod, refs) && owners == set.claim_owners(pod, refs)
         };
-        // A new pod has no UID when the claims that its name had before are put right.
+        // A new pod has no UID when the existing claims for its name are corrected.
         let mut pods = seen.of_ordinal(ordinal).map(|pod| &pod.metadata);
         let is_right = is_right(&pod) || pods.any(is_right);
         if is_same && is_right {
             self.situations.insert("a claim gets other owners");
             return Ok(());
         }
-        let text = format!("{name} was written, with the owners {owners:?}");
+        let text = format!("{name} was written with the owners {owners:?}");
         Err(("N6", text))
     }
 }

@@ -1,5 +1,5 @@
-//! The invariants of one commit, N1 to N8, by the numbers of the module `statefulsets`: [`pods`](self), [`claims`],
-//! [`revisions`] and [`status`], over what the sync has [`seen`].
+//! The invariants N1 to N8 of one commit, numbered as in the module `statefulsets`: [`pods`](self),
+//! [`claims`], [`revisions`] and [`status`], given what the sync has [`seen`].
 
 mod claims;
 mod pods;
@@ -26,29 +26,29 @@ use seen::Seen;
 #[derive(Debug)]
 pub struct SetJudge {
     circumstances: Circumstances,
-    /// The template of each revision that there was. Names are made from templates.
+    /// The template of every past revision. Names are derived from templates.
     templates: BTreeMap<String, Template>,
-    /// Kept after a sync has ended: a request of it may be carried out late.
+    /// Kept after a sync has ended, because its requests may be carried out late.
     seen: BTreeMap<SyncId, Seen>,
     situations: BTreeSet<&'static str>,
-    /// The template of each set, and since when it has that, ns.
+    /// The template of each set, and the time since which it has this template, ns.
     sets: BTreeMap<Uid, (Template, i64)>,
-    /// The sets to which a status was written that is another's of their name.
+    /// The sets that got the status of another set of the same name.
     misplaced: BTreeSet<Uid>,
-    /// Since when pods exist that no node takes, ns.
+    /// The times since which unschedulable pods exist, ns.
     idle: BTreeMap<Uid, i64>,
-    /// The longest that a pod which can't run was kept after its set got another template, ns.
+    /// The longest time that a broken pod was kept after its set got another template, ns.
     kept_ns: i64,
-    /// How often the server refused a status as invalid.
+    /// The number of statuses that the server rejected as invalid.
     refused: u64,
-    /// How often a pod was deleted in place of another one of its name that was seen.
+    /// The number of pods that were deleted in place of a seen pod with the same name.
     mistaken: u64,
-    /// How many rollouts were called complete before all pods were available.
+    /// The number of rollouts that were marked as complete before all pods were available.
     early: u64,
 }
 
 impl SetJudge {
-    /// The judge of a run with these circumstances.
+    /// Returns the judge of a run with these circumstances.
     pub(super) fn new(circumstances: Circumstances) -> SetJudge {
         SetJudge {
             circumstances,
@@ -65,12 +65,12 @@ impl SetJudge {
         }
     }
 
-    /// Whether a revision of that name has this template.
+    /// Whether the named revision has this template.
     fn is_of(&self, revision: &str, template: &Template) -> bool {
         self.templates.get(revision) == Some(template)
     }
 
-    /// By when a clock may show that a pod is available, as late as it may be.
+    /// Returns the latest time that the controller's clock may show.
     fn latest_ns(&self, commit: &Commit) -> i64 {
         commit.now.wall_ns + self.circumstances.clock_off_ns
     }
@@ -88,7 +88,7 @@ impl SetJudge {
             Some(old) if begins_deletion(Some(old), new, commit.change) => {
                 self.pod_deleted(commit, seen, old)
             }
-            // Removed by a second deletion, after it had begun.
+            // A second deletion removes the pod after the first has begun.
             Some(_) if commit.change == Change::Deleted => Ok(()),
             Some(old) if old.metadata.owner_references != new.metadata.owner_references => {
                 self.pod_claimed(seen, new)
@@ -97,7 +97,7 @@ impl SetJudge {
         }
     }
 
-    /// How long a pod that can't run was kept.
+    /// Measures how long a broken pod is kept.
     fn count_kept(&mut self, commit: &Commit, old: Option<&Pod>, new: &Pod) {
         let (uid, now_ns) = (&new.metadata.uid, commit.now.mono_ns);
         if old.is_none() && new.spec.scheduler_name.is_some() {
@@ -163,7 +163,7 @@ impl Judge for SetJudge {
     }
 
     fn committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
-        // Taken out for a moment, as the checks change both.
+        // Taken out temporarily, because the checks change both.
         let mut seen = sync.and_then(|sync| self.seen.remove(&sync));
         let checked = match commit.new.kind() == Kind::POD {
             true => self.pod_committed(commit, seen.as_mut()),
@@ -190,19 +190,16 @@ impl Judge for SetJudge {
 
     fn figures(&self) -> Vec<(&'static str, u64)> {
         vec![
-            ("statuses that the server refused as invalid", self.refused),
+            ("statuses rejected as invalid", self.refused),
             (
-                "pods that were deleted for another of their name",
+                "pods deleted in place of another with the same name",
                 self.mistaken,
             ),
             (
-                "the longest that a pod which can't run was kept, s",
+                "longest time that a broken pod was kept, s",
                 self.kept_ns.unsigned_abs() / 1_000_000_000,
             ),
-            (
-                "rollouts that were complete before all pods were available",
-                self.early,
-            ),
+            ("rollouts completed too early", self.early),
         ]
     }
 

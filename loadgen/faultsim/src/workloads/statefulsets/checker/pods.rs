@@ -1,4 +1,4 @@
-//! N1 to N5: which pods a sync creates, claims, corrects and deletes.
+//! N1 to N5: the pods that a sync creates, claims, corrects and deletes.
 
 use podstorm_apiserver::Commit;
 use podstorm_objects::Pod;
@@ -11,12 +11,12 @@ use crate::workloads::statefulsets::read::{
 };
 
 impl SetJudge {
-    /// N1, N2, N5 and N8.
+    /// Checks N1, N2, N5 and N8.
     pub(super) fn pod_created(&mut self, commit: &Commit, seen: &mut Seen, pod: &Pod) -> Checked {
         let set = seen.read();
         let (name, meta) = (&*pod.metadata.name, &pod.metadata);
         if set.is_deleting() {
-            let text = format!("{name} was created, and its set was on its way out");
+            let text = format!("{name} was created although its set was terminating");
             return Err(("N8", text));
         }
         let ordinal = set
@@ -24,11 +24,14 @@ impl SetJudge {
             .filter(|ordinal| *name == *set.pod(*ordinal));
         let Some(ordinal) = ordinal.filter(|it| set.ordinals().contains(it)) else {
             let wanted = set.ordinals();
-            return Err(("N1", format!("{name} was created, wanted are {wanted:?}")));
+            return Err((
+                "N1",
+                format!("{name} was created, but the wanted ordinals are {wanted:?}"),
+            ));
         };
         if let Some(pod) = seen.of_ordinal(ordinal).next() {
             let there = &pod.metadata.name;
-            return Err(("N1", format!("{name} was created beside {there}")));
+            return Err(("N1", format!("{name} was created although {there} exists")));
         }
         let label = |key: &str| meta.labels.get(key).map(|value| &**value);
         let index = ordinal.to_string();
@@ -36,7 +39,10 @@ impl SetJudge {
             label(POD_NAME) == Some(name) && label(POD_INDEX) == Some(&index) && set.selects(meta);
         let may_strip = self.circumstances.may_strip;
         if !may_strip && (!is_labelled || !set.owns(meta)) {
-            return Err(("N1", format!("{name} was created as another's pod")));
+            return Err((
+                "N1",
+                format!("{name} was created without its labels or owner"),
+            ));
         }
         self.has_predecessors(commit, seen, ordinal, "created")?;
         self.is_alone(seen, name)?;
@@ -48,7 +54,7 @@ impl SetJudge {
         Ok(())
     }
 
-    /// N2 and N3: a set with an order does one thing at a time.
+    /// Checks N2 and N3: an ordered set makes one change at a time.
     fn is_alone(&self, seen: &Seen, name: &str) -> Checked {
         let others = seen.created.keys().chain(&seen.deleted);
         let other = others.into_iter().find(|it| **it != *name);
@@ -65,7 +71,7 @@ impl SetJudge {
         }
     }
 
-    /// N2: with an order, every pod below was seen ready.
+    /// Checks N2: in an ordered set, every pod below was seen ready.
     fn has_predecessors(&self, commit: &Commit, seen: &Seen, ordinal: i64, deed: &str) -> Checked {
         let set = seen.read();
         if !set.is_ordered() {
@@ -80,12 +86,12 @@ impl SetJudge {
             None => Ok(()),
             Some(below) => {
                 let (pod, below) = (set.pod(ordinal), set.pod(below));
-                Err(("N2", format!("{pod} was {deed}, and {below} is not ready")))
+                Err(("N2", format!("{pod} was {deed}, but {below} is not ready")))
             }
         }
     }
 
-    /// N5: a new pod below the partition is as it was.
+    /// Checks N5: a new pod below the partition has the current revision.
     fn has_right_revision(&self, seen: &Seen, ordinal: i64, pod: &Pod) -> Checked {
         let set = seen.read();
         let revision = revision_of(&pod.metadata);
@@ -105,17 +111,17 @@ impl SetJudge {
         Err(("N5", format!("{pod} was created from {revision}")))
     }
 
-    /// N3, N4, N5 and N8.
+    /// Checks N3, N4, N5 and N8.
     pub(super) fn pod_deleted(&mut self, commit: &Commit, seen: &mut Seen, old: &Pod) -> Checked {
         let set = seen.read();
         let name = old.metadata.name.to_string();
         if set.is_deleting() {
-            let text = format!("{name} was deleted, and its set was on its way out");
+            let text = format!("{name} was deleted although its set was terminating");
             return Err(("N8", text));
         }
         let known = seen.named(&name).or_else(|| seen.created.get(&name));
         let Some(pod) = known.cloned() else {
-            return Err(("N3", format!("{name} was deleted unseen")));
+            return Err(("N3", format!("{name} was deleted without being seen")));
         };
         self.mistaken += u64::from(pod.metadata.uid != old.metadata.uid);
         let ordinal = set.ordinal(&pod.metadata).unwrap_or(-1);
@@ -132,7 +138,7 @@ impl SetJudge {
         Ok(())
     }
 
-    /// N3: pods beyond the ordinals go from the highest one on.
+    /// Checks N3: pods beyond the ordinals are deleted from the highest one down.
     fn may_be_condemned(
         &mut self,
         commit: &Commit,
@@ -164,23 +170,24 @@ impl SetJudge {
         match below {
             Some((_, below, _)) if !is_healthy && self.circumstances.clock_off_ns == 0 => {
                 let below = &below.metadata.name;
-                let text = format!("{name} was deleted, and {below} is not ready either");
+                let text = format!("{name} was deleted, but {below} is not ready either");
                 Err(("N3", text))
             }
             _ => Ok(()),
         }
     }
 
-    /// N4 and N5: a pod that neither has ended nor is beyond the ordinals goes for an update alone.
+    /// Checks N4 and N5: a pod that has not ended and is not beyond the ordinals is deleted only
+    /// for an update.
     fn may_be_updated(&mut self, commit: &Commit, seen: &Seen, ordinal: i64, pod: &Pod) -> Checked {
         let set = seen.read();
         let (name, template) = (&pod.metadata.name, set.template());
         if set.is_on_delete() {
-            return Err(("N4", format!("{name} was deleted, which users do")));
+            return Err(("N4", format!("{name} was deleted, which only users may do")));
         }
         let is_updated = |pod: &Pod| self.is_of(revision_of(&pod.metadata), &template);
         if is_updated(pod) {
-            return Err(("N4", format!("{name} was deleted, and is up to date")));
+            return Err(("N4", format!("{name} was deleted, but is up to date")));
         }
         if ordinal < set.first_updated() {
             let text = format!("{name} was deleted below the partition");
@@ -190,7 +197,7 @@ impl SetJudge {
         let is_available =
             |pod: &Pod| set.is_available(pod, wall_ns) && !pod.metadata.is_deleting();
         if self.circumstances.replaces_broken && !set.is_healthy(pod, commit.now.wall_ns) {
-            // The hardened controller: such a pod is no loss, and keeps no other waiting.
+            // With the hardened controller, such a pod is no loss and blocks no other pod.
             self.situations.insert("a broken pod is replaced");
             return self.has_predecessors(commit, seen, ordinal, "deleted");
         }
@@ -216,13 +223,13 @@ impl SetJudge {
             }
             Some(above) => {
                 let above = set.pod(above);
-                let text = format!("{name} was deleted, and {above} is not updated");
+                let text = format!("{name} was deleted, but {above} is not updated");
                 Err(("N4", text))
             }
         }
     }
 
-    /// N4 with the gate of `maxUnavailable`.
+    /// Checks N4 with the feature gate for `maxUnavailable`.
     fn leaves_enough(
         &self,
         seen: &Seen,
@@ -237,20 +244,21 @@ impl SetJudge {
         let available = set.ordinals().filter(has_available).count() as i64;
         let most = set.max_unavailable().max(1);
         if set.replicas() - available >= most {
-            let text =
-                format!("{name} was deleted, and {available} pods were available without {most}");
+            let text = format!(
+                "{name} was deleted, but only {available} pods were available and {most} may be unavailable"
+            );
             return Err(("N4", text));
         }
         Ok(())
     }
 
-    /// N1: a pod that gets or loses its owner.
+    /// Checks N1 for a pod that gets or loses its owner.
     pub(super) fn pod_claimed(&mut self, seen: &Seen, pod: &Pod) -> Checked {
         let (set, name) = (seen.read(), &pod.metadata.name);
         if !set.owns(&pod.metadata) {
-            // Released.
+            // The pod was released.
             return match seen.named(name) {
-                Some(_) => Err(("N1", format!("{name} was released and is the set's"))),
+                Some(_) => Err(("N1", format!("{name} was released, but belongs to the set"))),
                 None => Ok(()),
             };
         }
@@ -261,7 +269,7 @@ impl SetJudge {
         Ok(())
     }
 
-    /// N1: a pod that is written gets its identity back.
+    /// Checks N1: a written pod gets its identity back.
     pub(super) fn pod_corrected(&mut self, seen: &Seen, pod: &Pod) -> Checked {
         let (set, meta) = (seen.read(), &pod.metadata);
         self.situations.insert("a pod is corrected");
@@ -270,6 +278,9 @@ impl SetJudge {
         if label == Some(&*meta.name) && *meta.name == *set.pod(ordinal) {
             return Ok(());
         }
-        Err(("N1", format!("{} was written with another name", meta.name)))
+        Err((
+            "N1",
+            format!("{} was written with a wrong name label", meta.name),
+        ))
     }
 }

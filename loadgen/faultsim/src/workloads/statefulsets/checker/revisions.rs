@@ -1,4 +1,4 @@
-//! N7 of revisions: numbers grow, and none is deleted that is needed.
+//! N7 for revisions: numbers increase, and no revision in use is deleted.
 
 use podstorm_objects::DynamicObject;
 
@@ -21,7 +21,7 @@ impl SetJudge {
         }
         let number = number_of(new);
         let is_new = match old {
-            // It was adopted.
+            // The revision was adopted.
             Some(old) if number_of(old) == number => {
                 let was_free = old.metadata.controller().is_none();
                 return match was_free && set.owns(&new.metadata) {
@@ -40,7 +40,7 @@ impl SetJudge {
             return Err(("N7", text));
         }
         if !is_new {
-            self.situations.insert("an earlier revision comes back");
+            self.situations.insert("an earlier revision is reused");
         }
         Ok(())
     }
@@ -56,9 +56,10 @@ impl SetJudge {
             is_used || is_found && !seen.lacks_revisions
         };
         if is_live(name) {
-            return Err(("N7", format!("{name} was deleted, and is needed")));
+            return Err(("N7", format!("{name} was deleted, but is in use")));
         }
-        // By the numbers that were seen, and by names: a deletion may meet another revision of that name.
+        // Uses the numbers that were seen, and names: a deletion may hit another revision with the
+        // same name.
         let mut known = seen.revisions.iter();
         let known = known.find(|it| it.metadata.name == *name);
         let number = number_of(known.map_or(revision, |known| known));
@@ -68,9 +69,9 @@ impl SetJudge {
         });
         let newer = newer.count() as i64;
         let limit = set.history_limit();
-        self.situations.insert("the history is cut");
+        self.situations.insert("the history is truncated");
         if newer < limit {
-            let text = format!("{name} was deleted: {newer} are newer, kept are {limit}");
+            let text = format!("{name} was deleted: {newer} are newer, but {limit} must be kept");
             return Err(("N7", text));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What a sync sees: its caches as they are when it begins, and the answers that it gets.
+//! The view of a sync: its caches when it begins, and the answers that it gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use podstorm_objects::{DynamicObject, Kind, Pod};
 
 use super::super::read::Read;
 
-/// What a sync sees.
+/// The view of a sync.
 #[derive(Debug)]
 pub(super) struct Seen {
     controller: Controller,
@@ -26,9 +26,9 @@ pub(super) struct Seen {
     pub(super) created: BTreeMap<String, Arc<Pod>>,
     /// The pods that the sync has deleted, by name.
     pub(super) deleted: BTreeSet<String>,
-    /// How many of its deletions of pods were answered well.
+    /// The number of its successful pod deletions.
     pub(super) deletions: i64,
-    /// Whether a request about revisions has failed: the sync knows of no revision then.
+    /// Whether a request about revisions failed, so that the sync knows no revision.
     pub(super) lacks_revisions: bool,
 }
 
@@ -58,7 +58,7 @@ impl Seen {
         let of_revision = |kind: Kind| kind == Kind::CONTROLLER_REVISION;
         match request {
             Request::PatchOwners { kind, .. } if of_revision(*kind) => {
-                // Only then does the sync look for pods.
+                // Only then does the sync read pods.
                 if let Some(cached) = self.controller.cached(self.key) {
                     self.pods = cached.pods;
                 }
@@ -85,7 +85,7 @@ impl Seen {
         Read::of(&self.set)
     }
 
-    /// The pods that the sync works on, with their ordinals.
+    /// Returns the pods that the sync works on, with their ordinals.
     pub(super) fn claimed(&self) -> impl Iterator<Item = (i64, &Arc<Pod>)> {
         let set = self.read();
         self.pods.iter().filter_map(move |pod| {
@@ -96,19 +96,19 @@ impl Seen {
         })
     }
 
-    /// The pods of that ordinal; more than one if names have zeros before it.
+    /// Returns the pods with that ordinal: several if names have leading zeros.
     pub(super) fn of_ordinal(&self, ordinal: i64) -> impl Iterator<Item = &Arc<Pod>> {
         let pods = self.claimed().filter(move |(of, _)| *of == ordinal);
         pods.map(|(_, pod)| pod)
     }
 
-    /// The pod of that name.
+    /// Returns the named pod.
     pub(super) fn named(&self, name: &str) -> Option<&Arc<Pod>> {
         let mut pods = self.claimed().map(|(_, pod)| pod);
         pods.find(|pod| *pod.metadata.name == *name)
     }
 
-    /// Whether it could be adopted as far as the caches knew.
+    /// Whether the pod could be adopted, according to the caches.
     pub(super) fn is_free(&self, name: &str) -> bool {
         let set = self.read();
         self.pods.iter().any(|pod| {
@@ -121,7 +121,7 @@ impl Seen {
         })
     }
 
-    /// The name of the revision that was current, if it was there.
+    /// Returns the name of the current revision, if it existed.
     pub(super) fn current(&self) -> Option<&str> {
         let name = self.read().said("currentRevision");
         let mut revisions = self.revisions.iter();

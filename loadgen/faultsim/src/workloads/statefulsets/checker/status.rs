@@ -1,4 +1,4 @@
-//! N7 of statuses: each is a count of what was seen.
+//! N7 for statuses: each is a count of the seen pods.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,8 @@ impl SetJudge {
         let (set, written) = (seen.read(), Read::of(new));
         let name = set.name();
         if set.set.metadata.uid != new.metadata.uid {
-            // As upstream: a conflict is tried again on what has the name by then.
+            // As in upstream, after a conflict the write is retried on the object that has the name
+            // by then.
             self.misplaced.insert(new.metadata.uid.clone());
         }
         let wrong = |text: String| Err(("N7", format!("{name} {text}")));
@@ -29,14 +30,18 @@ impl SetJudge {
             set.set.metadata.generation,
         );
         if observed != generation {
-            return wrong(format!("says {observed} of generation {generation}"));
+            return wrong(format!(
+                "has observed generation {observed} instead of {generation}"
+            ));
         }
         let (update, current) = (
             written.said("updateRevision"),
             written.said("currentRevision"),
         );
         if !self.is_of(update, &set.template()) {
-            return wrong(format!("says that {update} has its template"));
+            return wrong(format!(
+                "has update revision {update} with a different template"
+            ));
         }
         let is_complete = self.is_complete(set, written);
         let wanted = match seen.current() {
@@ -44,7 +49,9 @@ impl SetJudge {
             _ => update,
         };
         if current != wanted {
-            return wrong(format!("says that {current} is current, not {wanted}"));
+            return wrong(format!(
+                "has current revision {current} instead of {wanted}"
+            ));
         }
         if is_complete && seen.current().is_some_and(|it| it != update) {
             self.situations.insert("a rolling update is complete");
@@ -54,19 +61,19 @@ impl SetJudge {
         self.is_recount(seen, written, commit)
     }
 
-    /// Whether a status tells that the rollout is complete.
+    /// Whether a status marks the rollout as complete.
     fn is_complete(&self, set: Read<'_>, written: Read<'_>) -> bool {
         let are_available = || written.count("availableReplicas") == set.replicas();
         set.is_complete(written) && (!self.circumstances.completes_available || are_available())
     }
 
-    /// Whether the counts are those of the pods that were seen.
+    /// Checks that the counts are those of the seen pods.
     fn is_recount(&self, seen: &Seen, written: Read<'_>, commit: &Commit) -> Checked {
         let set = seen.read();
         let ordinals: Vec<i64> = seen.claimed().map(|(ordinal, _)| ordinal).collect();
         let distinct: BTreeSet<i64> = ordinals.iter().copied().collect();
         if distinct.len() != ordinals.len() {
-            // Which of two pods of one ordinal counts is not said.
+            // It is not specified which of two pods with one ordinal counts.
             return Ok(());
         }
         let counted = seen
@@ -100,7 +107,7 @@ impl SetJudge {
         ] {
             let said = written.count(member);
             if !(least..=most).contains(&said) {
-                let text = format!("{} says {said} {member} of {most}", set.name());
+                let text = format!("{} has {said} {member} of {most}", set.name());
                 return Err(("N7", text));
             }
         }
