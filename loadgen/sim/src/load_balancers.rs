@@ -24,8 +24,8 @@ const ADDRESSES: NumberFlag = NumberFlag {
     flag: "load-balancer-addresses",
     default: 0,
     form: NumberForm::Count,
-    help: "How many Services of type LoadBalancer get an address, of 198.51.100.0/24, at most 254; \
-           with 0 they wait for one",
+    help: "Number of addresses for Services of type LoadBalancer, from 198.51.100.0/24, at most 254; \
+           with 0, such Services wait for an address",
 };
 
 /// The network of the addresses, reserved for documentation (RFC 5737).

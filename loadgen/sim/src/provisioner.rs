@@ -28,7 +28,7 @@ const LATENCY: NumberFlag = NumberFlag {
     flag: "volume-latency",
     default: 500_000_000,
     form: NumberForm::Time,
-    help: "How long the simulated provisioner takes to make a volume",
+    help: "Time that the simulated provisioner takes to create a volume",
 };
 
 /// The annotations with which binders request a volume: the current one, and the one from before

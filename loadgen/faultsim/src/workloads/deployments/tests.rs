@@ -12,7 +12,7 @@ use crate::play::caught;
 /// Situations that the seeds must reach.
 const SITUATIONS: [&str; 9] = [
     "the first ReplicaSet of a Deployment is created",
-    "a ReplicaSet is created beside others",
+    "a ReplicaSet is created while others exist",
     "a ReplicaSet is created when old pods have ended",
     "an old ReplicaSet is deleted",
     "one ReplicaSet is scaled",

@@ -241,7 +241,7 @@ impl State {
             _ if is_gone => "an old ReplicaSet is deleted",
             None if seen.sets.is_empty() => "the first ReplicaSet of a Deployment is created",
             None if seen.recreates() => "a ReplicaSet is created when old pods have ended",
-            None => "a ReplicaSet is created beside others",
+            None => "a ReplicaSet is created while others exist",
             Some(old) if old.metadata.controller() != new.metadata.controller() => {
                 "a ReplicaSet is adopted or released"
             }
