@@ -15,7 +15,6 @@
 //! `Subject::draw_own` for a fault of one workload), bounds (`subject::schedule`), an effect
 //! (`simulation::faults`), the steps that it can affect (`coverage`) and the evidence that a
 //! controller noticed it (`invariants::reach`). A new class changes the meaning of seeds.
-//! (`invariants::reach`). A new class changes the meaning of seeds.
 
 /// Declares an enum and `ALL`, the list of its values.
 macro_rules! listed {
