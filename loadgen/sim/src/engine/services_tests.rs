@@ -115,7 +115,7 @@ fn without_the_garbage_collector_nothing_cascades() {
 }
 
 #[test]
-fn without_the_namespace_controller_a_namespace_stays_terminating() {
+fn without_its_controller_a_namespace_stays_terminating() {
     let mut harness = serving(&["*", "-namespace"], false);
     harness.cluster().create(web(), harness.now()).unwrap();
     assert!(harness.until(60 * SECOND_NS, |cluster| ready(cluster) == 2));

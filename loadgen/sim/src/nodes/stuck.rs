@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn new_pods_of_a_workload_are_stuck_unless_one_of_its_pods_is_ready() {
+    fn new_pods_of_a_workload_are_stuck_unless_one_is_ready() {
         let bound = || json!({"nodeName": "node-1"});
         let bad = || waiting("Pending", "ErrImagePull");
         let pods = [

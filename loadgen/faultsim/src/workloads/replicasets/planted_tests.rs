@@ -115,23 +115,23 @@ macro_rules! rows {
 }
 
 rows! {
-    own_writes_that_are_not_waited_for_are_noticed:
+    a_sync_that_ignores_its_own_writes_is_detected:
         record_every_write = false, Seeds::All, &["S1", "S2", "S3", "L3"];
-    expectations_that_nobody_settles_are_noticed:
+    expectations_that_are_never_cleared_are_detected:
         clear_stale_expectations = false, Seeds::All, &["L1", "S5"];
-    pods_that_the_server_names_are_noticed:
+    pod_names_chosen_by_the_server_are_detected:
         choose_pod_names = false, Seeds::All, &["S1", "S7"];
-    deletes_without_a_uid_are_noticed:
+    deletes_without_a_uid_are_detected:
         delete_by_uid = false, Seeds::All, &["S3"];
-    retries_without_a_bound_are_noticed:
+    retries_without_a_limit_are_detected:
         retry_max_ns = None, Seeds::Of(FaultClass::Quota), &["L1"];
-    a_status_for_a_successor_is_noticed:
+    a_status_for_a_successor_is_detected:
         verify_uid_on_status_write = false, Seeds::All, &["S7"];
-    availability_by_a_wrong_clock_is_noticed:
+    availability_by_a_wrong_clock_is_detected:
         bound_availability_checks = false, Seeds::Of(FaultClass::Clock), &["L1"];
-    pods_that_are_ranked_without_their_nodes_are_noticed:
+    pods_ranked_without_their_nodes_are_detected:
         rank_without_owner = false, Seeds::Calm, &["model"];
-    creates_in_a_terminating_namespace_that_count_are_noticed:
+    creates_counted_in_a_terminating_namespace_are_detected:
         terminating_namespace_is_a_failure = false,
         Seeds::Of(FaultClass::NamespaceTermination), &["L1", "S6"];
 }
@@ -166,7 +166,7 @@ fn a_missing_count_in_the_status_is_detected() {
 }
 
 #[test]
-fn a_gate_that_never_blocks_is_detected() {
+fn a_disabled_gate_is_detected() {
     let gate = |options: &mut SimOptions| close(options, "StaleControllerConsistencyReplicaSet");
     let seeds = Seeds::Of(FaultClass::ExpectationTimeout);
     let found = noticed(Fault::Options(gate), Behaviour::Upstream, seeds);

@@ -304,7 +304,7 @@ fn pods_of_a_deleted_node_are_removed_by_force() {
 }
 
 #[test]
-fn a_rejecting_node_fails_every_new_pod_at_once() {
+fn a_rejecting_node_immediately_fails_every_new_pod() {
     let mut harness = NodeHarness::new();
     harness.control.set_rejecting("a", true);
     harness.control.set_rejecting("b", true);
@@ -335,7 +335,7 @@ fn a_rejecting_node_fails_every_new_pod_at_once() {
 }
 
 #[test]
-fn a_restarted_container_is_ready_again_after_the_start_up_latency() {
+fn a_restarted_container_is_ready_after_the_startup_latency() {
     let mut harness = NodeHarness::new();
     harness.fill();
     harness.control.order("n", "p3", PodCommand::Restart(0));
