@@ -57,7 +57,7 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>> {
         match error.kind() {
             io::ErrorKind::NotFound => bail!("{shown}: there is no such file"),
             io::ErrorKind::InvalidData => bail!("{shown}: is not text, so not JSON"),
-            io::ErrorKind::IsADirectory => bail!("{shown}: is a directory; name a file"),
+            io::ErrorKind::IsADirectory => bail!("{shown}: is a directory; expected a file"),
             _ => bail!("{shown}: can't be read: {error}"),
         }
     }

@@ -1,16 +1,16 @@
-//! What held a run back: of places on nodes, the client limit, API calls and workers the one that was waited for
-//! most, with its figure.
+//! The bottleneck of a run: of places on nodes, the client limit, API calls and workers, the one with the longest total
+//! wait, with its numbers.
 
 use crate::result::{RunResult, Waits};
 use crate::units::{counted, number_for_people, seconds_for_people};
 
-/// What is waited for less than this part of the run's time does not set its pace.
+/// A wait below this share of the run's time does not set its pace.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Says that something set the pace.
+/// Formats the sentence about a bottleneck.
 type Sentence = fn(&RunResult) -> String;
 
-/// The sentence that names what set the pace, where a setting and not the core did.
+/// Returns the sentence that names the bottleneck, if a setting rather than the core set the pace.
 pub(super) fn note(result: &RunResult) -> Option<String> {
     let waits = &result.waits;
     let of_syncs = |seconds: f64| match waits.sync_seconds > 0.0 {
@@ -21,8 +21,8 @@ pub(super) fn note(result: &RunResult) -> Option<String> {
         of_syncs(waits.sync_limited_seconds),
         of_syncs(waits.sync_waiting_seconds),
     );
-    // Keys queue up behind workers that wait themselves: for the limit, which more workers would share, or for
-    // answers. Behind workers that compute it is the core that sets the pace.
+    // Keys also queue while workers wait: for the client limit, which more workers would share, or for answers.
+    // If workers compute, the core sets the pace.
     let behind_limit = waits.worker_seconds * limited;
     let behind_answers = waits.worker_seconds * (waiting - limited).max(0.0);
     let all: [(f64, Sentence); 4] = [
@@ -47,10 +47,10 @@ pub(super) fn note(result: &RunResult) -> Option<String> {
     ];
     let set = others.iter().any(|latency| !latency.is_zero());
     (set || result.settings.min_ready_seconds > 0)
-        .then(|| "times include the latencies asked for, they are not the core's alone".to_owned())
+        .then(|| "times include the configured latencies, not only the core".to_owned())
 }
 
-/// The mean of a sum, for people.
+/// Formats the mean of a sum.
 fn mean(seconds: f64, count: u64) -> String {
     seconds_for_people(seconds / count.max(1) as f64)
 }
@@ -58,7 +58,7 @@ fn mean(seconds: f64, count: u64) -> String {
 fn places(result: &RunResult) -> String {
     let waits = &result.waits;
     format!(
-        "places on nodes set the pace: {} waited {} on average for one, {} at once; the nodes take {}, and {} \
+        "places on nodes set the pace: {} waited {} on average for one, {} at the peak; the nodes hold {}, and {} \
          existed at the peak",
         counted(waits.place_pods, "pod"),
         mean(waits.place_seconds, waits.place_pods),
@@ -98,7 +98,7 @@ fn workers(result: &RunResult) -> String {
 fn api(result: &RunResult) -> String {
     let waits = &result.waits;
     format!(
-        "times include the latencies asked for, they are not the core's alone: {} took {} on average",
+        "times include the configured latencies, not only the core: {} took {} on average",
         counted(waits.calls, "API call"),
         mean(waits.api_seconds, waits.calls),
     )
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_most_is_named_with_its_figure() {
+    fn the_longest_wait_is_reported_with_its_numbers() {
         let limited = Waits {
             calls: 1_000,
             client_limit_seconds: 2_000.0,
@@ -137,7 +137,7 @@ mod tests {
             places: 5_610,
             ..limited.clone()
         };
-        // Keys wait longest, but for workers that the limit holds.
+        // Keys wait longest, but because the limit holds the workers.
         let queued = Waits {
             worker_seconds: 50_000.0,
             ..limited.clone()
@@ -154,8 +154,8 @@ mod tests {
         for (waits, words) in [
             (
                 placed,
-                "places on nodes set the pace: 900 pods waited 74 s on average for one, 864 pods at once; the \
-                 nodes take 5,610 pods, and 6,474 pods existed at the peak",
+                "places on nodes set the pace: 900 pods waited 74 s on average for one, 864 pods at the peak; the \
+                 nodes hold 5,610 pods, and 6,474 pods existed at the peak"
             ),
             (
                 limited,
@@ -175,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn the_core_is_not_taken_for_a_brake() {
-        // Workers that compute, and waits that are nothing beside the run.
+    fn the_core_is_not_reported_as_a_bottleneck() {
+        // Workers that compute, and waits that are negligible for the run.
         let busy = Waits {
             worker_keys: 1_000,
             worker_seconds: 9_000.0,

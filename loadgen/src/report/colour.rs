@@ -1,4 +1,4 @@
-//! Colours of the report for people: few, and on a terminal only.
+//! Colours of the terminal report.
 
 use std::io::IsTerminal;
 
@@ -8,16 +8,16 @@ const RED: &str = "\u{1b}[31m";
 const YELLOW: &str = "\u{1b}[33m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Whether what is written there may be coloured: it is a terminal that knows colours, and the
-/// environment has no `NO_COLOR` (no-color.org).
+/// Reports whether output to this stream may be coloured: it is a terminal with colours, and `NO_COLOR` is not set
+/// (no-color.org).
 pub fn is_wanted(stream: &impl IsTerminal) -> bool {
     let off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     stream.is_terminal() && !off && !dumb
 }
 
-/// The report of a run with that exit code, coloured: its verdict, and what deserves a look. Without
-/// the colours it is the same text.
+/// Colours the report of a run with this exit code: its verdict, and values that deserve attention. The text is
+/// otherwise unchanged.
 pub fn coloured(report: &str, exit_code: u8) -> String {
     let verdict = if exit_code == 0 { GREEN } else { RED };
     let mut text = String::with_capacity(report.len() + 64);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_all_that_is_added() {
+    fn colouring_adds_nothing_but_colours() {
         let report = "up-down: FAILED after 1 s\n\n  phase one    1 s  not done\n  \
                       excess pods  0 created\n  broken: x\n";
         let text = coloured(report, 3);

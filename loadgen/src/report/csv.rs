@@ -1,17 +1,17 @@
-//! `--csv`: the time series of a run, a row for each sample.
+//! `--csv`: the time series of a run, one row per sample.
 
 use std::io::{self, Write};
 
 use crate::result::RunResult;
 
-/// The columns: those of the result's `series` under their names, and the name of the phase.
+/// The columns: those of `series` in the result, under the same names, and the name of the phase.
 const HEADER: &str = "seconds phase phase_name pods_desired pods_existing pods_ready pods_created \
                       pods_deleted queue_depth queue_delayed api_calls resource_version";
 
-/// Writes the series: a header, then the samples in the order of time.
+/// Writes the series: a header, then the samples in time order.
 ///
 /// # Errors
-/// What the writer's are.
+/// The writer fails.
 pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let header: Vec<&str> = HEADER.split(' ').collect();

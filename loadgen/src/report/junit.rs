@@ -1,5 +1,4 @@
-//! `--junit`: the run as a test report, for what shows such reports: a test case for each phase
-//! and each threshold.
+//! `--junit`: the run as a test report, with a test case for each phase and threshold.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -8,12 +7,12 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::result::RunResult;
 
-/// Writes the report: one suite, a test case for each phase with the engine's time, one for the
-/// invariants, one for each threshold, and one for the outcome where it is bad for a reason that is no phase's. The text of a
-/// failure is the run's reason.
+/// Writes the report: one suite with a test case for each phase (with the engine's time), one for the invariants, one
+/// for each threshold, and one for the outcome if it failed for another reason. The text of a failure is the
+/// reason of the run.
 ///
 /// # Errors
-/// What the writer's are.
+/// The writer fails.
 pub fn write(out: &mut dyn Write, result: &RunResult, command: &str) -> io::Result<()> {
     let class = format!("loadgen.{}", result.scenario);
     let outcome = &result.outcome;

@@ -1,5 +1,5 @@
-//! What a user sees of a run: progress while it goes on, one screen afterwards, and the
-//! files asked for. Writing never panics: a reader that went away ends the output quietly.
+//! The output of a run: progress while it runs, one screen afterwards, and the requested files. Writing never
+//! panics: if a reader closes its end, the output stops silently.
 
 mod brake;
 pub mod colour;
@@ -24,7 +24,7 @@ use podstorm_sim::rows::Rows;
 
 use crate::units::counted;
 
-/// How many workers the controllers have that a run is about: one number where all have as many.
+/// Formats the number of workers of the controllers in a run: one number if all have the same.
 fn workers_text(workers: &WorkerCounts) -> String {
     let flags = Rows::installed().worker_flags();
     let flags = flags.filter(|(row, _)| row.runs_in == RunsIn::Manager);

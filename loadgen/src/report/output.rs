@@ -1,4 +1,4 @@
-//! What a run leaves behind: each output a file that is whole or not there, or standard output.
+//! Output files: each one is either complete or absent; or standard output.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,9 +9,9 @@ use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::placed::Placed;
 
-/// Where something that is known after the run goes. Made before it, so that an output that can't
-/// be written is known then and not after an hour; the file appears under its name at
-/// [`Output::write`] only.
+/// The destination of output that is written after the run. It is opened before the run, so that an unwritable
+/// output is reported early instead of after an hour; the file appears under its name only in
+/// [`Output::write`].
 #[derive(Debug)]
 pub struct Output {
     /// The flag that names it.
@@ -22,26 +22,25 @@ pub struct Output {
 #[derive(Debug)]
 enum Target {
     Stdout,
-    /// A device or pipe, opened when it is written: there is nothing to put in its place, and a pipe may have no
-    /// reader yet.
+    /// A device or pipe, opened when it is written: it can't be replaced by a file, and a pipe may have no reader
+    /// yet.
     Direct {
         path: PathBuf,
         is_private: bool,
     },
-    /// A file that is renamed into its place.
+    /// A temporary file that is renamed to its final name.
     Temporary {
         file: Placed,
         path: PathBuf,
     },
 }
 
-/// The files that a command reads. [`Output::open`] asks for them: no output takes the place of one.
+/// The files that a command reads. [`Output::open`] refuses to overwrite them.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs(Vec<(&'static str, PathBuf)>);
 
 impl Inputs {
-    /// Notes a file that is read, and the flag that names it; `-` is standard input, which may be a
-    /// file too.
+    /// Records a file that is read, with its flag; `-` is standard input, which may be a file too.
     pub fn add(&mut self, flag: &'static str, path: &Path) {
         let path = match path.as_os_str() == "-" {
             true => Path::new("/dev/stdin"),
@@ -50,7 +49,7 @@ impl Inputs {
         self.0.push((flag, path.to_owned()));
     }
 
-    /// The flag of the file that this is too, by whatever name: through links, hard ones as well.
+    /// Returns the flag of the input that this path also names, including through symbolic and hard links.
     fn flag_of(&self, path: &Path) -> Option<&'static str> {
         let this = identity(path)?;
         let same = |(_, input): &&(_, PathBuf)| identity(input).as_ref() == Some(&this);
@@ -58,15 +57,15 @@ impl Inputs {
     }
 }
 
-/// What tells a file from every other, if it is there: its device and number.
+/// Returns the identity of a file, if it exists: its device and inode number.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(path).ok()?;
-    // A terminal or /dev/null may be read and written.
+    // A terminal or /dev/null may be both read and written.
     let is_kept = metadata.is_file();
     is_kept.then(|| (metadata.dev(), metadata.ino()))
 }
 
-/// An output path that can't be written: its flag, the path and why.
+/// An output path that can't be written: flag, path and reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{flag} {}: {problem}", .path.display())]
 pub struct OutputError {
@@ -97,7 +96,7 @@ fn io_problem(flag: &'static str, path: &Path, error: &io::Error) -> OutputError
     output_error(flag, path, format!("can't be written: {why}"))
 }
 
-/// The directory of a file.
+/// Returns the directory of a file.
 fn parent_of(path: &Path) -> &Path {
     let parent = path
         .parent()
@@ -106,21 +105,21 @@ fn parent_of(path: &Path) -> &Path {
 }
 
 impl Output {
-    /// Opens the output that `flag` names; `-` is standard output. Nothing is seen of it before
-    /// [`Output::write`] but a temporary file beside the one named, which goes away with this. A link of this user leads
-    /// to the file that is replaced; one of another user is replaced itself.
+    /// Opens the output that `flag` names; `-` is standard output. Until [`Output::write`] the only visible effect is a
+    /// temporary file in the same directory, removed on drop. A link of this user is followed to the file to replace;
+    /// a link of another user is itself replaced.
     ///
     /// # Errors
-    /// One of the inputs, a directory, or a place that can't be written.
+    /// The path is an input or a directory, or can't be written.
     pub fn open(flag: &'static str, path: &Path, inputs: &Inputs) -> Result<Output, OutputError> {
         Output::open_for(flag, path, inputs, false)
     }
 
-    /// The same for what holds secrets: the file is readable by its owner alone from its creation on, and a link in its
-    /// place is replaced.
+    /// Like [`Output::open`], for a file with secrets: it is readable only by its owner from its creation on, and a link
+    /// in its place is replaced.
     ///
     /// # Errors
-    /// As [`Output::open`]; a pipe of another user.
+    /// The same as [`Output::open`]; or the path is a pipe of another user.
     pub fn open_private(
         flag: &'static str,
         path: &Path,
@@ -140,7 +139,7 @@ impl Output {
             return output(Target::Stdout);
         }
         if let Some(input) = inputs.flag_of(path) {
-            let problem = format!("would overwrite the file that {input} reads; name another");
+            let problem = format!("would overwrite the file that {input} reads; use another file");
             return Err(output_error(flag, path, problem));
         }
         let link = fs::symlink_metadata(path).ok().filter(Metadata::is_symlink);
@@ -151,9 +150,9 @@ impl Output {
         };
         let written = path.as_os_str().as_encoded_bytes();
         let is_directory = written.ends_with(b"/") || written.ends_with(b"/.");
-        // What ends like a directory is none of a file's names, though nothing be there.
+        // A path that ends like a directory can't name a file, even if nothing exists there.
         if is_directory || found.as_ref().is_some_and(Metadata::is_dir) {
-            return Err(output_error(flag, path, "is a directory; name a file"));
+            return Err(output_error(flag, path, "is a directory; expected a file"));
         }
         if let Some(found) = found.filter(|found| is_direct(path, found)) {
             check_direct(flag, path, &found, is_private)?;
@@ -163,7 +162,7 @@ impl Output {
             return output(Target::Direct { path, is_private });
         }
         let is_replaced = link.is_some() && (is_private || is_foreign);
-        // One file, one name.
+        // Resolve links, so that one file has one name.
         let target = match is_replaced {
             true => in_real_parent(path),
             false => fs::canonicalize(path).or_else(|_| in_real_parent(path)),
@@ -173,7 +172,7 @@ impl Output {
             return Err(output_error(flag, path, "names no file"));
         }
         if !is_replaced {
-            // The rename would succeed on a file that may not be written: ask first.
+            // The rename would succeed even on a file that may not be written, so check first.
             match OpenOptions::new().append(true).open(&target) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(io_problem(flag, path, &error)),
@@ -185,17 +184,17 @@ impl Output {
         output(Target::Temporary { file, path: target })
     }
 
-    /// The flag that names it.
+    /// Returns the flag that names it.
     pub fn flag(&self) -> &'static str {
         self.flag
     }
 
-    /// Whether this is standard output.
+    /// Reports whether this is standard output.
     pub fn is_stdout(&self) -> bool {
         matches!(self.target, Target::Stdout)
     }
 
-    /// The temporary file, which a process that ends without unwinding must remove.
+    /// Returns the temporary file, to remove if the process exits without unwinding.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {
             Target::Temporary { file, .. } => Some(file.path()),
@@ -203,8 +202,8 @@ impl Output {
         }
     }
 
-    /// The file that is written in the end, links followed; none for standard output and devices,
-    /// which several outputs may share.
+    /// Returns the final path with links resolved; `None` for standard output and devices, which several outputs may
+    /// share.
     pub fn path(&self) -> Option<&Path> {
         match &self.target {
             Target::Temporary { path, .. } => Some(path),
@@ -212,11 +211,11 @@ impl Output {
         }
     }
 
-    /// Has `write` make the content, and puts the file in place.
+    /// Writes the content that `write` produces and moves the file into place.
     ///
     /// # Errors
-    /// The output can't be written; a file of that name that was there before is untouched. A
-    /// reader of a pipe that has gone away is no error.
+    /// The output can't be written; an existing file of that name is unchanged. A pipe closed by its reader is
+    /// not an error.
     pub fn write(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -224,10 +223,10 @@ impl Output {
         self.write_held(write).map(drop)
     }
 
-    /// The same; the file stays locked, and counts as one of a process that lives, until the result is dropped.
+    /// Like [`Output::write`], but the file stays locked, and so belongs to a live process, until the result is dropped.
     ///
     /// # Errors
-    /// As [`Output::write`].
+    /// The same as [`Output::write`].
     pub fn write_held(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -258,23 +257,23 @@ impl Output {
     }
 }
 
-/// Whether what is at a path is this user's or the system's.
+/// Reports whether a path belongs to this user or the system.
 fn is_trusted(metadata: &Metadata) -> bool {
     metadata.uid() == geteuid().as_raw() || metadata.uid() == 0
 }
 
-/// Whether a path is that of a descriptor of this process, whatever it leads to.
+/// Reports whether a path names a descriptor of this process, whatever it refers to.
 fn is_descriptor(path: &Path) -> bool {
     let mut folders = ["/dev/fd", "/dev/stderr", "/dev/stdout", "/proc"].iter();
     folders.any(|folder| path.starts_with(folder))
 }
 
-/// Whether what was found is written in place: no file takes the place of a device or pipe.
+/// Reports whether the path is written in place: a file never replaces a device or pipe.
 fn is_direct(path: &Path, found: &Metadata) -> bool {
     !found.is_file() || is_descriptor(path)
 }
 
-/// Refuses what has taken the place of a device or pipe, and pipes that another user reads secrets from.
+/// Refuses a path that is no longer a device or pipe, and pipes from which another user would read secrets.
 fn check_direct(
     flag: &'static str,
     path: &Path,
@@ -285,13 +284,13 @@ fn check_direct(
         return Err(output_error(flag, path, "is no longer a device or a pipe"));
     }
     if is_private && found.file_type().is_fifo() && !is_descriptor(path) && !is_trusted(found) {
-        let problem = "is a pipe of another user, who would read secrets from it; name a file";
+        let problem = "is a pipe of another user, who could read secrets from it; use a file";
         return Err(output_error(flag, path, problem));
     }
     Ok(())
 }
 
-/// A file that is not there yet, in the directory as it is without links.
+/// Returns the path of a new file, with links in its directory resolved.
 fn in_real_parent(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     Ok(fs::canonicalize(parent_of(path))?.join(name))
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_appears_whole_or_not_at_all() {
+    fn the_file_appears_complete_or_not_at_all() {
         let directory = directory("json");
         let path = directory.join("result.json");
         let output = Output::open("--json", &path, &Inputs::default()).unwrap();
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_known_before() {
+    fn unwritable_outputs_are_refused_before_the_run() {
         let directory = directory("json-bad");
         for (path, word) in [
             (directory.clone(), "is a directory"),
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_of_an_input_is_an_output() {
+    fn no_name_of_an_input_is_accepted_as_an_output() {
         let directory = directory("json-input");
         let input = directory.join("input.yaml");
         fs::write(&input, "precious").unwrap();
@@ -387,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_leads_to_its_file_but_for_secrets_and_foreign_links() {
+    fn links_are_followed_except_for_secrets_and_foreign_links() {
         use std::os::unix::fs::{lchown, symlink};
 
         let write = |output: Result<Output, OutputError>| {
@@ -396,7 +395,7 @@ mod tests {
         };
         let directory = directory("json-links");
         let (victim, link) = (directory.join("victim"), directory.join("link"));
-        // Whoever could guess the name of the temporary file could plant a link there.
+        // A user who guesses the name of the temporary file could plant a link there.
         let guessed = format!(".link.{}.tmp", std::process::id());
         symlink(&victim, directory.join(guessed)).unwrap();
         for case in ["own", "secret", "foreign"] {
@@ -406,7 +405,7 @@ mod tests {
             match case {
                 "secret" => write(Output::open_private("-f", &link, &Inputs::default())),
                 "own" => write(Output::open("-f", &link, &Inputs::default())),
-                // Only root can make one.
+                // Only root can create one.
                 _ if lchown(&link, Some(12_345), None).is_err() => continue,
                 _ => write(Output::open("-f", &link, &Inputs::default())),
             }

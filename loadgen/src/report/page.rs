@@ -1,23 +1,23 @@
-//! What the pages of a run, a comparison, a sweep and a served cluster share: their style, their templates filled
-//! in, the steps of an axis, coordinates of an SVG.
+//! Shared parts of the pages of a run, a comparison, a sweep and a served cluster: style, template rendering, axis steps,
+//! SVG coordinates.
 
 use minijinja::{Environment, Value};
 
-/// The style of all pages but a sweep's: colours, light and dark, tiles, charts, tables.
+/// Returns the style of all pages except that of a sweep: light and dark colours, tiles, charts, tables.
 pub(crate) fn style() -> Value {
     Value::from_safe_string(include_str!("html/style.css").to_owned())
 }
 
-/// A template of HTML, filled in with the values.
+/// Renders an HTML template with the values.
 ///
 /// # Panics
-/// Where the template is not well-formed or asks for what there is not; tests render each.
+/// The template is invalid or uses a missing value; tests render each template.
 pub(crate) fn render(template: &str, values: Value) -> String {
     let page = Environment::new().render_named_str("page.html", template, values);
-    page.expect("the template is well-formed and has what it asks for")
+    page.expect("the template is valid and has all its values")
 }
 
-/// The distance of about `count` round ticks for an axis up to `end`: 1, 2 or 5 times a power of ten.
+/// Returns the distance of about `count` round ticks for an axis up to `end`: 1, 2 or 5 times a power of ten.
 pub(crate) fn round_step(end: f64, count: f64) -> f64 {
     if end.is_nan() || end <= 0.0 {
         return 1.0;
@@ -29,12 +29,12 @@ pub(crate) fn round_step(end: f64, count: f64) -> f64 {
     found.unwrap_or(&10.0) * power
 }
 
-/// How many steps reach the greatest value; at least one.
+/// Returns the number of steps that reach the greatest value; at least one.
 pub(crate) fn steps_to(most: f64, step: f64) -> f64 {
     (most / step - 1e-9).ceil().max(1.0)
 }
 
-/// A coordinate with one digit at most behind the point.
+/// Formats a coordinate with at most one decimal.
 pub(crate) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()

@@ -1,4 +1,4 @@
-//! `--perf-dash`: the latencies in the form that Kubernetes' performance dashboard reads.
+//! `--perf-dash`: the latencies in the format of Kubernetes' performance dashboard.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use crate::result::{Quantiles, RunResult};
 use crate::text::json;
 
-/// Writes the file: percentiles of convergence, pod start-up, queue and work durations in
-/// milliseconds, each labelled `Metric`; the run's scenario, engine and the like as labels of all.
+/// Writes the file: percentiles of convergence, pod startup, queue and work durations in milliseconds, each labelled
+/// `Metric`; all have labels for the run's scenario, engine and similar facts.
 ///
 /// # Errors
+/// The writer fails.
 /// What the writer's are.
 pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
     let metrics = [
@@ -24,7 +25,7 @@ pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
         let data = json!({"Perc50": p50, "Perc90": p90, "Perc99": p99});
         json!({"data": data, "unit": "ms", "labels": {"Metric": metric}})
     };
-    // A percentile of nothing would be drawn as zero.
+    // Percentiles without samples would be drawn as zero.
     let measured = metrics.iter().filter(|(_, of)| of.count > 0);
     let data = json!({
         "version": "v1",

@@ -1,7 +1,7 @@
-//! A file that appears whole: written beside its place under a name that no other file has, then renamed.
+//! Files that appear complete: each is written under a unique name in the same folder, then renamed.
 //!
-//! The file is created new, so neither another file nor a link at its name is written through. It is locked for as long
-//! as it is being written: a file without a lock is of a process that was killed, and goes at the next start.
+//! The file is newly created, so writing never follows an existing file or link. It stays locked while it is written:
+//! an unlocked file belongs to a process that was killed, and is removed at the next start.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -12,18 +12,18 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::unistd::geteuid;
 use tempfile::{Builder, NamedTempFile};
 
-/// What the name of a temporary file has between that of its place and random letters.
+/// The part of a temporary file name between the final name and random letters.
 const MARK: &str = ".podstorm-";
 const SUFFIX: &str = ".tmp";
-/// Files that may be taken for abandoned ones between their creation and their lock.
+/// Attempts, in case another process takes the new file for an abandoned one before it is locked.
 const TRIES: usize = 16;
 
-/// A file that is not in its place yet. Dropped, it is gone.
+/// A file that is not in its place yet. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Placed(NamedTempFile);
 
 impl Placed {
-    /// Creates it beside its place, readable by its owner alone or as the umask allows.
+    /// Creates the file in the folder of its place, readable only by its owner or as the umask allows.
     ///
     /// # Errors
     /// The folder can't be written.
@@ -39,7 +39,7 @@ impl Placed {
                 .suffix(SUFFIX)
                 .permissions(Permissions::from_mode(mode))
                 .tempfile_in(folder)?;
-            // Where locks are not to be had, nothing counts as abandoned either.
+            // Without support for locks no file counts as abandoned either.
             let _locked = file.as_file().try_lock();
             if file.as_file().metadata()?.nlink() > 0 {
                 return Ok(Placed(file));
@@ -48,27 +48,27 @@ impl Placed {
         Err(io::Error::other("temporary files vanish"))
     }
 
-    /// The file under its temporary name.
+    /// Returns the file under its temporary name.
     pub(super) fn file(&self) -> &File {
         self.0.as_file()
     }
 
-    /// Its temporary name.
+    /// Returns its temporary name.
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Puts it in its place, and in that of a link there. The file stays locked until it is dropped.
+    /// Moves the file to its place, replacing a link there. The file stays locked until it is dropped.
     ///
     /// # Errors
-    /// What is there is a directory or not to be replaced.
+    /// The place is a directory or can't be replaced.
     pub(super) fn put(self, place: &Path) -> io::Result<File> {
         Ok(self.0.persist(place)?)
     }
 }
 
-/// Removes the temporary files in a folder that processes of this user have left when they were killed, and the files
-/// that are named so. What cannot be removed stays. O(files in the folder).
+/// Removes temporary files that killed processes of this user have left in a folder, and files whose names match.
+/// Files that can't be removed stay. O(files in the folder).
 pub(crate) fn remove_abandoned(folder: &Path, is_named: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -82,7 +82,7 @@ pub(crate) fn remove_abandoned(folder: &Path, is_named: impl Fn(&str) -> bool) {
 
 /// Removes a file of this user that no process has locked.
 fn remove_unlocked(path: &Path) -> io::Result<()> {
-    // A link is not followed, a pipe not waited for.
+    // Do not follow links or block on pipes.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(O_NOFOLLOW | O_NONBLOCK)
@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn a_private_file_is_private_from_its_first_moment_and_in_its_place() {
+    fn a_private_file_is_private_from_creation_to_its_place() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("config");
         let file = Placed::beside(&place, true).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(file.path()), 0o600);
-        // What had the name before is replaced, its mode too.
+        // An existing file is replaced together with its mode.
         fs::write(&place, "old").unwrap();
         file.file().write_all(b"new").unwrap();
         file.put(&place).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_killed_processes_go_and_no_others() {
+    fn only_files_of_killed_processes_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let victim = folder.path().join("victim");
         fs::write(&victim, "").unwrap();

@@ -1,5 +1,4 @@
-//! Progress on standard error: a bar on a terminal, a plain line now and then elsewhere, and full
-//! screen with `--tui`.
+//! Progress on standard error: a bar on a terminal, occasional plain lines elsewhere, and full screen with `--tui`.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -14,56 +13,56 @@ use crate::report::live::{self, LiveView};
 use crate::run::{Observer, Progress};
 use crate::units::{count_for_people, counted, cut, number_for_people, seconds_for_people};
 
-/// Columns that progress keeps to, on a terminal and elsewhere.
+/// The width of progress, on a terminal and elsewhere.
 const COLUMNS: usize = 80;
 
-/// Columns of the bar itself.
+/// The width of the bar itself.
 const BAR: usize = 8;
 
-/// Columns of what stands beside phase, bar and message where a bar has a target.
+/// The columns besides phase, bar and message if a bar has a target.
 const BESIDE_BAR: usize = " [] 1,234,567/s ETA 100m".len();
 
-/// Fewest columns kept for the name of a phase.
+/// The minimum width of the name of a phase.
 const PHASE_MIN: usize = 20;
 
 /// Seconds of real time between plain lines of one phase.
 const SECONDS_PER_LINE: f64 = 2.0;
 
-/// Shows progress in one of these ways.
+/// A way to show progress.
 #[derive(Debug)]
 pub enum ProgressView {
-    /// Nothing is shown.
+    /// No progress.
     Quiet,
-    /// A bar, redrawn.
+    /// A bar that is redrawn.
     Bar(Mutex<Bar>),
-    /// Lines.
+    /// Plain lines.
     Lines(Mutex<Lines>),
-    /// The whole screen.
+    /// The full-screen view.
     #[cfg(feature = "tui")]
     Live(LiveView),
 }
 
-/// The bar of the present phase.
+/// The bar of the current phase.
 #[derive(Debug)]
 pub struct Bar {
     bar: ProgressBar,
-    /// Its number, and whether its target was known.
+    /// The number of the phase, and whether its target was known.
     phase: Option<(usize, bool)>,
     counts: Counts,
 }
 
-/// When and about what the last line was.
+/// State of the plain lines: the time and content of the last one.
 #[derive(Debug)]
 pub struct Lines {
     clock: RealClock,
     phase: Option<usize>,
     next_at: f64,
-    /// What it told: a line that would tell the same is not written.
+    /// The content of the last line; a line with the same content is not written.
     told: String,
     counts: Counts,
 }
 
-/// What had been created and deleted as the present phase began.
+/// Pods created and deleted before the current phase.
 #[derive(Debug, Default)]
 struct Counts {
     phase: Option<usize>,
@@ -72,9 +71,9 @@ struct Counts {
 }
 
 impl Counts {
-    /// How far the phase is, in that many columns: how many of its pods are done, or, where it has no target, how many
-    /// were created and deleted in it; then how many exist, where that `is_wanted`, and the keys that wait. What is
-    /// nothing or does not fit is left out.
+    /// Describes the progress of the phase in this many columns: how many of its pods are done or, without a target, how
+    /// many were created and deleted in it; then how many exist if `is_wanted`, and the waiting keys. Zeros and parts that
+    /// do not fit are left out.
     fn told(&mut self, progress: &Progress<'_>, is_wanted: bool, columns: usize) -> String {
         if self.phase != Some(progress.phase_index) {
             *self = Counts {
@@ -98,7 +97,7 @@ impl Counts {
             (existing, "", " existing"),
             (queued, "queue ", ""),
         ] {
-            // The first count is that of pods, and so are those behind it.
+            // Only the first count of pods has the noun.
             let noun = text.is_empty() && before != "queue ";
             let number = match noun {
                 true => counted(count, "pod"),
@@ -118,7 +117,7 @@ impl Counts {
 }
 
 impl ProgressView {
-    /// The way that suits standard error, or none at all.
+    /// Returns the view that suits standard error, or none.
     pub fn new(quiet: bool) -> ProgressView {
         if quiet {
             ProgressView::Quiet
@@ -140,7 +139,7 @@ impl ProgressView {
         }
     }
 
-    /// Takes bar and view away, so that the report has the screen to itself.
+    /// Removes bar or view, so that the report has the screen to itself.
     pub fn finish(&self) {
         match self {
             ProgressView::Quiet | ProgressView::Lines(_) => {}
@@ -151,7 +150,7 @@ impl ProgressView {
     }
 }
 
-/// Gives the terminal back, if a view has all of it. For code that ends the process at once.
+/// Restores the terminal if a view has taken it over; for code that exits immediately.
 pub fn give_screen_back() {
     #[cfg(feature = "tui")]
     live::give_back();
@@ -163,7 +162,7 @@ impl Observer for ProgressView {
             ProgressView::Quiet => {}
             ProgressView::Bar(bar) => locked(bar).show(progress),
             ProgressView::Lines(lines) => {
-                // A reader that went away takes nothing from the run.
+                // A closed standard error does not affect the run.
                 let _ = locked(lines).show(progress, &mut io::stderr().lock());
             }
             #[cfg(feature = "tui")]
@@ -180,14 +179,14 @@ impl Observer for ProgressView {
                 // As above.
                 let _ = writeln!(io::stderr().lock(), "{text}");
             }
-            // It shows the numbers that stand still.
+            // The view shows that the numbers stand still.
             #[cfg(feature = "tui")]
             ProgressView::Live(_) => {}
         }
     }
 }
 
-/// A panic elsewhere must not become a second one in the display.
+/// Locks a mutex even if it is poisoned: a panic elsewhere must not cause a second one in the display.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
@@ -201,21 +200,21 @@ impl Bar {
         if self.phase != Some(phase) {
             self.phase = Some(phase);
             self.bar.finish_and_clear();
-            // With its texts from the beginning, so that it is never drawn without them.
+            // Set the texts first, so that the bar is never drawn without them.
             self.bar = ProgressBar::new(progress.total)
                 .with_style(style(progress.total))
                 .with_prefix(text.clone())
                 .with_message(message.clone());
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
-        // The total may not be known yet, or be passed.
+        // The total may be unknown so far, or exceeded.
         self.bar.set_length(progress.total.max(progress.done));
         self.bar.set_position(progress.done);
         self.bar.set_prefix(text);
         self.bar.set_message(message);
     }
 
-    /// What the bar says, and its phase.
+    /// Returns the text of the bar and its phase.
     fn texts(&mut self, progress: &Progress<'_>) -> (String, String) {
         let columns = COLUMNS - BAR - BESIDE_BAR;
         let is_wanted = progress.total == 0;
@@ -225,7 +224,7 @@ impl Bar {
     }
 }
 
-/// Without a target there is nothing to be a part of, and no end to foretell.
+/// Returns the template; without a target it shows no fraction and no estimate.
 fn template(total: u64) -> String {
     match total {
         0 => "{prefix}: {msg}, {elapsed}".to_owned(),
@@ -235,11 +234,11 @@ fn template(total: u64) -> String {
 
 fn style(total: u64) -> ProgressStyle {
     ProgressStyle::with_template(&template(total))
-        .expect("the template is well-formed")
+        .expect("the template is valid")
         .with_key(
             "rate",
             |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-                // What can't be written is not shown.
+                // If it can't be written, it is not shown.
                 let _ = write!(out, "{}", rate(state.per_sec()));
             },
         )
@@ -271,7 +270,7 @@ impl Lines {
     }
 }
 
-/// `[2/3] roll out`, cut to that many columns.
+/// Formats the phase as `[2/3] roll out`, cut to this many columns.
 fn phase_text(progress: &Progress<'_>, columns: usize) -> String {
     let place = format!("[{}/{}] ", progress.phase_index + 1, progress.phase_count);
     let left = columns.saturating_sub(place.len()).max(1);
@@ -283,13 +282,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_written_for_people() {
+    fn rates_are_readable() {
         assert_eq!(rate(1_527_002.410_6), "1,527,002/s");
         assert_eq!(rate(21.337), "21.3/s");
     }
 
     #[test]
-    fn without_a_target_the_bar_tells_no_part_of_it_and_no_end() {
+    fn without_a_target_the_bar_has_no_fraction_and_no_estimate() {
         assert!(!template(0).contains("bar") && !template(0).contains("eta"));
         assert!(template(1).contains("bar") && template(1).contains("eta"));
     }
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_has_a_line_at_once_and_then_now_and_then() {
+    fn a_phase_has_a_line_immediately_and_then_occasionally() {
         let mut progress = progress();
         let (mut lines, mut out) = (lines(), Vec::new());
         lines.show(&progress, &mut out).unwrap();
@@ -338,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_tells_nothing_new_is_not_written() {
+    fn a_line_without_news_is_not_written() {
         let mut progress = progress();
         let (mut lines, mut out) = (lines(), Vec::new());
         for done in [1_500, 1_500, 1_501] {
             progress.done = done;
             progress.engine_seconds += 2.0;
             lines.show(&progress, &mut out).unwrap();
-            // Time for the next one.
+            // Time for the next line.
             lines.next_at = 0.0;
         }
         let text = String::from_utf8(out).unwrap();
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_without_a_target_tells_what_was_created_and_deleted_in_it() {
+    fn a_phase_without_a_target_shows_created_and_deleted_pods() {
         let mut counts = Counts::default();
         let mut progress = Progress {
             total: 0,
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_keeps_to_eighty_columns() {
+    fn progress_fits_eighty_columns() {
         let large = Progress {
             phase: "20 % of the pods are deleted, and the events of their deletions are lost",
             phase_index: 11,

@@ -1,5 +1,5 @@
-//! The scenario `stale-watch` explained from its result: what was done, what came of it, and what
-//! to try next.
+//! Explains a run of the scenario `stale-watch` from its result: what was done, what followed, and what to try
+//! next.
 
 use podstorm::policy::Behaviour;
 
@@ -7,10 +7,10 @@ use crate::result::RunResult;
 use crate::settings::Settings;
 use crate::units::{count_for_people as count, counted};
 
-/// The scenario's phase in which expectations run out behind a stalled watch.
+/// The phase of the scenario in which expectations expire while the watch is stalled.
 const EXPIRED: &str = "five minutes later: one event each";
 
-/// The scenario's phase in which answers to creates are lost.
+/// The phase of the scenario in which answers to creates are lost.
 const LOST: &str = "scale up; each first answer is lost";
 
 /// The explanation of a run.
@@ -21,7 +21,7 @@ pub(super) struct Explanation {
     pub(super) commands: Vec<String>,
 }
 
-/// Explains a run; `command` gives the command that runs the same with such settings.
+/// Explains a run; `command` returns the command for the same run with other settings.
 pub(super) fn explanation(
     result: &RunResult,
     command: &dyn Fn(&Settings) -> String,
@@ -35,7 +35,7 @@ pub(super) fn explanation(
     let (stalled, lost) = (in_phase(EXPIRED), in_phase(LOST));
     let done = format!(
         "The controller's pod watch stalled while ReplicaSets ({}) were scaled to {}, and after five \
-         minutes each got an event that says nothing. Then the watch came back. Later, at 0 again, \
+         minutes each got an event without a change. Then the watch resumed. Later, at 0 again, \
          the watch stalled once more and the answer to the first create of each was lost.",
         count(size.workloads()),
         counted(size.pods, "pod"),
@@ -50,34 +50,34 @@ pub(super) fn explanation(
     let skips = counted(result.wasted_work.stale_sync_skips, "sync");
     let came = match (hardened, gate) {
         (true, _) => format!(
-            "Hardened: nothing was counted before the caches showed every own write, those with a \
-             lost answer too; {skips} put off and {} read for that.",
+            "Hardened: no sync counted pods before the caches showed all of its own writes, including those \
+             with a lost answer; {skips} put off and {} read for that.",
             counted(calls(result, "list "), "version"),
         ),
         (false, false) => format!(
-            "Upstream, {name} off as before 1.36: after five minutes what was expected ran out; the \
+            "Upstream, {name} off as before 1.36: after five minutes the expectations expired while the \
              cache still showed none of the pods, so {} were created a second time \
-             (kubernetes#129795), and deleted again when the watch was back.",
+             (kubernetes#129795), and deleted again when the watch resumed.",
             count(stalled)
         ),
         (false, true) => format!(
-            "Upstream, {name} on as in 1.36: each sync waited until the cache had seen what the \
-             controller had written; {} created twice, and {skips} put off.",
+            "Upstream, {name} on as in 1.36: each sync waited until the cache had seen the writes of the \
+             controller; {} created twice, and {skips} put off.",
             counted(stalled, "pod")
         ),
     };
     let answers = match (hardened, gate) {
-        (true, _) if lost == 0 => "No create with a lost answer made a second pod.".to_owned(),
+        (true, _) if lost == 0 => "No create with a lost answer caused a second pod.".to_owned(),
         (true, _) => format!(
-            "{} with a lost answer made a second pod.",
+            "{} with a lost answer caused a second pod.",
             counted(lost, "create")
         ),
         (false, gate) => format!(
-            "A create whose answer is lost counts as failed, though the pod is there: {} too \
+            "A create whose answer is lost counts as failed, although the pod exists: {} too \
              many.{}",
             counted(lost, "pod"),
             if gate {
-                " The gate does not mend that: it remembers answered writes only."
+                " The gate does not prevent this: it remembers only answered writes."
             } else {
                 ""
             }
@@ -109,7 +109,7 @@ pub(super) fn explanation(
     Explanation {
         paragraphs: vec![
             ("done", done),
-            ("came of it", came),
+            ("outcome", came),
             ("", answers),
             ("", sum),
         ],
@@ -117,7 +117,7 @@ pub(super) fn explanation(
     }
 }
 
-/// Calls of that verb and resource, whatever the answer.
+/// Returns the number of calls with this verb and resource, whatever their result.
 fn calls(result: &RunResult, start: &str) -> u64 {
     let counts = result.api_calls.iter();
     counts

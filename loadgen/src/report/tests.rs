@@ -1,4 +1,4 @@
-//! A result for the tests of what shows results, and what holds of every page.
+//! A result for tests of reports, and checks that apply to every page.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::result::{
 };
 use crate::settings::Settings;
 
-/// A run of `up-down` that went well, of one phase and four samples.
+/// Returns a successful run of `up-down`, with one phase and four samples.
 pub(super) fn result() -> RunResult {
-    let settings = Settings::of_flags("--scenario up-down", 2).expect("the defaults agree");
+    let settings = Settings::of_flags("--scenario up-down", 2).expect("the defaults are consistent");
     let quantiles = Quantiles {
         count: 4000,
         p50: 0.1,
@@ -108,7 +108,7 @@ pub(super) fn result() -> RunResult {
 /// Elements that have no end tag.
 const VOID: [&str; 3] = ["meta", "!DOCTYPE", "!doctype"];
 
-/// Checks that every element that begins ends in its order.
+/// Checks that elements are properly nested and closed.
 #[track_caller]
 fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();
@@ -127,7 +127,7 @@ fn assert_well_formed(page: &str) {
         } else if !tag.ends_with('/') && !VOID.contains(&name) {
             open.push(name);
             if name == "script" || name == "style" {
-                // Their text is no markup.
+                // Their text is not markup.
                 let end = rest.find(&format!("</{name}>")).expect("it ends");
                 rest = &rest[end..];
             }
@@ -136,7 +136,7 @@ fn assert_well_formed(page: &str) {
     assert_eq!(open, [""; 0], "everything ends");
 }
 
-/// Checks that a page is well formed, needs nothing else and lacks no value.
+/// Checks that a page is well formed and self-contained and has all values.
 #[track_caller]
 pub(crate) fn assert_sound(page: &str) {
     assert_well_formed(page);
@@ -145,7 +145,7 @@ pub(crate) fn assert_sound(page: &str) {
             let line = page[..at].rsplit('\n').next().unwrap_or_default();
             line.trim_start().to_owned()
         });
-        // Comments of the script are none.
+        // Comments of the script don't count.
         let places: Vec<String> = places.filter(|line| !line.is_empty()).collect();
         assert_eq!(places, [""; 0], "{needed}");
     }

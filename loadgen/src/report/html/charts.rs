@@ -1,8 +1,8 @@
-//! Scales, ticks and paths: from numbers to what an SVG and the labels around it are made of.
+//! Scales, ticks and paths: converts numbers to the parts of an SVG and its labels.
 //!
-//! Coordinates are those of a square of [`SIDE`] that the page stretches over the chart, with 0 at the
-//! top; labels are placed beside it in percent, so that text keeps its size on every screen. Colours
-//! are the page's business: shapes have classes only, so that they follow the reader's light or dark.
+//! Coordinates lie in a square of [`SIDE`] that the page stretches over the chart, with 0 at the top. Labels are
+//! positioned next to it in percent, so that text keeps its size on every screen. Shapes have classes instead of
+//! colours, so that the page follows the reader's light or dark mode.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,30 +14,30 @@ use crate::units::{count_for_people, number_for_people, seconds_for_people, thre
 /// Width and height of a drawing.
 const SIDE: f64 = 1000.0;
 
-/// About how many ticks an upright axis has, and one that lies.
+/// Approximate number of ticks on a vertical and on a horizontal axis.
 const TICKS: f64 = 5.0;
 const TICKS_ALONG: f64 = 7.0;
 
 /// A label on an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Tick {
-    /// Percent of the axis, from its beginning.
+    /// Position on the axis, in percent from its beginning.
     pub(super) at: f64,
     pub(super) label: String,
 }
 
-/// One axis of numbers, from 0.
+/// A numeric axis that starts at 0.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Axis {
     pub(super) title: String,
     pub(super) ticks: Vec<Tick>,
-    /// The value at the end of it.
+    /// The value at its end.
     #[serde(skip)]
     end: f64,
 }
 
 impl Axis {
-    /// The coordinate of a value.
+    /// Returns the coordinate of a value.
     fn place(&self, value: f64) -> f64 {
         if self.end > 0.0 {
             (value / self.end).clamp(0.0, 1.0) * SIDE
@@ -46,7 +46,7 @@ impl Axis {
         }
     }
 
-    /// Percent of the axis.
+    /// Returns the position of a value in percent of the axis.
     pub(super) fn percent(&self, value: f64) -> f64 {
         self.place(value) / SIDE * 100.0
     }
@@ -64,7 +64,7 @@ fn ticks(end: f64, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
     (0..=count).map(tick).collect()
 }
 
-/// An axis that reaches a round number above all values. Its ticks are whole numbers if `is_whole` says so.
+/// Returns an axis that ends at a round number above `max`. Its ticks are whole numbers if `is_whole` is set.
 pub(super) fn axis(max: f64, is_whole: bool, title: &str) -> Axis {
     let least = if is_whole { 1.0 } else { 0.0 };
     let step = round_step(max, TICKS).max(least);
@@ -76,19 +76,19 @@ pub(super) fn axis(max: f64, is_whole: bool, title: &str) -> Axis {
     }
 }
 
-/// The axis along the charts: time, or where none passes the writes to the server.
+/// Returns the horizontal axis of the charts: time, or the writes to the server if no time passes.
 pub(super) fn along(end: f64, timeless: bool) -> Axis {
     match timeless {
         false => time_axis(end),
         true => Axis {
-            title: "writes to the server, all at one simulated moment".to_owned(),
+            title: "writes to the server, all at the same simulated time".to_owned(),
             ticks: ticks(end, round_step(end, TICKS_ALONG).max(1.0), short_count),
             end,
         },
     }
 }
 
-/// An axis of time that ends where the run does.
+/// Returns an axis of time that ends with the run.
 fn time_axis(end_seconds: f64) -> Axis {
     let units = [
         (1e-6, 1e-3, "µs"),
@@ -107,7 +107,7 @@ fn time_axis(end_seconds: f64) -> Axis {
     }
 }
 
-/// A number in little room: `950`, `1.5k`, `100k`, `2M`.
+/// Formats a number briefly: `950`, `1.5k`, `100k`, `2M`.
 pub(super) fn short_count(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", three_digits(value / 1e6)),
@@ -116,7 +116,7 @@ pub(super) fn short_count(value: f64) -> String {
     }
 }
 
-/// A path of values that each hold until the next.
+/// Returns a path of values, each of which holds until the next.
 pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String {
     let mut path = String::new();
     let mut last = None;
@@ -134,8 +134,8 @@ pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String
     path
 }
 
-/// How often a counter rose per unit of `along`, over equal intervals of it: the ends of the
-/// intervals, and the rates within.
+/// Returns the rate of a counter per unit of `along`, over equal intervals: the ends of the intervals, and the
+/// rate in each.
 pub(super) fn rates(along: &[f64], counter: &[u64], intervals: usize) -> (Vec<f64>, Vec<f64>) {
     let (Some(&end), Some(&first)) = (along.last(), counter.first()) else {
         return (Vec::new(), Vec::new());
@@ -158,15 +158,14 @@ pub(super) fn rates(along: &[f64], counter: &[u64], intervals: usize) -> (Vec<f6
         before = counter[seen];
         ends.push(until);
     }
-    // The last rate holds to the end.
+    // The last rate extends to the end.
     rates.push(rates.last().copied().unwrap_or(0.0));
     (ends, rates)
 }
 
-/// A distribution as the page draws it: bars over buckets whose bounds grow by one factor, so that each has the
-/// same width and the axis is logarithmic; axes; and marks, vertical lines with names. A mark's name stands
-/// before it where there is no space behind. `None` when there are fewer than two buckets, which is nothing to
-/// draw.
+/// Returns the chart of a distribution: bars over buckets whose bounds grow by a constant factor, so all bars have
+/// the same width and the axis is logarithmic; axes; and marks, vertical lines with names. The name of a mark is
+/// placed before it if there is no space after it. `None` for fewer than two buckets.
 pub(super) fn distribution(buckets: &[Bucket], quantiles: &Quantiles) -> Option<Value> {
     let buckets = &without_gap(buckets)[..];
     if buckets.len() < 2 {
@@ -212,8 +211,8 @@ fn range(bucket: &Bucket) -> String {
     format!("{} to {}", seconds_for_people(from), seconds_for_people(to))
 }
 
-/// Without the decades between no time at all, which is the first bucket, and the first duration: that
-/// bucket then stands beside the others as their zero.
+/// Returns the buckets without the decades between zero, which is the first bucket, and the smallest duration: the
+/// zero bucket is then adjacent to the others.
 fn without_gap(buckets: &[Bucket]) -> Vec<Bucket> {
     let mut shown = buckets.to_vec();
     let used = shown.iter().skip(1).position(|bucket| bucket.count > 0);
@@ -227,7 +226,7 @@ fn without_gap(buckets: &[Bucket]) -> Vec<Bucket> {
     shown
 }
 
-/// Where a value lies among the buckets, percent of their width.
+/// Returns the position of a value among the buckets, in percent of their width.
 fn place_in(buckets: &[Bucket], seconds: f64) -> Option<f64> {
     let index = buckets.iter().position(|bucket| seconds <= bucket.up_to)?;
     let bucket = buckets[index];
@@ -238,15 +237,15 @@ fn place_in(buckets: &[Bucket], seconds: f64) -> Option<f64> {
     Some((index as f64 + within) / buckets.len() as f64 * 100.0)
 }
 
-/// Up to here a duration counts as none, seconds: the least bucket of the queue's metric.
+/// Up to here a duration counts as zero, in seconds: the smallest bucket of the queue's metric.
 const NO_TIME: f64 = 1e-8;
 
-/// At most six bounds, powers of ten where there are enough of them.
+/// Returns at most six bounds, preferably powers of ten.
 fn bounds_as_ticks(buckets: &[Bucket]) -> Vec<Tick> {
     let count = buckets.len();
     let mut bounds: Vec<f64> = buckets.iter().map(|bucket| bucket.above).collect();
     bounds.extend(buckets.last().map(|bucket| bucket.up_to));
-    // The bounds of the zero say nothing: it is no part of the scale.
+    // The bounds of the zero bucket are not on the scale.
     let zero = usize::from(buckets.len() > 1 && buckets[0].up_to < buckets[1].above) * 2;
     let is_decade = |seconds: f64| {
         let power = seconds.log10();
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_have_a_few_round_ticks_and_reach_what_they_show() {
+    fn axes_have_a_few_round_ticks_and_cover_their_values() {
         let thousands = ["0", "20k", "40k", "60k", "80k", "100k"];
         assert_eq!(labels(&axis(100_000.0, true, "")), thousands);
         assert_eq!(labels(&axis(3.0, true, "")), ["0", "1", "2", "3"]);
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn time_has_the_unit_that_suits_it_and_ends_with_the_run() {
+    fn time_axes_have_a_suitable_unit_and_end_with_the_run() {
         for (end, title) in [
             (2e-4, "time (µs)"),
             (0.25, "time (ms)"),
@@ -312,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_steps_goes_along_and_then_up() {
+    fn a_path_of_steps_moves_right_then_up() {
         let (x, y) = (time_axis(10.0), axis(4.0, true, ""));
         let path = steps(&x, &y, &[0.0, 5.0, 5.0, 10.0], &[0.0, 2.0, 4.0, 4.0]);
         assert_eq!(path, "M0 1000H500V500V0H1000");
     }
 
     #[test]
-    fn rates_add_up_to_what_was_counted() {
+    fn rates_add_up_to_the_counter() {
         let along = [0.0, 0.5, 0.5, 3.0, 10.0];
         let counter = [0, 10, 30, 60, 100];
         let (ends, rates) = rates(&along, &counter, 5);
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_lie_side_by_side_and_marks_among_them() {
+    fn bars_are_adjacent_and_marks_lie_among_them() {
         let bucket = |above: f64, count| Bucket {
             above,
             up_to: above * 10.0,
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_stands_beside_the_scale_and_not_decades_away() {
+    fn the_zero_bucket_is_adjacent_to_the_scale() {
         let bucket = |decade: i32, count| Bucket {
             above: 10f64.powi(decade - 1),
             up_to: 10f64.powi(decade),

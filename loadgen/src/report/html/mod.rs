@@ -1,4 +1,4 @@
-//! `--report`: a run as one page that needs nothing else: no network, no script to be complete.
+//! `--report`: a run as one self-contained page that needs no network and is complete without scripts.
 
 mod charts;
 mod tables;
@@ -17,30 +17,30 @@ use crate::report::{brake, page};
 use crate::result::{Alternative, Bucket, Phase, Quantiles, RunResult};
 use crate::units::{count_for_people as count, counted, number_for_people, seconds_for_people};
 
-/// Stretches of time for which the rate of API calls is drawn.
+/// Number of intervals for which the rate of API calls is drawn.
 const RATE_INTERVALS: usize = 120;
 
-/// What the page is made of.
+/// The content of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The run.
+    /// The result of the run.
     pub result: &'a RunResult,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: &'a str,
-    /// Its settings, name and value.
+    /// Names and values of the settings.
     pub settings: &'a [(String, String)],
 }
 
-/// Writes the page. O(samples + buckets): its size does not grow with the cluster.
+/// Writes the page. O(samples + buckets): its size does not depend on the size of the cluster.
 ///
 /// # Errors
-/// What the writer's are.
+/// The writer fails.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> io::Result<()> {
     let page = page::render(include_str!("page.html"), values(report));
     out.write_all(page.as_bytes())
 }
 
-/// Everything the template asks for.
+/// Renders the values of the template.
 fn values(report: &Report<'_>) -> Html {
     let (result, series) = (report.result, &report.result.series);
     let timeless = result.elapsed_seconds <= 0.0;
@@ -101,7 +101,7 @@ fn verdict(result: &RunResult) -> String {
     }
 }
 
-/// The numbers at the head of the page.
+/// Returns the numbers at the top of the page.
 fn tiles(result: &RunResult) -> Vec<Value> {
     let (pods, size) = (&result.pods, &result.settings.size);
     let (calls, syncs): (u64, u64) = (result.api_calls.values().sum(), result.syncs.values().sum());
@@ -131,22 +131,22 @@ fn tiles(result: &RunResult) -> Vec<Value> {
     }
     add("API calls", count(calls), &counted(syncs, "sync"));
     let excess = count(result.excess_pods_created);
-    add("excess pods created", excess, "above what was asked for");
+    add("excess pods created", excess, "above the desired number");
     tiles
 }
 
-/// A duration.
+/// Formats a duration.
 fn time(seconds: f64) -> String {
     Unit::Seconds.for_people(seconds)
 }
 
-/// The phases, each a band behind the charts.
+/// Returns the phases as bands behind the charts.
 fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Value> {
     let series = &result.series;
     let mut from = 0.0;
     let band = |(number, phase): (usize, &Phase)| {
         let next = result.phases.get(number + 1);
-        // Where no time passes, a phase ends at the first sample of the next.
+        // If no time passes, a phase ends at the first sample of the next one.
         let sample = || series.phase.iter().position(|of| *of > number);
         let until = match (next, timeless) {
             (Some(next), false) => x.percent(next.began_seconds),
@@ -161,7 +161,7 @@ fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Va
     result.phases.iter().enumerate().map(band).collect()
 }
 
-/// The charts over the time of the run. `column` of a line is the data that the readout reads.
+/// Returns the charts over the time of the run. `column` of a line is the data for the readout.
 fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Value> {
     let series = &result.series;
     let chart = |id, title, about: &str, unit, lines: &[(&str, &str, &str, &[u64])]| {
@@ -176,7 +176,7 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
         let lines: Vec<Value> = lines.iter().map(line).collect();
         json!({"id": id, "title": title, "about": about, "y": y, "lines": lines})
     };
-    let about = "What the ReplicaSets together ask for, what exists, what is ready, and all pods ever created.";
+    let about = "Pods that all ReplicaSets desire, that exist, that are ready, and all pods ever created.";
     let lines: [(&str, &str, &str, &[u64]); 4] = [
         ("created so far", "c4 thin", "created", &series.pods_created),
         ("existing", "c1", "existing", &series.pods_existing),
@@ -184,7 +184,7 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
         ("desired", "c0 dashed", "desired", &series.pods_desired),
     ];
     let pods = chart("pods", "Pods", about, "pods", &lines);
-    let about = "Keys that wait for a worker; delayed ones wait for their time (retries, checks of availability).";
+    let about = "Keys that wait for a worker; delayed keys wait for their time (retries, availability checks).";
     let lines: [(&str, &str, &str, &[u64]); 2] = [
         ("waiting", "c1", "waiting", &series.queue_depth),
         ("delayed", "c3", "delayed", &series.queue_delayed),
@@ -194,7 +194,7 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
     let queue = chart("queue", "Work queue", about, "keys", lines);
     if timeless {
         let about =
-            "All calls of the controller so far: no simulated time passes, so there is no rate.";
+            "All calls of the controllers so far; there is no rate, because no simulated time passes.";
         let lines: [(&str, &str, &str, &[u64]); 1] =
             [("calls so far", "c1", "calls", &series.api_calls)];
         return vec![
@@ -210,14 +210,14 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
     let calls = json!({
         "id": "calls",
         "title": "API calls per second",
-        "about": format!("Of the controller, its Event writes included; each step is the mean of {interval}."),
+        "about": format!("Calls of the controllers, including Event writes; each step is the mean of {interval}."),
         "lines": [{"name": "calls/s", "class": "c1", "column": "rate", "path": path, "filled": true}],
         "y": y,
     });
     vec![pods, queue, calls]
 }
 
-/// The distributions, each drawn or said why not (`instead`), with its statistics and those of each phase.
+/// Returns the distributions: a chart or the reason why there is none (`instead`), statistics, and those of each phase.
 fn latencies(result: &RunResult) -> Vec<Value> {
     let histograms = &result.histograms;
     type Of = fn(&Phase) -> &Quantiles;
@@ -239,7 +239,7 @@ fn latencies(result: &RunResult) -> Vec<Value> {
         let phases: Vec<(&str, bool, Vec<String>)> = measured
             .map(|phase| (&*phase.name, phase.set_up, statistics(of(phase)).collect()))
             .collect();
-        // One phase alone is what the whole is.
+        // A single phase equals the whole run.
         let is_alone = matches!(phases[..], [(_, false, _)]);
         json!({
             "id": id,
@@ -255,7 +255,7 @@ fn latencies(result: &RunResult) -> Vec<Value> {
         latency(
             "convergence",
             "Convergence of a ReplicaSet",
-            "From a change of what is asked for to exactly that many ready pods and an exact status.",
+            "From a change of the desired state to exactly that many ready pods and an exact status.",
             &result.convergence_seconds,
             &histograms.convergence_seconds,
             |phase| &phase.convergence_seconds,
@@ -263,7 +263,7 @@ fn latencies(result: &RunResult) -> Vec<Value> {
         latency(
             "pod-ready",
             "Pod start-up",
-            "From a pod's creation to its being ready.",
+            "From the creation of a pod until it is ready.",
             &result.pod_ready_seconds,
             &histograms.pod_ready_seconds,
             |phase| &phase.pod_ready_seconds,
@@ -271,7 +271,7 @@ fn latencies(result: &RunResult) -> Vec<Value> {
         latency(
             "queue-duration",
             "Waiting in the work queue",
-            "From adding a key to taking it: what workqueue_queue_duration_seconds counts.",
+            "From adding a key to taking it, as in workqueue_queue_duration_seconds.",
             &result.queue_duration_seconds,
             &histograms.queue_duration_seconds,
             |phase| &phase.queue_duration_seconds,
@@ -279,8 +279,8 @@ fn latencies(result: &RunResult) -> Vec<Value> {
         latency(
             "work-duration",
             "Work of a sync",
-            "From taking a key to the end of its sync, API calls included: what \
-             workqueue_work_duration_seconds counts.",
+            "From taking a key to the end of its sync, including API calls, as in \
+             workqueue_work_duration_seconds.",
             &result.work_duration_seconds,
             &histograms.work_duration_seconds,
             |phase| &phase.work_duration_seconds,
@@ -288,7 +288,7 @@ fn latencies(result: &RunResult) -> Vec<Value> {
     ]
 }
 
-/// What the readout of the charts reads; safe within a script element.
+/// Returns the data for the readout of the charts, escaped for a script element.
 fn data(result: &RunResult, places: &[f64], timeless: bool) -> String {
     let series = &result.series;
     let names: Vec<&str> = result.phases.iter().map(|phase| &*phase.name).collect();

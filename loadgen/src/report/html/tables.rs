@@ -1,4 +1,4 @@
-//! The tables of the page: the texts that the cells hold.
+//! The tables of the page: the texts of their cells.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::units::{
     bytes_for_people, count_for_people as count, number_for_people, seconds_for_people,
 };
 
-/// Rows of the slowest ReplicaSets: name, time, width of its bar in percent, phase, whether over.
+/// Rows of the slowest ReplicaSets: name, time, width of the bar in percent, phase, whether it converged.
 pub(super) fn slowest(result: &RunResult) -> Vec<(String, String, f64, String, bool)> {
     let all = result.slowest_workloads.iter();
     let most = all.clone().map(|one| one.seconds).fold(0.0, f64::max);
-    // Where nothing took time there is no slowest.
+    // Nothing is slowest if nothing took time.
     let all = all.filter(|one| one.seconds > 1e-9 || !one.converged);
     let row = |one: &SlowWorkload| {
         (
@@ -28,7 +28,7 @@ pub(super) fn slowest(result: &RunResult) -> Vec<(String, String, f64, String, b
     all.map(row).collect()
 }
 
-/// Rows of the phases: name, time, created, deleted, rate, excess, whether done.
+/// Rows of the phases: name, time, created, deleted, rate, excess, whether the phase is done.
 pub(super) fn phases(result: &RunResult) -> Vec<(String, [String; 5], bool)> {
     let row = |phase: &Phase| {
         let moved = phase.pods_created + phase.pods_deleted;
@@ -49,36 +49,36 @@ pub(super) fn phases(result: &RunResult) -> Vec<(String, [String; 5], bool)> {
     result.phases.iter().map(row).collect()
 }
 
-/// Rows of the work that came to nothing: what it is, how often, whether there is any.
+/// Rows of wasted work: description, count, whether the count is above zero.
 pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     let wasted = &result.wasted_work;
     [
         (
-            "syncs that asked for no API call",
+            "syncs without any API call",
             wasted.syncs_without_requests,
         ),
         (
-            "syncs put off: the cache was behind own writes",
+            "syncs put off: the cache was behind the controller's own writes",
             wasted.stale_sync_skips,
         ),
-        ("deletes of pods that were gone", wasted.deletes_not_found),
+        ("deletes of pods that no longer existed", wasted.deletes_not_found),
         (
-            "status writes that met a newer version",
+            "status writes that hit a newer version",
             wasted.status_conflicts,
         ),
         (
-            "pods that went before they were ready",
+            "pods removed before they were ready",
             wasted.pods_never_ready,
         ),
         (
-            "pods created above what was asked for",
+            "pods created above the desired number",
             result.excess_pods_created,
         ),
     ]
     .map(|(name, number)| (name, count(number), number > 0))
 }
 
-/// Tables of two columns: each its title, the headings, its rows. One without rows is left out.
+/// Builds tables of two columns, each with title, headings and rows. Tables without rows are left out.
 fn tables<const N: usize>(all: [(&str, &str, &str, Value); N]) -> Vec<Value> {
     let some = all.into_iter().filter(|(.., rows)| *rows != json!([]));
     some.map(|(title, left, right, rows)| {
@@ -106,12 +106,12 @@ pub(super) fn work_tables(result: &RunResult) -> Vec<Value> {
             event_writer(&result.event_writer),
         ),
         ("Input", "kind", "objects", counts(&input.taken)),
-        ("Pods of the input", "how they came", "pods", counts(&came)),
+        ("Pods of the input", "initial state", "pods", counts(&came)),
         ("Not simulated", "kind", "documents", counts(&input.ignored)),
     ])
 }
 
-/// Sums of the times that pods, calls and keys waited, those that are more than nothing.
+/// Returns the total waits of pods, calls and keys, without zeros.
 fn waits(waits: &Waits) -> Value {
     let all = [
         ("pods for a place on a node", waits.place_seconds),
@@ -130,14 +130,14 @@ fn event_writer(writer: &EventWriterCounts) -> Value {
     counts(&all.map(|(name, count)| (name.to_owned(), count)).into())
 }
 
-/// How the pods of files came.
+/// Returns the initial states of pods from files.
 fn pods_of_input(result: &RunResult) -> BTreeMap<String, u64> {
     let pods = result.input.pods;
     let all = [
         ("ready", pods.ready),
         ("not ready", pods.not_ready),
         ("not ready, and at the end neither", pods.still_not_ready),
-        ("on their way out", pods.terminating),
+        ("terminating", pods.terminating),
         ("ended", pods.ended),
     ];
     let some = all.into_iter().filter(|(_, count)| *count > 0);
@@ -153,7 +153,7 @@ pub(super) fn settings_tables(result: &RunResult, settings: &[(String, String)])
 
 fn counts(table: &BTreeMap<String, u64>) -> Value {
     let mut rows: Vec<(&String, &u64)> = table.iter().filter(|(_, number)| **number > 0).collect();
-    // Stable: equal counts stay in the order of their names.
+    // The sort is stable: equal counts stay in name order.
     rows.sort_by(|a, b| b.1.cmp(a.1));
     let rows = rows.iter().map(|(name, number)| (name, count(**number)));
     json!(rows.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! The page without a browser: it is whole, needs nothing else, and says what the run did.
+//! The page without a browser: it is complete and self-contained and reports what the run did.
 
 use super::*;
 use crate::report::tests::{assert_sound, result};
@@ -14,12 +14,12 @@ fn page(result: &RunResult) -> String {
         ],
     };
     let mut bytes = Vec::new();
-    write(&mut bytes, &report).expect("a Vec takes everything");
+    write(&mut bytes, &report).expect("writing to a Vec does not fail");
     String::from_utf8(bytes).expect("pages are UTF-8")
 }
 
 #[test]
-fn the_page_is_whole_and_needs_nothing_else() {
+fn the_page_is_complete_and_self_contained() {
     let page = page(&result());
     assert_sound(&page);
     assert!(page.len() < 100_000, "{}", page.len());
@@ -41,7 +41,7 @@ fn the_page_is_whole_and_needs_nothing_else() {
 }
 
 #[test]
-fn a_run_that_failed_says_why_at_its_head() {
+fn a_failed_run_has_its_reason_at_the_top() {
     let mut result = result();
     result.outcome.exit_code = 3;
     result.outcome.reason = "it was </script> too late".into();
@@ -66,7 +66,7 @@ fn a_run_that_failed_says_why_at_its_head() {
 }
 
 #[test]
-fn a_run_in_which_no_time_passes_and_one_without_samples_have_pages_too() {
+fn runs_without_time_or_samples_have_pages() {
     let mut result = result();
     result.elapsed_seconds = 0.0;
     result.series.seconds.fill(0.0);
@@ -110,7 +110,7 @@ fn the_size_of_the_page_does_not_grow_with_the_run() {
 }
 
 #[test]
-fn the_page_names_what_set_the_pace_and_what_was_waited_for() {
+fn the_page_has_the_bottleneck_and_the_waits() {
     let mut result = result();
     assert!(!page(&result).contains("Note: "));
     result.waits.place_pods = 2;

@@ -1,27 +1,27 @@
-//! What the view remembers of a run: samples of all of it, a bounded number of them, and the last
-//! seconds in full for rates and the time left. Times are seconds of real time since the start.
+//! The view's record of a run: a bounded number of samples of the whole run, and all recent ones for rates and the
+//! time left. Times are seconds of real time since the start.
 
 use std::collections::VecDeque;
 
 use crate::run::Progress;
 
-/// Most samples; more than a wide terminal has columns.
+/// The most samples; above the width of a wide terminal.
 const SAMPLES_MAX: usize = 512;
 
-/// How far back a rate looks, seconds.
+/// The period of a rate, in seconds.
 const RATE_SECONDS: f64 = 2.0;
 
-/// How far back the time left looks, seconds: it should not jump about.
+/// The period for the time left, in seconds; long enough to avoid jumps.
 const PACE_SECONDS: f64 = 10.0;
 
-/// One moment of the run.
+/// The state of the run at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) at: f64,
     pub(super) pods: u64,
     pub(super) ready: u64,
     pub(super) desired: u64,
-    /// Keys that wait; the most since the sample before.
+    /// Waiting keys: the maximum since the previous sample.
     pub(super) queue: u64,
     /// Pods created and removed since the start.
     pub(super) changes: u64,
@@ -29,7 +29,7 @@ pub(super) struct Sample {
     pub(super) calls: u64,
 }
 
-/// How far one phase was at one moment.
+/// The progress of a phase at one time.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     at: f64,
@@ -39,35 +39,35 @@ struct Step {
     calls: u64,
 }
 
-/// The phase that is under way.
+/// The current phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Phase {
     pub(super) name: String,
     pub(super) index: usize,
     pub(super) count: usize,
     pub(super) done: u64,
-    /// 0 while it is not known yet.
+    /// 0 while it is unknown.
     pub(super) total: u64,
     pub(super) began_at: f64,
 }
 
-/// All of it.
+/// The record of the whole run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// In order of time, the last of them the present.
+    /// In time order; the last one is the present.
     pub(super) samples: Vec<Sample>,
-    /// Least seconds between two samples, but for the last.
+    /// Minimum seconds between two samples, except before the last one.
     every: f64,
     recent: VecDeque<Step>,
-    /// The present phase; none before the first news.
+    /// The current phase; `None` before the first progress.
     pub(super) phase: Option<Phase>,
-    /// Those before it, with the seconds that each took.
+    /// Earlier phases, with the seconds that each took.
     pub(super) passed: Vec<(String, f64)>,
     pub(super) engine_seconds: f64,
 }
 
 impl History {
-    /// Takes the news of that moment; O(1) but for the rare thinning out.
+    /// Records progress at this time; O(1) except for occasional thinning.
     pub(super) fn push(&mut self, at: f64, progress: &Progress<'_>) {
         self.follow_phase(at, progress);
         self.engine_seconds = progress.engine_seconds;
@@ -79,7 +79,7 @@ impl History {
             changes,
             calls: progress.api_calls,
         });
-        // One that is older than needed stays, or a slow run would have none to compare with.
+        // Keep one step older than needed, so that slow runs have one to compare with.
         while self.recent.len() > 2 && self.recent[1].at < at - PACE_SECONDS {
             self.recent.pop_front();
         }
@@ -127,7 +127,7 @@ impl History {
         }
     }
 
-    /// Forgets every second sample, but neither the first nor the last, and no peak of the queue.
+    /// Drops every second sample, except the first and the last, and keeps peaks of the queue.
     fn thin_out(&mut self) {
         let (first, last) = (self.samples[0], self.samples[self.samples.len() - 1]);
         self.every = 2.0 * (last.at - first.at) / (self.samples.len() - 1) as f64;
@@ -138,7 +138,7 @@ impl History {
         self.samples = std::iter::once(first).chain(pairs).collect();
     }
 
-    /// The samples from a moment on, with times since then.
+    /// Returns the samples from a time on, with times relative to it.
     pub(super) fn samples_since(&self, at: f64) -> Vec<Sample> {
         let first = self.samples.partition_point(|sample| sample.at < at);
         let since = |sample: &Sample| Sample {
@@ -148,32 +148,32 @@ impl History {
         self.samples[first..].iter().map(since).collect()
     }
 
-    /// The newest sample.
+    /// Returns the newest sample.
     pub(super) fn last(&self) -> Sample {
         self.samples.last().copied().unwrap_or_default()
     }
 
-    /// Pods created and removed per second of real time, over the last two seconds or so.
+    /// Returns pods created and removed per second of real time, over about the last two seconds.
     pub(super) fn rate(&self) -> Option<f64> {
         self.per_second(RATE_SECONDS, |_| true, |step| step.changes)
     }
 
-    /// API calls per second of real time, over the last two seconds or so.
+    /// Returns API calls per second of real time, over about the last two seconds.
     pub(super) fn calls_rate(&self) -> Option<f64> {
         self.per_second(RATE_SECONDS, |_| true, |step| step.calls)
     }
 
-    /// Seconds of real time until the phase is done, if it goes on like this.
+    /// Estimates the seconds of real time until the phase is done.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         let phase = self.phase.as_ref()?;
         let of_phase = |step: &Step| step.phase == phase.index;
         let pace = self.per_second(PACE_SECONDS, of_phase, |step| step.done)?;
         let left = phase.total.checked_sub(phase.done)?;
-        // Where nothing is left it is not the pods that the phase waits for.
+        // If no pods are left, the phase waits for something else.
         (pace > 0.0 && left > 0).then(|| left as f64 / pace)
     }
 
-    /// How fast a number has grown since the first of the steps that lie within `seconds`.
+    /// Returns the growth rate of a number since the first step within the last `seconds`.
     fn per_second(
         &self,
         seconds: f64,
@@ -184,7 +184,7 @@ impl History {
         let before = self.recent.len() - 1;
         let recent = || self.recent.iter().take(before).filter(|step| counts(step));
         let within = recent().find(|step| step.at >= last.at - seconds);
-        // News that come more slowly than that: since the one before.
+        // If progress arrives more slowly: since the previous step.
         let first = within.or_else(|| recent().last())?;
         let passed = last.at - first.at;
         let grown = figure(last).saturating_sub(figure(first)) as f64;

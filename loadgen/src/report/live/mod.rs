@@ -1,9 +1,8 @@
-//! `--tui`: the run full screen on standard error while it goes on (ratatui).
+//! `--tui`: shows the run full screen on standard error (ratatui).
 //!
-//! The run reports its progress a few times a second ([`Observer`]), which costs it no more than a
-//! lock and a copy: a thread of its own draws them and reads the keys. `q` and Ctrl-C interrupt the
-//! run as SIGINT does. However the run ends, the terminal is given back (`screen`) before anything
-//! else is said.
+//! The run reports its progress a few times a second ([`Observer`]), at the cost of a lock and a copy. A separate
+//! thread draws it and reads the keys. `q` and Ctrl-C interrupt the run like SIGINT. However the run ends, the
+//! terminal is restored (`screen`) before anything else is printed.
 
 mod history;
 mod plots;
@@ -33,10 +32,10 @@ use screen::Screen;
 pub(crate) use screen::give_back;
 use view::{Moment, draw};
 
-/// Between two pictures of a run, where no key is pressed.
+/// Time between two frames if no key is pressed.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);
 
-/// What is known of a run before it begins.
+/// Facts about a run that are known before it begins.
 #[derive(Clone, Debug)]
 pub struct About {
     scenario: String,
@@ -44,14 +43,14 @@ pub struct About {
     engine: String,
     cluster: String,
     is_virtual: bool,
-    /// Lines about the run that have nowhere else to go.
+    /// Lines about the run that have no other place.
     notes: Vec<String>,
     /// Whether to use colours.
     coloured: bool,
 }
 
 impl About {
-    /// Of a run with these settings; `notes` are shown as they are.
+    /// Creates the description of a run with these settings; `notes` are shown unchanged.
     pub fn new(settings: &Settings, notes: Vec<String>) -> About {
         let is_virtual = settings.engine == EngineKind::Virtual;
         let engine = match settings.engine {
@@ -67,7 +66,7 @@ impl About {
             None => "no client limit".to_owned(),
         };
         let nodes = match size.nodes {
-            // A generated cluster has some.
+            // A generated cluster always has nodes.
             0 => "nodes of the files".to_owned(),
             nodes => counted(nodes, "node"),
         };
@@ -91,7 +90,7 @@ impl About {
     }
 }
 
-/// The view of one run. Dropped, it gives the terminal back.
+/// The view of one run. Dropping it restores the terminal.
 pub struct LiveView {
     shared: Arc<Shared>,
 }
@@ -102,7 +101,7 @@ impl fmt::Debug for LiveView {
     }
 }
 
-/// What the run writes and the view reads.
+/// State that the run writes and the view reads.
 struct Shared {
     clock: RealClock,
     history: Mutex<History>,
@@ -115,16 +114,17 @@ impl Shared {
     }
 
     fn is_over(&self) -> bool {
-        // Relaxed: it orders nothing; the screen has a lock of its own.
+        // Relaxed: it orders nothing; the screen has its own lock.
         self.over.load(Ordering::Relaxed)
     }
 }
 
 impl LiveView {
-    /// Takes the screen and begins to draw. `cancel` is set once the run was asked to stop;
-    /// `interrupt` asks it to.
+    /// Takes over the screen and starts drawing. `cancel` is set once the run was asked to stop;
+    /// `interrupt` asks it to stop.
     ///
     /// # Errors
+    /// Standard error can't be written or the thread can't be started; the screen is restored.
     /// Standard error can't be written, or there is no thread to draw; the screen is given back.
     pub fn start(
         about: About,
@@ -136,7 +136,7 @@ impl LiveView {
             history: Mutex::default(),
             over: AtomicBool::new(false),
         });
-        // From here on dropping it gives the screen back.
+        // From here on dropping the view restores the screen.
         let view = LiveView {
             shared: Arc::clone(&shared),
         };
@@ -154,8 +154,7 @@ impl LiveView {
         Ok(view)
     }
 
-    /// Gives the screen back. The thread that draws is not waited for: what it still draws goes
-    /// nowhere.
+    /// Restores the screen. Does not wait for the drawing thread, whose further output is discarded.
     pub fn finish(&self) {
         // Relaxed: see `Shared::is_over`.
         self.shared.over.store(true, Ordering::Relaxed);
@@ -187,7 +186,7 @@ struct Drawer {
 
 impl Drawer {
     fn run(mut self) {
-        // Not the backend's idea of the size: it asks the terminal of standard input.
+        // The backend would ask the terminal of standard input for its size.
         let mut area = screen::area();
         let options = TerminalOptions {
             viewport: Viewport::Fixed(area),
@@ -207,7 +206,7 @@ impl Drawer {
             let history = self.shared.history().clone();
             let moment = Moment {
                 seconds: self.shared.clock.seconds(),
-                // Relaxed: a flag to look at, which orders nothing.
+                // Relaxed: the flag orders nothing.
                 stopping: self.cancel.load(Ordering::Relaxed),
                 has_keys: self.has_keys,
             };
@@ -216,7 +215,7 @@ impl Drawer {
                 draw(&self.about, &history, moment, area, frame.buffer_mut());
             });
             if drawn.is_err() {
-                // The terminal is gone; the run goes on, and signals reach it.
+                // The terminal no longer exists; the run continues and still receives signals.
                 screen::give_back();
                 return;
             }
@@ -224,7 +223,7 @@ impl Drawer {
         }
     }
 
-    /// Until a key is pressed, the terminal has another size, or it is time for the next picture.
+    /// Waits until a key is pressed, the terminal is resized or the next frame is due.
     fn wait(&mut self) {
         if !self.has_keys {
             return thread::park_timeout(PICTURE_EVERY);

@@ -1,7 +1,7 @@
-//! The terminal behind standard error: taken for the view, and given back whatever happens.
+//! The terminal on standard error: taken over for the view, and restored in all cases.
 //!
-//! What is drawn is collected and written in one piece under one lock, together with the question
-//! whether the screen is still taken: nothing is drawn once it was given back.
+//! A frame is collected and written in one piece under a lock, which also guards whether the screen is still taken:
+//! nothing is drawn after it was restored.
 
 use std::io::{self, Write};
 use std::panic;
@@ -15,15 +15,15 @@ use ratatui::crossterm::{execute, queue};
 use ratatui::layout::Rect;
 use terminal_size::terminal_size_of;
 
-/// A terminal that does not say how large it is.
+/// The assumed size of a terminal that does not report one.
 const USUAL: Rect = Rect::new(0, 0, 80, 24);
 
-/// How the screen is taken; a process has one.
+/// How the screen is taken; one per process.
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    /// Keys are read one by one, and not shown.
+    /// Whether keys are read one by one, without echo.
     has_keys: bool,
 }
 
@@ -31,7 +31,7 @@ fn taken() -> MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the screen; true when keys can be read too. A panic gives it back before the panic is reported.
+/// Takes over the screen; returns true if keys can be read. A panic restores it before it is reported.
 ///
 /// # Errors
 /// Standard error can't be written.
@@ -51,12 +51,12 @@ pub(super) fn take() -> io::Result<bool> {
     Ok(has_keys)
 }
 
-/// Gives the screen back as it was found. Does nothing when it is not taken.
+/// Restores the screen; does nothing if it is not taken.
 pub(crate) fn give_back() {
     let Some(Taken { has_keys }) = taken().take() else {
         return;
     };
-    // A process that can't write to the terminal can't do better.
+    // If the terminal can't be written, nothing else can be done.
     let mut end = Vec::new();
     let _ = queue!(end, Show, LeaveAlternateScreen);
     let _ = io::stderr().write_all(&end);
@@ -65,7 +65,7 @@ pub(crate) fn give_back() {
     }
 }
 
-/// Lets the terminal see to the keys again, where they can't be read: Ctrl-C is a signal then.
+/// Lets the terminal handle keys again if they can't be read: Ctrl-C is then a signal.
 pub(super) fn give_keys_back() {
     if let Some(taken) = taken().as_mut()
         && taken.has_keys
@@ -75,7 +75,7 @@ pub(super) fn give_keys_back() {
     }
 }
 
-/// How large the terminal is at present.
+/// Returns the current size of the terminal.
 pub(super) fn area() -> Rect {
     match terminal_size_of(io::stderr()) {
         Some((width, height)) => Rect::new(0, 0, width.0, height.0),
@@ -83,7 +83,7 @@ pub(super) fn area() -> Rect {
     }
 }
 
-/// Writes to the screen while it is taken, and to nowhere afterwards.
+/// Writes to the screen while it is taken, and discards output afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     waiting: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What the view shows on screens of several sizes, what its history keeps, what its keys do.
+//! The view on screens of several sizes, the content of its history, and the effect of keys.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -44,7 +44,7 @@ const NOW: Moment = Moment {
     has_keys: true,
 };
 
-/// Twenty seconds of a run that makes 25 pods a second.
+/// Returns twenty seconds of a run that creates 25 pods a second.
 fn under_way() -> History {
     let mut history = History::default();
     let set_up = Progress {
@@ -69,7 +69,7 @@ fn picture(history: &History, coloured: bool, moment: Moment, size: (u16, u16)) 
     terminal.backend().clone()
 }
 
-/// The lines of a picture, without what is blank at their ends.
+/// Returns the lines of a frame, trimmed.
 fn lines_of(size: (u16, u16)) -> Vec<String> {
     let backend = picture(&under_way(), true, NOW, size);
     let cells = backend.buffer().content();
@@ -91,11 +91,11 @@ fn assert_has(lines: &[String], words: &[&str]) {
 }
 
 #[test]
-fn a_usual_screen_has_everything() {
+fn an_80x24_screen_has_everything() {
     let lines = lines_of((80, 24));
     assert_eq!(lines.len(), 24);
     assert_eq!(lines[0], " up-down  virtual engine, seed 1");
-    assert_eq!(lines[23], " q or Ctrl-C: stop here and report on what ran");
+    assert_eq!(lines[23], " q or Ctrl-C: stop and report on what ran");
     assert_has(
         &lines,
         &[
@@ -129,7 +129,7 @@ fn a_usual_screen_has_everything() {
 }
 
 #[test]
-fn a_small_screen_has_what_matters_most() {
+fn a_small_screen_has_the_most_important_parts() {
     let lines = lines_of((40, 10));
     assert_has(
         &lines,
@@ -144,13 +144,13 @@ fn a_small_screen_has_what_matters_most() {
             "q: stop and report",
         ],
     );
-    // The bar stays when there is room for nothing else.
+    // The bar stays if there is room for nothing else.
     assert_has(&lines_of((40, 1)), &["  50 %  500 of 1,000 pods"]);
     assert_has(&lines_of((14, 2)), &["█", "50 %"]);
 }
 
 #[test]
-fn a_large_screen_gives_its_room_to_the_plots() {
+fn a_large_screen_gives_its_space_to_the_plots() {
     let lines = lines_of((200, 60));
     let axis = lines.iter().filter(|line| line.contains('│')).count();
     assert!(axis > 25, "{}", lines.join("\n"));
@@ -159,9 +159,9 @@ fn a_large_screen_gives_its_room_to_the_plots() {
 }
 
 #[test]
-fn no_size_and_no_moment_is_too_odd_to_be_drawn() {
+fn every_size_and_every_state_can_be_drawn() {
     let mut odd = under_way();
-    // Figures that go back, a target that is passed, a phase without one, time that stands still.
+    // Counts that decrease, a target that is exceeded, a phase without a target, time that stands still.
     let mut strange = progress(2_000);
     odd.push(20.0, &strange);
     strange.total = 0;
@@ -182,7 +182,7 @@ fn no_size_and_no_moment_is_too_odd_to_be_drawn() {
     ] {
         for width in (0..=16).chain([39, 40, 59, 60, 61, 80, 400]) {
             for height in (0..=16).chain([24, 100]) {
-                // Of those larger than a usual terminal the largest alone.
+                // Of the sizes above a usual terminal, test only the largest.
                 if width * height <= 80 * 24 || (width, height) == (400, 100) {
                     picture(&history, true, moment, (width, height));
                 }
@@ -192,7 +192,7 @@ fn no_size_and_no_moment_is_too_odd_to_be_drawn() {
 }
 
 #[test]
-fn the_terminal_keeps_its_background_and_without_colours_its_own_alone() {
+fn the_view_keeps_the_background_and_can_omit_colours() {
     for (coloured, stopping) in [(true, false), (true, true), (false, false), (false, true)] {
         let moment = Moment { stopping, ..NOW };
         let backend = picture(&under_way(), coloured, moment, (80, 24));
@@ -204,13 +204,13 @@ fn the_terminal_keeps_its_background_and_without_colours_its_own_alone() {
 }
 
 #[test]
-fn the_last_line_says_how_to_leave() {
-    let at_once = "stopping; q again ends at once, without a report";
+fn the_last_line_explains_how_to_stop() {
+    let at_once = "stopping; q again exits immediately, without a report";
     for (stopping, has_keys, said) in [
-        (false, true, "q or Ctrl-C: stop here and report on what ran"),
-        (false, false, "Ctrl-C: stop here and report on what ran"),
+        (false, true, "q or Ctrl-C: stop and report on what ran"),
+        (false, false, "Ctrl-C: stop and report on what ran"),
         (true, true, at_once),
-        (true, false, "stopping; Ctrl-C again ends at once"),
+        (true, false, "stopping; Ctrl-C again exits immediately"),
     ] {
         let moment = Moment {
             stopping,
@@ -223,7 +223,7 @@ fn the_last_line_says_how_to_leave() {
 }
 
 #[test]
-fn a_long_history_keeps_its_ends_its_peaks_and_even_distances() {
+fn a_long_history_keeps_its_ends_peaks_and_even_spacing() {
     let mut history = History::default();
     for step in 0..100_000_u64 {
         let mut news = progress(step);
@@ -238,7 +238,7 @@ fn a_long_history_keeps_its_ends_its_peaks_and_even_distances() {
     let apart = samples.windows(2).map(|two| two[1].at - two[0].at);
     let widest = apart.fold(0.0, f64::max);
     assert!(widest < 1_000.0, "{widest}");
-    // Every column of a plot has its share of what happened.
+    // Every column of a plot has its share of the changes.
     let rates = plots::rates(samples, 99_999.0, 100);
     assert!(rates.iter().all(|rate| *rate == 1), "{rates:?}");
     let depths = plots::depths(samples, 99_999.0, 100);
@@ -246,7 +246,7 @@ fn a_long_history_keeps_its_ends_its_peaks_and_even_distances() {
 }
 
 #[test]
-fn a_fast_set_up_does_not_flatten_what_follows() {
+fn a_fast_setup_does_not_flatten_later_phases() {
     let mut history = History::default();
     let news = |phase_index, created| Progress {
         phase_index,
@@ -274,7 +274,7 @@ fn a_fast_set_up_does_not_flatten_what_follows() {
 }
 
 #[test]
-fn the_time_left_goes_by_the_pace_of_the_phase() {
+fn the_time_left_follows_the_pace_of_the_phase() {
     let mut history = under_way();
     assert_eq!(history.seconds_left().map(f64::round), Some(20.0));
     assert_eq!(history.passed, [("set up".to_owned(), 0.2)]);

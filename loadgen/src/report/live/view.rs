@@ -1,7 +1,7 @@
-//! The picture of a run: pure, from what is known of it to the cells of a screen of any size.
+//! The picture of a run: a pure function from the record of the run to the cells of a screen of any size.
 //!
-//! What there is no room for is left out, the least important first; the bar of the phase stays to
-//! the last. Nothing but the terminal's own colours is used, so it suits dark and light ones.
+//! Without enough space the least important parts are left out; the bar of the phase stays to the last. Only the
+//! terminal's own colours are used, so the view suits dark and light terminals.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -16,16 +16,16 @@ use crate::units::{
     count_for_people as count, counted, number_for_people, seconds_for_people, wrapped,
 };
 
-/// Columns of one number with its label; on a narrow screen, and on others.
+/// Columns of a number with its label, on narrow and on wider screens.
 const METRIC_COLUMNS: [u16; 2] = [20, 26];
 
-/// From this number of columns on a screen is not narrow.
+/// The minimum width of a screen that is not narrow.
 const NARROW: u16 = 60;
 
-/// Fewest columns that show how full a bar is.
+/// The minimum width of a bar.
 const BAR_MIN: usize = 8;
 
-/// The present, as the view sees it.
+/// The current state of the view.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     /// Real time since the start.
@@ -36,14 +36,14 @@ pub(super) struct Moment {
     pub(super) has_keys: bool,
 }
 
-/// The few styles; without colours they differ in weight alone.
+/// The styles; without colours they differ only in weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Palette {
     pub(super) strong: Style,
     pub(super) faint: Style,
     pub(super) bar: Style,
     pub(super) alert: Style,
-    /// Pods that exist, and those that are ready; none where they could not be told apart.
+    /// The style of existing pods, distinct from ready ones; `None` if the two could not be distinguished.
     pub(super) existing: Style,
     pub(super) ready: Option<Style>,
 }
@@ -63,7 +63,7 @@ impl Palette {
     }
 }
 
-/// Draws the run into `area`. Of any size, also of none.
+/// Draws the run into `area`, which may have any size, including zero.
 pub(super) fn draw(
     about: &About,
     history: &History,
@@ -71,7 +71,7 @@ pub(super) fn draw(
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    // A margin left and right, where there is room for it.
+    // Leave a margin left and right if there is enough space.
     let margin = u16::from(area.width >= NARROW);
     let area = Rect {
         x: area.x + margin,
@@ -85,7 +85,7 @@ pub(super) fn draw(
     let numbers = metrics.len().div_ceil(usize::from(across)) as u16;
     let texts = Texts::new(about, history, width);
 
-    // Rows are given out by importance, and then laid out from top to bottom.
+    // Rows are allotted by importance, and then arranged from top to bottom.
     let mut rows = Rows(area.height);
     let bar = rows.take(1);
     let phase = rows.take(1);
@@ -93,7 +93,7 @@ pub(super) fn draw(
     let keys = rows.take(1);
     let numbers = rows.take_some(numbers);
     let gap = rows.take_if(1, 4);
-    // The plots want most of a large screen, and the words what is left of a small one.
+    // On a large screen the plots get most rows, on a small one the text gets the remaining ones.
     let question = rows.take_if(texts.question.len() as u16, 9);
     let cluster = rows.take_if(texts.cluster.len() as u16, 9);
     let passed = rows.take_if(texts.passed.len() as u16, 9);
@@ -132,30 +132,30 @@ pub(super) fn draw(
     line(keys_line(moment, width, palette), keys, buffer);
 }
 
-/// Rows that are not given out yet.
+/// Rows that are not allotted yet.
 struct Rows(u16);
 
 impl Rows {
-    /// The rows wanted, or all that are left.
+    /// Takes the rows wanted, or all remaining ones.
     fn take_some(&mut self, wanted: u16) -> u16 {
         let taken = wanted.min(self.0);
         self.0 -= taken;
         taken
     }
 
-    /// The rows wanted, or none.
+    /// Takes the rows wanted, or none.
     fn take(&mut self, wanted: u16) -> u16 {
         self.take_if(wanted, 0)
     }
 
-    /// The rows wanted if at least `rest` are left beside them, or none.
+    /// Takes the rows wanted if at least `rest` rows remain, otherwise none.
     fn take_if(&mut self, wanted: u16, rest: u16) -> u16 {
         let fits = wanted <= self.0 && self.0 - wanted >= rest;
         self.take_some(if fits { wanted } else { 0 })
     }
 }
 
-/// The sentences, broken into lines.
+/// The texts, broken into lines.
 struct Texts {
     question: Vec<String>,
     cluster: Vec<String>,
@@ -208,18 +208,18 @@ fn phase_line(phase: &Phase, palette: Palette) -> Line<'_> {
     ])
 }
 
-/// The bar, its percentage and its pods; less where there is little room.
+/// Returns the bar with its percentage and pods; omits parts without enough space.
 fn bar_line(phase: &Phase, width: usize, palette: Palette) -> Line<'static> {
     let total = phase.total.max(phase.done);
     if phase.total == 0 {
-        // The steps before the phase's target is known, or a phase that only lasts.
+        // The target of the phase is unknown so far, or the phase only passes time.
         return Line::from(match phase.done {
             0 => "under way".to_owned(),
             done => format!("under way: {} became ready", counted(done, "pod")),
         });
     }
     let share = phase.done as f64 / total as f64;
-    // Rounded down: 100 % is all of it.
+    // Rounded down, so that 100 % means all.
     let percent = format!("{:>4} %", (share * 100.0).floor());
     let pods = format!("  {} of {}", count(phase.done), counted(total, "pod"));
     let text = match percent.len() + pods.len() + BAR_MIN <= width {
@@ -235,7 +235,7 @@ fn bar_line(phase: &Phase, width: usize, palette: Palette) -> Line<'static> {
     ])
 }
 
-/// The numbers, the most important first.
+/// Returns the numbers, the most important ones first.
 fn metrics(about: &About, history: &History, moment: Moment) -> Vec<(&'static str, String)> {
     let (last, unknown) = (history.last(), || "-".to_owned());
     let rate = |rate: Option<f64>| rate.map_or_else(unknown, number_for_people);
@@ -261,7 +261,7 @@ fn metrics(about: &About, history: &History, moment: Moment) -> Vec<(&'static st
     metrics
 }
 
-/// Seconds that change all the time: without the digits that change too fast to read.
+/// Formats changing seconds without the digits that change too fast to read.
 fn brief(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 10.0 => format!("{seconds:.1} s"),
@@ -289,7 +289,7 @@ fn draw_metrics(
     }
 }
 
-/// Pods over time above, rate and queue beside each other below; the upper only where there is room.
+/// Draws pods over time, with rate and queue next to each other below; the upper plot only if there is space.
 fn draw_plots(
     history: &History,
     moment: Moment,
@@ -310,7 +310,7 @@ fn draw_plots(
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2])
         .spacing(2)
         .areas(lower);
-    // The rate of one phase may be a thousand times that of the next, which would be flat beside it.
+    // The rate of a phase may be a thousand times that of the next one, which would look flat next to it.
     let began_at = history.phase.as_ref().map_or(0.0, |phase| phase.began_at);
     let (samples, seconds) = (history.samples_since(began_at), moment.seconds - began_at);
     let rates = plots::rates(&samples, seconds, usize::from(left.width));
@@ -322,19 +322,19 @@ fn draw_plots(
 fn keys_line(moment: Moment, width: usize, palette: Palette) -> Line<'static> {
     let (long, short) = match (moment.stopping, moment.has_keys) {
         (true, true) => (
-            "stopping; q again ends at once, without a report",
-            "stopping; q again: at once",
+            "stopping; q again exits immediately, without a report",
+            "stopping; q again: exit",
         ),
         (true, false) => (
-            "stopping; Ctrl-C again ends at once, without a report",
+            "stopping; Ctrl-C again exits immediately, without a report",
             "stopping",
         ),
         (false, true) => (
-            "q or Ctrl-C: stop here and report on what ran",
+            "q or Ctrl-C: stop and report on what ran",
             "q: stop and report",
         ),
         (false, false) => (
-            "Ctrl-C: stop here and report on what ran",
+            "Ctrl-C: stop and report on what ran",
             "Ctrl-C: stop and report",
         ),
     };

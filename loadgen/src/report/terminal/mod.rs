@@ -1,4 +1,4 @@
-//! The report for people: one screen, aligned, the verdict first.
+//! The terminal report: one screen, aligned, with the verdict first.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,45 +14,45 @@ use crate::units::{
 };
 use crate::workloads::{self, Workload};
 
-/// Columns before the values.
+/// Width of the labels.
 const LABEL: usize = 15;
 
-/// Columns of a report that goes to no terminal, and of the widest.
+/// The width of a report without a terminal, and the maximum.
 pub const COLUMNS: usize = 100;
 
-/// Fewest columns that the tables fit into.
+/// The minimum width of the tables.
 const COLUMNS_MIN: usize = 80;
 
-/// Columns of a phase's numbers behind its name, and of the mark of one that is not done.
+/// The width of a phase's numbers after its name, and of the mark of an unfinished phase.
 const PHASE_METRICS: usize = 65;
 
-/// Columns of a phase's name where it is short.
+/// The minimum width of a phase's name.
 const PHASE_NAME: usize = 24;
 
-/// Most violations shown; the result has them all.
+/// The most violations to show; the result has all of them.
 const VIOLATIONS_SHOWN: usize = 5;
 
-/// Most incomplete rollouts shown; the result has more.
+/// The most incomplete rollouts to show; the result has more.
 const ROLLOUTS_SHOWN: usize = 3;
 
-/// Writes a line; columns may end in blanks.
+/// Writes a line without trailing blanks.
 macro_rules! put {
     ($out:expr, $($format:tt)*) => {{
         let text = &mut $out.text;
-        write!(text, $($format)*).expect("a String takes everything");
+        write!(text, $($format)*).expect("writing to a String does not fail");
         text.truncate(text.trim_end_matches(' ').len());
         text.push('\n');
     }};
 }
 
-/// How many columns a report has that goes to that terminal: those there are, within what suits it. A
-/// terminal that does not say counts as one of [`COLUMNS`].
+/// Returns the width of a report for this terminal, within the supported range; [`COLUMNS`] if the width is
+/// unknown.
 pub fn columns(terminal: Option<usize>) -> usize {
     terminal.unwrap_or(COLUMNS).clamp(COLUMNS_MIN, COLUMNS)
 }
 
-/// The report of a run; `host` is shown whether or not the result carries it, `command` gives the
-/// command that runs the same with such settings, `written` are the files it left, each with its flag.
+/// Renders the report of a run. `host` is shown whether or not the result contains it; `command` returns the command for
+/// the same run with other settings; `written` are the files written, each with its flag.
 pub fn render(
     result: &RunResult,
     host: Option<&Host>,
@@ -71,7 +71,7 @@ pub fn render(
         Some(answer) => paragraph(out, "answer", answer),
         None if !result.outcome.converged => {
             let success = &result.settings.scenario.success;
-            paragraph(out, "answer", &format!("none. What was to be: {success}"));
+            paragraph(out, "answer", &format!("none. Expected: {success}"));
         }
         None => {}
     }
@@ -130,7 +130,7 @@ pub fn render(
     std::mem::take(&mut out.text)
 }
 
-/// What is written so far, and how wide.
+/// The text written so far, and its width.
 struct Report {
     text: String,
     columns: usize,
@@ -219,8 +219,8 @@ fn cluster(out: &mut Report, result: &RunResult) {
     }
 }
 
-/// How many controllers the run has. Each has a client of its own, as in kube-controller-manager, and so a limit of
-/// its own.
+/// Returns the number of controllers in the run. Each has its own client, as in kube-controller-manager, and so its own
+/// limit.
 fn controllers(result: &RunResult) -> usize {
     let taken = |kind: &str| result.input.taken.get(kind).is_some_and(|count| *count > 0);
     let runs =
@@ -228,7 +228,7 @@ fn controllers(result: &RunResult) -> usize {
     workloads::ALL.into_iter().filter(runs).count()
 }
 
-/// The objects that the controllers work on: those that are generated, or those of the files.
+/// Describes the objects of the controllers: the generated ones, or those of the files.
 fn workloads_of(result: &RunResult) -> String {
     let is_generated = result.input.taken.is_empty();
     let size = &result.settings.size;
@@ -265,7 +265,7 @@ fn phases(out: &mut Report, result: &RunResult) {
     let lengths = result.phases.iter().map(|phase| phase.name.chars().count());
     let capacity = out.columns - PHASE_METRICS;
     let width = lengths.max().unwrap_or(0).max(PHASE_NAME).min(capacity);
-    // The rate is that of both columns together.
+    // The rate covers both columns together.
     put!(
         out,
         "  {:width$} {:>11} {:>9} {:>9} {:>9} {:>10}",
@@ -285,7 +285,7 @@ fn phases(out: &mut Report, result: &RunResult) {
         let quantiles = &phase.convergence_seconds;
         let convergence = match (quantiles.count, phase.set_up) {
             (0, _) => "-".to_owned(),
-            // It does not count.
+            // The value is not part of the total.
             (_, true) => format!("({})", duration(quantiles.p99)),
             (_, false) => duration(quantiles.p99),
         };
@@ -338,7 +338,7 @@ fn distributions(out: &mut Report, result: &RunResult) {
     }
 }
 
-/// A nanosecond is the least that the histograms hold: it stands for no time at all.
+/// Formats a duration. A nanosecond is the minimum of the histograms and represents zero.
 fn duration(seconds: f64) -> String {
     seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
 }
@@ -379,7 +379,7 @@ fn wasted(result: &RunResult) -> String {
         (
             wasted.pods_never_ready,
             "pod",
-            " gone before they were ready",
+            " removed before they were ready",
         ),
     ];
     let some: Vec<String> = all
@@ -415,7 +415,7 @@ fn input(out: &mut Report, result: &RunResult) {
     }
 }
 
-/// Each threshold with the value seen.
+/// Lists each threshold with its measured value.
 fn thresholds(out: &mut Report, result: &RunResult) {
     for (number, outcome) in result.thresholds.iter().enumerate() {
         let verdict = if outcome.met { "met" } else { "NOT MET" };
@@ -441,7 +441,7 @@ fn host_text(host: &Host) -> String {
     text
 }
 
-/// The files, as many on a line as fit.
+/// Lists the files, as many per line as fit.
 fn files(out: &mut Report, written: &[(&'static str, String)]) {
     let names: Vec<&str> = written.iter().map(|(_, path)| path.as_str()).collect();
     if !names.is_empty() {
@@ -471,8 +471,8 @@ fn verdict(out: &mut Report, result: &RunResult, command: &dyn Fn(&Settings) -> 
     }
 }
 
-/// The largest entries of a count by name, `create pods 201: 100,000`, as many as a line takes, and how
-/// many are left: `and 3 smaller counts`.
+/// Writes the largest entries of a count by name, `create pods 201: 100,000`, as many as fit a line, and the number
+/// of remaining ones: `and 3 smaller counts`.
 fn list(out: &mut Report, label: &str, counts: &BTreeMap<String, u64>) {
     let listed = listed(counts, capacity(out));
     line(out, label, &listed);
@@ -484,7 +484,7 @@ fn capacity(out: &Report) -> usize {
 
 fn listed(counts: &BTreeMap<String, u64>, capacity: usize) -> String {
     let mut entries: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
-    // Stable: equal counts stay in the order of their names.
+    // The sort is stable: equal counts stay in name order.
     entries.sort_by(|a, b| b.1.cmp(a.1));
     let mut text = String::new();
     for (at, (name, n)) in entries.iter().enumerate() {
@@ -510,7 +510,7 @@ fn line(out: &mut Report, label: &str, text: &str) {
     put!(out, "  {label:width$}{text}");
 }
 
-/// A text over as many lines as it takes, beside its label.
+/// Writes a text next to its label, over as many lines as needed.
 fn paragraph(out: &mut Report, label: &str, text: &str) {
     for (number, one) in wrapped(text, out.columns - LABEL).iter().enumerate() {
         line(out, if number == 0 { label } else { "" }, one);

@@ -1,9 +1,9 @@
-//! What the report says of runs of several kinds, and how wide it is.
+//! The report of runs of several kinds, and its width.
 
 use super::*;
 use crate::report::tests::result;
 
-/// The report with figures of the host, of a run that wrote a file.
+/// Returns the report with metrics of the host, for a run that wrote a file.
 fn report(result: &RunResult, columns: usize) -> String {
     let command = |_: &Settings| "loadgen run --seed 1".to_owned();
     let written = [("--json", "result.json".to_owned())];
@@ -24,12 +24,12 @@ fn the_report_fits_one_screen() {
 }
 
 #[test]
-fn gates_are_named_where_they_are_not_as_they_are_by_default() {
+fn gates_are_listed_if_they_differ_from_the_default() {
     let mut result = result();
     let known = Rows::installed().gates();
     let by_default = |wanted: bool| {
         let mut gates = known.iter().filter(|(_, gate)| gate.default == wanted);
-        (*gates.next().expect("there are gates of both sorts").0).to_owned()
+        (*gates.next().expect("there are gates that are on and gates that are off").0).to_owned()
     };
     let (on, off) = (by_default(true), by_default(false));
     let gates = &mut result.settings.controller.feature_gates;
@@ -47,7 +47,7 @@ fn gates_are_named_where_they_are_not_as_they_are_by_default() {
 }
 
 #[test]
-fn a_broken_invariant_comes_with_the_command_that_repeats_it() {
+fn a_broken_invariant_has_the_command_that_repeats_it() {
     let mut result = result();
     result.outcome.exit_code = 3;
     result.outcome.violations = vec!["too many pods".into(); 7];
@@ -62,18 +62,18 @@ fn a_broken_invariant_comes_with_the_command_that_repeats_it() {
 }
 
 #[test]
-fn a_run_that_missed_its_condition_has_no_answer_but_what_was_to_be() {
+fn a_failed_run_has_the_expectation_instead_of_an_answer() {
     let mut result = result();
     result.outcome.exit_code = 1;
     result.outcome.converged = false;
     result.answer = None;
     let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
-    let words = "  answer       none. What was to be: After each step";
+    let words = "  answer       none. Expected: After each step";
     assert!(text.contains(words), "{text}");
 }
 
 #[test]
-fn the_report_keeps_to_the_terminal() {
+fn the_report_fits_the_terminal() {
     let mut result = result();
     for number in 0..40 {
         let name = format!("Normal SomethingOrOther{number}");
@@ -100,7 +100,7 @@ fn the_report_keeps_to_the_terminal() {
 }
 
 #[test]
-fn phases_have_their_own_figures_and_those_of_set_up_are_set_apart() {
+fn phases_have_their_own_numbers_and_set_up_is_marked() {
     let mut result = result();
     result.phases[0].name = "set up".into();
     result.phases[0].set_up = true;
@@ -127,7 +127,7 @@ fn phases_have_their_own_figures_and_those_of_set_up_are_set_apart() {
 }
 
 #[test]
-fn nouns_have_the_number_of_their_counts() {
+fn nouns_agree_with_their_counts() {
     let mut result = result();
     result.settings.size.namespaces = 1;
     result.settings.size.counts.0[0].count = 1;
@@ -154,7 +154,7 @@ fn nouns_have_the_number_of_their_counts() {
 }
 
 #[test]
-fn each_controller_has_a_client_limit_of_its_own() {
+fn each_controller_has_its_own_client_limit() {
     let mut result = result();
     result.settings.controller.kube_api_qps = Some(20.0);
     let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
@@ -166,7 +166,7 @@ fn each_controller_has_a_client_limit_of_its_own() {
 }
 
 #[test]
-fn the_wall_time_says_how_much_of_it_was_for_files() {
+fn the_wall_time_shows_the_part_spent_on_files() {
     let text = |load_seconds| {
         host_text(&Host {
             wall_seconds: 3.0,
@@ -179,7 +179,7 @@ fn the_wall_time_says_how_much_of_it_was_for_files() {
 }
 
 #[test]
-fn what_became_of_events_is_apart_from_their_types() {
+fn outcomes_of_events_are_separate_from_their_types() {
     let mut result = result();
     result.events = BTreeMap::from([("Normal SuccessfulCreate".into(), 12)]);
     (result.event_writer.written, result.event_writer.dropped) = (7, 5);

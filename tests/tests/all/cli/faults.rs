@@ -142,7 +142,7 @@ fn the_gate_fixes_the_stale_watch_but_not_lost_answers() {
     let (text, result) = stale_watch(&format!("--feature-gates {GATE_ON}"));
     assert_eq!(result["excess_pods_created"], 40);
     assert_eq!(result["phases"][2]["excess_pods_created"], 0);
-    holds(&text, "The gate does not mend that");
+    holds(&text, "The gate does not prevent this");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn the_note_names_the_bottleneck() {
     // Deleted pods keep their places on nodes for 30 s.
     let report = ended(&run_in(&folder, &format!("{run} -f full.yaml {churn}")), 0);
     let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words = "places on nodes set the pace: | 200 pods at once; the nodes take 200 pods | to read files)";
+    let words = "places on nodes set the pace: | 200 pods at the peak; the nodes hold 200 pods | to read files)";
     holds(&report, words);
     let waits = json_in(&folder, "waits.json")["waits"].clone();
     let number = |name: &str| waits[name].as_f64().unwrap();
