@@ -1,22 +1,22 @@
-//! Distributions as few buckets with round bounds, from histograms with many.
+//! Converts histograms with many buckets to distributions with few buckets and round bounds.
 
 use hdrhistogram::Histogram;
 
 use crate::result::Bucket;
 
-/// Buckets for each decade of a wide distribution…
+/// Buckets per decade of a wide distribution…
 const PER_DECADE: i32 = 10;
 
 /// …and of one that spans less than two decades.
 const PER_DECADE_NARROW: i32 = 40;
 
-/// A distribution in nanoseconds as buckets of seconds; equal values, zero included, are one bucket.
-/// At most about 130 buckets, for what spans 13 decades; 80 at most for what spans two.
+/// Converts a distribution in nanoseconds to buckets in seconds; equal values, including zero, share one bucket.
+/// At most about 130 buckets for a span of 13 decades, and at most 80 for a span of two.
 pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
     if histogram.is_empty() {
         return Vec::new();
     }
-    // Values that the histogram can't tell apart stand for the least of them, here and below.
+    // Values that the histogram can't distinguish are represented by the smallest of them, here and below.
     let least = |value: u64| histogram.lowest_equivalent(value).max(1);
     let (min, max) = (least(histogram.min()), least(histogram.max()));
     let narrow = max / min < 100;
@@ -34,7 +34,7 @@ pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
             count: 0,
         })
         .collect();
-    // What took no time at all lies in the first bucket.
+    // Values of zero belong to the first bucket.
     if histogram.min() == 0 {
         buckets[0].above = 0.0;
     }
@@ -49,17 +49,17 @@ pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
     buckets
 }
 
-/// The smallest step whose bound is not below a value.
+/// Returns the smallest step whose bound is not below a value.
 fn step_not_below(ns: f64, per_decade: i32) -> i32 {
     let near = (ns.log10() * f64::from(per_decade)).round() as i32;
-    // Rounded bounds: the logarithm alone may be one off.
+    // The bounds are rounded, so the logarithm alone may be off by one.
     (near - 1..=near + 1)
         .find(|step| bound_ns(*step, per_decade) >= ns)
         .unwrap_or(near + 2)
 }
 
-/// The bound of a step, rounded to three digits: round numbers, and the same on every machine,
-/// whatever its mathematical library does with the last bit.
+/// Returns the bound of a step, rounded to three digits: a round number, and the same on every machine, even if
+/// the last bit of its math library differs.
 fn bound_ns(step: i32, per_decade: i32) -> f64 {
     let (decade, within) = (step.div_euclid(per_decade), step.rem_euclid(per_decade));
     let digits = (10f64.powf(f64::from(within) / f64::from(per_decade)) * 100.0).round();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_in_the_bucket_whose_bounds_hold_it() {
+    fn every_value_is_within_the_bounds_of_its_bucket() {
         for value in [
             0,
             1,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_distributions_have_ten_buckets_a_decade_and_narrow_ones_more() {
+    fn narrow_distributions_have_more_buckets_per_decade() {
         let wide = of_histogram(&histogram((0..13).map(|decade| 10u64.pow(decade))));
         assert_sound(&wide, 13);
         assert!(wide.len() <= 131, "{}", wide.len());

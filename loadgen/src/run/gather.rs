@@ -1,4 +1,4 @@
-//! Turns what the tasks have counted into the result of a run.
+//! Combines the counters of the tasks to the result of a run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::result::{
 use crate::scenario::answer;
 use crate::settings::Settings;
 
-/// The server's counts of pods as the result has them.
+/// Converts the server's counts of pods for the result.
 pub(super) fn pod_counts(pods: &PodTotals) -> PodCounts {
     PodCounts {
         created: pods.created,
@@ -48,7 +48,7 @@ pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
 }
 
 impl Engine {
-    /// The result of a run with these settings that has ended so, then, and after that much real time.
+    /// Builds the result of a run with these settings, from how and when it ended and how much real time it took.
     pub(super) fn harvest(
         &self,
         settings: &Settings,
@@ -62,7 +62,7 @@ impl Engine {
         cluster.set_termination_hook(None);
         let driver = self.driver.lock();
         let report = driver
-            .expect("a task that panicked ends the run")
+            .expect("a panic in a task ends the run")
             .report(now);
         let writes = cluster.write_counts();
         let pods = pod_counts(&writes.pods);
@@ -137,8 +137,7 @@ impl Engine {
             incomplete_rollouts: report.incomplete_rollouts,
             settings: settings.clone(),
         };
-        // A run that did not come to its condition answers nothing: what it has measured is of
-        // something else.
+        // A run that missed its condition has no answer: it has measured something else.
         let template = settings.scenario.answer.as_ref();
         result.answer = template
             .filter(|_| result.outcome.converged)
@@ -156,7 +155,7 @@ impl Engine {
             syncs_without_requests: 0,
         };
         for worker in &self.metrics.workers {
-            let worker = worker.lock().expect("a task that panicked ends the run");
+            let worker = worker.lock().expect("a panic in a task ends the run");
             let counters = worker.counters();
             worker.calls().add_to(&mut work.calls);
             for (outcome, count) in &counters.syncs {
@@ -165,22 +164,22 @@ impl Engine {
             work.syncs_without_requests += counters.syncs_without_requests;
         }
         for writer in &self.metrics.writers {
-            let writer = writer.lock().expect("a task that panicked ends the run");
+            let writer = writer.lock().expect("a panic in a task ends the run");
             ApiCalls::add_to(&writer.calls, &mut work.calls);
         }
         work
     }
 
-    /// What the workers have recorded of each phase.
+    /// Returns the records of the workers for each phase.
     fn recorded(&self) -> Recorded {
         for worker in &self.metrics.workers {
-            let mut worker = worker.lock().expect("a task that panicked ends the run");
+            let mut worker = worker.lock().expect("a panic in a task ends the run");
             worker.hand_over();
         }
         let recorded = self
             .recorded
             .lock()
-            .expect("a task that panicked ends the run");
+            .expect("a panic in a task ends the run");
         recorded.clone()
     }
 
@@ -198,28 +197,28 @@ impl Engine {
             counts.dropped += runner.events().dropped();
         }
         for writer in &self.metrics.writers {
-            let writer = writer.lock().expect("a task that panicked ends the run");
+            let writer = writer.lock().expect("a panic in a task ends the run");
             counts.written += writer.written;
             counts.dropped += writer.dropped();
         }
         counts
     }
 
-    /// What was waited for until now.
+    /// Returns the waits until now.
     fn waits(&self, recorded: &Recorded, now: Now) -> Waits {
         let mut calls = CallWaits::default();
         for worker in &self.metrics.workers {
-            let worker = worker.lock().expect("a task that panicked ends the run");
+            let worker = worker.lock().expect("a panic in a task ends the run");
             calls.merge(worker.waits());
         }
         let scheduler = self.scheduler.as_ref().map(|scheduler| {
             let scheduler = scheduler.lock();
             scheduler
-                .expect("a task that panicked ends the run")
+                .expect("a panic in a task ends the run")
                 .place_waits(now)
         });
         let places = scheduler.unwrap_or_default();
-        // The histograms are good to three digits, which is enough for a sum.
+        // The histograms have three digits, which is enough for a sum.
         let all = |durations: &ByPhase| {
             let all = durations.merged(|_| true);
             let sum = if all.is_empty() {
@@ -296,7 +295,7 @@ struct Work {
     syncs_without_requests: u64,
 }
 
-/// The phases with what began in each.
+/// Returns the phases with the latencies that began in each.
 fn by_phase(
     mut phases: Vec<Phase>,
     convergence: &ByPhase,
@@ -319,7 +318,7 @@ fn by_phase(
     phases
 }
 
-/// The word that a unit variant is written as.
+/// Returns the serialized form of a unit variant.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -327,7 +326,7 @@ fn word(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// Quantiles in seconds of a histogram in nanoseconds.
+/// Returns the quantiles in seconds of a histogram in nanoseconds.
 pub(crate) fn seconds(histogram: &Histogram<u64>) -> Quantiles {
     if histogram.is_empty() {
         return Quantiles::default();

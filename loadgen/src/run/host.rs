@@ -1,11 +1,11 @@
-//! The machine a run was made on, and what the process spent of it, as far as it can be read.
+//! The machine of a run, and the resources that the process used, as far as they can be read.
 
 use std::fs;
 
 use crate::result::{Host, PodCounts};
 use crate::settings::resolve::Machine;
 
-/// What the process and the machine had spent when a run began.
+/// Resource usage of the process and the machine when a run began.
 #[derive(Debug)]
 pub(super) struct Before {
     load_average: Option<[f64; 3]>,
@@ -14,7 +14,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Up to now.
+    /// Reads the current usage.
     pub(super) fn now() -> Before {
         Before {
             load_average: load_average(),
@@ -24,7 +24,7 @@ impl Before {
     }
 }
 
-/// The machine and its costs of a run that took `wall_seconds` and made `pods`.
+/// Returns the machine and the costs of a run that took `wall_seconds` and created `pods`.
 pub(super) fn of_run(wall_seconds: f64, pods: &PodCounts, before: &Before) -> Host {
     let machine = Machine::this();
     let others = before.other_cpu_seconds.zip(other_cpu_seconds());
@@ -32,7 +32,7 @@ pub(super) fn of_run(wall_seconds: f64, pods: &PodCounts, before: &Before) -> Ho
         wall_seconds,
         load_seconds: 0.0,
         cpu_seconds: (cpu_seconds().unwrap_or(0.0) - before.cpu_seconds).max(0.0),
-        // Both are read in ticks, and not at one instant.
+        // Both are read in ticks, at slightly different times.
         other_cpu_seconds: others.map(|(before, now)| (now - before).max(0.0)),
         peak_memory_bytes: status_kilobytes("VmHWM:").map_or(0, |kilobytes| kilobytes * 1024),
         pods_per_second: (pods.created + pods.deleted) as f64 / wall_seconds.max(1e-9),
@@ -51,7 +51,7 @@ pub(super) fn of_run(wall_seconds: f64, pods: &PodCounts, before: &Before) -> Ho
     }
 }
 
-/// Load averages of the machine over 1, 5 and 15 minutes; `None` where they can't be read.
+/// Returns the load averages of the machine over 1, 5 and 15 minutes; `None` if they can't be read.
 fn load_average() -> Option<[f64; 3]> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let mut fields = text.split_ascii_whitespace().map(str::parse);
@@ -59,11 +59,11 @@ fn load_average() -> Option<[f64; 3]> {
     Some([next()?, next()?, next()?])
 }
 
-/// Ticks in which Linux shows CPU time, per second.
+/// Ticks per second in which Linux reports CPU time.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// CPU time that other processes of the machine have used, and what a hypervisor kept from it. `None` where it can't be
-/// read, and where the process may use some of the processors only: what happens on the others says nothing of it.
+/// Returns the CPU time of other processes on the machine, plus the time that a hypervisor withheld. `None` if it can't
+/// be read, or if the process may use only some of the processors: the load of the others is then irrelevant.
 fn other_cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let of_processor = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
@@ -73,11 +73,11 @@ fn other_cpu_seconds() -> Option<f64> {
     Some((busy_seconds(&stat)? - cpu_seconds()?).max(0.0))
 }
 
-/// CPU time that a machine has been busy, from the text of its `/proc/stat`.
+/// Returns the CPU time that a machine was busy, from the text of its `/proc/stat`.
 fn busy_seconds(stat: &str) -> Option<f64> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Result<Vec<f64>, _> = all.split_ascii_whitespace().map(str::parse).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user and nice.
+    // user, nice, system, idle, iowait, irq, softirq, steal; user and nice include guests.
     match ticks.ok()?[..] {
         [user, nice, system, _, _, irq, softirq, steal, ..] => {
             Some((user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND)
@@ -86,18 +86,18 @@ fn busy_seconds(stat: &str) -> Option<f64> {
     }
 }
 
-/// CPU time of the process from `/proc/self/stat`; `None` where there is none.
+/// Returns the CPU time of the process from `/proc/self/stat`; `None` if it can't be read.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The command's name may hold spaces; it ends with the last parenthesis. User and system time
-    // are the 14th and 15th fields, in ticks.
+    // The name of the command may contain spaces; it ends with the last parenthesis. User and system time are the
+    // 14th and 15th fields, in ticks.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;
     Some((user + system) / TICKS_PER_SECOND)
 }
 
-/// A number from `/proc/self/status`; `None` where there is none.
+/// Returns a number from `/proc/self/status`; `None` if it can't be read.
 fn status_kilobytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -115,13 +115,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_knows_what_it_spent() {
+    fn the_usage_of_the_process_is_known() {
         assert!(cpu_seconds().is_some_and(|seconds| seconds >= 0.0));
         assert!(status_kilobytes("VmHWM:").is_some_and(|kilobytes| kilobytes > 0));
     }
 
     #[test]
-    fn a_machine_is_busy_with_all_but_idling_and_waiting_for_disks() {
+    fn busy_time_excludes_idle_and_iowait() {
         let stat = "cpu  100 200 300 9000 9000 40 50 60 100 200\ncpu0 1 2 3\n";
         assert_eq!(busy_seconds(stat), Some(7.5));
         assert_eq!(busy_seconds("cpu  1 2 3\n"), None);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_spent_what_came_after_its_begin() {
+    fn a_run_counts_only_usage_after_its_start() {
         let before = Before {
             load_average: None,
             cpu_seconds: cpu_seconds().unwrap_or(0.0) + 1e6,

@@ -1,4 +1,4 @@
-//! The metrics of a run under their Kubernetes names, to be read while it goes on.
+//! The metrics of a run under their Kubernetes names, readable while it runs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,29 +14,29 @@ use podstorm_sim::engine::worker::AnyWorker;
 
 use super::sampler::Sources;
 
-/// Read access to the metrics of a run, from any thread. Reading changes nothing of the run.
+/// Read access to the metrics of a run, from any thread. Reading does not affect the run.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub(super) sources: Sources,
-    /// What the controllers read.
+    /// The caches of the controllers.
     pub(super) caches: Option<Caches>,
     pub(super) workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// Engine time when the run was last looked at, ns.
+    /// Engine time of the last update, ns.
     pub(super) now_ns: Arc<AtomicI64>,
 }
 
 impl Metrics {
-    /// All metrics as they are now, by name. O(keys of the queues); locks each worker for a moment.
+    /// Returns the current value of all metrics, by name. O(keys of the queues); briefly locks each worker.
     pub fn families(&self) -> Vec<Family> {
-        // Relaxed: a number to look at, which orders nothing.
+        // Relaxed: the number orders nothing.
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let of_run = [self.requests(), self.store_versions()];
         let of_run = of_run.into_iter().chain(self.own(now_ns));
         merged(runner::families(&self.sources.runners, now_ns).chain(of_run))
     }
 
-    /// `rest_client_requests_total`.
+    /// Returns `rest_client_requests_total`.
     fn requests(&self) -> Family {
         let mut counts: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
         let mut count = |calls: &ApiCalls| {
@@ -50,7 +50,7 @@ impl Metrics {
                 *counts.entry((code, method)).or_default() += number;
             });
         };
-        // A part that panicked ends the run, not the looking.
+        // A panicked task ends the run, but not the reading of metrics.
         for worker in &self.workers {
             let worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
             count(worker.calls());
@@ -74,7 +74,7 @@ impl Metrics {
         }
     }
 
-    /// `store_resource_version`.
+    /// Returns `store_resource_version`.
     fn store_versions(&self) -> Family {
         let mut series = Vec::new();
         let mut push = |group: &str, resource: &str, version: Option<u64>| {
@@ -93,13 +93,13 @@ impl Metrics {
         }
         Family {
             name: "store_resource_version",
-            help: "The resource version that a cache of the controller has come to.",
+            help: "The resource version of a cache of the controllers.",
             kind: MetricKind::Gauge,
             series,
         }
     }
 
-    /// What upstream has no name for.
+    /// Returns the metrics without an upstream name.
     fn own(&self, now_ns: i64) -> Vec<Family> {
         let (position, pods) = (&self.sources.position, self.sources.cluster.pod_totals());
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed) as f64;
@@ -114,12 +114,12 @@ impl Metrics {
         };
         let pods_by_state = Family {
             name: "loadgen_pods",
-            help: "Pods that are asked for, that exist, and that are ready.",
+            help: "Pods that are desired, that exist, and that are ready.",
             kind: MetricKind::Gauge,
             series: states.map(state).into(),
         };
         let seconds = "Engine time since the start: simulated on the virtual engine.";
-        let created = "Pods created, by whomever.";
+        let created = "Pods created by any client.";
         let (counter, gauge) = (MetricKind::Counter, MetricKind::Gauge);
         let single = [
             (

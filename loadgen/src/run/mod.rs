@@ -1,5 +1,5 @@
-//! Runs one scenario on one simulated cluster: puts the tasks together, lets a driver run them,
-//! and gathers the result.
+//! Runs one scenario on one simulated cluster: assembles the tasks, lets an executor run them, and gathers the
+//! result.
 //!
 //! ```text
 //!  scenario ─writes─▶ cluster ◀─writes─ scheduler, kubelets, garbage collector
@@ -9,8 +9,8 @@
 //!               informers ─keys─▶ workers ─events─▶ event writer
 //! ```
 //!
-//! Both engines run the same tasks: [`podstorm_sim::executor::virtual_time`] on one thread and a clock that jumps,
-//! [`podstorm_sim::executor::threads`] on several and a real one.
+//! Both engines run the same tasks: [`podstorm_sim::executor::virtual_time`] on one thread with a clock that jumps,
+//! [`podstorm_sim::executor::threads`] on several threads with the real clock.
 
 mod buckets;
 mod gather;
@@ -53,13 +53,13 @@ use crate::settings::{EngineKind, Settings};
 use crate::units::NS_PER_SECOND;
 use crate::workloads;
 
-/// Runs a scenario to its end, to the time limit, or until `cancel` is set, and reports on what
-/// ran. The result's `host` is always filled in. The command leaves it out of what it writes of a virtual run
-/// unless it was asked for, since all else depends on settings and input alone.
+/// Runs a scenario until it ends, the time limit is reached, or `cancel` is set, and reports on what ran. The
+/// result's `host` is always set. The command omits it from the output of virtual runs by default, because
+/// everything else depends only on settings and input.
 ///
 /// # Panics
-/// Code has set a feature gate that is [unknown or locked](Rows::check_gates). Those of a text are checked as it is
-/// read.
+/// A feature gate was set in code that is [unknown or locked](Rows::check_gates). Gates from text are checked when
+/// they are parsed.
 pub fn run(
     settings: &Settings,
     objects: Vec<InputObject>,
@@ -79,7 +79,7 @@ pub fn run(
     engine
         .driver
         .lock()
-        .expect("nothing runs yet")
+        .expect("no task runs yet")
         .tell_phases(Box::new(watcher.phase_begins()));
     let limit_ns = settings.time_limit_ns;
     let (end, now) = match settings.engine {
@@ -101,12 +101,12 @@ pub fn run(
     engine.harvest(settings, (end, now), clock.seconds(), input, series)
 }
 
-/// 2200-01-01T00:00:00Z: what is later is no time at which anything has happened, and the clock of a run
-/// that began there would not last.
+/// 2200-01-01T00:00:00Z: later times are ignored, because nothing has happened then, and because the clock of a
+/// run that began then would overflow.
 const LATEST_SECONDS: i64 = 7_258_118_400;
 
-/// Where the wall clock of a virtual run over these objects starts: not before anything in them happened,
-/// or pods would have become ready in the future.
+/// Returns where the wall clock of a virtual run over these objects starts: not before any event in them, because
+/// pods would otherwise have become ready in the future.
 pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
     let times = objects.iter().flat_map(|object| {
         let meta = object.metadata();
@@ -114,7 +114,7 @@ pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
             InputObject::Pod(pod) => pod.ready_time(),
             _ => Time::UNSET,
         };
-        // A deletion tells when it ends at the latest.
+        // A deletion includes its latest end.
         let grace = meta.deletion_grace_period_seconds.get().unwrap_or(0);
         let deletion = meta.deletion_timestamp.unix_seconds();
         let deleted = deletion.map(|end| end.saturating_sub(grace));
@@ -128,11 +128,11 @@ pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
         .max(virtual_time::WALL_START_NS)
 }
 
-/// Everything of a run.
+/// The parts of a run.
 struct Engine {
     executor: Arc<Executor>,
     tasks: Tasks,
-    /// What is read of the run while it goes on.
+    /// Data that is read during the run.
     metrics: Metrics,
     recorded: Arc<Mutex<Recorded>>,
     scheduler: Option<Arc<Mutex<Scheduler>>>,
@@ -142,7 +142,7 @@ struct Engine {
     has_files: bool,
     delivered: Arc<AtomicU64>,
     phases: Vec<String>,
-    /// What the process and the machine had spent before the run.
+    /// Resource usage before the run.
     before: host::Before,
 }
 
@@ -154,7 +154,7 @@ impl Engine {
         keeps_past: bool,
     ) -> Engine {
         let before = host::Before::now();
-        // Nothing observes them: no scenario kills its controller.
+        // Nothing observes the expectations: no scenario kills its controllers.
         let scenario = &settings.scenario;
         let unpullable = scenario.sets_unpullable_images();
         let finishing = settings.finishing();
@@ -174,7 +174,7 @@ impl Engine {
         let connection = scenario
             .is_disturbed()
             .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
-        // A controller without objects would only see what does not concern it.
+        // A controller without objects would only see unrelated ones.
         // Claims need all controllers that a served cluster has for them.
         let kinds_of_claims = [Kind::PERSISTENT_VOLUME_CLAIM, Kind::PERSISTENT_VOLUME];
         let has_claims = objects.iter().any(|it| {
@@ -228,9 +228,9 @@ impl Engine {
             nodes,
             times: Arc::clone(&builder.times),
             rests_after: Box::new(move |workloads| {
-                // The workloads of all kinds together: with two controllers neither has them all.
+                // The number of workloads of all kinds: it fits none of several controllers.
                 let workloads = if quiet.len() == 1 { workloads } else { 0 };
-                // What was listed is queued before the caches count as filled.
+                // Queue all listed objects before the caches count as filled.
                 quiet
                     .iter()
                     .all(|runner| runner.is_synced() && runner.rests_after(workloads))
@@ -248,7 +248,7 @@ impl Engine {
             Driver::new(settings, objects, shared, controllers, waker)
         });
         let (phases, position) = {
-            let driver = driver.lock().expect("no other thread has it yet");
+            let driver = driver.lock().expect("no other thread has a reference yet");
             (driver.phase_names(), driver.position())
         };
         let Builder {
@@ -264,11 +264,11 @@ impl Engine {
             ..
         } = builder;
         let of_worker = |worker: &Arc<Mutex<dyn AnyWorker>>| {
-            let worker = worker.lock().expect("nothing runs yet");
+            let worker = worker.lock().expect("no task runs yet");
             worker.calls().total()
         };
         let of_writer = |writer: &Arc<Mutex<EventWriter>>| {
-            let writer = writer.lock().expect("nothing runs yet");
+            let writer = writer.lock().expect("no task runs yet");
             writer.calls.total()
         };
         let calls = workers.iter().map(of_worker);
@@ -299,16 +299,16 @@ impl Engine {
         }
     }
 
-    /// The tasks that queue the controllers' delayed keys.
+    /// Returns the tasks that queue the controllers' delayed keys.
     fn timers(&self) -> Vec<TaskId> {
         let runners = self.metrics.sources.runners.iter();
         runners.flat_map(|runner| runner.timers()).collect()
     }
 
-    /// Nothing is left to happen by itself: whether the scenario goes on.
+    /// Called when nothing is left to happen by itself: returns whether the scenario continues.
     fn at_rest(&self, now: Now) -> bool {
         let driver = self.driver.lock();
-        let mut driver = driver.expect("a task that panicked ends the run");
+        let mut driver = driver.expect("a panic in a task ends the run");
         let goes_on = driver.nothing_left(now);
         drop(driver);
         self.wake_driver.iter().for_each(|wake| wake());

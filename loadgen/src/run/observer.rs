@@ -1,4 +1,4 @@
-//! Observers of a run: what they hear while the run goes on.
+//! Observers of a run, which receive its progress.
 
 use std::sync::Arc;
 
@@ -7,47 +7,47 @@ use podstorm_sim::clock::RealClock;
 
 use super::metrics::Metrics;
 
-/// Watches a run from outside.
+/// Observes a run from outside.
 pub trait Observer: Sync {
-    /// Called a few times a second of real time, and once when the run is over.
+    /// Called a few times per second of real time, and once when the run is over.
     fn progress(&self, progress: &Progress<'_>);
 
-    /// Called when nothing was written for some seconds of real time, once until something is: which phase
-    /// is not over, and what it waits for.
+    /// Called once when nothing was written for some seconds of real time, until something is written again: which
+    /// phase is not over, and what it waits for.
     fn waits(&self, _what: &str) {}
 
-    /// Called once, before anything runs: `metrics` may be kept, and read while the run goes on.
+    /// Called once, before the run: `metrics` may be kept and read during the run.
     fn begins(&self, _metrics: &Metrics) {}
 
-    /// Whether the run's cluster is to be served to others, which costs it a little: it keeps older
-    /// states. Its time is real then: on the virtual engine this is of no effect.
+    /// Returns whether the run's cluster is served to clients, which has a small cost: it keeps older states. Needs
+    /// real time; ignored on the virtual engine.
     fn serves(&self) -> bool {
         false
     }
 
-    /// Called once after [`begins`](Observer::begins) where [`serves`](Observer::serves) says so.
+    /// Called once after [`begins`](Observer::begins) if [`serves`](Observer::serves) returns true.
     fn serve(&self, _cluster: &Arc<Cluster>, _clock: RealClock, _metrics: &Metrics) {}
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Name of the phase.
+    /// The name of the phase.
     pub phase: &'a str,
     /// Its number, from 0.
     pub phase_index: usize,
-    /// How many phases there are.
+    /// The number of phases.
     pub phase_count: usize,
-    /// Pods of the phase's target that are there (or gone, or were deleted from outside where that is
-    /// what the phase does).
+    /// Pods of the phase's target that exist (or are removed, or were deleted from outside if this is the
+    /// purpose of the phase).
     pub done: u64,
-    /// Pods of the phase's target; 0 while it is not known yet.
+    /// Pods of the phase's target; 0 while it is unknown.
     pub total: u64,
     /// Pods that exist.
     pub pods: u64,
     /// Pods that are active and ready.
     pub ready: u64,
-    /// Pods that all workloads together are to have.
+    /// Pods that all workloads together desire.
     pub desired: u64,
     /// Pods created since the start, by any client.
     pub created: u64,
@@ -57,11 +57,11 @@ pub struct Progress<'a> {
     pub api_calls: u64,
     /// Keys that wait in the controllers' queues.
     pub queue_depth: usize,
-    /// Time of the engine since the start, seconds.
+    /// Engine time since the start, seconds.
     pub engine_seconds: f64,
 }
 
-/// An observer that ignores everything.
+/// Ignores everything.
 impl Observer for () {
     fn progress(&self, _progress: &Progress<'_>) {}
 }

@@ -1,12 +1,11 @@
-//! Takes the samples of a run's time series: counters that the tasks keep anyway, read now and then.
+//! Samples the time series of a run: reads counters that the tasks maintain anyway.
 //!
-//! A sample is taken when the run crosses a line of one of two grids, of engine time and of work
-//! done. A grid that has too many samples becomes twice as wide, and of those that are then between the
-//! same two lines all but the first are forgotten: their number stays within bounds however long the run
-//! is, and where much happened in little time they stay as close as they were taken. Besides there is one
-//! for the beginning of each phase, taken when the scenario's driver says so and never forgotten, so that a phase is
-//! as long here as it was; and each phase has a small grid of its own work, so that hours of churn take
-//! nothing from the ramp before them. Reading changes nothing: a virtual run is the same with and without.
+//! A sample is taken when the run crosses a line of one of two grids, of engine time and of work done. A grid with too
+//! many samples becomes twice as wide, and of the samples between two new lines all but the first are dropped. The number
+//! of samples is therefore bounded however long the run is, but they stay dense where much happens in little time. In
+//! addition, a sample is taken at the beginning of each phase, when the scenario's driver reports it, and never dropped,
+//! so that phases have their exact length here; and each phase has a small grid of its own work, so that hours of churn
+//! take no samples from the ramp before them. Sampling has no effect on a virtual run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,25 +17,25 @@ use podstorm_sim::engine::client::CallTotal;
 use super::phases::Position;
 use crate::result::Series;
 
-/// Most samples of one grid; a power of two, so that halving keeps the lines even.
+/// The most samples of one grid; a power of two, so that halving keeps the lines even.
 const PER_GRID: usize = 256;
 
-/// Most samples of a phase's own grid; a power of two.
+/// The most samples of a phase's own grid; a power of two.
 const PER_PHASE: usize = 16;
 
-/// How many phases have one: the first.
+/// How many phases, the first ones, have their own grid.
 const GRIDS_OF_PHASES: usize = 16;
 
-/// Most samples of phases that began.
+/// The most samples of phase beginnings.
 const OF_PHASES: usize = 128;
 
 /// The narrowest grid of time, ns.
 const FIRST_TIME_NS: u64 = 500_000;
 
-/// The narrowest grid of work, runs of tasks.
+/// The narrowest grid of work, in runs of tasks.
 const FIRST_STEPS: u64 = 2;
 
-/// What the samples are read from.
+/// The sources of the samples.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     pub(super) cluster: Arc<Cluster>,
@@ -45,7 +44,7 @@ pub(super) struct Sources {
     pub(super) calls: Vec<Arc<CallTotal>>,
 }
 
-/// One moment.
+/// The state at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sample {
     at_ns: i64,
@@ -59,11 +58,11 @@ struct Sample {
     delayed: u64,
     calls: u64,
     version: u64,
-    /// Where it lies on the grid of time, on that of work, and on that of its phase's work, and whether
-    /// it was taken for it.
+    /// Its position on the grid of time, on that of work, and on that of its phase's work, and whether it was
+    /// taken for it.
     places: [u64; 3],
     of: [bool; 3],
-    /// How many phases had begun behind the first.
+    /// How many phases after the first had begun.
     begun: usize,
     /// Whether it was taken as a phase began.
     begins: bool,
@@ -73,7 +72,7 @@ struct Sample {
 #[derive(Debug)]
 struct Grid {
     every: u64,
-    /// The line that was not crossed yet.
+    /// The next line to cross.
     next: u64,
     samples: usize,
     /// The number of samples at which it becomes wider.
@@ -90,7 +89,7 @@ impl Grid {
         }
     }
 
-    /// Whether a line lies between the last sample and `at`; then the next is looked for.
+    /// Reports whether a line lies between the last sample and `at`, and moves on to the next line.
     fn crosses(&mut self, at: u64) -> bool {
         let crossed = at >= self.next;
         if crossed {
@@ -106,16 +105,16 @@ impl Grid {
 pub(super) struct Sampler {
     sources: Sources,
     samples: Vec<Sample>,
-    /// Of time, of work, and of the work of the present phase.
+    /// The grids of time, of work, and of the work of the current phase.
     grids: [Grid; 3],
-    /// The work at the first look of the present phase.
+    /// The work at the first check of the current phase.
     phase_from: Option<u64>,
-    /// How many were taken as phases began.
+    /// How many samples were taken as phases began.
     begun: usize,
 }
 
 impl Sampler {
-    /// Begins with a sample of the start.
+    /// Creates a sampler with a sample of the start.
     pub(super) fn new(sources: Sources) -> Sampler {
         let mut sampler = Sampler {
             sources,
@@ -132,13 +131,13 @@ impl Sampler {
         sampler
     }
 
-    /// The moment from which the present state is to be written down before it changes, ns.
+    /// Returns the time from which the current state must be recorded before it changes, ns.
     #[inline]
     pub(super) fn due_ns(&self) -> u64 {
         self.grids[0].next
     }
 
-    /// The amount of work after which a sample is due.
+    /// Returns the amount of work after which a sample is due.
     #[inline]
     pub(super) fn due_steps(&self) -> u64 {
         let from = self.phase_from.unwrap_or(0);
@@ -146,8 +145,8 @@ impl Sampler {
         self.grids[1].next.min(of_phase)
     }
 
-    /// Takes a sample if one is due: at `at_ns`, after `steps` of work, the state being what
-    /// it is until `until_ns`.
+    /// Takes a sample if one is due: at `at_ns`, after `steps` of work, with the state that holds
+    /// until `until_ns`.
     pub(super) fn look(&mut self, at_ns: i64, until_ns: i64, steps: u64) {
         let until_ns = u64::try_from(until_ns).unwrap_or(0);
         let from = *self.phase_from.get_or_insert(steps);
@@ -163,7 +162,7 @@ impl Sampler {
         }
     }
 
-    /// A phase begins.
+    /// Records that a phase begins.
     pub(super) fn phase_begins(&mut self, at_ns: i64) {
         self.begun += 1;
         self.phase_from = None;
@@ -176,13 +175,13 @@ impl Sampler {
         }
     }
 
-    /// Ends with a sample of the end.
+    /// Finishes with a sample of the end.
     pub(super) fn finish(&mut self, now_ns: i64, phases: usize) -> Series {
         self.take(now_ns, [u64::MAX; 3], [true; 3], false);
         let mut series = Series::default();
         for sample in &self.samples {
             series.seconds.push(sample.at_ns as f64 / 1e9);
-            // After the last phase nothing happens that would be of another.
+            // After the last phase nothing belongs to another one.
             let phase = sample.phase.min(phases.saturating_sub(1));
             series.phase.push(phase);
             series.pods_desired.push(sample.desired);
@@ -200,7 +199,7 @@ impl Sampler {
 
     #[inline(never)]
     fn take(&mut self, at_ns: i64, places: [u64; 3], of: [bool; 3], begins: bool) {
-        // On several threads one that reads the clock earlier may come later.
+        // On several threads, one that reads the clock earlier may arrive later.
         let at_ns = self
             .samples
             .last()
@@ -213,7 +212,7 @@ impl Sampler {
         } = &self.sources;
         let pods = cluster.pod_totals();
         let queues = || runners.iter().flat_map(|runner| runner.queues());
-        // Relaxed, all: numbers to look at, which order nothing.
+        // Relaxed, all: the numbers order nothing.
         self.samples.push(Sample {
             at_ns,
             phase: position.phase.load(Ordering::Relaxed),
@@ -233,13 +232,13 @@ impl Sampler {
         });
     }
 
-    /// Makes a full grid twice as wide until it is not full, and forgets what neither wants any more.
+    /// Doubles the width of a full grid until it is not full, and drops samples that no grid needs.
     fn thin_out(&mut self) {
         if self.grids.iter().all(|grid| grid.samples < grid.full) {
             return;
         }
         for (index, grid) in self.grids.iter_mut().enumerate() {
-            // The grid of a phase has nothing to do with those before it.
+            // The grid of a phase ignores earlier phases.
             let begun = (index == 2).then_some(self.begun);
             let counts = |sample: &&mut Sample| {
                 sample.of[index] && begun.is_none_or(|begun| sample.begun == begun)
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_has_no_more_samples_than_a_short_one_and_they_lie_evenly() {
+    fn long_runs_have_bounded_and_evenly_spaced_samples() {
         for (count, every_ns) in [(100, 1_000_000), (100_000, 1_000_000), (3_000_000, 40_000)] {
             let mut sampler = sampler();
             for step in 1..=count {
@@ -288,7 +287,7 @@ mod tests {
             assert!(samples <= 2 * PER_GRID + PER_PHASE + 2, "{samples}");
             assert!(samples >= 100.min(PER_GRID / 2), "{samples}");
             assert!(series.seconds.is_sorted());
-            let last = *series.seconds.last().expect("there is an end");
+            let last = *series.seconds.last().expect("the series has an end");
             let apart = series.seconds.windows(2).map(|two| two[1] - two[0]);
             let widest = apart.fold(0.0, f64::max);
             assert!(widest <= last / 50.0, "{count}: {widest} of {last}");
@@ -296,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn a_short_ramp_before_a_long_phase_is_kept_and_so_is_where_that_begins() {
+    fn a_short_ramp_before_a_long_phase_keeps_its_samples() {
         let mut sampler = sampler();
         let (mut at_ns, mut work) = (0, 0);
-        // 42 ms in which half of all is done, and ten minutes for the other half.
+        // 42 ms in which half of the work is done, and ten minutes for the other half.
         for _ in 0..42 {
             at_ns += 1_000_000;
             work += 12_000;
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_of_work_take_nothing_from_the_ramp_before_them() {
+    fn hours_of_work_take_no_samples_from_the_ramp_before() {
         let mut sampler = sampler();
         for step in 1..=200_u64 {
             sampler.look(step as i64 * 10_000, step as i64 * 10_000, step);
@@ -337,11 +336,11 @@ mod tests {
         let ramp = series.seconds.iter().filter(|at| **at < 0.002).count();
         assert!((PER_PHASE / 2..=PER_PHASE + 1).contains(&ramp), "{ramp}");
         let begins = series.seconds.iter().position(|at| *at == 0.002);
-        assert_eq!(begins, Some(ramp), "where the next phase begins is there");
+        assert_eq!(begins, Some(ramp), "the beginning of the next phase has a sample");
     }
 
     #[test]
-    fn thousands_of_phases_are_not_thousands_of_samples() {
+    fn thousands_of_phases_have_a_bounded_number_of_samples() {
         let mut sampler = sampler();
         for phase in 0..10_000 {
             sampler.phase_begins(phase * 1_000);
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn work_without_time_and_time_without_work_are_both_seen() {
+    fn work_without_time_and_time_without_work_are_sampled() {
         let mut sampler = sampler();
         for step in 1..=10_000 {
             sampler.look(0, 0, step);

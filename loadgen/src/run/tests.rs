@@ -15,7 +15,7 @@ use crate::settings::{EngineKind, Latency, LatencySettings, Settings};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Those that run small and quickly.
+/// The scenarios that are quick when small.
 pub(super) const SCENARIOS: [&str; 7] = [
     "up-down",
     "scale-up",
@@ -36,11 +36,11 @@ fn settings(scenario: &str, engine: EngineKind) -> Settings {
         duration_ns: 20 * SECOND_NS,
         churn_pods_per_second: 5.0,
         burst_pods: 50,
-        ..Settings::of_flags(&flags, 2).expect("flags that agree")
+        ..Settings::of_flags(&flags, 2).expect("the flags are consistent")
     }
 }
 
-/// With every latency and the limits of a stock controller-manager.
+/// Returns settings with every latency and the limits of a stock controller-manager.
 fn slow(scenario: &str) -> Settings {
     let mut settings = settings(scenario, EngineKind::Virtual);
     settings.controller.kube_api_qps = Some(20.0);
@@ -70,7 +70,7 @@ fn run_ok(settings: &Settings) -> RunResult {
 
 fn json(mut result: RunResult) -> String {
     result.host = None;
-    serde_json::to_string_pretty(&result).expect("results can be written")
+    serde_json::to_string_pretty(&result).expect("results can be serialized")
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn up_down_writes_every_step_of_every_pod_once() {
         assert_eq!(
             result.convergence_seconds.count,
             3 * 12,
-            "12 sets in the 3 phases behind the set-up"
+            "12 sets in the 3 phases after the setup"
         );
         assert_eq!(result.pod_ready_seconds.count, 300);
         let changes = |phase: &Phase| (phase.pods_created, phase.pods_deleted);
@@ -112,13 +112,13 @@ fn every_scenario_succeeds_on_both_engines_and_in_both_behaviours() {
         match scenario {
             "adoption" => assert_eq!(result.pods.adopted, 300),
             "cold-start" => assert_eq!(result.pods.created, 300),
-            "churn" => assert_eq!(result.pods.created, 400, "one for each that was deleted"),
+            "churn" => assert_eq!(result.pods.created, 400, "one for each deleted pod"),
             _ => {}
         }
         let result = run_ok(&hardened(settings));
         assert_eq!(result.behaviour, "hardened");
         assert_eq!(result.wasted_work.pods_never_ready, 0);
-        // The versions of the start, by each worker at most.
+        // The versions of the start, at most once per worker.
         assert!((1..=5).contains(&result.api_calls["list pods 200"]));
         if engine == EngineKind::Virtual {
             run_ok(&hardened(slow(scenario)));
@@ -126,7 +126,7 @@ fn every_scenario_succeeds_on_both_engines_and_in_both_behaviours() {
     }
 }
 
-/// With the hardened behaviour, and without upstream's gate, whose work is done anyway.
+/// Selects the hardened behaviour, without upstream's gate, which it makes redundant.
 fn hardened(mut settings: Settings) -> Settings {
     settings.behaviour = Behaviour::Hardened;
     let gate = "StaleControllerConsistencyReplicaSet".to_owned();
@@ -159,12 +159,12 @@ fn a_virtual_run_is_the_same_every_time() {
             seed: 8,
             ..settings
         };
-        assert!(json(run_ok(&other)) != a, "another seed is another run");
+        assert!(json(run_ok(&other)) != a, "another seed gives another run");
     }
 }
 
 #[test]
-fn a_run_past_its_time_limit_says_what_is_missing() {
+fn a_run_past_its_time_limit_reports_what_is_missing() {
     let mut settings = slow("up-down");
     settings.time_limit_ns = 5 * SECOND_NS;
     let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false));
@@ -178,9 +178,9 @@ fn a_run_past_its_time_limit_says_what_is_missing() {
 }
 
 #[test]
-fn churn_is_about_the_churn_and_not_about_its_set_up() {
+fn metrics_of_churn_exclude_its_setup() {
     let mut settings = settings("churn", EngineKind::Virtual);
-    // One pod at a time: the set-up takes seconds, replacing a pod milliseconds.
+    // One pod at a time: the setup takes seconds, replacing a pod milliseconds.
     settings.controller.workers = WorkerCounts::all(Rows::installed(), 1);
     settings.latency.api = Latency::Constant(10_000_000);
     let result = run_ok(&settings);
@@ -195,7 +195,7 @@ fn churn_is_about_the_churn_and_not_about_its_set_up() {
     let (all, of_churn) = (&result.convergence_seconds, &churn.convergence_seconds);
     assert_eq!(all, of_churn);
     assert!(all.max < 0.1, "{all:?}");
-    // Five pods a second for twenty seconds, each of which is missed and replaced.
+    // Five pods a second for twenty seconds, each of which is missing and then replaced.
     assert!(all.count >= 100, "{all:?}");
     assert_eq!(result.pod_ready_seconds.count, 100);
     assert_eq!(result.queue_duration_seconds, churn.queue_duration_seconds);
@@ -218,18 +218,18 @@ fn churn_is_about_the_churn_and_not_about_its_set_up() {
 }
 
 #[test]
-fn a_cold_start_converges_from_its_controller_on() {
+fn a_cold_start_converges_after_its_controller_starts() {
     let mut settings = settings("cold-start", EngineKind::Virtual);
     settings.latency.api = Latency::Constant(10_000_000);
     settings.latency.pod_startup = Latency::Constant(30 * SECOND_NS);
-    // As it is built in: all is as an earlier controller left it, and there is nothing to converge.
+    // The built-in scenario: an earlier controller left everything converged, so nothing is to do.
     let result = run_ok(&settings);
     let count = |phase: &Phase| phase.convergence_seconds.count;
     let counts: Vec<u64> = result.phases.iter().map(count).collect();
     assert_eq!(counts, [0; 3]);
     assert_eq!(result.convergence_seconds.count, 0);
     assert_eq!(result.work_duration_seconds.count, 12);
-    // Without its statuses: they are made right by the controller, and in its time.
+    // Without statuses: the controllers correct them, and that takes time.
     let mut scenario = Scenario::clone(&settings.scenario);
     scenario.phases.remove(1);
     scenario.answer = None;
@@ -250,7 +250,7 @@ fn a_cold_start_converges_from_its_controller_on() {
 }
 
 #[test]
-fn a_phase_is_as_long_in_the_series_as_it_was() {
+fn a_phase_has_its_exact_length_in_the_series() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
         let mut settings = settings("churn", engine);
         settings.latency.api = Latency::Constant(1_000_000);
@@ -265,7 +265,7 @@ fn a_phase_is_as_long_in_the_series_as_it_was() {
         let first = series.phase.iter().position(|phase| *phase == 1);
         let first = first.expect("the churn has samples");
         let off = series.seconds[first] - result.phases[1].began_seconds;
-        // The virtual clock is one; threads read theirs one after the other.
+        // There is one virtual clock; threads read theirs one after the other.
         let most = if engine == EngineKind::Virtual {
             0.0
         } else {
@@ -274,13 +274,13 @@ fn a_phase_is_as_long_in_the_series_as_it_was() {
         assert!((0.0..=most).contains(&off), "{engine:?}: {off}");
         assert_eq!(series.pods_ready[first], 300, "{engine:?}");
         assert_eq!(series.pods_existing[first], 300, "{engine:?}");
-        // How often threads are looked at depends on the machine.
+        // The number of checks on threads depends on the machine.
         let least = if engine == EngineKind::Virtual { 8 } else { 2 };
         assert!(first >= least, "{engine:?}: the ramp has {first} samples");
     }
 }
 
-/// Keeps the news of the run.
+/// Records the progress of the run.
 #[derive(Default)]
 struct Listener(std::sync::Mutex<Vec<(usize, u64, u64)>>);
 
@@ -292,7 +292,7 @@ impl Observer for Listener {
 }
 
 #[test]
-fn churn_says_how_far_it_is() {
+fn churn_reports_its_progress() {
     let mut settings = settings("churn", EngineKind::Threads);
     settings.duration_ns = SECOND_NS;
     settings.churn_pods_per_second = 40.0;
@@ -307,13 +307,13 @@ fn churn_says_how_far_it_is() {
 }
 
 #[test]
-fn waits_in_the_queue_are_exact_and_not_those_of_a_decade() {
+fn waits_in_the_queue_are_exact() {
     let mut settings = settings("churn", EngineKind::Virtual);
     settings.controller.workers = WorkerCounts::all(Rows::installed(), 1);
     settings.latency.api = Latency::Constant(7_000_000);
     let result = run_ok(&settings);
     let waits = &result.phases[0].queue_duration_seconds;
-    // Twelve keys at once, one worker, and some calls of 7 ms each before the last of them.
+    // Twelve keys at a time, one worker, and some calls of 7 ms each before the last of them.
     let calls = waits.max / 0.007;
     assert!((calls - calls.round()).abs() < 0.01 * calls, "{waits:?}");
     assert!(waits.p50 < waits.p90 && waits.p90 <= waits.max, "{waits:?}");
@@ -326,7 +326,7 @@ fn waits_in_the_queue_are_exact_and_not_those_of_a_decade() {
 }
 
 #[test]
-fn a_run_that_failed_answers_nothing() {
+fn a_failed_run_has_no_answer() {
     for (scenario, end) in [("up-down", 5), ("churn", 5), ("cl2-load", 100)] {
         let mut settings = slow(scenario);
         assert!(run_ok(&settings).answer.is_some(), "{scenario}");
@@ -337,7 +337,7 @@ fn a_run_that_failed_answers_nothing() {
     }
 }
 
-/// Cancels the run at its first word.
+/// Cancels the run at its first progress.
 struct Impatient(AtomicBool);
 
 impl Observer for Impatient {
@@ -368,7 +368,7 @@ fn an_interrupted_run_reports_on_what_ran() {
     }
 }
 
-/// How many inline lists of a pod have outgrown their places.
+/// Returns how many inline lists of a pod have spilled to the heap.
 fn spilled_lists(pod: &Pod) -> usize {
     let (metadata, status) = (&pod.metadata, &pod.status);
     let lists = [
@@ -387,7 +387,7 @@ fn spilled_lists(pod: &Pod) -> usize {
 }
 
 #[test]
-fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
+fn inline_lists_of_a_standard_pod_never_spill() {
     let settings = settings("up-down", EngineKind::Virtual);
     let engine = Engine::build(&settings, Vec::new(), RealClock::start(), false);
     let mut now = Now {
@@ -408,6 +408,6 @@ fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
         seen = pods.len().max(seen);
         spilled += pods.iter().map(|pod| spilled_lists(pod)).sum::<usize>();
     }
-    assert!(seen >= 100, "only {seen} pods were looked at");
+    assert!(seen >= 100, "only {seen} pods were checked");
     assert_eq!(spilled, 0);
 }

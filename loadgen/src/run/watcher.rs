@@ -1,4 +1,4 @@
-//! Watches a run from outside: shows progress, takes samples, looks for a cancellation.
+//! Watches a run from outside: shows progress, takes samples, checks for cancellation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,19 +13,18 @@ use super::{Engine, Observer, Progress};
 use crate::result::Series;
 use crate::units::NS_PER_SECOND;
 
-/// Between two calls of the observer, seconds of real time.
+/// Time between two calls of the observer, in seconds of real time.
 const PROGRESS_EVERY_SECONDS: f64 = 0.2;
 
-/// How long nothing must have been written, in time of the engine, until a cluster that files brought counts
-/// as being at rest although controllers look at objects now and then: a rollout that was complete and lost a
-/// pod is looked at ten times a second by the controller of Deployments. A failed request is sent again
-/// earlier, seven times.
+/// The engine time without a write after which a cluster from files counts as being at rest although controllers
+/// occasionally sync objects: the Deployment controller syncs a complete rollout that lost a pod ten times a second.
+/// Failed requests are retried sooner, seven times.
 const STILL_NS: i64 = NS_PER_SECOND;
 
-/// Seconds of real time without a write after which a run says what it waits for.
+/// Seconds of real time without a write after which a run reports what it waits for.
 const WAITS_AFTER_SECONDS: f64 = 5.0;
 
-/// How many tasks of a virtual run are run between two looks at the outside world.
+/// How many tasks of a virtual run to run between two checks of the outside world.
 const STEPS_PER_LOOK: u64 = 1024;
 
 /// The watcher of one run.
@@ -34,22 +33,22 @@ pub(super) struct Watcher<'a> {
     cancel: &'a AtomicBool,
     clock: RealClock,
     engine: &'a Engine,
-    /// Shared with the scenario's driver, which tells it when phases begin; what is due of it is kept
-    /// below, so that it is locked for samples alone.
+    /// Shared with the scenario's driver, which reports when phases begin. What is due is stored below, so that the lock is
+    /// taken only for samples.
     sampler: Arc<Mutex<Sampler>>,
-    /// A phase has begun, and other samples are due.
+    /// Whether a phase has begun, which changes when samples are due.
     phase_began: Arc<AtomicBool>,
     due_ns: u64,
     shown_at: f64,
-    /// Of a virtual run: how many tasks were run, at which number something is to be done, and at
-    /// which the outside world is to be looked at.
+    /// For a virtual run: how many tasks were run, the number at which something is due, and the number at which to check
+    /// the outside world.
     steps: u64,
     next_step: u64,
     next_look: u64,
-    /// Present where files brought the cluster.
+    /// Present if files brought the cluster.
     stillness: Option<Stillness>,
-    /// The last version of the cluster that was seen, since when, seconds of real time, and whether it was
-    /// said what the run waits for.
+    /// The last version of the cluster that was seen, since when, in seconds of real time, and whether the wait was
+    /// reported.
     stalled: (u64, f64, bool),
 }
 
@@ -59,12 +58,12 @@ struct Stillness {
     timers: Vec<TaskId>,
     version: u64,
     since_ns: i64,
-    /// It was at rest at this version, and the scenario does not go on.
+    /// Whether it was at rest at this version and the scenario did not continue.
     judged: bool,
 }
 
 impl Stillness {
-    /// Whether nothing was written for so long before `until_ns` that nothing will be.
+    /// Reports whether nothing was written for so long before `until_ns` that nothing will be.
     fn holds(&mut self, engine: &Engine, now_ns: i64, until_ns: i64) -> bool {
         let version = engine.metrics.sources.cluster.resource_version();
         if version != self.version {
@@ -77,7 +76,7 @@ impl Stillness {
 }
 
 impl<'a> Watcher<'a> {
-    /// Begins to watch.
+    /// Starts to watch.
     pub(super) fn new(
         observer: &'a dyn Observer,
         cancel: &'a AtomicBool,
@@ -107,7 +106,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Whether the scenario goes on because nothing else will happen until then: its part was woken.
+    /// Reports whether the scenario continues because nothing else will happen until then; its task was woken.
     fn goes_on(&mut self, now: Now, until_ns: i64) -> bool {
         let Some(stillness) = &mut self.stillness else {
             return false;
@@ -120,7 +119,7 @@ impl<'a> Watcher<'a> {
         goes_on
     }
 
-    /// Says what the run waits for, where nothing was written for a while.
+    /// Reports what the run waits for if nothing was written for a while.
     fn tell_stall(&mut self, seconds: f64) {
         let version = self.engine.metrics.sources.cluster.resource_version();
         let (seen, since, said) = &mut self.stalled;
@@ -129,7 +128,7 @@ impl<'a> Watcher<'a> {
         } else if !*said && seconds - *since >= WAITS_AFTER_SECONDS {
             *said = true;
             let driver = self.engine.driver.lock();
-            let driver = driver.expect("a task that panicked ends the run");
+            let driver = driver.expect("a panic in a task ends the run");
             if let Some(what) = driver.what_is_missing() {
                 drop(driver);
                 self.observer.waits(&what);
@@ -137,23 +136,22 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// The driver of a run in real time calls it now and then; false when the run is to be
-    /// cancelled.
+    /// Called repeatedly by the executor of a run in real time; returns false when the run must be cancelled.
     pub(super) fn look(&mut self, now: Now) -> bool {
-        // The work of several threads is what they have written: a ramp that takes little time does
-        // not get lost among hours in which little happens.
+        // On several threads work is measured in writes: a short ramp is not lost among hours in which little
+        // happens.
         let work = self.engine.metrics.sources.cluster.resource_version();
         self.sampler().look(now.mono_ns, now.mono_ns, work);
         self.goes_on(now, now.mono_ns);
         self.look_outside(now)
     }
 
-    /// To be called as a phase begins.
+    /// Returns a function to call when a phase begins.
     pub(super) fn phase_begins(&self) -> impl Fn(Now) + Send + use<> {
         let (sampler, flag) = (Arc::clone(&self.sampler), Arc::clone(&self.phase_began));
         move |now| {
             locked(&sampler).phase_begins(now.mono_ns);
-            // Relaxed: read on the same thread where time is virtual, and not at all elsewhere.
+            // Relaxed: read on the same thread on virtual time, and not at all otherwise.
             flag.store(true, Ordering::Relaxed);
         }
     }
@@ -162,7 +160,7 @@ impl<'a> Watcher<'a> {
         locked(&self.sampler)
     }
 
-    /// Lets the sampler look whether a sample is due.
+    /// Lets the sampler check whether a sample is due.
     fn sample(&mut self, at_ns: i64, until_ns: i64) {
         let mut sampler = locked(&self.sampler);
         sampler.look(at_ns, until_ns, self.steps);
@@ -170,13 +168,13 @@ impl<'a> Watcher<'a> {
         self.next_step = sampler.due_steps().min(self.next_look);
     }
 
-    /// Shows the end, and gives the samples.
+    /// Shows the end, and returns the samples.
     pub(super) fn finish(self, now: Now) -> Series {
         self.show(now);
         self.sampler().finish(now.mono_ns, self.engine.phases.len())
     }
 
-    /// Shows progress when it is time to; false when the run is to be cancelled.
+    /// Shows progress when it is due; returns false when the run must be cancelled.
     fn look_outside(&mut self, now: Now) -> bool {
         self.note_time(now.mono_ns);
         let seconds = self.clock.seconds();
@@ -185,13 +183,13 @@ impl<'a> Watcher<'a> {
             self.show(now);
             self.tell_stall(seconds);
         }
-        // Relaxed: a flag that orders nothing.
+        // Relaxed: the flag orders nothing.
         !self.cancel.load(Ordering::Relaxed)
     }
 
     #[cold]
     fn due_at_step(&mut self, now: Now) -> bool {
-        // Relaxed: as where it is set.
+        // Relaxed: see the store.
         self.phase_began.store(false, Ordering::Relaxed);
         let looks = self.steps >= self.next_look;
         if looks {
@@ -201,16 +199,16 @@ impl<'a> Watcher<'a> {
         !looks || self.look_outside(now)
     }
 
-    /// For readers of metrics.
+    /// Stores the time for readers of metrics.
     fn note_time(&self, now_ns: i64) {
-        // Relaxed: a number to look at, which orders nothing.
+        // Relaxed: the number orders nothing.
         self.engine.metrics.now_ns.store(now_ns, Ordering::Relaxed);
     }
 
     fn show(&self, now: Now) {
         let (sources, phases) = (&self.engine.metrics.sources, &self.engine.phases);
         let position = &sources.position;
-        // Relaxed: numbers to look at, which order nothing.
+        // Relaxed: the numbers order nothing.
         let phase_index = position
             .phase
             .load(Ordering::Relaxed)
@@ -246,7 +244,7 @@ impl RunObserver for Watcher<'_> {
     #[inline]
     fn step(&mut self, now: Now) -> bool {
         self.steps += 1;
-        // Relaxed: as where it is set.
+        // Relaxed: see the store.
         let is_due = self.steps >= self.next_step || self.phase_began.load(Ordering::Relaxed);
         !is_due || self.due_at_step(now)
     }

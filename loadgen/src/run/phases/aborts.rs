@@ -1,4 +1,4 @@
-//! Thresholds of a scenario: read from its file, and those with `abortOnFail` watched while it runs.
+//! Thresholds of a scenario: parsed from its file; those with `abortOnFail` are watched during the run.
 
 use podstorm_objects::Now;
 use podstorm_sim::engine::by_phase::ByPhase;
@@ -10,7 +10,7 @@ use crate::run::gather::{pod_counts, seconds as quantiles_in_seconds};
 use crate::scenario::Scenario;
 use crate::units::NS_PER_SECOND;
 
-/// What is known while a run goes on, under the names of the result.
+/// Metrics that are known during a run, by their names in the result.
 const KNOWN: [&str; 14] = [
     "convergence_seconds",
     "pod_ready_seconds",
@@ -28,15 +28,15 @@ const KNOWN: [&str; 14] = [
     "resource_version",
 ];
 
-/// Between two looks, ns.
+/// Time between two checks, ns.
 const LOOK_NS: i64 = NS_PER_SECOND;
 
 impl Scenario {
-    /// Its thresholds, and whether each ends the run.
+    /// Returns the thresholds, and whether each ends the run.
     ///
     /// # Errors
-    /// The field and what is wrong with it: a metric or an expression that is not known, or one that
-    /// can't be known before the run is over.
+    /// Returns the field and its problem: an unknown metric, an invalid expression, or a metric that is known
+    /// only after the run.
     pub fn read_thresholds(&self) -> Result<Vec<(Threshold, bool)>, (String, String)> {
         let mut all = Vec::new();
         for (metric, entries) in &self.thresholds {
@@ -55,28 +55,28 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// Its thresholds: a scenario that was read has no others.
+    /// Returns the thresholds; their syntax was checked when the scenario was read.
     pub fn bounds(&self) -> Vec<Threshold> {
         let all = self.read_thresholds().unwrap_or_default();
         all.into_iter().map(|(threshold, _)| threshold).collect()
     }
 }
 
-/// Whether a threshold can end a run, or why not and what would do.
+/// Checks whether a threshold can end a run; the error explains why not, and the alternative.
 fn check_abort(threshold: &Threshold) -> Result<(), String> {
     let name = threshold.metric().canonical();
     let metric = name.written().split('{').next().unwrap_or_default();
     if !KNOWN.contains(&metric) {
         return Err(format!(
-            "abortOnFail: {metric} is not known before the run is over; leave abortOnFail out, and \
-             the threshold is checked then. What is known while the run goes on: {}",
+            "abortOnFail: {metric} is known only after the run; remove abortOnFail to check the threshold \
+             at the end. Known during the run are: {}"
             KNOWN.join(", ")
         ));
     }
     if !threshold.is_upper_bound() {
         return Err(format!(
-            "abortOnFail: \"{}\" may be met later in the run though it is not yet; write an upper \
-             bound, < or <=, or leave abortOnFail out, and the threshold is checked when the run is \
+            "abortOnFail: \"{}\" may still be met later in the run; write an upper \
+             bound, < or <=, or remove abortOnFail to check the threshold when the run is \
              over",
             threshold.expression()
         ));
@@ -84,7 +84,7 @@ fn check_abort(threshold: &Threshold) -> Result<(), String> {
     Ok(())
 }
 
-/// The thresholds that end a run.
+/// The thresholds that can end a run.
 #[derive(Debug)]
 pub(super) struct Aborts {
     thresholds: Vec<Threshold>,
@@ -103,7 +103,7 @@ impl Aborts {
 }
 
 impl Driver {
-    /// Why the run is to end, if it is time to look and a threshold is not kept.
+    /// Returns why the run must end, if a check is due and a threshold does not hold.
     pub(super) fn broken_threshold(&mut self, now: Now) -> Option<String> {
         if self.aborts.thresholds.is_empty() || now.mono_ns < self.aborts.next_ns {
             return None;
@@ -127,7 +127,7 @@ impl Driver {
             .thresholds
             .iter()
             .map(|threshold| threshold.outcome(&metrics));
-        // What has no value yet can't be broken yet. The outcomes say which one it was.
+        // A metric without a value can't fail yet. The outcomes show which threshold failed.
         let mut broken = outcomes.filter(|outcome| outcome.value.is_some() && !outcome.met);
         broken
             .next()
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_that_is_known_has_its_name_in_the_catalogue() {
+    fn every_known_metric_is_in_the_catalogue() {
         for known in KNOWN {
             let name = Metric::by_name(known).map(|metric| metric.name);
             assert_eq!(name, Some(known));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_during_a_run_may_end_it() {
+    fn metrics_known_during_a_run_may_end_it() {
         for (metric, expression) in [
             ("convergence", "p99 < 5s"),
             ("pod_ready_latency", "max <= 5s"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_during_a_run_is_refused_with_what_is() {
+    fn metrics_unknown_during_a_run_are_refused() {
         for (metric, expression) in [
             ("api_calls", "< 1k"),
             ("syncs{ok}", "< 1k"),
@@ -189,7 +189,7 @@ mod tests {
             for word in [
                 "own.yaml:6:",
                 "[0]: abortOnFail",
-                "leave abortOnFail out",
+                "remove abortOnFail",
                 "pods.created",
             ] {
                 assert!(problem.contains(word), "{metric}: {word}: {problem}");

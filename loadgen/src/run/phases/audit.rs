@@ -1,7 +1,7 @@
-//! The exact check at the end of a phase: goes through the store and compares every owner with its
-//! pods, whatever the watches may have said.
+//! The exact check at the end of a phase: scans the store and compares every owner with its pods, independent of the
+//! watches.
 //!
-//! Pods that files brought unready may still be: the caller says how many of each owner.
+//! Pods that files brought unready may still be unready: the caller provides their number for each owner.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use podstorm_objects::{ObjectMeta, Pod, Uid};
 
 use crate::workloads::{self, Counts, Demand, Workload};
 
-/// Whether a workload's status tells more of its pods than how many there are.
+/// Reports whether a workload's status describes individual pods, not only their number.
 pub(super) fn audits_pods(workload: Workload) -> bool {
     workload.pods().is_some_and(|pods| pods.audits_pods())
 }
 
-/// Compares the owners whose status tells more of their pods with these. O(pods + owners) where there are such owners.
+/// Compares owners whose status describes individual pods with these pods. O(pods + owners) if there are such owners.
 ///
 /// # Errors
-/// Says which object contradicts its pods, and how.
+/// Returns the object that contradicts its pods, and the contradiction.
 pub(super) fn audit_pods(cluster: &Cluster) -> Result<(), String> {
     for workload in workloads::owners().filter(|it| audits_pods(*it)) {
         let page = cluster.api(workload.kind()).list(&ListOptions::default());
@@ -51,18 +51,18 @@ pub(super) fn audit_pods(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares every owner with its pods, of which `may_be_unready` says how many may be unready; owners of which nothing is
-/// said are left alone. O(pods + owners).
+/// Compares every owner with its pods; `may_be_unready` has the number of pods of each that may be unready. Owners
+/// without an entry are skipped. O(pods + owners).
 ///
 /// # Errors
-/// Says which owner is wrong and how, and how many are.
+/// Returns the first wrong owner, the contradiction, and the number of wrong owners.
 pub(super) fn audit(
     cluster: &Cluster,
     may_be_unready: impl Fn(&ObjectMeta) -> Option<i32>,
 ) -> Result<(), String> {
     // Active pods, and those of them that aren't ready.
     let mut active: HashMap<Uid, (i32, i32), RandomState> = HashMap::with_hasher(FIXED_STATE);
-    // Not listed: a list of a million pods is sorted by their names, and these are added up.
+    // Not by a list: listing a million pods sorts them by name, and here they are only counted.
     cluster.for_each::<Pod>(|pod| {
         if pod.is_active()
             && let Some(owner) = pod.metadata.controller()
@@ -89,7 +89,7 @@ pub(super) fn audit(
             observed_generation: meta.generation,
         };
         let exact = active == replicas && status == wanted;
-        // No controller works on an object that is being deleted.
+        // Controllers do not work on objects that are being deleted.
         if exact || meta.is_deleting() {
             return;
         }

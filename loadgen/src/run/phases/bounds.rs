@@ -1,4 +1,4 @@
-//! Where a phase begins and ends: what is noted of it, and what its result says.
+//! Beginning and end of a phase: the state to record, and the result of the phase.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::units::counted;
 
 impl Driver {
     pub(super) fn begin_phase(&mut self, phase: usize, now: Now) {
-        // As the phase before it has left it.
+        // The state as the previous phase left it.
         self.show();
         self.at = PhaseProgress {
             phase,
@@ -24,7 +24,7 @@ impl Driver {
         if phase < self.plan.len() {
             self.controllers.times.begin(phase, now.mono_ns);
         }
-        // Relaxed, here and below: numbers to look at, which order nothing.
+        // Relaxed, here and below: the numbers order nothing.
         self.position.phase.store(phase, Ordering::Relaxed);
         self.position.total.store(0, Ordering::Relaxed);
         self.position.done.store(0, Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Driver {
         }
     }
 
-    /// Notes what there is as the phase begins.
+    /// Records the state at the beginning of the phase.
     pub(super) fn note_beginning(&mut self, now: Now) {
         let (at, tracker) = (&mut self.at, &mut self.tracker);
         tracker.down = DownPeak::begin(tracker.desired, tracker.up, &mut tracker.owners);
@@ -47,7 +47,7 @@ impl Driver {
         at.missing_and_spare = tracker.missing_and_spare();
     }
 
-    /// Writes down what the phase took.
+    /// Records the result of the phase.
     pub(super) fn write_down(&mut self, converged: bool, now: Now) {
         let plan = &self.plan[self.at.phase];
         let workloads = self.by_kind();
@@ -60,8 +60,8 @@ impl Driver {
         let kept = !plan.no_pod_written || created <= missing && deleted <= spare;
         if !kept {
             let allowed = match (missing, spare) {
-                (0, 0) => "none was to be".to_owned(),
-                _ => format!("{missing} were missing and {spare} too many"),
+                (0, 0) => "but none should be".to_owned(),
+                _ => format!("but {missing} were missing and {spare} too many"),
             };
             self.failures.push(format!(
                 "phase \"{}\": {} created and {deleted} removed, {allowed}",
@@ -88,7 +88,7 @@ impl Driver {
         });
     }
 
-    /// What the phase did to the workloads of each kind.
+    /// Returns the changes of the phase to workloads of each kind.
     fn by_kind(&self) -> BTreeMap<String, KindInPhase> {
         let mut all: BTreeMap<String, KindInPhase> = BTreeMap::new();
         let down = &self.tracker.down.of_one;

@@ -1,5 +1,5 @@
-//! Steps in which something goes wrong: the controller's watches stall or lose events, answers are
-//! lost, nodes fall silent, go away or reject pods, quotas and deleted namespaces refuse them.
+//! Steps with disturbances: the controllers' watches stall or lose events, answers are lost, nodes stop, are
+//! deleted or reject pods, and quotas and deleted namespaces refuse pods.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::scenario::{LoseAnswers, SomeNodes, Stream, Which};
 use crate::values::Percent;
 use crate::workloads::objects::members;
 
-/// No pod may be created for so long before a phase counts as quiet, ns.
+/// The time without a new pod after which a phase counts as quiet, ns.
 const QUIET_NS: i64 = 30_000_000_000;
 
 /// The label with the zone of a node.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// How often that is looked at, ns.
+/// Time between two checks for this, ns.
 const LOOK_NS: i64 = 1_000_000_000;
 
 impl Driver {
@@ -34,7 +34,7 @@ impl Driver {
 
     fn node_control(&self) -> Arc<NodeControl> {
         let nodes = self.controllers.nodes.as_ref();
-        Arc::clone(nodes.expect("a scenario with node faults has a hold on its nodes"))
+        Arc::clone(nodes.expect("a scenario with node faults controls its nodes"))
     }
 
     fn wake_informers(&self) {
@@ -71,7 +71,7 @@ impl Driver {
         Action::Done
     }
 
-    /// The first create of a sync is carried out, and its client hears nothing of it.
+    /// Executes the first create of a sync, but its client gets no answer.
     pub(super) fn lose_answers(&self, lose: LoseAnswers) -> Action {
         let times = lose
             .times
@@ -104,7 +104,7 @@ impl Driver {
         Action::Done
     }
 
-    /// Deletes nodes one after the other: the last ones, so that others can fail besides.
+    /// Deletes nodes one by one: the last ones, so that the first ones can fail in addition.
     pub(super) fn delete_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
         let names = match self.at.names.take() {
             Some(names) => names,
@@ -119,7 +119,7 @@ impl Driver {
             return Action::Done;
         };
         self.nodes.retain(|name| *name != node);
-        // A machine that is gone no longer answers.
+        // A deleted machine no longer responds.
         self.node_control().lose(&node);
         let options = DeleteOptions::default();
         let deleted = self.cluster.delete::<Node>("", &node, &options, now);
@@ -142,14 +142,14 @@ impl Driver {
         Action::Done
     }
 
-    /// The first of the nodes, or of those of a zone.
+    /// Returns the first of the nodes, or of those of a zone.
     pub(super) fn some_nodes(&self, some: SomeNodes) -> Vec<Str> {
         let mut nodes = self.nodes_of(some.zone);
         nodes.truncate(some.nodes.of(nodes.len() as u64) as usize);
         nodes
     }
 
-    /// The nodes, or those of a zone.
+    /// Returns the nodes, or those of a zone.
     fn nodes_of(&self, zone: Option<u64>) -> Vec<Str> {
         let Some(zone) = zone else {
             return self.nodes.clone();
@@ -165,12 +165,12 @@ impl Driver {
         self.nodes.iter().filter(is_in_zone).cloned().collect()
     }
 
-    /// Limits the pods of each namespace to so much of its share, or lifts the limits.
+    /// Limits the pods of each namespace to a share of its pods at 100 %, or removes the limits.
     pub(super) fn set_pod_quota(&mut self, share: Option<Percent>, now: Now) -> Action {
         for (namespace, pods) in self.pods_by_namespace() {
             let found = self.cluster.get::<Namespace>("", &namespace);
             if !found.is_ok_and(|found| !found.terminating) {
-                // It takes nothing new.
+                // It accepts no new objects.
                 continue;
             }
             let limit = share.map(|share| share.of(pods));
@@ -180,7 +180,7 @@ impl Driver {
         Action::Done
     }
 
-    /// Deletes the first namespaces, one after the other.
+    /// Deletes the first namespaces, one by one.
     pub(super) fn delete_namespaces(&mut self, which: Which, now: Now) -> Action {
         let names = match self.at.names.take() {
             Some(names) => names,
@@ -201,7 +201,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Deletes a workload, and creates it again under its name before its pods are gone.
+    /// Deletes a workload, and recreates it under the same name before its pods are removed.
     pub(super) fn recreate(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
@@ -212,7 +212,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Deletes an owner and creates another in its place; the number of that one.
+    /// Deletes an owner and creates another in its place; returns the number of the new one.
     fn replace(&mut self, at: usize, now: Now) -> Option<usize> {
         let owner = &self.tracker.owners[at];
         let (workload, pods, replicas) = (owner.workload, owner.pods(), owner.desired);
@@ -220,7 +220,7 @@ impl Driver {
         let kind = workload.kind();
         let found = self.cluster.api(kind).get(&namespace, &name);
         let found = self.note("reading", kind, found)?;
-        // Said, as kubectl does: by default owners of some kinds leave their pods behind.
+        // Explicit, as in kubectl: by default owners of some kinds leave their pods behind.
         let options = DeleteOptions {
             propagation: Some(Propagation::Background),
             ..DeleteOptions::default()
@@ -236,7 +236,7 @@ impl Driver {
         )
     }
 
-    /// An event of a workload that says nothing.
+    /// Causes an event of a workload that needs no action.
     pub(super) fn touch(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
@@ -251,8 +251,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// When to look again whether pods are still being created; nothing when none was for long
-    /// enough.
+    /// Returns when to check again whether pods are still being created; `None` if none was created for long enough.
     pub(super) fn quiet_from(&mut self, now: Now) -> Option<i64> {
         let created = self.cluster.write_counts().pods.created;
         match self.at.last_create {

@@ -1,4 +1,4 @@
-//! Steps that drain nodes, and that create the budgets which hold a drain up.
+//! Steps that drain nodes, and that create the budgets which delay a drain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::scenario::SomeNodes;
 use crate::values::Limit;
 use crate::workloads::objects::members;
 
-/// When `kubectl drain` tries an eviction again that was refused, ns.
+/// The time after which `kubectl drain` retries a refused eviction, ns.
 const RETRY_NS: i64 = 5_000_000_000;
 
-/// A node on which no pod has gone for so long is left as it is, ns.
+/// The time without an evicted pod after which a node is skipped, ns.
 const PATIENCE_NS: i64 = 600_000_000_000;
 
-/// How far a drain is.
+/// The progress of a drain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drain {
-    /// How many pods are left on the node, and since when, ns.
+    /// The number of pods left on the node, and since when, ns.
     left: usize,
     since_ns: i64,
-    /// Nodes that were left as they were.
+    /// The number of skipped nodes.
     pub(super) nodes_held: u64,
-    /// How many pods were evicted, by the kind of their workload.
+    /// The number of evicted pods, by the kind of their workload.
     pub(super) evicted: BTreeMap<&'static str, u64>,
 }
 
 impl Driver {
-    /// Cordons the nodes, then empties one after the other: no pod finds a place on a node that is drained next.
+    /// Cordons all nodes, then empties one after the other, so that no pod moves to a node that is drained next.
     pub(super) fn drain_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
         if self.at.names.is_none() {
             let mut nodes = self.some_nodes(some);
@@ -79,8 +79,8 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Tries to evict the pods of a node that aren't on their way out; returns how many it still has, but for those that a drain
-    /// leaves.
+    /// Tries to evict the pods of a node that aren't terminating; returns how many it still has, without those that a drain
+    /// ignores.
     fn evict_from(&mut self, node: &Str, now: Now) -> usize {
         let (pods, _) = self.cluster.list::<Pod>(None);
         let is_on =
@@ -91,7 +91,7 @@ impl Driver {
             let options = DeleteOptions::default();
             let evicted = self.cluster.evict(namespace, name, &options, false, now);
             match evicted {
-                // A budget allows no more for now, or the pod has gone meanwhile.
+                // A budget allows no more disruptions for now, or the pod no longer exists.
                 Err(error) if error.code == 429 || error.is_not_found() => {}
                 Ok(Eviction::Refused(error)) | Err(error) => {
                     self.note::<(), _>("evicting", Kind::POD, Err(error));
@@ -106,7 +106,7 @@ impl Driver {
         pods.len()
     }
 
-    /// Gives a workload a budget, unless one selects its pods already.
+    /// Gives a workload a budget, unless one already selects its pods.
     pub(super) fn create_budget(&mut self, number: u64, most: Limit, now: Now) -> Action {
         let Some(owner) = self.tracker.owners.get(number as usize) else {
             return Action::Skipped;
@@ -139,7 +139,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Whether a budget of the namespace selects pods with these labels.
+    /// Reports whether a budget of the namespace selects pods with these labels.
     fn has_budget(&self, namespace: &str, labels: &Labels) -> bool {
         let options = ListOptions {
             namespace: Some(namespace),

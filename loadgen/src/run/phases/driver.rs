@@ -1,5 +1,5 @@
-//! The part that plays a scenario: does a phase's tasks in small portions, waits for its
-//! condition, checks the store, writes down what the phase took, and goes on to the next.
+//! The scenario driver: performs the tasks of a phase in small portions, waits for its condition, checks the store,
+//! records the result of the phase, and continues with the next one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::settings::Settings;
 use crate::units::counted;
 use crate::workloads::objects::Objects;
 
-/// Between two looks at whether the controllers have come to rest, ns.
+/// Time between two checks whether the controllers are at rest, ns.
 const REST_CHECK_NS: i64 = 1_000_000;
 
 /// The driver.
@@ -48,13 +48,13 @@ pub(crate) struct Driver {
     pub(super) finishing: Finishing,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
-    /// Numbers in the tracker of the scenario's owners of pods, generated or of files.
+    /// Tracker numbers of the scenario's owners of pods, generated or from files.
     pub(super) generated: Vec<usize>,
     /// How many successors each has had.
     pub(super) revisions: Vec<u32>,
-    /// What the owners of files have at 100 %.
+    /// Pods of the owners from files at 100 %.
     pub(super) shares: Option<Vec<i32>>,
-    /// Names of the nodes there are, those that are silent, and those that reject pods.
+    /// Names of the existing nodes, of stopped ones, and of those that reject pods.
     pub(super) nodes: Vec<Str>,
     pub(super) silent: Vec<Str>,
     pub(super) rejecting: Vec<Str>,
@@ -70,55 +70,55 @@ pub(crate) struct Driver {
     pub(super) finished: bool,
 }
 
-/// Where in the plan, and what was true when the phase began.
+/// The position in the plan, and the state when the phase began.
 #[derive(Debug, Default)]
 pub(super) struct PhaseProgress {
     pub(super) phase: usize,
     pub(super) task: usize,
     /// How much of the task is done.
     pub(super) cursor: u64,
-    /// Within a number of the cursor.
+    /// The position within one number of the cursor.
     pub(super) inner: i32,
     pub(super) started_ns: i64,
     /// When the task began; set at its first run.
     pub(super) task_started_ns: Option<i64>,
-    /// When the task's actions are due, and when the next is, ns.
+    /// When the task's actions are due, and when the next one is, ns.
     pub(super) schedule: Option<Schedule>,
     pub(super) due_ns: Option<i64>,
-    /// How many pods the task deletes or takes away, where that is known as it begins.
+    /// How many pods the task deletes or removes, if this is known when it begins.
     pub(super) count: Option<u64>,
-    /// Of the last such task of the phase.
+    /// The count of the last such task of the phase.
     pub(super) counted: Option<u64>,
-    /// Workloads and their successors under way, and when to look at them next, ns.
+    /// Workloads and their successors in progress, and when to check them next, ns.
     pub(super) pairs: Vec<Pair>,
     pub(super) look_ns: i64,
-    /// Names that the task has still to deal with, the next one last.
+    /// Names that the task still has to process, the next one last.
     pub(super) names: Option<Vec<Str>>,
-    /// The same of pods.
+    /// Pods that the task still has to process, the next one last.
     pub(super) unready: Option<Vec<Arc<Pod>>>,
     pub(super) drain: Drain,
     pub(super) pods: PodTotals,
     pub(super) existing: u64,
     pub(super) ready: u64,
-    /// Active pods that weren't ready and could become so.
+    /// Active pods that weren't ready and could become ready.
     pub(super) waiting: u64,
-    /// Pods that its owners were short of, and pods they had too many.
+    /// Missing pods and surplus pods of all owners.
     pub(super) missing_and_spare: (u64, u64),
-    /// Whether files are loaded in it; and whether everything they held was written, and heard of.
+    /// Whether the phase loads files; and whether all their objects were written and observed.
     pub(super) loads: bool,
     pub(super) all_written: bool,
-    /// Owners' desired pods, once the tasks are done.
+    /// Desired pods of the owners, once the tasks are done.
     pub(super) goal: Option<u64>,
-    /// Pods in excess before the phase.
+    /// Excess pods before the phase.
     pub(super) excess: u64,
-    /// Pods created when that last changed, and when that was, ns.
+    /// The number of pods created when it last changed, and when that was, ns.
     pub(super) last_create: Option<(u64, i64)>,
-    /// An audit failed, and nothing has been heard since.
+    /// Whether an audit failed and no event has arrived since.
     pub(super) doubted: bool,
 }
 
 impl Driver {
-    /// The driver of the scenario in the settings; `waker` wakes the part that holds it.
+    /// Creates the driver of the scenario in the settings; `waker` wakes the task that runs it.
     pub(crate) fn new(
         settings: &Settings,
         objects: Vec<InputObject>,
@@ -141,7 +141,7 @@ impl Driver {
         if has_files {
             tracker.expect_files();
         }
-        // Files hold a cluster as it is: its controllers begin when all of it is there. Otherwise they
+        // Files contain a complete cluster: its controllers start when all of it is loaded. Otherwise they
         // run from the start.
         tracker.controller_runs = !has_files && !scenario.starts_controllers();
         controllers
@@ -178,22 +178,22 @@ impl Driver {
         }
     }
 
-    /// The names of the phases.
+    /// Returns the names of the phases.
     pub(crate) fn phase_names(&self) -> Vec<String> {
         self.plan.iter().map(|phase| phase.name.clone()).collect()
     }
 
-    /// Calls `told` whenever a phase behind the first begins.
+    /// Calls `told` whenever a phase after the first begins.
     pub(crate) fn tell_phases(&mut self, told: Box<dyn Fn(Now) + Send>) {
         self.controllers.phase_begins = Some(told);
     }
 
-    /// Where to read how far it is.
+    /// Returns the position of the scenario, for readers.
     pub(crate) fn position(&self) -> Arc<Position> {
         Arc::clone(&self.position)
     }
 
-    /// What was found out up to `now`; a phase that is not over is written down as it stands.
+    /// Returns the findings up to `now`; an unfinished phase is recorded as it is.
     pub(crate) fn report(&mut self, now: Now) -> Report {
         if !self.finished && self.at.phase < self.plan.len() {
             self.failures.extend(self.what_is_missing());
@@ -228,7 +228,7 @@ impl Driver {
         }
     }
 
-    /// Hears what has happened; whether anything had, and when to listen again.
+    /// Processes events; returns whether there were any, and when to poll again.
     fn listen(&mut self, now: Now) -> Next {
         // Owners first: then no pod event before theirs can be missing when the pods' are read.
         let owners = self
@@ -252,7 +252,7 @@ impl Driver {
         next.or(self.hear_workloads(owners..self.heard.len(), now))
     }
 
-    /// Hears of some of the workloads; when to listen again.
+    /// Processes events of some of the workloads; returns when to poll again.
     fn hear_workloads(&mut self, which: Range<usize>, now: Now) -> Next {
         let (tracker, rollouts) = (&mut self.tracker, &mut self.rollouts);
         let finishing = &mut self.finishing;
@@ -273,7 +273,7 @@ impl Driver {
         next
     }
 
-    /// Whether the last look at each stream took everything that was there.
+    /// Reports whether the last poll of each stream took all its events.
     pub(super) fn watches_drained(&self) -> bool {
         self.pods.is_drained() && self.heard.iter().all(Heard::is_drained)
     }
@@ -306,8 +306,8 @@ impl Driver {
         Next::Again
     }
 
-    /// Whether the controllers have looked at everything and nothing is queued, where the present phase has to
-    /// know. To be asked before listening: what they have written is heard then.
+    /// Reports whether the controllers have seen everything and nothing is queued, if the current phase needs to
+    /// know. Call it before polling: their writes are seen then.
     fn rests(&self) -> bool {
         let syncs = match self.plan[self.at.phase].until {
             Until::Synced => self.tracker.owners.len() as u64,
@@ -323,13 +323,13 @@ impl Driver {
         (self.controllers.rests_after)(syncs) && !retries()
     }
 
-    /// Looks whether the phase is over, its tasks being done; `at_rest` says that nothing is left to
-    /// happen by itself, `rests` that [the controllers rest](Driver::rests).
+    /// Checks whether the phase is over, once its tasks are done; `at_rest` means that nothing is left to happen
+    /// by itself, `rests` that [the controllers rest](Driver::rests).
     fn settle(&mut self, at_rest: bool, rests: bool, now: Now) -> Next {
         let until = self.plan[self.at.phase].until;
         let standing = |failed| self.rollouts.standing(failed, &self.tracker);
         let (mut has_stuck, is_replaced) = (false, self.tracker.is_replaced());
-        // A rollout is stuck only while every owner has what it is to have.
+        // A rollout is stuck only if every owner has its desired pods.
         let mut are_over = |failed| match standing(failed) {
             Standing::Over => true,
             Standing::Stuck => {
@@ -355,15 +355,15 @@ impl Driver {
                 _ => true,
             },
         };
-        // What files brought may look right before the controllers have looked at it.
+        // Objects from files may look right before the controllers have seen them.
         let must_rest = match until {
             Until::Synced => true,
             Until::Converged | Until::Running if self.at.loads => self.tracker.controller_runs,
-            // Their statuses tell of each pod.
+            // Their statuses describe individual pods.
             Until::Converged | Until::Running => {
                 self.heard.iter().any(|it| audits_pods(it.workload))
             }
-            // A sync that is still to come may move it.
+            // A pending sync may still change it.
             _ => has_stuck,
         };
         if met && !at_rest && must_rest && !rests {
@@ -387,8 +387,8 @@ impl Driver {
             .and_then(|()| audit_pods(&self.cluster))
             .and_then(|()| self.finishing.audit(&self.cluster))
         {
-            // Either something has just changed, and the watches will say so, or the store and
-            // the watches contradict each other.
+            // Either something has just changed and the watches will report it, or the store and the watches
+            // contradict each other.
             if !self.at.doubted {
                 self.at.doubted = true;
                 return Next::Again;
@@ -400,8 +400,8 @@ impl Driver {
             self.executor.stop();
             return Next::Idle;
         }
-        // A controller that has not heard of the pods yet makes others: so it may where the scenario
-        // disturbs its watches, and not for want of processors.
+        // A controller that has not seen the pods yet creates others. This is acceptable if the scenario
+        // disturbs its watches, but not for lack of processors.
         if self.tracker.controller_runs
             && self.controllers.connection.is_none()
             && let Some(next) = self.plan.get(self.at.phase + 1)
@@ -420,8 +420,8 @@ impl Driver {
         Next::Again
     }
 
-    /// Nothing moves any more: whether the phase can't come nearer to its condition, and what keeps it
-    /// from being met is how the pods of files came.
+    /// Called when nothing changes any more: returns whether the phase can't get closer to its condition, and only the
+    /// initial state of pods from files keeps it from being met.
     fn cannot_improve(&self, until: Until) -> bool {
         if self.shares.is_none() {
             return false;
@@ -447,14 +447,14 @@ impl Driver {
             }
     }
 
-    /// Whether a namespace is being deleted: where something holds one of its pods, it stays so.
+    /// Reports whether a namespace is being deleted: it stays so if something holds one of its pods.
     fn is_closing(&self, namespace: &str) -> bool {
         let found = self.cluster.get::<Namespace>("", namespace);
         found.is_ok_and(|found| found.terminating)
     }
 
-    /// Nothing is left to happen by itself: whether the phase is over with that, so that the scenario
-    /// goes on: its part is to be woken then.
+    /// Called when nothing is left to happen by itself: returns whether this ends the phase, so that the scenario
+    /// continues; its task must be woken then.
     pub(crate) fn nothing_left(&mut self, now: Now) -> bool {
         if self.finished || !self.tasks_done() {
             return false;
@@ -495,7 +495,7 @@ impl Driver {
                 .total
                 .store(goal.abs_diff(self.at.existing), Ordering::Relaxed);
         }
-        // As many are wanted as there were: what was deleted is all that there is to tell.
+        // As many pods are wanted as before, so only the deleted pods show progress.
         if let Some(count) = self.at.counted
             && self.at.goal.is_none_or(|goal| goal == self.at.existing)
         {
@@ -517,8 +517,8 @@ impl Task for Driver {
         if self.finished {
             return Next::Idle;
         }
-        // What the scenario has written itself it must have heard of before it can be judged: so
-        // a phase is never over in the run that did its last write.
+        // The driver must observe its own writes before it judges them, so a phase never ends in the same run as its last
+        // write.
         let tasks_done = self.tasks_done();
         let rests = tasks_done && self.rests();
         let heard = self.listen(now);
@@ -534,7 +534,7 @@ impl Task for Driver {
         } else {
             self.work(now)
         };
-        // The last time too, for readers afterwards.
+        // Also the last time, for later readers.
         self.show();
         heard.or(done)
     }

@@ -1,5 +1,5 @@
-//! Runs over dumps of clusters, as `kubectl get deploy,rs,pods,nodes -A -o json` writes them: a cluster that is
-//! as wanted stays as it is, and neither pods that aren't well nor statuses that lag fail or hold up a run.
+//! Runs over dumps of clusters, as `kubectl get deploy,rs,pods,nodes -A -o json` writes them: a cluster in its
+//! desired state does not change, and neither unhealthy pods nor outdated statuses fail or delay a run.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 
-/// How a pod of a dump is.
+/// The state of a pod in a dump.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pod {
     Ready,
@@ -27,7 +27,7 @@ enum Pod {
 }
 
 impl Pod {
-    /// Whether it isn't active: it was replaced long ago.
+    /// Reports whether the pod is inactive: it was replaced long ago.
     fn is_replaced(self) -> bool {
         matches!(self, Pod::Evicted | Pod::Terminating | Pod::HeldByFinalizer)
     }
@@ -82,8 +82,7 @@ fn pod_json(set: usize, number: usize, pod: Pod) -> String {
     )
 }
 
-/// A dump of so many ReplicaSets of 50 active pods and exact statuses; of pods that are not active
-/// there are more besides.
+/// Returns a dump with this many ReplicaSets of 50 active pods and exact statuses; inactive pods exist in addition.
 fn dump(sets: usize, pod_of: impl Fn(usize, usize) -> Pod) -> String {
     const EACH: usize = 50;
     let mut text = String::from(r#"{"apiVersion":"v1","kind":"List","items":["#);
@@ -100,7 +99,7 @@ fn dump(sets: usize, pod_of: impl Fn(usize, usize) -> Pod) -> String {
             text += &(pod_json(set, number, pod) + ",");
         }
         let ready = EACH - unready;
-        // A ReplicaSet that still lets its last pods go says so.
+        // The status of a ReplicaSet counts its terminating pods.
         let terminating = (0..EACH).filter(|number| {
             let pod = pod_of(set, *number);
             pod.is_replaced() && pod != Pod::Evicted
@@ -135,7 +134,7 @@ fn steady(sets: usize) -> Loaded {
 }
 
 fn load(text: &str) -> Loaded {
-    manifest::load(&[PathBuf::from("-")], text.as_bytes()).expect("a dump that can be read")
+    manifest::load(&[PathBuf::from("-")], text.as_bytes()).expect("the dump is valid")
 }
 
 fn run(scenario: &str, engine: EngineKind, loaded: Loaded) -> RunResult {
@@ -147,7 +146,7 @@ fn run(scenario: &str, engine: EngineKind, loaded: Loaded) -> RunResult {
 }
 
 fn run_with(scenario: &str, flags: &str, loaded: Loaded) -> RunResult {
-    let scenario_of = Scenario::built_in(scenario).expect("it is built in");
+    let scenario_of = Scenario::built_in(scenario).expect("the scenario is built in");
     let duration = match scenario_of.uses_duration() {
         true => "--duration 1s",
         false => "",
@@ -175,13 +174,13 @@ fn assert_untouched(result: &RunResult, sets: u64) {
     assert_eq!(counts, [0; 4], "{}: {pods:?}", result.engine);
     assert_eq!(pods.peak, sets * 50);
     assert_eq!(result.excess_pods_created, 0);
-    // Neither pods nor statuses were written, and nothing else was asked for.
+    // Neither pods nor statuses were written, and there were no other requests.
     assert!(result.api_calls.is_empty(), "{:?}", result.api_calls);
     assert_eq!(result.writes["import pods"], sets * 50);
     let others = result.writes.keys().find(|key| !key.starts_with("import "));
     let others = others.filter(|key| !key.contains("namespaces"));
     assert_eq!(others, None, "{:?}", result.writes);
-    // The controller has looked at all of them.
+    // The controllers have synced all of them.
     let syncs: u64 = result.syncs.values().sum();
     assert!(syncs >= sets, "{syncs}");
     assert_eq!(result.convergence_seconds.count, 0);
@@ -191,7 +190,7 @@ fn assert_untouched(result: &RunResult, sets: u64) {
 }
 
 #[test]
-fn a_dump_that_is_as_wanted_stays_as_it_is() {
+fn a_dump_in_its_desired_state_does_not_change() {
     for (engine, sets) in [
         (EngineKind::Threads, 100),
         (EngineKind::Virtual, 100),
@@ -202,7 +201,7 @@ fn a_dump_that_is_as_wanted_stays_as_it_is() {
 }
 
 #[test]
-fn a_controller_that_starts_over_a_dump_as_wanted_writes_nothing() {
+fn a_controller_writes_nothing_over_a_converged_dump() {
     for engine in [EngineKind::Threads, EngineKind::Virtual] {
         let result = run("cold-start", engine, steady(20));
         assert_untouched(&result, 20);
@@ -212,7 +211,7 @@ fn a_controller_that_starts_over_a_dump_as_wanted_writes_nothing() {
 
 #[test]
 fn pods_of_a_dump_became_ready_before_the_run() {
-    // Younger than the day on which virtual time begins otherwise.
+    // More recent than the default start of virtual time.
     let text = dump(4, |_, _| Pod::Ready);
     let text = text.replace(
         r#""replicas":50,"sel"#,
@@ -236,7 +235,7 @@ fn churn_over_a_dump_creates_what_it_deletes() {
     }
 }
 
-/// One pod in 25 isn't well, each in another way.
+/// Returns a dump in which one pod in 25 is unhealthy, each in another way.
 fn sick(sets: usize) -> Loaded {
     load(&dump(sets, |set, number| match (set * 50 + number) % 150 {
         0 | 13 => Pod::CrashLoops,
@@ -249,38 +248,38 @@ fn sick(sets: usize) -> Loaded {
     }))
 }
 
-/// The scenarios that take files without Deployments.
+/// Returns the scenarios that accept files without Deployments.
 fn takes_files() -> impl Iterator<Item = &'static str> {
     let takes = |it: &Scenario| it.loads_input() && !it.sets_images();
     Scenario::names().filter(move |name| Scenario::built_in(name).is_some_and(|it| takes(&it)))
 }
 
 #[test]
-fn pods_that_came_sick_fail_no_scenario_on_virtual_time() {
+fn unhealthy_pods_fail_no_scenario_on_virtual_time() {
     assert!(takes_files().count() >= 20);
     for name in takes_files() {
         let result = run(name, EngineKind::Virtual, sick(40));
         assert_green(&result);
         assert_eq!(result.phases[0].pods_created, 0, "{name}");
-        // Of 2,000 every 150th each, from the first, the 14th, the 26th and so on.
+        // Of 2,000, every 150th each, starting with the first, the 14th, the 26th and so on.
         let input = result.input.pods;
         let came = [input.not_ready, input.terminating, input.ended];
         assert_eq!(came, [14 + 14 + 14 + 13, 26, 13], "{name}");
         if name == "manifests" {
-            // The kubelet starts what only waited for its image.
+            // The kubelet starts pods that only waited for their image.
             assert_eq!(input.still_not_ready, 14 + 14 + 13);
         }
     }
 }
 
 #[test]
-fn pods_that_came_sick_fail_no_scenario_on_threads() {
+fn unhealthy_pods_fail_no_scenario_on_threads() {
     for name in takes_files() {
-        let scenario = Scenario::built_in(name).expect("it is built in");
+        let scenario = Scenario::built_in(name).expect("the scenario is built in");
         let waits = ["quota-exhausted", "flapping", "slow-api"].contains(&name);
         let waits = waits || scenario.evicts_pods();
         if waits || scenario.is_disturbed() || scenario.has_node_faults() {
-            // They wait for minutes, which are real ones here.
+            // They wait for minutes, which are real here.
             continue;
         }
         let result = run(name, EngineKind::Threads, sick(20));
@@ -293,19 +292,19 @@ fn pods_that_came_sick_fail_no_scenario_on_threads() {
 fn every_example_runs_on_every_engine() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut examples = 0;
-    for entry in std::fs::read_dir(folder).expect("the examples are there") {
+    for entry in std::fs::read_dir(folder).expect("the folder of examples exists") {
         let path = entry.expect("an entry").path();
-        // Programs have folders of their own.
+        // Programs have separate folders.
         if path.is_dir() {
             continue;
         }
         examples += 1;
         for engine in [EngineKind::Threads, EngineKind::Virtual] {
             let loaded = manifest::load(std::slice::from_ref(&path), &b""[..]);
-            let loaded = loaded.expect("an example can be read");
+            let loaded = loaded.expect("the example is valid");
             let result = run("manifests", engine, loaded);
             assert_green(&result);
-            // A Job is ended by its deadline, in simulated time.
+            // The deadline of a Job ends it, in simulated time.
             let elapsed = result.elapsed_seconds;
             let limit = if engine == EngineKind::Virtual {
                 3_600.0
@@ -319,8 +318,8 @@ fn every_example_runs_on_every_engine() {
 }
 
 #[test]
-fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
-    // They are to have a pod more each, and no node has room for it.
+fn a_blocked_run_on_threads_ends_with_the_reason() {
+    // Each should have one more pod, and no node has room for it.
     let text = dump(2, |_, _| Pod::Ready).replace(r#""pods":"110""#, r#""pods":"0""#);
     let mut loaded = load(&text.replace(r#""replicas":50,"sel"#, r#""replicas":51,"sel"#));
     loaded.size.places = 1_000;
@@ -343,20 +342,20 @@ fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
     }
 }
 
-/// How the Deployments of a dump are.
+/// The state of the Deployments of a dump.
 #[derive(Clone, Copy, Debug)]
 struct Sick {
-    /// Of each, which of its 4 pods can't become ready.
+    /// Which of the 4 pods of each can't become ready.
     pods: fn(usize, usize) -> bool,
     /// Why: a reason of a waiting container.
     reason: &'static str,
-    /// Whether the Deployments' statuses say that all pods are ready.
+    /// Whether the statuses of the Deployments claim that all pods are ready.
     stale: bool,
     paused: bool,
 }
 
 impl Sick {
-    /// A dump of so many Deployments of 4 pods, each with one ReplicaSet.
+    /// Returns a dump with this many Deployments of 4 pods, each with one ReplicaSet.
     fn dump(self, deployments: usize) -> Value {
         const EACH: usize = 4;
         let uid = |class: usize, number: usize| {
@@ -439,12 +438,12 @@ const PULLS_NOTHING: Sick = Sick {
     ..CRASHES
 };
 
-/// Real and simulated time within which a run must have judged such a dump; a second is what it takes to see
-/// that nothing moves.
+/// Real and simulated time within which a run must have judged such a dump; detecting that nothing moves takes a
+/// second.
 const JUDGED_WITHIN_SECONDS: f64 = 5.0;
 
 #[test]
-fn rollouts_that_can_not_complete_are_reported_and_hold_nothing_up() {
+fn rollouts_that_can_not_complete_are_reported_quickly() {
     for (sick, reason) in [
         (CRASHES, "1 pod can't become ready: CrashLoopBackOff"),
         (
@@ -481,7 +480,7 @@ fn rollouts_that_can_not_complete_are_reported_and_hold_nothing_up() {
 }
 
 #[test]
-fn every_scenario_plays_over_stale_statuses_and_pods_that_can_not_start() {
+fn every_scenario_handles_stale_statuses_and_stuck_pods() {
     let takes = |it: &Scenario| it.loads_input();
     let names = Scenario::names();
     let names = names.filter(|name| Scenario::built_in(name).is_some_and(|it| takes(&it)));
@@ -489,8 +488,8 @@ fn every_scenario_plays_over_stale_statuses_and_pods_that_can_not_start() {
         for sick in [CRASHES, PULLS_NOTHING] {
             let result = run(name, EngineKind::Virtual, load(&sick.dump(10).to_string()));
             let ended = &result.outcome;
-            // They put back the image of the dump, which can't be pulled either: no pod of the image in between
-            // may go, as upstream counts.
+            // They restore the image of the dump, which can't be pulled either: no pod of the image in between may be
+            // removed, by upstream's count.
             let puts_back = ["failed-rollout", "stuck-upgrade"].contains(&name);
             let mends_nothing = puts_back && sick.reason == PULLS_NOTHING.reason;
             let code = u8::from(mends_nothing);
@@ -508,9 +507,9 @@ fn every_scenario_plays_over_stale_statuses_and_pods_that_can_not_start() {
 }
 
 #[test]
-fn new_pods_of_a_workload_without_a_ready_pod_do_not_start_either() {
+fn new_pods_of_a_workload_without_ready_pods_do_not_start() {
     let text = PULLS_NOTHING.dump(2).to_string();
-    // One more pod each: that of the workload that works becomes ready.
+    // One more pod each: only that of the healthy workload becomes ready.
     let text = text.replace(r#""replicas":4,"selector""#, r#""replicas":5,"selector""#);
     for engine in [EngineKind::Threads, EngineKind::Virtual] {
         let result = run("manifests", engine, load(&text));

@@ -1,4 +1,4 @@
-//! Workloads that end once enough of their pods have ended: how far each is, and what all have come to.
+//! Workloads that finish once enough of their pods have finished: the progress of each, and their totals.
 
 use std::sync::Arc;
 
@@ -16,43 +16,43 @@ use crate::result::Finished;
 use crate::units::counted;
 use crate::workloads::{self, Course, Ended, Workload};
 
-/// The objects that end, in the order in which they were first heard of.
+/// The workloads that finish, in the order in which they were first seen.
 pub(super) struct Finishing {
     times: Arc<PhaseTimes>,
     all: Vec<Known>,
     by_uid: HashMap<Uid, usize, RandomState>,
-    /// How many are not over.
+    /// The number of unfinished workloads.
     open: usize,
-    /// The pods that those that are not over want at once.
+    /// The pods that unfinished workloads want at a time.
     pub(super) desired: u64,
-    /// The most pods of one of them that were down at once.
+    /// The most pods of one workload that were down at the same time.
     pub(super) down: DownOfOne,
-    /// The active pods that are ready, and how many there are by owner: pods may be heard of before these.
+    /// Active ready pods, and their number by owner: pods may be seen before their owners.
     up: HashSet<Uid, RandomState>,
     up_of: HashMap<Uid, i64, RandomState>,
-    /// Pods that were created for such objects.
+    /// Pods created for such workloads.
     pub(super) pods_created: u64,
-    /// From the moment an object was created to its end, ns.
+    /// Time from the creation of a workload until it finished, ns.
     pub(super) took: ByPhase,
 }
 
-/// What is known of an object.
+/// The known state of a workload.
 struct Known {
     workload: Workload,
     namespace: Str,
     name: CompactString,
     course: Course,
-    /// Since when it is under way.
+    /// Since when it is in progress.
     since_ns: Option<i64>,
     gone: bool,
-    /// The pods that it wanted at once when the phase began.
+    /// The pods that it wanted at a time when the phase began.
     wanted: i64,
-    /// Its active pods that are ready.
+    /// Its active ready pods.
     up: i64,
 }
 
 impl Known {
-    /// Whether nothing is left to happen: it has ended, is gone, or is suspended and at rest.
+    /// Reports whether nothing is left to happen: it has finished, was deleted, or is suspended and at rest.
     fn is_over(&self) -> bool {
         let Course {
             is_suspended,
@@ -65,12 +65,12 @@ impl Known {
         self.gone || self.course.is_over() || is_suspended && rests
     }
 
-    /// Whether nothing is left to happen before its next pod ends.
+    /// Reports whether nothing is left to happen before its next pod finishes.
     fn runs(&self) -> bool {
         self.is_over() || self.course.ready.min(self.up) >= self.course.wanted_now()
     }
 
-    /// Of the pods that it wanted when the phase began, those that are missing or not ready.
+    /// Returns how many of the pods that it wanted when the phase began are missing or not ready.
     fn down(&self) -> u64 {
         let wanted = match self.is_over() {
             true => 0,
@@ -79,7 +79,7 @@ impl Known {
         u64::try_from(wanted - self.up).unwrap_or(0)
     }
 
-    /// The pods that it wants at once.
+    /// Returns the pods that it wants at a time.
     fn desired(&self) -> u64 {
         let wanted = match self.is_over() {
             true => 0,
@@ -90,7 +90,7 @@ impl Known {
 }
 
 impl Finishing {
-    /// None yet.
+    /// Creates an empty collection.
     pub(super) fn new(times: Arc<PhaseTimes>) -> Finishing {
         Finishing {
             times,
@@ -106,7 +106,7 @@ impl Finishing {
         }
     }
 
-    /// An object was created, changed or deleted. While files are loaded it is not under way.
+    /// Records that a workload was created, changed or deleted. While files are loaded it is not in progress.
     pub(super) fn seen(
         &mut self,
         workload: Workload,
@@ -167,14 +167,14 @@ impl Finishing {
         at
     }
 
-    /// Everything that files brought has been seen, and the controllers begin. O(objects).
+    /// Marks the start of the controllers, after all objects of files were seen. O(objects).
     pub(super) fn begin(&mut self, now: Now) {
         for known in &mut self.all {
             known.since_ns = (!known.course.is_over()).then_some(now.mono_ns);
         }
     }
 
-    /// A pod came, changed or went.
+    /// Records that a pod was added, changed or removed.
     pub(super) fn pod_item(&mut self, item: &ObjectEvent<Pod>) {
         let (pod, is_gone) = match item {
             ObjectEvent::Reset => return,
@@ -205,7 +205,7 @@ impl Finishing {
         }
     }
 
-    /// A phase begins: nothing but what is down now. O(objects).
+    /// Starts a phase: resets the peak to what is down now. O(objects).
     pub(super) fn begin_phase(&mut self) {
         self.down = DownOfOne::default();
         for known in &mut self.all {
@@ -214,18 +214,18 @@ impl Finishing {
         }
     }
 
-    /// Whether each is over, or has as many ready pods as it wants at once. O(objects).
+    /// Reports whether each has finished, or has as many ready pods as it wants at a time. O(objects).
     pub(super) fn runs(&self) -> bool {
         self.all.iter().all(Known::runs)
     }
 
-    /// Whether all are over.
+    /// Reports whether all have finished.
     pub(super) fn is_over(&self) -> bool {
         self.open == 0
     }
 
-    /// How many pods have succeeded or failed, of how many that the objects want in all; `None` where there are no
-    /// such objects. O(objects).
+    /// Returns how many pods have succeeded or failed, and how many the workloads want in total; `None` if there are
+    /// no such workloads. O(objects).
     pub(super) fn progress(&self) -> Option<(u64, u64)> {
         let sum = |of: fn(&Course) -> i64| {
             let all = self.all.iter().map(|known| of(&known.course));
@@ -236,7 +236,7 @@ impl Finishing {
         (!self.all.is_empty()).then_some((done, total))
     }
 
-    /// One that is not over, and how many there are, in words.
+    /// Describes one unfinished workload, with their number.
     pub(super) fn first_open(&self) -> Option<String> {
         let first = self.all.iter().find(|known| !known.is_over())?;
         let Known {
@@ -251,7 +251,7 @@ impl Finishing {
             None => String::new(),
         };
         Some(format!(
-            "{} of {} not over, among them {namespace}/{name}: {} succeeded{of}, {} active. Pods that run on end by \
+            "{} of {} not over, among them {namespace}/{name}: {} succeeded{of}, {} active. Pods that keep running end by \
              --pod-run-time or a script",
             self.open,
             counted(self.all.len() as u64, workload.kind().name()),
@@ -260,7 +260,7 @@ impl Finishing {
         ))
     }
 
-    /// What all have come to. O(objects).
+    /// Returns the totals of all workloads. O(objects).
     pub(super) fn finished(&self) -> Finished {
         let ended = |how: Ended| {
             let all = self.all.iter();
@@ -282,10 +282,10 @@ impl Finishing {
         }
     }
 
-    /// Compares those that have ended with the pods in the store. O(pods + objects).
+    /// Compares finished workloads with the pods in the store. O(pods + objects).
     ///
     /// # Errors
-    /// Says which object contradicts its pods, and how.
+    /// Returns the object that contradicts its pods, and the contradiction.
     pub(super) fn audit(&self, cluster: &Cluster) -> Result<(), String> {
         if self.all.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Steps that make a cluster: namespaces, nodes and workloads, what files brought, pods and statuses
-//! that were there before the controller.
+//! Steps that build a cluster: namespaces, nodes and workloads, the objects of files, and pods and statuses that
+//! exist before the controllers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ impl Driver {
         if self.loader.step(&self.cluster, &mut self.tracker, now) {
             return Action::Wrote;
         }
-        // What was written last is heard in the next run.
+        // The last writes are observed in the next run.
         if self.at.loads && !(self.at.all_written && self.watches_drained()) {
             self.at.all_written = true;
             return Action::Wait(now.mono_ns);
@@ -61,14 +61,14 @@ impl Driver {
             self.start_controllers(now);
         }
         if self.at.loads {
-            // What files held was there before.
+            // The objects of files existed before.
             self.note_beginning(now);
         }
         Action::Done
     }
 
-    /// Creates the workload of that number, with so many pods; where it is part of others and the run has real ones, one
-    /// of these.
+    /// Creates workload `number` with this many pods; if it is part of another workload and the run has those, creates one
+    /// of those instead.
     pub(super) fn create(
         &mut self,
         (number, replicas): (u64, i32),
@@ -110,7 +110,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// How many pods workload `number` has at 100 %.
+    /// Returns how many pods workload `number` has at 100 %.
     pub(super) fn share(&self, number: u64) -> i32 {
         match &self.shares {
             Some(shares) => shares.get(number as usize).copied().unwrap_or(0),
@@ -118,7 +118,7 @@ impl Driver {
         }
     }
 
-    /// Namespaces of the scenario's workloads in their order, and the pods each has at 100 %.
+    /// Returns the namespaces of the scenario's workloads in order, and the pods that each has at 100 %.
     pub(super) fn pods_by_namespace(&self) -> Vec<(Str, u64)> {
         let mut pods: Vec<(Str, u64)> = Vec::new();
         let mut places: HashMap<Str, usize, RandomState> = HashMap::with_hasher(FIXED_STATE);
@@ -126,7 +126,7 @@ impl Driver {
             .generated
             .iter()
             .map(|at| &self.tracker.owners[*at].namespace);
-        // Where workloads with rollouts were generated, these are the scenario's workloads.
+        // If workloads with rollouts were generated, these are the scenario's workloads.
         let rollouts = &self.rollouts;
         let all: Vec<&Str> = match rollouts.generated {
             true => rollouts.namespaces().collect(),
@@ -143,7 +143,7 @@ impl Driver {
         pods
     }
 
-    /// One of the pods that exist before their owners, or their controller, do.
+    /// Creates one of the pods that exist before their owners or their controller.
     pub(super) fn create_pods(&mut self, owned: bool, now: Now) -> Action {
         let number = self.at.cursor;
         if number >= self.settings.size.workloads() {
@@ -170,7 +170,7 @@ impl Driver {
         let Some(pod) = pods.pod(number, owner_meta, &self.objects) else {
             return Action::Done;
         };
-        // One body for all pods of an owner, as its controller would send them.
+        // One body for all pods of an owner, as its controller would send it.
         let body = Arc::new(pod);
         for _ in 0..WRITES_PER_RUN {
             if self.at.inner >= share {
@@ -183,7 +183,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// The status that a controller leaves behind when all is well.
+    /// Writes the status that a controller leaves behind for a converged workload.
     pub(super) fn write_status(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;

@@ -1,6 +1,6 @@
-//! The objects of one kind of workload, heard of by a watch that starts again by itself when the server ends it.
-//! A watch that starts again repeats what exists. An object that went meanwhile stays known as unconverged: a run
-//! forgets nothing in silence.
+//! The objects of one kind of workload, observed by a watch that restarts by itself when the server ends it. A
+//! restarted watch repeats all existing objects. An object that was removed meanwhile stays known as unconverged, so
+//! that a run never loses one unnoticed.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Nothing yet; `waker` is called when there are events after the watch was drained.
+    /// Creates the watch; `waker` is called when there are events after the watch was drained.
     pub(super) fn new(workload: Workload, cluster: Arc<Cluster>, waker: Waker) -> Heard {
         Heard {
             workload,
@@ -36,7 +36,7 @@ impl Heard {
         }
     }
 
-    /// Whether the last poll took every event there was.
+    /// Reports whether the last poll took all available events.
     pub(super) fn is_drained(&self) -> bool {
         self.drained
     }
@@ -62,7 +62,7 @@ impl Heard {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => see(&object, false),
                 WatchEvent::Deleted(object) => see(&object, true),
                 WatchEvent::Bookmark { .. } => {}
-                // It begins again at the next poll.
+                // It restarts at the next poll.
                 WatchEvent::Error(_) => (self.watch, self.drained) = (None, false),
             }
         }

@@ -1,5 +1,5 @@
-//! Loads objects from files into the cluster as they are, status and UIDs included, as a backup is
-//! restored: owners before what they own, so that the garbage collector finds them.
+//! Loads objects from files into the cluster unchanged, including status and UIDs, as a backup is restored: owners
+//! before the objects that they own, so that the garbage collector finds them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use super::tracker::Tracker;
 use crate::input::{InputObject, missing_namespaces};
 use crate::workloads;
 
-/// Objects on their way into the cluster, owners before what they own.
+/// Objects to load, owners before the objects that they own.
 #[derive(Debug)]
 pub(super) struct Loader {
     objects: VecDeque<InputObject>,
     pub(super) has_nodes: bool,
-    /// Names of the nodes that were loaded.
+    /// Names of the loaded nodes.
     pub(super) nodes: Vec<Str>,
-    /// Numbers in the tracker of the owners of pods that were loaded, and the pods they ask for.
+    /// Tracker numbers of the loaded owners of pods, and their desired pods.
     pub(super) owners: Vec<(usize, i32)>,
-    /// Objects the server refused: the first few reasons, and how many in all.
+    /// Objects that the server refused: the first few reasons, and the total.
     pub(super) refused: Vec<String>,
     pub(super) refused_count: u64,
 }
 
-/// How many refusals are kept in words.
+/// The most refusals to describe.
 const REFUSED_MAX: usize = 10;
 
 impl Loader {
-    /// Sorts the objects so that each is preceded by what it needs and by its owner, and owners of pods by no owner of a
-    /// kind behind theirs; namespaces that are named but not among the objects are added.
+    /// Sorts the objects so that each follows its owner and the objects it needs, and so that owners of pods follow the
+    /// order of their kinds; adds namespaces that are referenced but missing.
     pub(super) fn new(mut objects: Vec<InputObject>) -> Loader {
         let mut all: VecDeque<InputObject> = missing_namespaces(&objects).collect();
         let owners: Vec<Kind> = workloads::owners().map(|it| it.kind()).collect();
@@ -66,7 +66,7 @@ impl Loader {
         }
     }
 
-    /// Loads the next object; false when there is none left.
+    /// Loads the next object; returns false if there are none left.
     pub(super) fn step(&mut self, cluster: &Cluster, tracker: &mut Tracker, now: Now) -> bool {
         let Some(object) = self.objects.pop_front() else {
             return false;
@@ -95,7 +95,7 @@ impl Loader {
     ) -> Result<(), ApiError> {
         match object {
             InputObject::Namespace(object) => match cluster.import(*object, now) {
-                // Named twice, or there from the start.
+                // Named twice, or present from the start.
                 Err(error) if error.code == 409 => Ok(()),
                 other => other.map(drop),
             },

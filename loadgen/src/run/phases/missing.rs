@@ -1,10 +1,10 @@
-//! What a phase that is not over waits for, in words.
+//! Describes what an unfinished phase waits for.
 
 use super::driver::Driver;
 use crate::units::counted;
 
 impl Driver {
-    /// Which phase is not over, and what it waits for.
+    /// Describes which phase is not over, and what it waits for.
     pub(crate) fn what_is_missing(&self) -> Option<String> {
         let name = &self.plan.get(self.at.phase)?.name;
         let mut text = format!("phase \"{name}\" was not over");

@@ -1,7 +1,6 @@
-//! The part that plays a scenario: it (`driver`) does what a phase says (`tasks` and what it calls),
-//! through the API like any client, and waits for the phase's condition, which it knows from
-//! watches of its own (`tracker`). At the end of a phase the cluster's store is listed and checked
-//! against what the watches said.
+//! Plays a scenario: the driver (`driver`) performs the steps of a phase (`tasks` and the modules it calls) through the
+//! API like any client, and waits for the phase's condition, which it determines from its own watches (`tracker`). At
+//! the end of a phase it lists the cluster's store and checks it against the watch events.
 
 mod aborts;
 mod audit;

@@ -1,5 +1,5 @@
-//! Steps that do something to ready pods chosen at random: deletions at a steady rate, deletions of a
-//! share at once, pods taken out of their workloads; and deletions of those that are not ready.
+//! Steps on random ready pods: deletions at a steady rate, deletion of a share, removal from their workloads; and
+//! deletion of pods that are not ready.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::scenario::{Churn, SomePods};
 use crate::workloads;
 use crate::workloads::objects::members;
 
-/// The value that a relabelled pod's selected labels get.
+/// The value of a relabelled pod's selected labels.
 const ISOLATED: &str = "isolated";
 
 impl Driver {
-    /// Deletes a ready pod when one is due: the n-th at n times the interval from the start, late
-    /// or not, so that a slow run is not a gentle one.
+    /// Deletes a ready pod when one is due: the n-th at n times the interval after the start, even if late, so that a slow
+    /// run does not get a lighter load.
     pub(super) fn churn(&mut self, churn: Churn, begun_ns: i64, now: Now) -> Action {
         let rate = churn
             .rate
@@ -40,7 +40,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// One of a number of ready pods, chosen at random among those that are left.
+    /// Handles one of a number of ready pods, chosen at random from the remaining ones.
     pub(super) fn at_random(
         &mut self,
         some: SomePods,
@@ -48,7 +48,7 @@ impl Driver {
         now: Now,
         one: fn(&mut Driver, &Arc<Pod>, Now),
     ) -> Action {
-        // Of those that are ready as the step begins.
+        // Of the pods that are ready as the step begins.
         let count = match self.at.count {
             Some(count) => count,
             None => some.pods.of(self.tracker.pickable()),
@@ -64,13 +64,13 @@ impl Driver {
 
     pub(super) fn delete_one(&mut self, pod: &Arc<Pod>, now: Now) {
         let meta = &pod.metadata;
-        // Refused only when somebody else has deleted the pod since: gone all the same.
+        // Refused only if another client has deleted the pod: it no longer exists in either case.
         let _deleted =
             self.cluster
                 .delete::<Pod>(&meta.namespace, &meta.name, &DeleteOptions::default(), now);
     }
 
-    /// Deletes the pods that are not ready as the step begins, one after the other.
+    /// Deletes the pods that are not ready as the step begins, one by one.
     pub(super) fn delete_unready(&mut self, now: Now) -> Action {
         let pods = self.at.unready.take().unwrap_or_else(|| {
             let mut pods: Vec<Arc<Pod>> = self.cluster.list(None).0;
@@ -89,7 +89,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Changes the labels by which the pod's workload selects it, as people do to look at a pod in peace.
+    /// Changes the labels by which the pod's workload selects it, as operators do to inspect a pod.
     pub(super) fn relabel_one(&mut self, pod: &Arc<Pod>, now: Now) {
         let meta = &pod.metadata;
         let Some(selected) = self.selected_labels(meta) else {
@@ -102,7 +102,7 @@ impl Driver {
             .cluster
             .patch::<Pod>(&meta.namespace, &meta.name, &patch, now);
         match patched {
-            // Gone meanwhile: it is out of its workload all the same.
+            // The pod no longer exists, so it has left its workload in either case.
             Err(error) if error.code == 404 => {}
             patched => {
                 if self.note("relabelling", Kind::POD, patched).is_some() {
@@ -112,7 +112,7 @@ impl Driver {
         }
     }
 
-    /// The label pairs by which a pod's controller selects it; nothing where that is gone.
+    /// Returns the labels by which a pod's controller selects it; `None` if that no longer exists.
     fn selected_labels(&self, pod: &ObjectMeta) -> Option<Labels> {
         let (workload, owner) = workloads::controller(pod)?;
         let api = self.cluster.api(workload.kind());

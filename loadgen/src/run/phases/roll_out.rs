@@ -1,5 +1,5 @@
-//! Rolling updates of many workloads at once where no controller does them: each gets a successor, which grows
-//! while it shrinks, as a rolling update by a controller goes.
+//! Rolling updates of many workloads without a controller for them: each workload gets a successor, which grows while
+//! the workload shrinks, as in a rolling update by a controller.
 
 use podstorm_objects::Now;
 
@@ -8,20 +8,20 @@ use super::tasks::Action;
 use crate::scenario::{RollOut, SetImage};
 use crate::workloads::Part;
 
-/// Between two looks at how far the pairs are, ns: a controller reacts within as much.
+/// Time between two checks of the pairs, ns: a controller reacts within this time.
 const LOOK_NS: i64 = 100_000_000;
 
-/// A pair under way.
+/// A pair in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
-    /// Numbers in the tracker.
+    /// Tracker numbers.
     old: usize,
     new: usize,
-    /// Pods of the two together when neither is being replaced.
+    /// Pods of both together when neither is being replaced.
     share: i32,
 }
 
-/// How far a pair is.
+/// The state of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     old: i32,
@@ -30,9 +30,9 @@ struct Counts {
     old_available: i32,
 }
 
-/// What old and new are to be scaled to, as a controller of rollouts reckons it: the new one grows
-/// into what `surge` leaves free; the old one shrinks by what is available beyond the least that must
-/// be, its own pods that are not available first.
+/// Returns the new scales of old and new, computed like a rollout controller: the new one grows into the space that
+/// `surge` allows; the old one shrinks by the available pods above the minimum, starting with its own unavailable
+/// pods.
 fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32, i32) {
     let Counts {
         old,
@@ -43,7 +43,7 @@ fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32
     let room = (share + surge - old - new).max(0);
     let grown = new + room.min((share - new).max(0));
     let least = (share - unavailable).max(0);
-    // The new one's pods that are not available count as asked for and missing.
+    // Unavailable pods of the new one count as requested and missing.
     let spare = (old + new - least - (new - new_available)).max(0);
     let unhealthy = (old - old_available).max(0).min(spare);
     let after_unhealthy = old - unhealthy;
@@ -89,7 +89,7 @@ impl Driver {
         }
     }
 
-    /// How many of the scenario's workloads can be rolled out.
+    /// Returns how many of the scenario's workloads can be rolled out.
     fn count_replaceable(&self) -> u64 {
         if self.rollouts.generated {
             return self.rollouts.count() as u64;
@@ -118,7 +118,7 @@ impl Driver {
                 };
                 workload.make(part, &self.objects)
             }
-            // A revision that is kept to go back to.
+            // An old revision that is kept for rollbacks.
             Some(_) if owner.desired == 0 => None,
             Some(_) => {
                 let api = self.cluster.api(workload.kind());
@@ -144,7 +144,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Scales a pair as far as its pods allow; whether it is under way still.
+    /// Scales a pair as far as its pods allow; returns whether it is still in progress.
     fn advance(&mut self, pair: Pair, roll_out: &RollOut, now: Now) -> bool {
         let (old, new) = (
             &self.tracker.owners[pair.old],
@@ -165,7 +165,7 @@ impl Driver {
         let surge = roll_out.max_surge.rounded_up(pair.share);
         let mut unavailable = roll_out.max_unavailable.rounded_down(pair.share);
         if surge == 0 && unavailable == 0 {
-            // Nothing could ever happen otherwise; the Deployment controller does the same.
+            // Otherwise nothing could ever happen; the Deployment controller does the same.
             unavailable = 1;
         }
         let (shrunk, grown) = next_scales(counts, pair.share, surge, unavailable);
@@ -186,7 +186,7 @@ mod tests {
         {
             let (mut old, mut new, mut rounds) = (share, 0, 0);
             while old > 0 || new < share {
-                // Every pod that was asked for is there and available.
+                // All requested pods exist and are available.
                 let counts = Counts {
                     old,
                     new,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_available_holds_the_old_one_back() {
+    fn unavailable_pods_hold_back_the_old_workload() {
         let counts = Counts {
             old: 8,
             new: 5,

@@ -1,5 +1,5 @@
-//! Workloads with rollouts: those that a scenario creates and those of files, what is done with them, and how
-//! far their rollouts are.
+//! Workloads with rollouts, created by the scenario or loaded from files: the changes to them, and the progress of
+//! their rollouts.
 
 use std::sync::Arc;
 
@@ -22,59 +22,59 @@ use crate::units::counted;
 use crate::workloads::objects::change_spec;
 use crate::workloads::{Limits, RollsOut, Workload};
 
-/// What the name of an image that no node can pull ends with.
+/// The suffix of the name of an image that no node can pull.
 pub(crate) const UNPULLABLE: &str = "-unpullable";
 
-/// The objects with rollouts, in the order in which they were first heard of.
+/// The objects with rollouts, in the order in which they were first seen.
 pub(super) struct Rollouts {
     times: Arc<PhaseTimes>,
     all: Vec<Known>,
     by_name: HashMap<(Kind, Str, CompactString), usize, RandomState>,
-    /// Whether the scenario created them: then its steps number them in place of their parts.
+    /// Whether the scenario created them: then its steps number them instead of their parts.
     pub(super) generated: bool,
-    /// From the moment a spec was written to the moment the rollout was complete, ns.
+    /// Time from the write of a spec until the rollout was complete, ns.
     pub(super) took: ByPhase,
 }
 
-/// What is known of an object.
+/// The known state of an object.
 struct Known {
     workload: Workload,
     namespace: Str,
     name: CompactString,
     /// Its pods at 100 %.
     share: i32,
-    /// Of the newest spec known here.
+    /// The generation of the newest known spec.
     generation: i64,
-    /// Since when that spec is not carried out.
+    /// Since when the rollout of this spec is incomplete.
     since_ns: Option<i64>,
-    /// Whether `kubectl rollout status` would end well, and whether it would end.
+    /// Whether `kubectl rollout status` would succeed, and whether it would return.
     complete: bool,
     over: bool,
-    /// Came from a file with a status that tells of an unfinished rollout: it may stay so.
+    /// Whether it came from a file with the status of an unfinished rollout: it may stay unfinished.
     came_unfinished: bool,
     /// Whether the status is of the newest spec.
     observed: bool,
     paused: bool,
-    /// How often its image was changed, and the image before.
+    /// The number of changes of its image, and the previous image.
     revision: u32,
     before: Option<String>,
 }
 
-/// How far the rollouts are that a phase waits for.
+/// The state of the rollouts that a phase waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// None is left.
+    /// No rollout is left.
     Over,
-    /// Those that are left can't go on by themselves: they are paused, or have pods that can't become ready.
+    /// The remaining rollouts are blocked: they are paused, or have pods that can't become ready.
     Stuck,
     UnderWay,
 }
 
-/// Most incomplete rollouts that a result names.
+/// The most incomplete rollouts that a result names.
 const ROLLOUTS_SHOWN: usize = 20;
 
 impl Rollouts {
-    /// None yet.
+    /// Creates an empty collection.
     pub(super) fn new(times: Arc<PhaseTimes>) -> Rollouts {
         Rollouts {
             times,
@@ -85,12 +85,12 @@ impl Rollouts {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// The number of an object; a new one gets the next.
+    /// Returns the number of an object; a new one gets the next number.
     fn at(&mut self, workload: Workload, meta: &ObjectMeta, share: i32) -> usize {
         let key = (workload.kind(), meta.namespace.clone(), meta.name.clone());
         *self.by_name.entry(key).or_insert_with(|| {
@@ -113,13 +113,13 @@ impl Rollouts {
         })
     }
 
-    /// The number of the object of that name.
+    /// Returns the number of the object with this name.
     pub(super) fn find(&self, workload: Workload, namespace: &Str, name: &str) -> Option<usize> {
         let key = (workload.kind(), namespace.clone(), name.into());
         self.by_name.get(&key).copied()
     }
 
-    /// A spec was written at `now`.
+    /// Records that a spec was written at `now`.
     pub(super) fn asked(
         &mut self,
         workload: Workload,
@@ -138,7 +138,7 @@ impl Rollouts {
         at
     }
 
-    /// An object was created or changed.
+    /// Records that an object was created or changed.
     pub(super) fn seen(
         &mut self,
         (workload, rolls_out): (Workload, &dyn RollsOut),
@@ -166,7 +166,7 @@ impl Rollouts {
         }
     }
 
-    /// An object was deleted.
+    /// Records that an object was deleted.
     pub(super) fn gone(&mut self, workload: Workload, meta: &ObjectMeta) {
         if let Some(at) = self.find(workload, &meta.namespace, &meta.name) {
             let known = &mut self.all[at];
@@ -174,7 +174,7 @@ impl Rollouts {
         }
     }
 
-    /// Those whose rollout is not complete; with `failed` those that have failed count as over.
+    /// Returns the objects whose rollout is incomplete; with `failed`, failed rollouts count as over.
     fn unfinished(&self, failed: bool) -> impl Iterator<Item = &Known> {
         let is_unfinished = move |known: &&Known| match failed {
             true => !known.over && !known.came_unfinished,
@@ -183,7 +183,7 @@ impl Rollouts {
         self.all.iter().filter(is_unfinished)
     }
 
-    /// One whose rollout is not complete, for messages, and how many there are. O(objects).
+    /// Returns one object whose rollout is incomplete, for messages, and their number. O(objects).
     pub(super) fn first_unfinished(&self) -> Option<(String, usize)> {
         let mut unfinished = self.unfinished(false);
         let first = unfinished.next()?;
@@ -191,8 +191,8 @@ impl Rollouts {
         Some((name, 1 + unfinished.count()))
     }
 
-    /// How far the rollouts are; with `failed` those that have failed count as over. O(owners) where one is
-    /// not over, O(objects) otherwise.
+    /// Returns the state of the rollouts; with `failed`, failed rollouts count as over. O(owners) if one is not
+    /// over, O(objects) otherwise.
     pub(super) fn standing(&self, failed: bool, tracker: &Tracker) -> Standing {
         if self.unfinished(failed).next().is_none() {
             return Standing::Over;
@@ -208,7 +208,7 @@ impl Rollouts {
         }
     }
 
-    /// The rollouts that are not complete, each with the reason. O(objects + owners × those shown).
+    /// Returns the incomplete rollouts, each with the reason. O(objects + owners × those shown).
     pub(super) fn incomplete(&self, tracker: &Tracker) -> IncompleteRollouts {
         let incomplete = self.all.iter().filter(|known| !known.complete);
         let shown = incomplete.clone().take(ROLLOUTS_SHOWN).map(|known| {
@@ -235,21 +235,21 @@ impl Rollouts {
         }
     }
 
-    /// How many rollouts have failed: they made no progress within their deadline.
+    /// Returns how many rollouts have failed: they made no progress within their deadline.
     pub(super) fn failed(&self) -> u64 {
         let failed = |known: &&Known| known.over && !known.complete;
         self.all.iter().filter(failed).count() as u64
     }
 
-    /// The namespace of each.
+    /// Returns the namespace of each.
     pub(super) fn namespaces(&self) -> impl Iterator<Item = &Str> {
         self.all.iter().map(|known| &known.namespace)
     }
 
-    /// Compares with the store: what counts as complete here is so there.
+    /// Checks against the store that rollouts that count as complete here are complete there.
     ///
     /// # Errors
-    /// Says which rollout is not.
+    /// Returns the rollout that is not.
     pub(super) fn audit(&self, cluster: &Cluster) -> Result<(), String> {
         for known in self.all.iter().filter(|known| known.complete) {
             let (namespace, name) = (&known.namespace, &known.name);
@@ -265,15 +265,15 @@ impl Rollouts {
         Ok(())
     }
 
-    /// The pods of that number at 100 %.
+    /// Returns the pods of this object at 100 %.
     pub(super) fn share(&self, at: usize) -> i32 {
         self.all.get(at).map_or(0, |known| known.share)
     }
 }
 
 impl Driver {
-    /// The object with rollouts that a step means by a number, if it is one: of the scenario's own, or the one
-    /// that a workload of files belongs to.
+    /// Returns the object with rollouts that a number in a step refers to: one of the scenario's own, or the one
+    /// that owns a workload of files; `None` for other workloads.
     pub(super) fn maker_of(&self, number: u64) -> Option<usize> {
         let number = usize::try_from(number).ok()?;
         if self.rollouts.generated {
@@ -284,7 +284,7 @@ impl Driver {
         self.rollouts.find(*workload, &owner.namespace, name)
     }
 
-    /// Notes that an object's spec was written, or why it was not.
+    /// Records that an object's spec was written, or why it was not.
     fn changed(&mut self, at: usize, changed: Result<ObjectMeta, ApiError>, now: Now) -> Action {
         let workload = self.rollouts.all[at].workload;
         if let Some(meta) = self.note("changing", workload.kind(), changed) {
@@ -302,7 +302,7 @@ impl Driver {
         self.changed(at, scaled, now)
     }
 
-    /// Gives an object another image, and with `limits` the limits of its rolling updates.
+    /// Gives an object another image and, with `limits`, the limits of its rolling updates.
     pub(super) fn set_image(
         &mut self,
         at: usize,
@@ -321,7 +321,7 @@ impl Driver {
             if let Some((rolls_out, limits)) = known.workload.rollouts().zip(limits) {
                 rolls_out.set_limits(spec, limits);
             }
-            // Of several containers the first: one change is a new template.
+            // Only the first of several containers: one change makes a new template.
             let image = &mut spec["template"]["spec"]["containers"][0]["image"];
             let text = image.as_str().unwrap_or_default().to_owned();
             let base = text.strip_suffix(UNPULLABLE).unwrap_or(&text);

@@ -1,31 +1,31 @@
-//! The slowest convergences of a run: a short list that is kept while the run goes on.
+//! The slowest convergences of a run: a short list that is updated during the run.
 
-/// How many are kept.
+/// The length of the list.
 pub(super) const KEPT: usize = 20;
 
 /// One convergence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Convergence {
-    /// From the change to the state asked for, ns.
+    /// Time from the change until the desired state, ns.
     pub(super) took_ns: u64,
     /// The number of the owner.
     pub(super) owner: usize,
-    /// The number of the phase in which it was over.
+    /// The number of the phase in which it ended.
     pub(super) phase: usize,
-    /// Whether it was over; if not, `took_ns` is what it has taken so far.
+    /// Whether it ended; if not, `took_ns` is the time so far.
     pub(super) converged: bool,
 }
 
-/// The [`KEPT`] slowest; of equals, those that were over first.
+/// The [`KEPT`] slowest; of equal ones, those that ended first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slowest {
     kept: Vec<Convergence>,
-    /// What a further one must exceed, once the list is full, ns.
+    /// What another one must exceed once the list is full, ns.
     least_ns: u64,
 }
 
 impl Slowest {
-    /// Takes one into account. One comparison for most; O([`KEPT`]) for one that is kept.
+    /// Considers a convergence. One comparison for most; O([`KEPT`]) for one that enters the list.
     #[inline]
     pub(super) fn add(&mut self, one: Convergence) {
         if self.kept.len() < KEPT || one.took_ns > self.least_ns {
@@ -34,7 +34,7 @@ impl Slowest {
     }
 
     fn keep(&mut self, one: Convergence) {
-        // Descending, and behind its equals.
+        // In descending order, after equal ones.
         let at = self
             .kept
             .partition_point(|other| other.took_ns >= one.took_ns);
@@ -43,7 +43,7 @@ impl Slowest {
         self.least_ns = self.kept.last().map_or(0, |least| least.took_ns);
     }
 
-    /// The slowest first.
+    /// Returns the list, the slowest first.
     pub(super) fn descending(&self) -> &[Convergence] {
         &self.kept
     }
@@ -54,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_are_kept_in_order_and_the_earlier_of_equals_first() {
+    fn the_slowest_are_sorted_with_earlier_equals_first() {
         let mut slowest = Slowest::default();
         for number in 0..1_000_usize {
             slowest.add(Convergence {
-                // Each time twice.
+                // Each time occurs twice.
                 took_ns: (number as u64 * 7) % 500,
                 owner: number,
                 phase: 0,

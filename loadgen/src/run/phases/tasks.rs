@@ -1,5 +1,4 @@
-//! The steps of a phase, one write at a time: which code does which step, and when each of its
-//! actions is due.
+//! The steps of a phase, one write at a time: the code for each step, and when each of its actions is due.
 
 use std::sync::Arc;
 
@@ -9,21 +8,21 @@ use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
 use crate::scenario::{Amount, Phase as PhasePlan, Scale, Scenario, Step, Which};
 
-/// Most writes in one run.
+/// The most writes in one run.
 pub(super) const WRITES_PER_RUN: u32 = 100;
 
-/// What one action of a step did.
+/// The outcome of one action of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Action {
     Wrote,
     Skipped,
-    /// Nothing is due before that moment, ns of the monotonic line.
+    /// Nothing is due before this time, ns of the monotonic clock.
     Wait(i64),
     /// The step is over.
     Done,
 }
 
-/// A scenario's phases with their names and repeated steps written out.
+/// Returns a scenario's phases with their names filled in and repeated steps expanded.
 pub(super) fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
     fn write_out(steps: &[Step], all: &mut Vec<Step>) {
         for step in steps {
@@ -62,7 +61,7 @@ impl Driver {
                     | Step::WriteStatuses
             )
         {
-            // The files have brought them.
+            // The files brought them.
             return Action::Done;
         }
         match step {
@@ -161,11 +160,11 @@ impl Driver {
                     driver.create((first + number, replicas), *kind, create, now)
                 })
             }
-            Step::Repeat(_) => unreachable!("a plan has its repeated steps written out"),
+            Step::Repeat(_) => unreachable!("repeated steps are expanded in a plan"),
         }
     }
 
-    /// How many of the scenario's workloads.
+    /// Returns the number of workloads that a step selects.
     fn how_many(&self, of: Which) -> u64 {
         of.of(match self.rollouts.generated {
             true => self.rollouts.count() as u64,
@@ -173,7 +172,7 @@ impl Driver {
         })
     }
 
-    /// One more of `count`, or the end.
+    /// Does the next of `count` actions, or ends the step.
     fn each(&mut self, count: u64, one: impl FnOnce(&mut Driver, u64) -> Action) -> Action {
         if self.at.cursor >= count {
             return Action::Done;
@@ -183,7 +182,7 @@ impl Driver {
         one(self, number)
     }
 
-    /// One more of `count` when it is due, or the end.
+    /// Does the next of `count` actions when it is due, or ends the step.
     pub(super) fn each_due(
         &mut self,
         count: u64,
@@ -205,7 +204,7 @@ impl Driver {
         self.each(count, one)
     }
 
-    /// When the next action is due.
+    /// Returns when the next action is due.
     fn due_ns(&mut self, shape: LoadShape, count: u64, begun_ns: i64, now: Now) -> i64 {
         if let Some(due_ns) = self.at.due_ns {
             return due_ns;
@@ -218,7 +217,7 @@ impl Driver {
         due_ns
     }
 
-    /// What was done or not, for the report.
+    /// Records the outcome of an action for the report.
     pub(super) fn note<T, E: std::fmt::Display>(
         &mut self,
         doing: &str,
@@ -227,7 +226,7 @@ impl Driver {
     ) -> Option<T> {
         outcome
             .map_err(|error| {
-                // The first few say enough.
+                // The first few are enough.
                 if self.failures.len() < 10 {
                     let kind = kind.name();
                     self.failures.push(format!("{doing} a {kind}: {error}"));
@@ -236,12 +235,12 @@ impl Driver {
             .ok()
     }
 
-    /// How many pods a workload of a step is to have, whose share is that.
+    /// Returns how many pods a step gives to a workload with this share.
     fn amount(&mut self, amount: Amount, share: i32, place: (u64, u64)) -> i32 {
         amount.of(place, share, self.settings.burst_pods, &mut self.random)
     }
 
-    /// Sets the number of pods of a workload, if that changes anything.
+    /// Sets the number of pods of a workload, if this changes anything.
     fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
         let replicas = self.amount(scale.replicas, self.share(number), (number, count));
         if let Some(at) = self.maker_of(number) {
@@ -253,7 +252,7 @@ impl Driver {
         self.scale_owner(at, replicas, now)
     }
 
-    /// The same of any that the tracker knows, by its number there.
+    /// Sets the number of pods of any workload in the tracker, by its number there.
     pub(super) fn scale_owner(&mut self, at: usize, replicas: i32, now: Now) -> Action {
         let owner = &self.tracker.owners[at];
         if owner.desired == replicas || owner.gone {

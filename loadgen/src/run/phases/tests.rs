@@ -1,4 +1,4 @@
-//! Every built-in scenario is run small, on virtual time, and its metrics are what its question is about.
+//! Small runs of every built-in scenario on virtual time, whose metrics must match the scenario's question.
 
 use std::sync::atomic::AtomicBool;
 
@@ -30,19 +30,19 @@ fn calls(result: &RunResult, call: &str) -> u64 {
 }
 
 #[test]
-fn a_pod_kill_storm_is_made_good_exactly() {
+fn after_a_pod_kill_storm_all_pods_are_replaced_exactly() {
     let result = run("pod-kill-storm");
     assert_eq!(result.phases[1].pods_deleted, 120);
     assert_eq!(result.phases[1].pods_created, 120);
 }
 
 #[test]
-fn lost_nodes_are_waited_for_and_their_pods_replaced_while_they_linger() {
+fn pods_of_lost_nodes_are_evicted_and_replaced_after_delays() {
     let result = run("node-failure");
     let [_, silent, evicted, back] = &result.phases[..] else {
         panic!("{:?}", result.phases);
     };
-    // 50 s until the pods are not ready, 300 s more until they are evicted, then a start.
+    // 50 s until the pods are not ready, 300 s more until they are evicted, then a startup.
     let seconds = silent.seconds + evicted.seconds;
     assert!((350.0..390.0).contains(&seconds), "{seconds}");
     assert!(evicted.pods_created > 0 && evicted.pods_deleted == 0);
@@ -60,7 +60,7 @@ fn a_roll_out_keeps_its_surge_and_replaces_every_pod() {
 }
 
 #[test]
-fn relabelled_pods_are_let_go_and_live_on() {
+fn relabelled_pods_are_released_and_keep_running() {
     let result = run("relabel");
     assert_eq!(result.pods.released, 40);
     assert_eq!(result.phases[1].pods_created, 40);
@@ -68,7 +68,7 @@ fn relabelled_pods_are_let_go_and_live_on() {
 }
 
 #[test]
-fn a_quota_holds_until_it_is_lifted_and_is_asked_in_vain() {
+fn a_quota_refuses_pods_until_it_is_removed() {
     for behaviour in podstorm::policy::Behaviour::ALL {
         let flags = format!("--behaviour {}", behaviour.as_str());
         let result = run_with("quota-exhausted", &flags);
@@ -83,17 +83,17 @@ fn a_quota_holds_until_it_is_lifted_and_is_asked_in_vain() {
 }
 
 #[test]
-fn deleted_namespaces_are_emptied_and_others_are_not_held_up() {
+fn deleted_namespaces_are_emptied_without_delaying_others() {
     let result = run("namespace-termination");
     let phase = &result.phases[1];
-    // A quarter of the ReplicaSets, as one of four namespaces is deleted, loses all it has.
+    // A quarter of the ReplicaSets lose all their pods, because one of four namespaces is deleted.
     assert!(phase.pods_deleted >= PODS / 8, "{phase:?}");
     let left = result.pods.created - result.pods.deleted;
     assert_eq!(left, PODS * 3 / 4, "{phase:?}");
 }
 
 #[test]
-fn flapping_wastes_work_and_ends_where_it_began() {
+fn flapping_wastes_work_and_ends_in_the_initial_state() {
     let result = run("flapping");
     assert_eq!(result.pods.created - result.pods.deleted, PODS / 2);
     assert_eq!(result.phases[1].pods_created, 10 * PODS / 2);
@@ -101,7 +101,7 @@ fn flapping_wastes_work_and_ends_where_it_began() {
 }
 
 #[test]
-fn what_is_made_anew_adopts_nothing() {
+fn recreated_workloads_adopt_nothing() {
     let result = run("recreate");
     assert_eq!(result.pods.adopted, 0);
     assert_eq!(result.phases[1].pods_created, PODS);
@@ -121,7 +121,7 @@ fn a_slow_server_is_slow_and_refuses_its_share() {
 }
 
 #[test]
-fn lost_events_are_made_up_for_by_a_new_list_only() {
+fn only_a_new_list_makes_up_for_lost_events() {
     let result = run("lossy-watch");
     let [_, lost, touched, listed] = &result.phases[..] else {
         panic!("{:?}", result.phases);
@@ -132,14 +132,14 @@ fn lost_events_are_made_up_for_by_a_new_list_only() {
 }
 
 #[test]
-fn a_resync_writes_nothing_and_looks_at_everything() {
+fn a_resync_syncs_everything_and_writes_nothing() {
     let result = run("resync");
     assert_eq!((result.pods.created, result.pods.deleted), (PODS, 0));
     assert!(result.wasted_work.syncs_without_requests >= 8);
 }
 
 #[test]
-fn rejected_pods_are_replaced_in_a_loop_that_ends_with_the_rejecting() {
+fn rejected_pods_are_replaced_until_nodes_accept_pods() {
     let result = run("kubelet-reject");
     let [_, rejecting, after] = &result.phases[..] else {
         panic!("{:?}", result.phases);
@@ -147,7 +147,7 @@ fn rejected_pods_are_replaced_in_a_loop_that_ends_with_the_rejecting() {
     assert_eq!(rejecting.pods_deleted, 120);
     assert!(rejecting.pods_created > 300, "{rejecting:?}");
     assert!(after.pods_created < 150, "{after:?}");
-    // Without a start-up time the loop would run endlessly within one moment.
+    // Without a startup latency the loop would run endlessly without time passing.
     let flags = "--scenario kubelet-reject --pod-startup-latency=0s";
     let problem = Settings::of_flags(flags, 1).unwrap_err();
     assert!(problem.contains("--pod-startup-latency"), "{problem}");
@@ -156,7 +156,7 @@ fn rejected_pods_are_replaced_in_a_loop_that_ends_with_the_rejecting() {
 #[test]
 fn the_upstream_load_has_its_groups_and_its_rate() {
     let result = run("cl2-load");
-    // 100 pods in ReplicaSets of 250 are one at least; 100 in threes of 30; 200 in fives.
+    // 100 pods in ReplicaSets of 250 are at least one; 100 in sets of 30; 200 in sets of 5.
     let size = &result.settings.size;
     assert_eq!((size.workloads(), size.pods), (1 + 3 + 40, 250 + 90 + 200));
     let create = &result.phases[1];
@@ -168,7 +168,7 @@ fn the_upstream_load_has_its_groups_and_its_rate() {
 }
 
 #[test]
-fn a_whole_day_stays_right() {
+fn a_whole_day_stays_consistent() {
     for behaviour in podstorm::policy::Behaviour::ALL {
         let flags = format!("--behaviour {}", behaviour.as_str());
         let result = run_with("mixed-day", &flags);
@@ -179,7 +179,7 @@ fn a_whole_day_stays_right() {
 }
 
 #[test]
-fn the_older_scenarios_answer_too() {
+fn the_older_scenarios_have_answers() {
     for name in run::tests::SCENARIOS.into_iter().chain(["stale-watch"]) {
         run(name);
     }

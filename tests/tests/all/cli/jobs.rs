@@ -153,7 +153,7 @@ fn jobs_of_files_end_by_run_time_or_are_named_as_running() {
     let reason = open["outcome"]["reason"].as_str().unwrap();
     holds(
         reason,
-        "1 of 1 Job not over, among them shop/j: 0 succeeded of 3, 2 active. Pods that run on end by --pod-run-time",
+        "1 of 1 Job not over, among them shop/j: 0 succeeded of 3, 2 active. Pods that keep running end by --pod-run-time",
     );
     // A suspended Job has nothing to do.
     let suspended = job("suspend: true");

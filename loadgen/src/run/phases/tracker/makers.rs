@@ -1,4 +1,4 @@
-//! The workloads that owners of pods belong to, and that pods belong to by way of their owners.
+//! The workloads that own owners of pods, and that pods belong to through their owners.
 
 use ahash::RandomState;
 use hashbrown::HashSet;
@@ -10,7 +10,7 @@ use super::state::Owner;
 use crate::workloads;
 
 impl Tracker {
-    /// The makers of owners of files with pods that can't become ready: kind, namespace and name. O(owners).
+    /// Returns the makers of owners from files with pods that can't become ready: kind, namespace and name. O(owners).
     pub(in crate::run::phases) fn stuck_makers(&self) -> HashSet<(Kind, &str, &str), RandomState> {
         let mut stuck = HashSet::with_hasher(FIXED_STATE);
         let owners = self.owners.iter().filter(|owner| owner.stuck > 0);
@@ -18,7 +18,7 @@ impl Tracker {
         stuck
     }
 
-    /// How many pods of a maker of files can't become ready, and why; `None` where all can. O(owners).
+    /// Returns how many pods of a maker from files can't become ready, and why; `None` if all can. O(owners).
     pub(in crate::run::phases) fn stuck_of(
         &self,
         maker: (Kind, &str, &str),
@@ -39,7 +39,7 @@ impl Tracker {
         (count > 0).then(|| (count, why.unwrap_or("not ready")))
     }
 
-    /// The kind of the workload that a pod belongs to: the one whose rollouts replace it, where it has rollouts.
+    /// Returns the kind of the workload that a pod belongs to: the one whose rollouts replace it, if it has rollouts.
     pub(in crate::run::phases) fn kind_of(&self, pod: &Pod) -> Option<Kind> {
         let (workload, owner) = workloads::controller(&pod.metadata)?;
         let known = self.by_uid.get(&owner.uid);

@@ -1,10 +1,10 @@
-//! What the scenario knows of the cluster: counters per owner of pods, kept from watches of its own,
-//! so that "has everything converged" is one comparison and no scan.
+//! The scenario's view of the cluster: counters per owner of pods, maintained from its own watches, so that "has
+//! everything converged" is one comparison instead of a scan.
 //!
-//! Two watches come in, of owners and of pods, and no order is given between them. The tracker
-//! puts them back into the server's order by version: a owner's event waits until every pod event
-//! before it has been seen. So the count of active pods at a pod's creation is exact, and a pod is
-//! in excess only when it is: see [`Tracker::excess`].
+//! There are two watches, of owners and of pods, without an order between them. The tracker restores the server's order
+//! by version: an owner's event waits until every earlier pod event has been seen. The count of active pods at
+//! the creation of a pod is therefore exact, and pods are counted as excess only if they are: see
+//! [`Tracker::excess`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ use crate::workloads::{self, Demand, Workload};
 
 pub(super) use self::state::{DownOfOne, DownPeak, Owner};
 
-/// No owner, no place.
+/// No owner or no place.
 const NONE: u32 = u32::MAX;
 
-/// A owner's change that waits for the pods before it.
+/// A change of an owner that waits for earlier pod events.
 #[derive(Debug)]
 struct OwnerEvent {
     workload: Workload,
@@ -60,51 +60,51 @@ pub(super) struct Tracker {
     pub(super) deleting: u64,
     /// Pods that are active and ready.
     pub(super) ready: u64,
-    /// Active pods of owners that are ready now.
+    /// Active ready pods of owners.
     pub(super) up: u64,
     /// Active pods that aren't ready.
     pub(super) unready: u64,
-    /// Of those, the ones that can't become ready: they came from files that way, or are new ones of a
-    /// workload whose pods all did.
+    /// Those of them that can't become ready: they came from files that way, or are new pods of a workload all of
+    /// whose pods did.
     stuck: u64,
-    /// The pods of files that can't become ready, where there are any.
+    /// The pods of files that can't become ready, if there are any.
     stuck_pods: Option<Arc<StuckPods>>,
-    /// Of the active pods that aren't ready, those of files that never were.
+    /// Active unready pods of files that never were ready.
     pub(super) never_ready: u64,
-    /// Pods of files that came active and not ready, and can become so.
+    /// Pods that files brought active and not ready, and that can become ready.
     pub(super) came_waiting: u64,
-    /// Whether files are being loaded: nothing that happens counts yet.
+    /// Whether files are being loaded: no event counts yet.
     loading: bool,
-    /// Pods that the owners together are to have.
+    /// Pods that all owners together desire.
     pub(super) desired: u64,
-    /// Pods that were missing or not ready at once, at most.
+    /// The most pods that were missing or not ready at the same time.
     pub(super) down: DownPeak,
-    /// Pods the controller created above the largest desired count since the version it had read.
+    /// Pods that a controller created above the largest desired count since the version it had read.
     ///
-    /// That version is not seen from outside, but it is no older than the generation that the last
-    /// status reports as observed. So a pod counts when, at its creation and with it, more pods
-    /// were active than any generation from that one on asked for: never one too many.
+    /// This version is not visible from outside, but it is no older than the generation that the last status reports
+    /// as observed. So a pod counts if, at its creation and including it, more pods were active than any generation
+    /// since then requested. The count is never too high.
     pub(super) excess: u64,
-    /// Owned pods that went before they were ever ready.
+    /// Owned pods that were removed before they were ever ready.
     pub(super) surplus: u64,
-    /// Pods that were taken out of their owners by the scenario, whatever their owner still is.
+    /// Pods that the scenario removed from their owners, whatever their owner references still contain.
     isolated: HashSet<Uid, RandomState>,
     strays: Strays,
     times: Arc<PhaseTimes>,
-    /// Which phases only set the cluster up.
+    /// Which phases only set up the cluster.
     set_up: Box<[bool]>,
     slowest: Slowest,
-    /// Whether pods that appear were made by the controller (and not by the scenario).
+    /// Whether new pods are created by the controllers (and not by the scenario).
     pub(super) controller_runs: bool,
-    /// Pods that are ready and owned, for scenarios that delete pods at random.
+    /// Ready owned pods, for scenarios that delete pods at random.
     pickable: Option<Vec<Arc<Pod>>>,
     pub(super) convergence: ByPhase,
     pub(super) pod_ready: ByPhase,
 }
 
 impl Tracker {
-    /// Nothing known. `picks` says whether pods will be picked, which costs memory; `set_up` which
-    /// phases only set the cluster up.
+    /// Creates an empty tracker. `picks` is set if pods will be picked, which costs memory; `set_up` has the phases that
+    /// only set up the cluster.
     pub(super) fn new(
         picks: bool,
         set_up: Box<[bool]>,
@@ -142,14 +142,13 @@ impl Tracker {
         }
     }
 
-    /// Whether every owner has its pods and an exact status, and no pod is on its way out.
+    /// Reports whether every owner has its pods and an exact status, and no pod is terminating.
     pub(super) fn is_converged(&self) -> bool {
         self.unconverged == 0 && self.deleting == 0 && self.waiting.is_empty()
     }
 
-    /// Whether every owner has its pods and an exact status, whether they are ready or not, and no
-    /// pod is on its way out unless `lingering` allows it; `is_closing` says of a namespace whether
-    /// nothing can come into it any more. O(owners).
+    /// Reports whether every owner has its pods, ready or not, and an exact status, and no pod is terminating unless
+    /// `lingering` allows it; `is_closing` returns whether a namespace accepts no new objects. O(owners).
     pub(super) fn is_exact_but_for_readiness(
         &self,
         lingering: bool,
@@ -162,28 +161,28 @@ impl Tracker {
             && self.owners.iter().all(exact)
     }
 
-    /// Whether `pods` pods are ready, but for those of files that can't become so.
+    /// Reports whether `pods` pods are ready, not counting pods of files that can't become ready.
     pub(super) fn are_ready(&self, pods: u64) -> bool {
         self.ready + self.stuck >= pods
     }
 
-    /// A owner that has not converged, for messages.
+    /// Returns an owner that has not converged, for messages.
     pub(super) fn first_unconverged(&self) -> Option<&Owner> {
         self.owners.iter().find(|owner| !owner.converged)
     }
 
-    /// Active pods that aren't ready and can become so.
+    /// Returns the number of active pods that aren't ready and can become ready.
     pub(super) fn waiting_pods(&self) -> u64 {
         self.unready - self.stuck
     }
 
-    /// Pods that exist.
+    /// Returns the number of existing pods.
     pub(super) fn existing(&self) -> u64 {
         self.pods.len() as u64
     }
 
-    /// How many active pods of that owner may be unready: those that can't become ready, or, where
-    /// nothing moves any more, as many as are.
+    /// Returns how many active pods of this owner may be unready: those that can't become ready or, if nothing changes
+    /// any more, all that are unready.
     pub(super) fn may_be_unready(&self, uid: &Uid, at_rest: bool) -> i32 {
         let owner = self.by_uid.get(uid).map(|at| &self.owners[*at as usize]);
         owner.map_or(0, |owner| match at_rest {
@@ -192,18 +191,18 @@ impl Tracker {
         })
     }
 
-    /// Files are going to be loaded: what appears was there before, until [`Tracker::begin`].
+    /// Marks the start of loading files: new objects existed before, until [`Tracker::begin`].
     pub(super) fn expect_files(&mut self) {
         self.loading = true;
     }
 
-    /// Whether files are being loaded.
+    /// Reports whether files are being loaded.
     pub(super) fn is_loading(&self) -> bool {
         self.loading
     }
 
-    /// Everything that files brought has been seen, and the controllers begin at `now`: an owner that lacks
-    /// something lacks it from now on. O(owners).
+    /// Marks the start of the controllers at `now`, after all objects of files were seen: from now on owners are
+    /// unconverged if they lack something. O(owners).
     pub(super) fn begin(&mut self, now: Now) {
         if !std::mem::replace(&mut self.loading, false) {
             return;
@@ -213,7 +212,7 @@ impl Tracker {
         }
     }
 
-    /// Pods that are missing, and pods that are too many, over all owners. O(owners).
+    /// Returns the missing and the surplus pods of all owners. O(owners).
     pub(super) fn missing_and_spare(&self) -> (u64, u64) {
         let live = self.owners.iter();
         let live = live.filter(|owner| !owner.gone && !owner.deleting);
@@ -225,7 +224,7 @@ impl Tracker {
         })
     }
 
-    /// The controller starts: what is not as it should be is its business from now on, not before.
+    /// Marks the start of the controllers: from now on, not before, they are responsible for unconverged owners.
     /// O(owners).
     pub(super) fn controller_starts(&mut self, now: Now) {
         self.controller_runs = true;
@@ -236,13 +235,13 @@ impl Tracker {
         }
     }
 
-    /// Whether a phase is measured, and does not only set the cluster up.
+    /// Reports whether a phase is measured, rather than setting up the cluster.
     pub(super) fn is_measured(&self, phase: usize) -> bool {
         self.set_up.get(phase).is_some_and(|set_up| !set_up)
     }
 
-    /// The slowest convergences that did not begin while the cluster was set up, those that are not over at `now` included; the slowest first.
-    /// O(owners).
+    /// Returns the slowest convergences that did not begin during setup, including those that are not over at `now`; the
+    /// slowest first. O(owners).
     pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowWorkload> {
         let mut slowest = self.slowest.clone();
         for (at, owner) in self.owners.iter().enumerate() {
@@ -270,7 +269,7 @@ impl Tracker {
         slowest.descending().iter().map(named).collect()
     }
 
-    /// The spec of a owner was written at `now`: it is to have that many pods.
+    /// Records that the spec of an owner was written at `now`, with this many desired pods.
     pub(super) fn asked(
         &mut self,
         workload: Workload,
@@ -291,7 +290,7 @@ impl Tracker {
         at
     }
 
-    /// A change of an object; if it owns pods, it is taken into account when the pods before it have been seen.
+    /// Records a change of an object; if it owns pods, the change counts once earlier pod events have been seen.
     pub(super) fn owner_item(&mut self, workload: Workload, object: &AnyObject, gone: bool) {
         let Some(demand) = workload.pods().and_then(|pods| pods.demand(&**object)) else {
             return;
@@ -314,7 +313,7 @@ impl Tracker {
         });
     }
 
-    /// Whether this is a new pod of an object that ends, made in the run.
+    /// Reports whether this is a new pod, created in the run, of a workload that finishes.
     pub(super) fn is_new_of_finishing(&self, item: &ObjectEvent<Pod>) -> bool {
         let ObjectEvent::Added(pod) = item else {
             return false;
@@ -325,7 +324,7 @@ impl Tracker {
             && !self.pods.contains_key(&pod.metadata.uid)
     }
 
-    /// A change of a pod.
+    /// Records a change of a pod.
     pub(super) fn pod_item(&mut self, item: ObjectEvent<Pod>, now: Now) {
         match item {
             ObjectEvent::Reset => {}
@@ -335,18 +334,18 @@ impl Tracker {
         }
     }
 
-    /// Both streams have been read to their ends, the pods' last: no pod event can be missing
-    /// before the owners' events that wait.
+    /// Called when both streams have been read to their ends, the pods' last: no earlier pod event can be missing for
+    /// the owner events that wait.
     pub(super) fn all_seen(&mut self, now: Now) {
         self.owners_up_to(u64::MAX, now);
     }
 
-    /// Whether every owner has its pods and an exact status, whatever is on its way out.
+    /// Reports whether every owner has its pods and an exact status; pods may be terminating.
     pub(super) fn is_replaced(&self) -> bool {
         self.unconverged == 0 && self.waiting.is_empty()
     }
 
-    /// The scenario has taken a pod out of its owner, which is to notice and make another.
+    /// Records that the scenario removed a pod from its owner, whose controller must replace it.
     pub(super) fn isolate(&mut self, uid: &Uid, now: Now) {
         self.isolated.insert(uid.clone());
         let Some(state) = self.pods.get_mut(uid) else {
@@ -398,15 +397,15 @@ impl Tracker {
         self.add_owner(&meta.uid, owner, now)
     }
 
-    /// Compares what is with what is wanted, after either changed.
+    /// Compares actual and desired state after either has changed.
     fn recheck(&mut self, at: usize, now: Now) {
         let owner = &mut self.owners[at];
         let exact = owner.is_exact();
         if exact && let Some(since_ns) = owner.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
             let began_in = self.times.phase_at(since_ns);
-            // What files bring, and what the scenario makes as a controller would have, is none of the
-            // controller's doing.
+            // Changes by files, and by the scenario in place of a controller, do not count for the
+            // controllers.
             let is_its_doing = self.controller_runs && !self.loading;
             if is_its_doing {
                 self.convergence.record(began_in, took_ns);
@@ -431,8 +430,7 @@ impl Tracker {
         }
     }
 
-    /// A pod came, changed or went: counts it, and looks at the owners for which that changes
-    /// something.
+    /// Counts a pod that was added, changed or removed, and checks the owners for which this changes something.
     fn move_pod(&mut self, before: Option<PodState>, after: Option<PodState>, now: Now) {
         if before == after {
             return;
@@ -543,11 +541,11 @@ impl Tracker {
         }
     }
 
-    /// Whether a pod that isn't ready can't become so.
+    /// Reports whether an unready pod can't become ready.
     fn is_stuck(&self, pod: &Pod) -> bool {
         match &self.stuck_pods {
             Some(stuck) => stuck.holds(pod),
-            // Kubelets start what has not started, and mend nothing.
+            // Kubelets start new pods, and repair nothing.
             None => {
                 let starts = matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
                 self.loading && !starts

@@ -1,4 +1,4 @@
-//! Pods that are ready and owned, for scenarios that delete some of them at random.
+//! Ready owned pods, for scenarios that delete some of them at random.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use podstorm_objects::Pod;
 use super::{NONE, PodState, Tracker};
 
 impl Tracker {
-    /// How many pods can be picked.
+    /// Returns how many pods can be picked.
     pub(in crate::run::phases) fn pickable(&self) -> u64 {
         self.pickable.as_ref().map_or(0, Vec::len) as u64
     }
 
-    /// One of the pods that are ready and owned, at random, no longer to be picked.
+    /// Removes and returns a random ready owned pod.
     pub(in crate::run::phases) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
         let pickable = self.pickable.as_mut()?;
         if pickable.is_empty() {
@@ -27,13 +27,13 @@ impl Tracker {
         Some(pod)
     }
 
-    /// Puts a pod among those that can be picked, if it may be.
+    /// Adds a pod to those that can be picked, if it qualifies.
     pub(super) fn list(&mut self, pod: &Arc<Pod>, state: PodState) {
         let Some(pickable) = &mut self.pickable else {
             return;
         };
         if state.ready && state.active && state.owner != NONE && state.pick == NONE {
-            let at = u32::try_from(pickable.len()).expect("32 bits of pods");
+            let at = u32::try_from(pickable.len()).expect("the number of pods fits 32 bits");
             pickable.push(Arc::clone(pod));
             if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
                 state.pick = at;
@@ -41,7 +41,7 @@ impl Tracker {
         }
     }
 
-    /// Takes a place out of the list; the last pod moves into it.
+    /// Removes a place from the list; the last pod moves into it.
     pub(super) fn unlist(&mut self, at: usize) {
         let Some(pickable) = &mut self.pickable else {
             return;
@@ -50,7 +50,7 @@ impl Tracker {
         if let Some(moved) = pickable.get(at)
             && let Some(state) = self.pods.get_mut(&moved.metadata.uid)
         {
-            state.pick = u32::try_from(at).expect("places come from 32 bits");
+            state.pick = u32::try_from(at).expect("places fit 32 bits");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one owner of pods, and of one pod.
+//! The known state of an owner of pods, and of a pod.
 
 use compact_str::CompactString;
 use podstorm_objects::{Kind, ObjectMeta, Str};
@@ -13,33 +13,33 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
-    /// Pods that it asked for when the phase began.
+    /// Its desired pods when the phase began.
     pub(super) wanted: i32,
-    /// Of the newest spec known here.
+    /// The generation of the newest known spec.
     pub(super) generation: i64,
     /// Active pods on the server.
     pub(in crate::run::phases) active: i32,
-    /// Of those, the ones that aren't ready.
+    /// Those of them that aren't ready.
     pub(in crate::run::phases) unready: i32,
-    /// Of those, the ones that can't become ready: see `Tracker::stuck`.
+    /// Those of them that can't become ready: see `Tracker::stuck`.
     pub(super) stuck: i32,
     pub(super) status: Counts,
-    /// Since when it differs from what is wanted; unset while converged.
+    /// Since when it differs from the desired state; unset while converged.
     pub(super) since_ns: Option<i64>,
     pub(super) converged: bool,
     /// Whether it was deleted.
     pub(in crate::run::phases) gone: bool,
-    /// Whether its deletion has begun: no controller works on it any more.
+    /// Whether its deletion has begun: controllers no longer work on it.
     pub(super) deleting: bool,
-    /// The workload whose rollouts replace its pods, and the name of the object: itself, or the one that it belongs to.
+    /// The workload whose rollouts replace its pods, and the name of the object: itself, or its owner.
     pub(in crate::run::phases) maker: Option<(Workload, CompactString)>,
-    /// Generations and their replicas, from the newest one that the controller has reported to
-    /// have seen: any of them may be what it acts on.
+    /// Generations and their replicas, starting with the newest one that the controller has reported as observed: it
+    /// may act on any of them.
     pub(super) demands: SmallVec<[(i64, i32); 2]>,
 }
 
 impl Owner {
-    /// Nothing is known of it but its name and its owner.
+    /// Creates an owner of which only the name and the owner are known.
     pub(super) fn new(workload: Workload, meta: &ObjectMeta) -> Owner {
         let maker = match workload.rollouts() {
             Some(_) => Some((workload, meta.name.clone())),
@@ -65,35 +65,34 @@ impl Owner {
         }
     }
 
-    /// What the laboratory does with its pods.
+    /// Returns the operations for its pods.
     pub(in crate::run::phases) fn pods(&self) -> &'static dyn OwnsPods {
-        self.workload.pods().expect("an owner of pods owns pods")
+        self.workload.pods().expect("the workload of an owner owns pods")
     }
 
-    /// Kind, namespace and name of the object whose rollouts replace its pods.
+    /// Returns kind, namespace and name of the object whose rollouts replace its pods.
     pub(super) fn maker(&self) -> Option<(Kind, &str, &str)> {
         let (workload, name) = self.maker.as_ref()?;
         Some((workload.kind(), &*self.namespace, name))
     }
 
-    /// The kind of the object whose rollouts replace its pods, or its own.
+    /// Returns the kind of the object whose rollouts replace its pods, or its own.
     pub(in crate::run::phases) fn shown_kind(&self) -> Kind {
         let maker = self.maker.as_ref().map(|(workload, _)| *workload);
         maker.unwrap_or(self.workload).kind()
     }
 
-    /// Available pods by its status; none where that is of an older spec.
+    /// Returns the available pods by its status; 0 if the status is of an older spec.
     pub(in crate::run::phases) fn available(&self) -> i32 {
         self.status.available
     }
 
-    /// Whether it has its pods and an exact status, and all of them are ready but those that can't
-    /// become ready.
+    /// Reports whether it has its pods and an exact status, and all of them are ready except those that can't become ready.
     pub(super) fn is_exact(&self) -> bool {
         self.is_exact_without(self.stuck)
     }
 
-    /// The same with `unready` pods that aren't ready.
+    /// Like `is_exact`, with `unready` pods that aren't ready.
     pub(super) fn is_exact_without(&self, unready: i32) -> bool {
         let Counts {
             replicas,
@@ -109,23 +108,23 @@ impl Owner {
     }
 }
 
-/// Pods that were missing or not ready at once, at most, of those that were wanted when the phase began: what a phase adds is
-/// not down before it is there.
+/// The most pods that were missing or not ready at the same time, of those that were desired when the phase began: pods that
+/// the phase adds do not count as down before they exist.
 #[derive(Clone, Debug, Default)]
 pub(in crate::run::phases) struct DownPeak {
     wanted: u64,
     /// Of all owners together.
     pub(in crate::run::phases) all: u64,
-    /// Of one of them.
+    /// Of a single owner.
     pub(in crate::run::phases) of_one: DownOfOne,
 }
 
-/// The most pods of one workload that were down at once, for each kind of workload.
+/// The most pods of one workload that were down at the same time, for each kind of workload.
 #[derive(Clone, Debug, Default)]
 pub(in crate::run::phases) struct DownOfOne(SmallVec<[(Kind, u64); 4]>);
 
 impl DownOfOne {
-    /// So many pods of a workload of that kind are down. O(kinds).
+    /// Records that this many pods of a workload of this kind are down. O(kinds).
     pub(in crate::run::phases) fn saw(&mut self, kind: Kind, down: u64) {
         match self.0.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, most)) => *most = down.max(*most),
@@ -133,19 +132,19 @@ impl DownOfOne {
         }
     }
 
-    /// Kinds and their peaks.
+    /// Returns kinds and their peaks.
     pub(in crate::run::phases) fn by_kind(&self) -> impl Iterator<Item = (Kind, u64)> {
         self.0.iter().copied()
     }
 
-    /// The highest of these.
+    /// Returns the highest peak.
     pub(in crate::run::phases) fn most(&self) -> u64 {
         self.by_kind().map(|(_, most)| most).max().unwrap_or(0)
     }
 }
 
 impl DownPeak {
-    /// A phase begins: nothing but what is down now. O(owners).
+    /// Starts a phase: resets the peaks to what is down now. O(owners).
     pub(in crate::run::phases) fn begin(desired: u64, up: u64, owners: &mut [Owner]) -> DownPeak {
         let mut peak = DownPeak {
             wanted: desired,
@@ -159,7 +158,7 @@ impl DownPeak {
         peak
     }
 
-    /// The pods of an owner have changed.
+    /// Records that the pods of an owner have changed.
     pub(super) fn saw(&mut self, desired: u64, up: u64, owner: &Owner) {
         self.all = self.all.max(desired.min(self.wanted).saturating_sub(up));
         if !owner.gone && !owner.deleting {
@@ -170,12 +169,12 @@ impl DownPeak {
     }
 }
 
-/// A number of replicas as a number of pods.
+/// Converts a number of replicas to a number of pods.
 pub(super) fn pods(replicas: i32) -> u64 {
     u64::from(replicas.max(0).unsigned_abs())
 }
 
-/// What is known of one pod.
+/// The known state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PodState {
     pub(super) owner: u32,
@@ -183,12 +182,12 @@ pub(super) struct PodState {
     pub(super) pick: u32,
     pub(super) created_ns: i64,
     pub(super) active: bool,
-    /// On its way out, and nothing but its kubelet holds it.
+    /// Whether it is terminating, and only its kubelet holds it.
     pub(super) deleting: bool,
-    /// Ready now or once.
+    /// Whether it is or was ready.
     pub(super) ready: bool,
     pub(super) ready_now: bool,
-    /// Came from a file.
+    /// Whether it came from a file.
     pub(super) loaded: bool,
     /// See `Tracker::stuck`.
     pub(super) stuck: bool,
@@ -200,10 +199,10 @@ impl PodState {
     }
 }
 
-/// Finalizers that the garbage collector carries out.
+/// Finalizers that the garbage collector handles.
 const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Whether a finalizer that nothing in the simulation removes holds the pod, so that it stays once it is being
+/// Reports whether a finalizer that nothing in the simulation removes holds the pod, so that it stays after it is
 /// deleted.
 pub(super) fn is_held(meta: &ObjectMeta) -> bool {
     let mut finalizers = meta.finalizers().iter();

@@ -1,5 +1,5 @@
-//! Pods that are seen before their owner. Each stream is read on its own, so the events of a pod may
-//! be read before that of the owner that it was created for.
+//! Pods that are seen before their owner. The streams are read separately, so the events of a pod may be read before that
+//! of its owner.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use podstorm_objects::{Now, Pod, Uid};
 use super::{NONE, Owner, Tracker};
 use crate::workloads;
 
-/// The pods of owners that have not been seen, in their last state, by the UIDs of owner and pod.
+/// The last state of pods whose owners have not been seen, by the UIDs of owner and pod.
 pub(super) type Strays = HashMap<Uid, HashMap<Uid, Arc<Pod>, RandomState>, RandomState>;
 
 impl Tracker {
-    /// The place of the pod's owner; `NONE` without one that counts. A pod whose owner may still be
-    /// seen is kept for it.
+    /// Returns the place of the pod's owner; `NONE` if it has no owner that counts. A pod whose owner may still appear is
+    /// kept for it.
     pub(super) fn owner_of(&mut self, pod: &Arc<Pod>) -> u32 {
         let uid = &pod.metadata.uid;
         let owner = pod.metadata.controller();
@@ -34,7 +34,7 @@ impl Tracker {
         NONE
     }
 
-    /// A pod is gone.
+    /// Records that a pod was removed.
     pub(super) fn forget_stray(&mut self, pod: &Pod) {
         if let Some(owner) = pod.metadata.controller()
             && let Some(pods) = self.strays.get_mut(&owner.uid)
@@ -46,7 +46,7 @@ impl Tracker {
     /// Adds an owner, with the pods that were seen before it.
     pub(super) fn add_owner(&mut self, uid: &Uid, owner: Owner, now: Now) -> usize {
         let at = self.owners.len();
-        let place = u32::try_from(at).expect("32 bits of owners");
+        let place = u32::try_from(at).expect("the number of owners fits 32 bits");
         self.by_uid.insert(uid.clone(), place);
         self.owners.push(owner);
         self.unconverged += 1;

@@ -1,4 +1,4 @@
-//! The tracker when its streams are read apart.
+//! The tracker when its streams are read separately.
 
 use podstorm_objects::{Object, ReplicaSet, Resource};
 use serde_json::json;
@@ -34,7 +34,7 @@ fn see(tracker: &mut Tracker, set: ReplicaSet) {
 }
 
 #[test]
-fn pods_count_for_an_owner_that_is_seen_after_them() {
+fn pods_count_for_an_owner_seen_after_them() {
     let times = Arc::new(PhaseTimes::new(1));
     let mut tracker = Tracker::new(true, [false].into(), times, None);
     let now = Now::default();
