@@ -1,5 +1,5 @@
-//! `--metrics-addr`: the metrics of a run for Prometheus, over HTTP while the run goes on: a small server on a
-//! thread of its own with `/metrics` and `/healthz`.
+//! `--metrics-addr`: serves the metrics of a run to Prometheus over HTTP during the run: a small server on its own thread,
+//! with `/metrics` and `/healthz`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
-/// A server of the metrics of one run. It ends when it is dropped.
+/// A server of the metrics of one run. Dropping it stops it.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
@@ -36,11 +36,10 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens at an address; port 0 is one that is free. There are no metrics before
-    /// [`MetricsServer::show`].
+    /// Listens at an address; port 0 selects a free port. There are no metrics before [`MetricsServer::show`].
     ///
     /// # Errors
-    /// The address is in use or not this machine's, or the system is out of threads.
+    /// The address is in use or not on this machine, or a thread can't be started.
     pub fn start(address: SocketAddr) -> Result<MetricsServer> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -66,12 +65,12 @@ impl MetricsServer {
         })
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it serves from now on; the first call counts.
+    /// Serves these metrics from now on; only the first call has an effect.
     pub fn show(&self, metrics: &Metrics) {
         let _first = self.metrics.set(metrics.clone());
     }
@@ -80,7 +79,7 @@ impl MetricsServer {
 async fn accept(listener: TcpListener, metrics: Arc<OnceLock<Metrics>>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, or the client has gone: the next may do better.
+            // Out of descriptors, or the client has disconnected: the next attempt may succeed.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -93,7 +92,7 @@ async fn accept(listener: TcpListener, metrics: Arc<OnceLock<Metrics>>) {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new())
                 .header_read_timeout(HEAD_WITHIN);
-            // A client that disconnects disturbs no other.
+            // A client that disconnects does not affect others.
             let _ended = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -125,7 +124,7 @@ fn answer<B>(request: &Request<B>, metrics: Option<&Metrics>) -> Response<Full<B
         response = response.header(ALLOW, "GET, HEAD");
     }
     let response = response.body(Full::new(Bytes::from(text)));
-    response.expect("its headers are texts")
+    response.expect("the headers of the response are valid")
 }
 
 #[cfg(test)]
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn known_paths_are_answered_and_others_are_not_found() {
+    fn known_paths_are_served_and_others_are_not_found() {
         let server = MetricsServer::start("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.address();
         assert_ne!(address.port(), 0);
@@ -162,6 +161,6 @@ mod tests {
         }
         drop(server);
         let again = TcpStream::connect(address);
-        assert!(again.is_err(), "nothing listens any more");
+        assert!(again.is_err(), "the server no longer listens");
     }
 }

@@ -1,5 +1,4 @@
-//! Feature gates under upstream's names: which exist, what they are by default, and the
-//! `NAME=bool,...` that sets them.
+//! Feature gates under upstream's names: the known gates, their defaults, and the syntax `NAME=bool,...`.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +7,12 @@ use podstorm_sim::rows::Rows;
 
 use crate::units::refuse;
 
-/// Every known gate by its name.
+/// Returns every known gate by name.
 fn known() -> BTreeMap<&'static str, Gate> {
     Rows::installed().gates()
 }
 
-/// Every known gate as Kubernetes 1.36 has it.
+/// Returns every known gate with its default in Kubernetes 1.36.
 pub fn defaults() -> BTreeMap<String, bool> {
     let known = known().into_values();
     known
@@ -21,7 +20,7 @@ pub fn defaults() -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// What `--help` and the schema say: the gates, and what they are by default.
+/// Returns the text of `--help` and the schema: the gates and their defaults.
 pub fn help() -> String {
     let word = |gate: Gate| match gate {
         Gate {
@@ -44,17 +43,17 @@ pub fn help() -> String {
     )
 }
 
-/// Whether one of the assignments names that gate.
+/// Reports whether one of the assignments sets this gate.
 pub fn names<'a>(assignments: impl IntoIterator<Item = &'a str>, gate: &str) -> bool {
     let items = assignments.into_iter().flat_map(|list| list.split(','));
     let mut named = items.filter_map(|item| item.split_once('='));
     named.any(|(name, _)| name.trim() == gate)
 }
 
-/// The defaults with every `NAME=bool,...` of `assignments` applied.
+/// Returns the defaults with every `NAME=bool,...` of `assignments` applied.
 ///
 /// # Errors
-/// A gate that is not known or locked, a value other than true or false, or one gate set to both.
+/// A gate is unknown, locked, or set to both values; or a value is not true or false.
 pub fn parse<'a>(
     assignments: impl IntoIterator<Item = &'a str>,
 ) -> Result<BTreeMap<String, bool>, String> {
@@ -63,14 +62,14 @@ pub fn parse<'a>(
     for item in items.map(str::trim).filter(|item| !item.is_empty()) {
         let Some((name, value)) = item.split_once('=') else {
             return refuse(format!(
-                "{item:?} sets nothing: write {item}=true or =false"
+                "{item:?} has no value: write {item}=true or {item}=false"
             ));
         };
         let (name, value) = (name.trim(), value.trim());
         let value = match value.to_ascii_lowercase().as_str() {
             "true" | "t" | "1" => true,
             "false" | "f" | "0" => false,
-            _ => return refuse(format!("{name} is true or false, not {value:?}")),
+            _ => return refuse(format!("{name} must be true or false, not {value:?}")),
         };
         let before = chosen.insert(name.to_owned(), value);
         if before.is_some_and(|before| before != value) {
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_that_are_not_named_keep_their_default() {
+    fn unset_gates_keep_their_default() {
         let gates = parse(["PodDeletionCost=false"]).unwrap();
         assert_eq!(gates.len(), defaults().len());
         assert!(!gates["PodDeletionCost"]);
@@ -99,17 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_named_or_not_whatever_its_value() {
+    fn a_gate_counts_as_set_whatever_its_value() {
         assert!(names(["A=true, PodDeletionCost = true"], "PodDeletionCost"));
         assert!(!names(["A=true"], "PodDeletionCost"));
     }
 
     #[test]
-    fn what_upstream_does_not_have_is_refused() {
+    fn unknown_gates_and_values_are_refused() {
         for (text, word) in [
             ("Nonsense=true", "known gates:"),
             ("LogarithmicScaleDown=false", "locked"),
-            ("PodDeletionCost", "sets nothing"),
+            ("PodDeletionCost", "has no value"),
             ("PodDeletionCost=maybe", "true or false"),
             ("PodDeletionCost=true,PodDeletionCost=false", "both"),
         ] {

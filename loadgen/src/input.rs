@@ -1,4 +1,4 @@
-//! Objects that came from files: what a run starts from instead of a generated cluster.
+//! Objects from files: the initial state of a run in place of a generated cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::units::count_for_people;
 
-/// An object of a kind that the cluster serves, as a file had it, checked but not yet stored. Large kinds are
-/// boxed so that a million of them don't all take the size of the largest.
+/// An object from a file, of a kind that the cluster serves, checked but not yet stored. Large kinds are boxed, so that
+/// objects do not all take the size of the largest.
 #[derive(Clone, Debug)]
 pub enum InputObject {
     /// A `v1` `Namespace`.
@@ -24,33 +24,33 @@ pub enum InputObject {
     Node(Box<Node>),
     /// A `v1` `Pod`.
     Pod(Box<Pod>),
-    /// An owner of pods with a type of its own, which its workload knows.
+    /// An owner of pods with its own type, which its workload defines.
     Owner(Box<dyn TypedOwner>),
-    /// One of a kind without a type of its own, such as a `v1` `ConfigMap`: stored, and an owner like any.
+    /// An object of an untyped kind, such as a `v1` `ConfigMap`: it is stored, and can be an owner.
     Dynamic(Box<DynamicObject>),
 }
 
-/// Reads an object of one kind in the type of that kind.
+/// Decodes an object of one kind to its type.
 pub(crate) type ReadTyped = fn(JsonValue<'_>) -> Result<InputObject, DecodeError>;
 
-/// An owner of pods from a file, in the type of its kind.
+/// A typed owner of pods from a file.
 pub trait TypedOwner: Object {
-    /// A copy.
+    /// Returns a copy.
     fn copied(&self) -> Box<dyn TypedOwner>;
 
-    /// The template of its pods, if it has one.
+    /// Returns the template of its pods, if it has one.
     fn template(&self) -> Option<&Arc<PodTemplate>>;
 
-    /// The members of its spec that the type has no place for.
+    /// Returns the members of its spec that are not in the type.
     fn spec_rest(&self) -> &Rest;
 
-    /// Sets the defaults that the server sets. `filled` is the spec of its pods with them, where that is known.
+    /// Sets the defaults that the server sets. `filled` is the spec of its pods with defaults, if it is known.
     fn set_defaults(&mut self, filled: Option<&Arc<PodSpec>>);
 
-    /// The rules that it breaks; where `spec_is_checked`, not those of its pods' spec.
+    /// Returns the rules that it violates, without those of its pods' spec if `spec_is_checked` is set.
     fn broken_rules(&self, spec_is_checked: bool) -> Vec<Cause>;
 
-    /// Lets it share what other objects have, too.
+    /// Shares memory with equal parts of other objects.
     fn share(&mut self, _sharer: &mut Sharer) {}
 }
 
@@ -60,7 +60,7 @@ impl Clone for Box<dyn TypedOwner> {
     }
 }
 
-/// The namespaces that objects are in and that are not among them, by name: a dump of workloads lacks them.
+/// Returns the namespaces that objects are in but that are missing among them, by name: dumps of workloads lack them.
 pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = InputObject> + use<> {
     let mut names = BTreeSet::new();
     for object in objects {
@@ -86,17 +86,17 @@ pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = Input
 }
 
 impl InputObject {
-    /// The kind of the object.
+    /// Returns the kind of the object.
     pub fn kind(&self) -> Kind {
         self.as_object().kind()
     }
 
-    /// The object's metadata.
+    /// Returns the object's metadata.
     pub fn metadata(&self) -> &ObjectMeta {
         self.as_object().metadata()
     }
 
-    /// The object's metadata, to be changed.
+    /// Returns the object's metadata for changes.
     pub(crate) fn metadata_mut(&mut self) -> &mut ObjectMeta {
         match self {
             InputObject::Namespace(object) => &mut object.metadata,
@@ -107,7 +107,7 @@ impl InputObject {
         }
     }
 
-    /// The object, to be stored.
+    /// Converts the object for storing.
     pub fn into_any(self) -> AnyObject {
         match self {
             InputObject::Namespace(object) => Arc::<Namespace>::from(object),
@@ -118,7 +118,7 @@ impl InputObject {
         }
     }
 
-    /// The object, of whatever kind.
+    /// Returns the object as the trait of all kinds.
     pub fn as_object(&self) -> &dyn Object {
         match self {
             InputObject::Namespace(object) => &**object,
@@ -130,24 +130,24 @@ impl InputObject {
     }
 }
 
-/// Amounts by the name of a resource.
+/// Amounts by resource name.
 pub type Requests = BTreeMap<String, Quantity>;
 
-/// Pods of one spec.
+/// Pods with the same spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodsOfSpec {
     /// Their spec.
     pub spec: Arc<PodSpec>,
-    /// How many there are to be.
+    /// The desired number.
     pub pods: u64,
-    /// How many have a place that they bring.
+    /// How many of them are already on a node.
     pub placed: u64,
 }
 
-/// What files bring that decides the size.
+/// The facts about files that determine the size of the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InputSize {
-    /// Pods when every owner has what it asks for, with the pods that have no owner.
+    /// Pods if every owner has its desired pods, plus the pods without an owner.
     pub pods: u64,
     /// Objects that own pods.
     pub owners: u64,
@@ -155,46 +155,46 @@ pub struct InputSize {
     pub workloads: BTreeSet<Kind>,
     /// Nodes.
     pub nodes: u64,
-    /// Namespaces named by the objects.
+    /// Namespaces that objects refer to.
     pub namespaces: u64,
-    /// Pods that fit on the nodes of the input that say their capacity.
+    /// Capacity, in pods, of the nodes of the input that have one.
     pub places: u64,
-    /// Schedulable nodes of the input that do not say their capacity.
+    /// Schedulable nodes of the input without a capacity.
     pub nodes_without_capacity: u64,
-    /// The pods, by their specs. What these request is read when it is asked for.
+    /// The pods by spec, from which their requests are computed when needed.
     pub specs: Vec<PodsOfSpec>,
-    /// How many pods of objects without a type of their own request what.
+    /// Resource requests of pods of untyped objects, and the number of pods for each.
     pub requests: BTreeMap<Requests, u64>,
 }
 
-/// What came from files.
+/// The objects that came from files.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct InputCounts {
     /// Objects taken, by kind.
     pub taken: BTreeMap<String, u64>,
     /// Documents of kinds that are not simulated, by kind.
     pub ignored: BTreeMap<String, u64>,
-    /// How the pods among them were.
+    /// The initial state of their pods.
     pub pods: InputPods,
 }
 
-/// How the pods of files were.
+/// The initial state of the pods of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InputPods {
     /// Active and ready.
     pub ready: u64,
-    /// Active and not ready: they may stay so, and fail no run.
+    /// Active and not ready: they may stay so, which does not fail a run.
     pub not_ready: u64,
-    /// On their way out.
+    /// Being deleted.
     pub terminating: u64,
     /// Succeeded or failed.
     pub ended: u64,
-    /// Of those that were active and not ready, the ones that still were when the run ended.
+    /// Pods that were active and not ready, and still were when the run ended.
     pub still_not_ready: u64,
 }
 
 impl InputPods {
-    /// `4,781 ready, 2 not ready (1 of them at the end too), 219 ended`.
+    /// Formats the counts: `4,781 ready, 2 not ready (1 of them at the end too), 219 ended`.
     pub fn in_words(&self) -> String {
         let still = match self.still_not_ready {
             0 => String::new(),
@@ -203,7 +203,7 @@ impl InputPods {
         let all = [
             (self.ready, "ready", ""),
             (self.not_ready, "not ready", &*still),
-            (self.terminating, "on their way out", ""),
+            (self.terminating, "terminating", ""),
             (self.ended, "ended", ""),
         ];
         let some = all.iter().filter(|(count, ..)| *count > 0);

@@ -1,19 +1,19 @@
-//! The load laboratory behind the `loadgen` command: scenarios, settings, manifests, runs, reports.
+//! The load laboratory of the `loadgen` command: scenarios, settings, manifests, runs, reports.
 //!
 //! The command is a thin program over this library: [`cli::main`] reads the command line.
 //!
 //! | module | content |
 //! |---|---|
-//! | [`cli`] | a file for each command; settings back to flags, and the command that repeats a run |
-//! | [`scenario`], [`settings`], [`gates`], [`size`], [`values`], [`units`] | scenarios as data; the settings of a run, declared once for flags, files, schema and results; forms of values |
-//! | [`manifest`], [`input`] | `-f`: YAML and JSON to checked objects, and what a run starts from |
+//! | [`cli`] | a file for each command; conversion of settings to flags, and the command that repeats a run |
+//! | [`scenario`], [`settings`], [`gates`], [`size`], [`values`], [`units`] | scenarios as data; the settings of a run, declared once for flags, files, schema and results; syntax of values |
+//! | [`manifest`], [`input`] | `-f`: YAML and JSON to checked objects, the initial state of a run |
 //! | [`run`] | one scenario on one simulated cluster: phases, convergence, samples, the result |
-//! | `workloads` | what the laboratory does with each kind of workload, a folder for each; `explain` of each; all other modules go over the list and name no workload |
-//! | `drain`, `owned_pods` | what draining a node does; the pods of one owner among the objects of files |
+//! | `workloads` | a folder for each kind of workload, with its `explain`; the other modules use the list and name no workload |
+//! | `drain`, `owned_pods` | the effects of draining a node; the pods of one owner among the objects of files |
 //! | [`result`], [`metrics`] | the result of a run with its JSON Schema; every metric of a result by name |
-//! | [`compare`], [`sweep`] | two results side by side with verdicts; a grid of settings, and repeated runs |
-//! | [`report`], `text`, [`exposition`] | terminal, progress, full screen, pages, CSV, JUnit; JSON as results are written; metrics for Prometheus over HTTP |
-//! | [`serve`] | a simulated cluster that goes on, behind the API server of `podstorm-http`; snapshots, forks, the page at `/` |
+//! | [`compare`], [`sweep`] | comparison of two results with verdicts; a grid of settings, and repeated runs |
+//! | [`report`], `text`, [`exposition`] | terminal, progress, full screen, pages, CSV, JUnit; JSON formatting of results; metrics for Prometheus over HTTP |
+//! | [`serve`] | a simulated cluster that keeps running behind the API server of `podstorm-http`; snapshots, forks, the page at `/` |
 //! | `profile` | stacks sampled by a timer, as a flamegraph, folded stacks, or for `go tool pprof` (feature `profile`) |
 //!
 //! `OUTPUTS.md` describes every output; `schemas/` has the published schemas of scenario files and results.

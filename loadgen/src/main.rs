@@ -1,4 +1,4 @@
-//! The `loadgen` command: the allocator, and a call.
+//! The `loadgen` command: sets the allocator and calls the library.
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]

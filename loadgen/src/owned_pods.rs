@@ -1,4 +1,4 @@
-//! The pods of one owner among the objects of files, counted.
+//! Counts the pods of one owner among the objects of files.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -15,11 +15,11 @@ pub(crate) type PodsByOwner<'a> = HashMap<&'a Uid, OwnedPods, RandomState>;
 pub(crate) struct OwnedPods {
     /// Active pods.
     pub(crate) active: i32,
-    /// Those that are ready.
+    /// Active pods that are ready.
     pub(crate) ready: i32,
-    /// Those that can't become ready.
+    /// Active pods that can't become ready.
     pub(crate) stuck: i32,
-    /// Why the first of the stuck ones can't; empty where there is none.
+    /// Why the first of these can't become ready; empty if there is none.
     reason: String,
 }
 
@@ -45,13 +45,13 @@ impl OwnedPods {
         }
     }
 
-    /// Whether new pods can't become ready either: none of these is.
+    /// Reports whether new pods can't become ready either, because none of these can.
     pub(crate) fn holds_new(&self) -> bool {
         self.stuck > 0 && self.ready == 0
     }
 
-    /// `2 of 3 pods can't become ready: CrashLoopBackOff`, with the owner's name where it is given: `2 of 3
-    /// pods of web`; `None` where all can become ready.
+    /// Formats `2 of 3 pods can't become ready: CrashLoopBackOff`, with the owner's name if it is given: `2 of 3
+    /// pods of web`; `None` if all can become ready.
     pub(crate) fn problem(&self, owner: Option<&str>) -> Option<String> {
         let pods = counted(u64::try_from(self.active).ok()?, "pod");
         let of = owner.map_or_else(String::new, |owner| format!(" of {owner}"));
@@ -60,11 +60,11 @@ impl OwnedPods {
     }
 }
 
-/// `1 pod`, `3 pods`.
+/// Formats `1 pod`, `3 pods`.
 pub(crate) fn pods(number: i32) -> String {
     match u64::try_from(number) {
         Ok(number) => counted(number, "pod"),
-        // A status may say anything.
+        // A status may contain any number.
         Err(_) => format!("{number} pods"),
     }
 }

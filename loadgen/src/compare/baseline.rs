@@ -1,4 +1,4 @@
-//! Baselines: results saved under a name in a directory, for later runs to be compared with.
+//! Baselines: results saved under a name in a directory, for comparison with later runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,23 @@ use anyhow::{Result, bail};
 
 use super::load::{self, Loaded};
 
-/// The directory unless another is named.
+/// The default directory.
 pub const DIRECTORY: &str = ".loadgen/baselines";
 
-/// A name that is a file's on every system: letters, digits, `-`, `_` and `.` within.
+/// Parses the name of a baseline, which is a valid file name on every system: letters, digits, `-` and `_`, and `.`
+/// after the first character.
 ///
 /// # Errors
-/// Any other text.
+/// The text is not such a name.
 pub fn name(text: &str) -> Result<String> {
     let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if text.is_empty() || text.len() > 100 || text.starts_with('.') || !text.bytes().all(safe) {
-        bail!("a baseline's name is letters, digits, - and _, and . after the first: main, pr-12");
+        bail!("the name of a baseline consists of letters, digits, - and _, and . after the first: main, pr-12");
     }
     Ok(text.to_owned())
 }
 
-/// The file of a baseline.
+/// Returns the file of a baseline.
 pub fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.json"))
 }
@@ -30,7 +31,7 @@ pub fn file(directory: &Path, name: &str) -> PathBuf {
 /// Reads a baseline.
 ///
 /// # Errors
-/// There is none of that name, or its file holds no results.
+/// There is no baseline of that name, or its file contains no results.
 pub fn read(directory: &Path, name: &str) -> Result<Vec<Loaded>> {
     let file = file(directory, name);
     if !file.exists() {
@@ -45,7 +46,7 @@ pub fn read(directory: &Path, name: &str) -> Result<Vec<Loaded>> {
     load::read(&file)
 }
 
-/// The names of the baselines in a directory, sorted.
+/// Returns the names of the baselines in a directory, sorted.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_files_names() {
+    fn names_are_valid_file_names() {
         for good in ["main", "pr-12", "v1.2_x"] {
             assert_eq!(name(good).unwrap(), good);
         }
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_that_is_not_there_is_told_with_those_that_are() {
+    fn a_missing_baseline_is_reported_with_existing_ones() {
         let directory = std::env::temp_dir().join(format!("baselines-{}", std::process::id()));
         let problem = read(&directory, "main").unwrap_err().to_string();
         let words = "save one with --save-baseline main";

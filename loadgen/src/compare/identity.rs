@@ -1,5 +1,5 @@
-//! Whether two results are of the same thing, and in what they differ: another scenario makes metrics
-//! that can't be compared, another setting is what one may want to compare.
+//! Determines whether two results are comparable, and how they differ: metrics of different scenarios can't be
+//! compared; a different setting may be the reason for the comparison.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,30 @@ use crate::units::{NS_PER_SECOND, duration_text, latency_text};
 use crate::values::Percent;
 use crate::workloads::flags;
 
-/// What a difference means.
+/// The consequence of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
-    /// The metrics mean different things: not compared unless it is insisted on.
+    /// The metrics have different meanings: comparing them needs --force.
     Incomparable,
-    /// It may be what the metrics are compared for: said, and gone on.
+    /// The difference may be the reason for the comparison: it is reported.
     Noted,
 }
 
-/// One thing in which results differ.
+/// A difference between results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The flag of `run` that sets it, e.g. `--kube-api-qps`, or else the member of the result.
+    /// The flag of `run` that sets it, such as `--kube-api-qps`, or the member of the result.
     pub what: String,
-    /// What the base has, as the flag takes it; JSON where there is no flag.
+    /// The value of the base, in the syntax of the flag; JSON without a flag.
     pub base: String,
-    /// What the new one has.
+    /// The value of the new result.
     pub new: String,
-    /// What it means.
+    /// The consequence.
     pub weight: Weight,
 }
 
-/// Members that say what was measured.
+/// Members that define what was measured.
 const INCOMPARABLE: [&str; 6] = [
     "schema_version",
     "scenario",
@@ -47,7 +47,7 @@ const INCOMPARABLE: [&str; 6] = [
     "input.ignored",
 ];
 
-/// Members that say how it was done.
+/// Members that define how it was measured.
 const NOTED: [&str; 6] = [
     "version",
     "behaviour",
@@ -57,13 +57,13 @@ const NOTED: [&str; 6] = [
     "host.allocator",
 ];
 
-/// Settings that are members of the result as well, or, like the seed, looked at apart.
+/// Settings that are also members of the result or, like the seed, handled separately.
 const SAID_ELSEWHERE: [&str; 5] = ["scenario", "engine", "behaviour", "seed", "size.pods"];
 
-/// How a flag takes what a setting holds.
+/// The syntax of a flag's value.
 #[derive(Clone, Copy)]
 enum Form {
-    /// As it is; null is "unlimited".
+    /// Unchanged; null is "unlimited".
     Plain,
     /// Nanoseconds.
     Duration,
@@ -77,7 +77,7 @@ enum Form {
     Rate,
 }
 
-/// Settings by their members, the flags that set them, and how the flags are written.
+/// Settings by member, with the flags that set them and the syntax of their values.
 const FLAGS: &str = "
 threads --threads plain
 size.pods --pods plain
@@ -107,7 +107,7 @@ min_ready_seconds --min-ready-seconds seconds
 size.pods_asked --pods plain
 ";
 
-/// A setting's member as the flag that sets it.
+/// Returns the flag that sets a member of the settings.
 fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(gate) = member.strip_prefix("controller.feature_gates.") {
         return Some((format!("--feature-gates {gate}"), Form::Plain));
@@ -115,7 +115,7 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(flag) = member.strip_prefix("controller_times.") {
         return Some((format!("--{flag}"), Form::Duration));
     }
-    // The numbers of workers have the names of their flags.
+    // Numbers of workers have the names of their flags.
     if let Some(name) = member.strip_prefix("controller.concurrent_") {
         return Some((
             format!("--concurrent-{}", name.replace('_', "-")),
@@ -141,7 +141,7 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
     Some((flag.to_owned(), form))
 }
 
-/// A setting as its flag takes it; nothing where it is not of the form that it should have.
+/// Formats a setting as its flag accepts it; `None` if it does not have the expected type.
 fn as_flag(form: Form, value: &Value) -> Option<String> {
     match form {
         Form::Plain if value.is_null() => Some("unlimited".to_owned()),
@@ -154,7 +154,7 @@ fn as_flag(form: Form, value: &Value) -> Option<String> {
     }
 }
 
-/// In what two results differ, apart from their seeds and metrics.
+/// Returns the differences between two results, apart from seeds and metrics.
 pub fn differences(base: &MetricValues, new: &MetricValues) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut add = |what: &str, base: Option<&Value>, new: Option<&Value>, weight| {
@@ -194,8 +194,8 @@ pub fn differences(base: &MetricValues, new: &MetricValues) -> Vec<Difference> {
     all
 }
 
-/// What is wrong with one side by itself: results of unlike things, a schema that this program does
-/// not know. The first is returned.
+/// Returns the first problem within one side: results that are not comparable, or a schema that this program does not
+/// know.
 pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     let unknown = results.iter().find(|loaded| {
         let version = loaded.metrics.json().get("schema_version");
@@ -204,7 +204,7 @@ pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     if let Some(loaded) = unknown {
         let version = loaded.metrics.json().get("schema_version");
         return Some(format!(
-            "{}: its schema_version is {}, this loadgen knows {SCHEMA_VERSION}",
+            "{}: its schema_version is {}, but this loadgen knows {SCHEMA_VERSION}",
             loaded.place,
             shown(version)
         ));
@@ -216,7 +216,7 @@ pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
         let unlike = unlike.iter().find(|one| !one.what.starts_with("host."));
         if let Some(difference) = unlike {
             return Some(format!(
-                "{side} holds results of different things: {} of {} is {}, of {} it is {}",
+                "{side} contains results that are not comparable: {} of {} is {}, of {} it is {}",
                 difference.what, first.place, difference.base, other.place, difference.new
             ));
         }
@@ -224,7 +224,7 @@ pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     None
 }
 
-/// The seeds of results, in their order.
+/// Returns the seeds of results, in order.
 pub fn seeds(results: &[Loaded]) -> Vec<u64> {
     let seed = |loaded: &Loaded| loaded.metrics.json().get("seed").and_then(Value::as_u64);
     results.iter().filter_map(seed).collect()
@@ -235,7 +235,7 @@ fn at<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
         .try_fold(json, |value, name| value.get(name))
 }
 
-/// Every setting by its path.
+/// Returns every setting by its path.
 fn settings(json: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     if let Some(Value::Object(members)) = json.get("settings") {
@@ -251,7 +251,7 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
         return;
     }
     match value {
-        // What one flag sets is one thing.
+        // Members that one flag sets together are one setting.
         Value::Object(members) if flag_of(path).is_none() => {
             for (name, value) in members {
                 flatten(&format!("{path}.{name}"), value, into);
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_scenario_is_incomparable_and_another_setting_is_noted() {
+    fn other_scenarios_are_incomparable_and_settings_are_noted() {
         let base = result(json!({}));
         let new = result(json!({
             "scenario": "churn", "behaviour": "hardened", "seed": 5,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_of_other_sizes_are_incomparable() {
+    fn clusters_of_different_sizes_are_incomparable() {
         let of = |pods: u64| result(json!({"settings": {"size": {"pods": pods}}}));
         let all = differences(&of(5_000).metrics, &of(100_000).metrics);
         let [one] = &all[..] else { panic!("{all:?}") };
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn one_side_is_of_one_thing() {
+    fn results_within_a_side_must_be_comparable() {
         let one = result(json!({"seed": 1}));
         let two = result(json!({"seed": 2}));
         let other = result(json!({"behaviour": "hardened"}));
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(problem_within("BASE", &[one.clone(), two.clone()]), None);
         assert_eq!(seeds(&[one.clone(), two]), [1, 2]);
         let problem = problem_within("BASE", &[one, other]).unwrap();
-        let words = "BASE holds results of different things: behaviour";
+        let words = "BASE contains results that are not comparable: behaviour";
         assert!(problem.contains(words), "{problem}");
         let problem = problem_within("NEW", &[newer]).unwrap();
         assert!(problem.contains("schema_version is 99"), "{problem}");

@@ -1,5 +1,5 @@
-//! Reads files of results: one result of `run --json`, those of `run --runs --json`, a JSON array of results, or one
-//! after the other (JSON lines).
+//! Reads files of results: one result of `run --json`, the results of `run --runs --json`, a JSON array of results, or
+//! several in sequence (JSON lines).
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,22 +11,22 @@ use serde_json::Value;
 use crate::metrics::MetricValues;
 use crate::units::without_mark;
 
-/// One result with where it came from.
+/// A result with its origin.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The file, and where it holds several results which of them: `a.json`, `a.json (result 2)`.
+    /// The file and, if it contains several results, the number: `a.json`, `a.json (result 2)`.
     pub place: String,
-    /// Its metrics.
+    /// The metrics of the result.
     pub metrics: MetricValues,
 }
 
-/// Most bytes of a file of results, each of which takes some 100 kB.
+/// The largest file of results, in bytes; a result takes about 100 kB.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A member of a result: its name, what it must be, and whether a value is that.
+/// A member of a result: its name, its expected type, and a check of a value.
 type Member = (&'static str, &'static str, fn(&Value) -> bool);
 
-/// The members that make a JSON object a result, with what each must be.
+/// The members that identify a JSON object as a result, with their types.
 const NEEDED: [Member; 6] = [
     ("schema_version", "a number", Value::is_u64),
     ("scenario", "a text", Value::is_string),
@@ -39,7 +39,7 @@ const NEEDED: [Member; 6] = [
 /// Reads the results of a file; `-` is standard input.
 ///
 /// # Errors
-/// The file can't be read, is not JSON, or holds something else than results.
+/// The file can't be read, is not JSON, or contains something other than results.
 pub fn read(path: &Path) -> Result<Vec<Loaded>> {
     let mut text = String::new();
     let (shown, read) = if path.as_os_str() == "-" {
@@ -56,13 +56,13 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>> {
     if let Err(error) = read {
         match error.kind() {
             io::ErrorKind::NotFound => bail!("{shown}: there is no such file"),
-            io::ErrorKind::InvalidData => bail!("{shown}: is not text, so not JSON"),
+            io::ErrorKind::InvalidData => bail!("{shown}: is not text, and so not JSON"),
             io::ErrorKind::IsADirectory => bail!("{shown}: is a directory; expected a file"),
             _ => bail!("{shown}: can't be read: {error}"),
         }
     }
     if text.len() as u64 > MAX_BYTES {
-        bail!("{shown}: is larger than 256 MiB: no results, or too many in one file");
+        bail!("{shown}: is larger than 256 MiB: it contains too many results, or something else");
     }
     read_text(&shown, without_mark(&text))
 }
@@ -70,7 +70,7 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>> {
 /// Reads the results of a text; `shown` names it in errors.
 ///
 /// # Errors
-/// As [`read`].
+/// The same as [`read`].
 pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>> {
     let mut values: Vec<Value> = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
@@ -91,7 +91,7 @@ pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>> {
         }
     }
     if values.is_empty() {
-        bail!("{shown}: holds no result; `loadgen run --json FILE` writes one");
+        bail!("{shown}: contains no result; `loadgen run --json FILE` writes one");
     }
     let several = values.len() > 1;
     let mut loaded = Vec::with_capacity(values.len());
@@ -114,7 +114,7 @@ fn check(place: &str, value: &Value) -> Result<()> {
     };
     if members.contains_key("cells") {
         return wrong(
-            "it is what `loadgen sweep --json` writes; its cells hold results".to_owned(),
+            "it is the output of `loadgen sweep --json`, whose cells contain results".to_owned(),
         );
     }
     for (name, kind, is_right) in NEEDED {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn one_result_an_array_and_lines_are_read() {
+    fn a_result_an_array_and_json_lines_are_accepted() {
         let one = text();
         assert_eq!(read_text("a.json", &one).unwrap()[0].place, "a.json");
         for several in [
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_told() {
+    fn files_without_a_result_are_refused() {
         let without_seed = text().replace("\"seed\"", "\"sead\"");
         let seed_text = text().replace("\"seed\":1", "\"seed\":\"x\"");
         for (text, words) in [
-            ("", "holds no result"),
-            ("[]", "holds no result"),
-            ("{\"results\": []}", "holds no result"),
+            ("", "contains no result"),
+            ("[]", "contains no result"),
+            ("{\"results\": []}", "contains no result"),
             ("{\"results\": 5}", "results is not an array"),
             ("hello", "is not JSON: expected"),
             ("{\"a\": ", "is not JSON: EOF"),

@@ -1,8 +1,8 @@
-//! Two results, or two sets of results of several seeds, side by side: every metric, what differs,
-//! and what is worse by more than it may be.
+//! Compares two results, or two sets of results with several seeds: every metric, the differences, and regressions
+//! beyond the tolerance.
 //!
-//! [`load`] reads result files, [`identity`] says whether two results are of the same thing,
-//! [`compare`] gives a verdict on every metric under [`Tolerances`], [`render`] shows what came of it, [`page`] as a page.
+//! [`load`] reads result files, [`identity`] determines whether two results are comparable, [`compare`] gives a verdict
+//! on every metric under [`Tolerances`], [`render`] formats the comparison, [`page`] renders it as a page.
 
 pub mod baseline;
 pub mod identity;

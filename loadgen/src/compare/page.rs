@@ -1,5 +1,5 @@
-//! A comparison as one page that needs nothing else, in the look of a run's page: what is worse, what is
-//! better, what has changed, and on demand what is the same.
+//! A comparison as a self-contained page in the style of a run's page: regressions, improvements and changes, and on
+//! demand the metrics that are equal.
 
 use minijinja::context;
 use minijinja::value::Serde;
@@ -9,23 +9,23 @@ use super::render::{Sides, cells, header, headline, heads, summary};
 use super::verdict::{Comparison, Row, Verdict};
 use crate::report::page;
 
-/// A ratio that fills half of its cell, to either side.
+/// The ratio that fills half of its cell, to either side.
 const WIDEST_RATIO: f64 = 4.0;
 
-/// The page: a table for each kind of verdict, that of equal metrics shown on demand alone.
+/// Renders the page: a table for each kind of verdict; that of equal metrics is collapsed.
 ///
 /// # Panics
-/// Never with the template that it was built with.
+/// Never with the built-in template.
 pub fn page(comparison: &Comparison, sides: &Sides) -> String {
     use Verdict::{
         Better, Changed, Noise, OnlyInBase, OnlyInNew, Regression, Same, WithinTolerance,
     };
     let kinds: [(&str, &[Verdict]); 5] = [
-        ("Worse by more than it may be", &[Regression]),
+        ("Worse by more than the tolerance", &[Regression]),
         ("Better", &[Better]),
-        ("Within what may be", &[WithinTolerance, Noise]),
+        ("Within the tolerance", &[WithinTolerance, Noise]),
         (
-            "Changed, for neither better nor worse",
+            "Changed, neither better nor worse",
             &[Changed, OnlyInBase, OnlyInNew],
         ),
         ("The same", &[Same]),
@@ -51,7 +51,7 @@ pub fn page(comparison: &Comparison, sides: &Sides) -> String {
     page::render(include_str!("page.html"), values)
 }
 
-/// One metric: its cells, where the bar of its ratio begins and how wide it is, percent, and its look.
+/// Returns the row of a metric: its cells, the start and width of the bar of its ratio in percent, and its style.
 fn line(comparison: &Comparison, row: &Row) -> Value {
     let (from, width) = bar(row.ratio);
     let class = match row.verdict {
@@ -62,8 +62,8 @@ fn line(comparison: &Comparison, row: &Row) -> Value {
     json!({"cells": cells(comparison, row), "from": from, "width": width, "class": class})
 }
 
-/// The bar of a ratio from the middle of its cell, percent: to the right where the new one is more, to
-/// the left where it is less, on a logarithmic scale.
+/// Returns the bar of a ratio from the middle of its cell, in percent: to the right if the new value is greater, to
+/// the left if it is smaller, on a logarithmic scale.
 fn bar(ratio: Option<f64>) -> (f64, f64) {
     let Some(ratio) = ratio.filter(|ratio| ratio.is_finite() && *ratio >= 0.0) else {
         return (50.0, 0.0);
@@ -82,7 +82,7 @@ mod tests {
     use crate::report::tests::assert_sound;
 
     #[test]
-    fn the_page_has_every_figure_in_its_place_and_needs_nothing_else() {
+    fn the_page_has_every_metric_and_is_self_contained() {
         let new = json!({
             "elapsed_seconds": 12.0, "behaviour": "hardened", "excess_pods_created": 2,
             "pods": {"created": 102}, "api_calls": {"create pods 201": 40},
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_go_to_the_side_of_what_is_more() {
+    fn bars_extend_to_the_side_of_the_greater_value() {
         assert_eq!(bar(None), (50.0, 0.0));
         assert_eq!(bar(Some(1.0)), (50.0, 0.0));
         assert_eq!(bar(Some(2.0)), (50.0, 25.0));

@@ -1,5 +1,4 @@
-//! What a comparison found: a table for the terminal, Markdown for a pull request, JSON for a
-//! program.
+//! Formats of a comparison: a table for the terminal, Markdown for a pull request, JSON for programs.
 
 use std::fmt::Write;
 
@@ -10,25 +9,25 @@ use super::verdict::{Comparison, Row, Verdict};
 use crate::text::columns::columns;
 use crate::units::wrapped;
 
-/// Most seeds that are listed.
+/// The most seeds to list.
 const SEEDS_SHOWN: usize = 10;
 
-/// Most regressions that a reason names.
+/// The most regressions that a reason names.
 const REGRESSIONS_NAMED: usize = 3;
 
-/// Width of a paragraph beside its label.
+/// Width of a paragraph next to its label.
 const PARAGRAPH: usize = 90;
 
-/// How two sides are called.
+/// The names of the two sides.
 #[derive(Clone, Debug)]
 pub struct Sides {
-    /// The base's files.
+    /// The files of the base.
     pub base: String,
-    /// The new one's.
+    /// The files of the new results.
     pub new: String,
 }
 
-/// The table for the terminal: the metrics that differ, or all.
+/// Formats the table for the terminal: the metrics that differ, or all of them.
 pub fn table(comparison: &Comparison, sides: &Sides, all: bool) -> String {
     let mut text = String::new();
     let mut put = |label: &str, said: &str| {
@@ -53,7 +52,7 @@ pub fn table(comparison: &Comparison, sides: &Sides, all: bool) -> String {
     text
 }
 
-/// Markdown for a pull request.
+/// Formats Markdown for a pull request.
 pub fn markdown(comparison: &Comparison, sides: &Sides, all: bool) -> String {
     let mut text = format!("### {}\n\n", headline(comparison));
     for (label, said) in heads(comparison, sides) {
@@ -85,9 +84,9 @@ pub fn markdown(comparison: &Comparison, sides: &Sides, all: bool) -> String {
     text
 }
 
-/// JSON: the comparison whole, with both sides' names.
+/// Formats JSON: the whole comparison, with the names of both sides.
 pub fn json(comparison: &Comparison, sides: &Sides) -> String {
-    let mut value = serde_json::to_value(comparison).expect("its keys are texts");
+    let mut value = serde_json::to_value(comparison).expect("the keys of a comparison are strings");
     if let Value::Object(members) = &mut value {
         members.insert("base".to_owned(), json!(sides.base));
         members.insert("new".to_owned(), json!(sides.new));
@@ -95,8 +94,8 @@ pub fn json(comparison: &Comparison, sides: &Sides) -> String {
     format!("{value:#}\n")
 }
 
-/// One line on the regressions, for the reason of a run: `worse than the baseline main:
-/// elapsed_seconds 2.1 s, was 1 s`. Empty where there are none.
+/// Formats the regressions in one line, for the reason of a run: `worse than the baseline main:
+/// elapsed_seconds 2.1 s, was 1 s`. Empty if there are none.
 pub fn reason(comparison: &Comparison, base: &str) -> String {
     let named: Vec<String> = comparison
         .regressed()
@@ -116,7 +115,7 @@ pub fn reason(comparison: &Comparison, base: &str) -> String {
     format!("worse than {base}: {}{rest}", named.join("; "))
 }
 
-/// What stands above the table.
+/// Returns the lines above the table.
 pub(super) fn heads(comparison: &Comparison, sides: &Sides) -> Vec<(&'static str, String)> {
     let side = |name: &str, seeds: &[u64]| format!("{name}, {}", seeds_text(seeds));
     let mut heads = vec![
@@ -151,7 +150,7 @@ fn shown(comparison: &Comparison, all: bool) -> Vec<&Row> {
     comparison.metrics.iter().filter(wanted).collect()
 }
 
-/// The p-values have a column where there are any.
+/// Returns the header of the table. The p-values have a column if there are any.
 pub(super) fn header(comparison: &Comparison) -> Vec<String> {
     let mut header = vec!["figure", "base", "new", "new/base"];
     if has_p_values(comparison) {
@@ -211,7 +210,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
     }
 }
 
-/// One line: how many metrics of each verdict.
+/// Formats in one line how many metrics have each verdict.
 pub(super) fn summary(comparison: &Comparison, all: bool) -> String {
     let mut text = headline(comparison);
     for verdict in [
@@ -238,7 +237,7 @@ pub(super) fn summary(comparison: &Comparison, all: bool) -> String {
     text
 }
 
-/// Text in a Markdown table's cell.
+/// Escapes text for a cell of a Markdown table.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_is_a_table_whose_cells_hold_no_bars() {
+    fn cells_of_markdown_tables_contain_no_bars() {
         let text = markdown(&comparison(), &sides(), false);
         assert!(text.starts_with("### 2 REGRESSIONS, 0 better\n"), "{text}");
         assert!(text.contains("b\\|c.json"), "{text}");
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn json_holds_every_figure() {
+    fn json_contains_every_metric() {
         let value: Value = serde_json::from_str(&json(&comparison(), &sides())).unwrap();
         assert_eq!(value["base"], "a.json");
         assert_eq!(value["regressions"], 2);
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_what_is_worse() {
+    fn the_reason_names_the_regressions() {
         assert_eq!(
             reason(&comparison(), "the baseline main"),
             "worse than the baseline main: elapsed_seconds 12 s, was 10 s; excess_pods_created 2, \

@@ -1,19 +1,19 @@
-//! Whether two sets of values differ by more than chance: the two-sided Mann-Whitney U test.
+//! Tests whether two sets of values differ by more than chance: the two-sided Mann-Whitney U test.
 //!
-//! The values of both sides are ranked together, equal ones with the mean of their ranks. Up to
-//! 60 values the p-value is exact: the share of all ways to divide the ranks over the
-//! sides whose rank sum lies at least as far from its expectation as the one seen. Above that it is
-//! the normal approximation with corrections for ties and continuity.
+//! The values of both sides are ranked together; equal values get their mean rank. Up to 60 values the p-value
+//! is exact: the share of all divisions of the ranks between the sides whose rank sum is at least as far from its
+//! expectation as the observed one. Above that, it is the normal approximation with corrections for ties and
+//! continuity.
 
-/// Most values for which every division of the ranks is counted.
+/// The most values for which every division of the ranks is counted.
 const EXACT_MAX: usize = 60;
 
-/// A difference whose p-value is below this is taken for real.
+/// A difference with a p-value below this counts as real.
 pub const SIGNIFICANT: f64 = 0.05;
 
-/// The p-value of two sets of values; absent where a side is empty.
+/// Returns the p-value of two sets of values; `None` if a side is empty.
 ///
-/// Takes time in proportion to the fourth power of the number of values, up to 60.
+/// Takes time proportional to the fourth power of the number of values, up to 60.
 pub fn p_value(base: &[f64], new: &[f64]) -> Option<f64> {
     if base.is_empty() || new.is_empty() {
         return None;
@@ -21,7 +21,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> Option<f64> {
     let (ranks, ties) = doubled_ranks(base, new);
     let sum: usize = ranks[..base.len()].iter().sum();
     let total = base.len() + new.len();
-    // Twice the expected sum of the base's doubled ranks, so that it is whole.
+    // Twice the expected sum of the base's doubled ranks, so that it is an integer.
     let expected = 2 * base.len() * (total + 1);
     let distance = (2 * sum).abs_diff(expected);
     if total <= EXACT_MAX {
@@ -31,7 +31,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> Option<f64> {
     }
 }
 
-/// The smallest p-value that these numbers of values can give.
+/// Returns the smallest p-value that sets of these sizes can have.
 pub fn smallest_p_value(base: usize, new: usize) -> f64 {
     let mut ways = 1.0;
     for step in 1..=base {
@@ -40,7 +40,7 @@ pub fn smallest_p_value(base: usize, new: usize) -> f64 {
     (2.0 / ways).min(1.0)
 }
 
-/// Twice the rank of each value, base first, and the sum of t³ - t over the groups of t equal ones.
+/// Returns twice the rank of each value, base first, and the sum of t³ - t over the groups of t equal values.
 fn doubled_ranks(base: &[f64], new: &[f64]) -> (Vec<usize>, f64) {
     let values: Vec<f64> = base.iter().chain(new).copied().collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -57,7 +57,7 @@ fn doubled_ranks(base: &[f64], new: &[f64]) -> (Vec<usize>, f64) {
                 .count()
                 .max(1);
         for at in &order[from..to] {
-            // The ranks from + 1 to `to`, of which twice the mean.
+            // The ranks from + 1 to `to`: twice their mean.
             ranks[*at] = from + 1 + to;
         }
         let equal = (to - from) as f64;
@@ -96,13 +96,13 @@ fn normal(base: usize, new: usize, ties: f64, distance: usize) -> f64 {
     if variance <= 0.0 {
         return 1.0;
     }
-    // Four times the distance of the rank sum was counted; half a rank is the continuity's.
+    // `distance` is four times the distance of the rank sum; half a rank is the continuity correction.
     let z = ((distance as f64 / 4.0 - 0.5).max(0.0)) / variance.sqrt();
     (2.0 * upper_tail(z)).min(1.0)
 }
 
-/// The share of a normal distribution above `z`, `z` not negative; off by less than 1e-7
-/// (Abramowitz and Stegun 26.2.17).
+/// Returns the share of a normal distribution above a non-negative `z`, with an error below 1e-7 (Abramowitz and Stegun
+/// 26.2.17).
 fn upper_tail(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let terms = [
@@ -116,7 +116,7 @@ fn upper_tail(z: f64) -> f64 {
     (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * sum
 }
 
-/// The median; the mean of the middle two of an even number. `None` of nothing.
+/// Returns the median; the mean of the middle two of an even number. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -137,9 +137,9 @@ mod tests {
         assert!((value - wanted).abs() < 1e-6, "{value}, not {wanted}");
     }
 
-    /// By hand: of all divisions, those at least as far from the middle.
+    /// Computed by hand: of all divisions, those at least as far from the middle.
     #[test]
-    fn small_sets_are_counted_out() {
+    fn small_sets_are_exact() {
         let apart = |n: usize| {
             let base: Vec<f64> = (0..n).map(|i| i as f64).collect();
             let new: Vec<f64> = (0..n).map(|i| 100.0 + i as f64).collect();
@@ -158,16 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_say_nothing() {
+    fn equal_values_are_not_significant() {
         assert_near(p_value(&[1.0; 5], &[1.0; 5]).unwrap(), 1.0);
-        // Whichever side the 9 falls to, the sums lie as far apart.
+        // The sums are equally far apart whichever side has the 9.
         let p = p_value(&[1.0, 1.0, 1.0], &[1.0, 1.0, 9.0]).unwrap();
         assert_near(p, 1.0);
         assert_eq!(p_value(&[], &[1.0]), None);
     }
 
     #[test]
-    fn many_values_are_approximated_as_they_would_be_counted() {
+    fn the_approximation_agrees_with_the_exact_value() {
         let base: Vec<f64> = (0..30).map(f64::from).collect();
         let new: Vec<f64> = (0..30).map(|i| f64::from(i) + 7.5).collect();
         let counted = p_value(&base, &new).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_between() {
+    fn the_median_of_an_even_number_is_a_mean() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));

@@ -1,4 +1,4 @@
-//! Results for the tests of this module's parts.
+//! Results for the tests of this module.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Loaded;
 use crate::metrics::MetricValues;
 use crate::result::SCHEMA_VERSION;
 
-/// A small result, its members replaced by those given.
+/// Returns a small result with these members replaced.
 pub(super) fn result(members: Value) -> Loaded {
     let mut json = json!({
         "schema_version": SCHEMA_VERSION, "version": "0.1.0", "scenario": "up-down", "engine": "virtual",

@@ -1,4 +1,4 @@
-//! How much worse a metric may be: `5%`, `p99=10%`, `pod_ready_latency=5%`, `excess=10`.
+//! Tolerances, how much worse a metric may be: `5%`, `p99=10%`, `pod_ready_latency=5%`, `excess=10`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,28 +7,28 @@ use anyhow::{Error, Result, anyhow, bail};
 
 use crate::metrics::{Better, MetricName, Statistic, Unit};
 
-/// The tolerance of a metric that none was given for.
+/// The default tolerance of a metric.
 const DEFAULT: Limit = Limit::Share(0.05);
 
-/// How much worse than the base.
+/// How much worse than the base a metric may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
-    /// By this share of the base.
+    /// A share of the base.
     Share(f64),
-    /// By so much, in the metric's unit.
+    /// An amount in the metric's unit.
     Amount(f64),
 }
 
-/// Which metrics a tolerance is for, narrow after wide.
+/// The metrics that a tolerance applies to, from wide to narrow.
 #[derive(Clone, Debug, PartialEq)]
 enum Scope {
-    /// All.
+    /// All metrics.
     All,
     /// One statistic of every distribution.
     Statistic(Statistic),
     /// A metric with all its statistics or entries.
     Metric(MetricName),
-    /// One metric.
+    /// One statistic or entry.
     One(MetricName),
 }
 
@@ -57,7 +57,7 @@ impl Scope {
 pub struct Tolerance {
     scope: Scope,
     limit: Limit,
-    /// As it was written.
+    /// The text as the user wrote it.
     text: String,
 }
 
@@ -91,7 +91,7 @@ impl FromStr for Tolerance {
         }
         let unit = match &scope {
             Scope::Metric(name) | Scope::One(name) => name.unit(),
-            // Every distribution is one of times.
+            // All distributions are of times.
             Scope::Statistic(Statistic::Count) => Unit::Count,
             Scope::All | Scope::Statistic(_) => Unit::Seconds,
         };
@@ -115,7 +115,7 @@ fn scope(name: &str) -> Result<Scope> {
     MetricName::metric(name).map(Scope::Metric)
 }
 
-/// `5%` as a share; `None` for what is no share at all.
+/// Parses `5%` as a share; `None` for a text that is not a share.
 fn share(text: &str) -> Result<Option<Limit>> {
     let Some(digits) = text.trim().strip_suffix('%') else {
         return Ok(None);
@@ -129,15 +129,14 @@ fn share(text: &str) -> Result<Option<Limit>> {
     }
 }
 
-/// Every `--tolerance` of a comparison.
+/// All tolerances of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Tolerances {
     given: Vec<Tolerance>,
 }
 
 impl Tolerances {
-    /// The tolerances given; of several that cover a metric the narrowest holds, and of equally
-    /// narrow ones the last.
+    /// Combines tolerances; the narrowest one that covers a metric applies, and of equally narrow ones the last.
     pub fn new(given: Vec<Tolerance>) -> Tolerances {
         Tolerances { given }
     }
@@ -149,15 +148,14 @@ impl Tolerances {
             .map_or(DEFAULT, |one| one.limit)
     }
 
-    /// Whether `new` is worse than `base` by more than the metric may be. What was zero may not
-    /// become anything else under a share.
+    /// Reports whether `new` is worse than `base` by more than the tolerance. A share of zero is zero.
     pub fn exceeded(&self, metric: &MetricName, base: f64, new: f64) -> bool {
         let worse_by = match metric.better() {
             Better::Less => new - base,
             Better::More => base - new,
             Better::Neither => return false,
         };
-        // The last digit of a product is not held against anyone.
+        // Ignore the last digit of a product.
         let allowed = match self.limit(metric) {
             Limit::Share(share) => share * base.abs() * (1.0 + 1e-12),
             Limit::Amount(amount) => amount,
@@ -165,7 +163,7 @@ impl Tolerances {
         worse_by > allowed
     }
 
-    /// The tolerance of a metric, for people.
+    /// Formats the tolerance of a metric.
     pub fn text(&self, metric: &MetricName) -> String {
         match self.limit(metric) {
             Limit::Share(share) => format!("{}%", share * 100.0),
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_tolerance_holds() {
+    fn the_narrowest_tolerance_applies() {
         let some = tolerances(&[
             "1%",
             "convergence.p99=40%",
@@ -213,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn worse_is_in_the_direction_of_the_figure() {
+    fn worse_depends_on_the_direction_of_the_metric() {
         let some = tolerances(&["10%", "excess=3"]);
         for (name, base, new, exceeded) in [
             ("elapsed", 10.0, 11.0, false),
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tolerance_is_told() {
+    fn invalid_tolerances_are_refused() {
         for (text, words) in [
             ("5", "expected a share such as 5%"),
             ("", "expected a share"),

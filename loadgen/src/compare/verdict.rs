@@ -1,5 +1,5 @@
-//! A verdict on every metric of two sides: its medians, their ratio, whether the difference can be chance,
-//! and whether it is worse by more than it may be.
+//! The verdict on every metric of two sides: medians, their ratio, whether the difference can be chance, and whether it
+//! exceeds the tolerance.
 
 use serde::{Serialize, Serializer};
 
@@ -14,26 +14,26 @@ use crate::units::counted;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Worse by more than it may be.
+    /// Worse by more than the tolerance.
     Regression,
-    /// Better by more than it might be worse.
+    /// Better by more than the tolerance.
     Better,
-    /// Worse or better by no more than the tolerance.
+    /// Worse or better, within the tolerance.
     WithinTolerance,
-    /// More than the tolerance, but such a difference is likely by chance alone.
+    /// Different by more than the tolerance, but likely by chance.
     Noise,
-    /// Other than it was, and neither better nor worse for it.
+    /// Changed, neither better nor worse.
     Changed,
     /// Equal.
     Same,
-    /// Only the base has it.
+    /// Only in the base.
     OnlyInBase,
-    /// Only the new one has it.
+    /// Only in the new results.
     OnlyInNew,
 }
 
 impl Verdict {
-    /// The words for people.
+    /// Returns the words for readers.
     pub const fn text(self) -> &'static str {
         match self {
             Verdict::Regression => "REGRESSION",
@@ -51,22 +51,22 @@ impl Verdict {
 /// One metric of both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which.
+    /// The metric.
     #[serde(rename = "figure", serialize_with = "as_text")]
     pub metric: MetricName,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
-    /// Which way is better.
+    /// The better direction.
     pub better: Better,
     /// The base's median.
     pub base: Option<f64>,
-    /// The new one's median.
+    /// The median of the new results.
     pub new: Option<f64>,
-    /// New by base; absent where the base is zero.
+    /// New divided by base; absent if the base is zero.
     pub ratio: Option<f64>,
-    /// Of the Mann-Whitney test; absent where it can't tell anything.
+    /// The p-value of the Mann-Whitney test; absent if it can't be significant.
     pub p_value: Option<f64>,
-    /// By how much it may be worse.
+    /// How much worse the metric may be.
     pub tolerance: String,
     /// The verdict.
     pub verdict: Verdict,
@@ -76,18 +76,18 @@ fn as_text<S: Serializer>(name: &MetricName, out: S) -> Result<S::Ok, S::Error> 
     out.collect_str(name)
 }
 
-/// Two sides compared.
+/// A comparison of two sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// Seeds of the base's results.
     pub base_seeds: Vec<u64>,
     /// Seeds of the new results.
     pub new_seeds: Vec<u64>,
-    /// In what they differ besides their metrics.
+    /// Differences besides the metrics.
     pub differences: Vec<Difference>,
-    /// How the verdicts came about, and what they can't tell.
+    /// How the verdicts were reached, and their limits.
     pub method: String,
-    /// How many metrics are worse by more than they may be.
+    /// The number of regressions.
     pub regressions: usize,
     /// Every metric, in the order of the catalogue.
     #[serde(rename = "figures")]
@@ -95,17 +95,17 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The metrics that are worse by more than they may be.
+    /// Returns the regressions.
     pub fn regressed(&self) -> impl Iterator<Item = &Row> {
         let is_regression = |row: &&Row| row.verdict == Verdict::Regression;
         self.metrics.iter().filter(is_regression)
     }
 }
 
-/// Compares results, one or more a side; `only` are the metrics wanted, none is all.
+/// Compares results, one or more per side; `only` selects metrics, and is empty for all.
 ///
 /// # Panics
-/// When a side has no result.
+/// A side has no result.
 pub fn compare(
     base: &[Loaded],
     new: &[Loaded],
@@ -116,7 +116,7 @@ pub fn compare(
     let all = base.iter().chain(new).map(|loaded| &loaded.metrics);
     let mut names = MetricValues::names_of_all(all);
     if !only.is_empty() {
-        // A pattern stands for the sum that it names, not for each entry.
+        // A pattern selects the sum that it names, not each entry.
         names = only.iter().map(MetricName::canonical).collect();
     }
     let metrics: Vec<Row> = names
@@ -160,7 +160,7 @@ fn row(name: MetricName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerance
     }
 }
 
-/// A nanosecond is the least that the histograms hold: it stands for no time at all.
+/// A nanosecond is the minimum of the histograms and represents zero.
 fn settled(unit: Unit, value: f64) -> f64 {
     if unit == Unit::Seconds && value <= 1e-9 {
         0.0
@@ -191,7 +191,7 @@ fn verdict(
     };
     let exceeded = match is_worse {
         true => tolerances.exceeded(name, base, new),
-        // By as much as the base would be worse than the new one.
+        // Check in the opposite direction.
         false => tolerances.exceeded(name, new, base),
     };
     match (exceeded, p_value) {
@@ -202,7 +202,7 @@ fn verdict(
     }
 }
 
-/// How the verdicts came about, and what they can't tell.
+/// Describes how the verdicts were reached, and their limits.
 fn method(base: &[Loaded], new: &[Loaded]) -> String {
     let (seeds, others) = (identity::seeds(base), identity::seeds(new));
     let is_virtual = base.iter().chain(new).all(|loaded| {
@@ -212,8 +212,8 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
     let smallest = smallest_p_value(base.len(), new.len());
     if smallest < SIGNIFICANT {
         return format!(
-            "medians of {} and {}; p is that of the two-sided Mann-Whitney U test{}; a metric \
-             that exceeds its tolerance is a regression where p < {SIGNIFICANT} and noise elsewhere",
+            "medians of {} and {}; p is from the two-sided Mann-Whitney U test{}; a metric \
+             that exceeds its tolerance is a regression if p < {SIGNIFICANT} and noise otherwise"
             base.len(),
             counted(new.len() as u64, "run"),
             if base.len() + new.len() <= 60 {
@@ -224,19 +224,19 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
         );
     }
     match (base.len(), new.len(), is_virtual) {
-        (1, 1, true) if seeds == others => "one run each, on the virtual engine and of the same \
-             seed: the metrics are exact, and every difference comes from what differs; whether it \
-             holds for other seeds can't be told"
+            "one run each, on the virtual engine with the same \
+             seed: the metrics are exact, and every difference has a cause; whether it \
+             holds for other seeds is unknown"
             .to_owned(),
-        (1, 1, true) => "one run each, of different seeds: whether a difference comes from the \
-             seed can't be told; compare runs of one seed, or several seeds each"
+            "one run each, with different seeds: whether a difference comes from the \
+             seed is unknown; compare runs with one seed, or several seeds each"
             .to_owned(),
-        (1, 1, false) => "one run each: whether a difference is noise can't be told; compare four \
+            "one run each: whether a difference is noise is unknown; compare four \
              or more runs each"
             .to_owned(),
         (base, new, _) => format!(
-            "medians of {base} and {}: too few to tell noise from change (no p-value can \
-             be below {smallest:.2}), so that the tolerance alone decides; four of each would do",
+            "medians of {base} and {}: too few to distinguish noise from change (no p-value can \
+             be below {smallest:.2}), so only the tolerance decides; four of each are enough"
             counted(new as u64, "run"),
         ),
     }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_each_goes_by_the_tolerance() {
+    fn with_one_run_each_the_tolerance_decides() {
         for (base, new, verdict) in [
             (10.0, 10.0, Verdict::Same),
             (10.0, 10.5, Verdict::WithinTolerance),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn several_runs_go_by_the_test_as_well() {
+    fn with_several_runs_the_test_decides_too() {
         let row = row_of(&[10.0, 11.0, 10.5, 10.2], &[20.0, 21.0, 22.0, 20.5]);
         assert_eq!(row.verdict, Verdict::Regression);
         assert!(row.p_value.unwrap() < 0.03);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_better_nor_worse_has_changed() {
+    fn metrics_without_a_direction_are_changed() {
         let base = result(json!({}));
         let new = result(json!({
             "pods": {"created": 200}, "api_calls": {"create pods 409": 3},
@@ -318,16 +318,16 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_told_is_said() {
+    fn the_method_states_its_limits() {
         let one = |members| vec![result(members)];
         let said = |base: &[Loaded], new: &[Loaded]| {
             compare(base, new, &Tolerances::default(), &[]).method
         };
         let (base, other) = (one(json!({})), one(json!({"seed": 2})));
         assert!(said(&base, &base).contains("exact"));
-        assert!(said(&base, &other).contains("comes from the seed can't be told"));
+        assert!(said(&base, &other).contains("comes from the seed is unknown"));
         let threads = one(json!({"engine": "threads"}));
-        assert!(said(&threads, &threads).contains("is noise can't be told"));
+        assert!(said(&threads, &threads).contains("is noise is unknown"));
         let three = with_elapsed(&[1.0, 2.0, 3.0]);
         assert!(said(&three, &three).contains("below 0.10"));
         let four = with_elapsed(&[1.0, 2.0, 3.0, 4.0]);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_metrics_asked_for_have_verdicts() {
+    fn only_selected_metrics_have_verdicts() {
         let base = [result(json!({}))];
         let only = [MetricName::parse("convergence.p99").unwrap()];
         let comparison = compare(&base, &base, &Tolerances::default(), &only);

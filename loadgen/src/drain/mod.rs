@@ -1,5 +1,5 @@
-//! What draining a node does: which pods go at once, which ones their budgets hold, and which ones stay. The disruption
-//! controller counts the budgets of the files, and the server's own eviction is asked for each pod, on a copy of the cluster.
+//! Explains what draining a node does: which pods go immediately, which ones their budgets protect, and which ones stay.
+//! On a copy of the cluster the disruption controller counts the budgets of the files, and the server evicts each pod.
 
 mod table;
 #[cfg(test)]
@@ -27,7 +27,7 @@ use crate::workloads::explain::{Asked, Explanation, Layout};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// For so long the budgets are counted at most, in the time of the copy.
+/// The longest time to count the budgets, in the time of the copy.
 const COUNT_NS: i64 = 10_000_000_000;
 
 /// The annotation of pods that a kubelet runs from a file.
@@ -36,20 +36,20 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 struct Answer {
-    /// The version of these fields: raised when one changes its meaning.
+    /// The version of these fields: incremented when one changes its meaning.
     schema_version: u32,
     node: String,
-    /// Whether the node takes no new pods.
+    /// Whether the node accepts no new pods.
     is_cordoned: bool,
-    /// Its pods, those that go first.
+    /// The pods of the node; those that go come first.
     pods: Vec<Fate>,
-    /// The budgets that select one of them.
+    /// The budgets that select at least one of them.
     budgets: Vec<BudgetUse>,
-    /// What else is to be said, in sentences.
+    /// Other remarks, in sentences.
     notes: Vec<String>,
 }
 
-/// What becomes of a pod.
+/// The fate of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Fate {
     namespace: String,
@@ -61,25 +61,25 @@ struct Fate {
     /// The budgets that select it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     budgets: Vec<String>,
-    /// Why, in words.
+    /// The reason, in words.
     why: String,
 }
 
-/// What becomes of a pod, in the order in which it is shown.
+/// The fates of pods, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// Its eviction is granted.
+    /// The eviction is granted.
     Goes,
-    /// Its budget refuses for now.
+    /// A budget refuses the eviction for now.
     Waits,
-    /// Its eviction is refused until somebody changes something.
+    /// The eviction is refused until an operator intervenes.
     Stuck,
     /// `kubectl drain` doesn't evict it.
     Stays,
 }
 
-/// A budget, and what the drain takes from it.
+/// A budget, and how the drain uses it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct BudgetUse {
     namespace: String,
@@ -95,10 +95,10 @@ struct BudgetUse {
     waits: usize,
 }
 
-/// Answers about the node of that name.
+/// Explains the drain of the node with this name.
 ///
 /// # Errors
-/// There is none; the files hold no nodes.
+/// The node does not exist, or the files contain no nodes.
 pub(crate) fn explain(node: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
     let node = check_node(node, &asked.objects)?;
     let (harness, refused) = copied(asked.objects, asked.now);
@@ -117,7 +117,7 @@ impl Explanation for Answer {
     }
 }
 
-/// The name of the node, which must be among the objects.
+/// Returns the name of the node, which must be among the objects.
 fn check_node(wanted: &str, objects: &[InputObject]) -> Result<String> {
     let nodes = objects.iter().filter_map(|object| match object {
         InputObject::Node(node) => Some(node.metadata.name.to_string()),
@@ -140,18 +140,18 @@ fn check_node(wanted: &str, objects: &[InputObject]) -> Result<String> {
     bail!("the input has no Node {wanted:?}; the nearest: {near}")
 }
 
-/// A cluster with these objects in which nothing runs but the controller of budgets, which has counted; and the objects that
-/// the server refused, in words.
+/// Returns a cluster with these objects in which only the disruption controller runs and has counted the budgets; and
+/// the objects that the server refused, in words.
 fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    // Pods stay as they are while the budgets are counted.
+    // Pods do not change while the budgets are counted.
     options.latency.pod_startup = Latency::Constant(HOUR_NS);
     options.latency.pod_termination = Latency::Constant(HOUR_NS);
     let controllers = Controllers::of(Rows::installed(), &["disruption"]);
-    options.services.controllers = controllers.expect("there is one");
+    options.services.controllers = controllers.expect("the disruption controller exists");
     let harness = Harness::new(&options).starting_at(now.wall_ns);
     let mut all: Vec<InputObject> = missing_namespaces(&objects).collect();
-    // Owners come before what they own, and pods last.
+    // Owners come before the objects they own, and pods last.
     objects.sort_by_key(|object| match object {
         InputObject::Namespace(_) => 0,
         InputObject::Pod(_) => 2,
@@ -164,7 +164,7 @@ fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
         let name = format!("{} {}/{}", kind.name(), meta.namespace, meta.name);
         let api = harness.cluster().api(kind);
         match api.import(object.into_any(), harness.now()) {
-            // Namespaces may be there from the start.
+            // Some namespaces exist from the start.
             Err(error) if error.code != 409 => refused.push(format!("left out {name}: {error}")),
             _ => {}
         }
@@ -174,7 +174,7 @@ fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
     (harness, refused)
 }
 
-/// Evicts each pod of the node at the same moment.
+/// Evicts every pod of the node at the same time.
 fn drain(cluster: &Cluster, node: &str, now: Now) -> Answer {
     let before = budgets(cluster);
     let (pods, _) = cluster.list::<Pod>(None);
@@ -256,12 +256,12 @@ fn selects(budget: &Budget, pod: &Pod) -> bool {
             .is_ok_and(|selector| selector.matches(&pod.metadata.labels))
 }
 
-/// Why `kubectl drain` leaves a pod on its node, if it does.
+/// Returns why `kubectl drain` leaves a pod on its node, if it does.
 pub(crate) fn why_it_stays(pod: &Pod) -> Option<&'static str> {
     if pod.metadata.annotations.get(MIRROR).is_some() {
         Some("its kubelet runs it from a file")
     } else if is_of_daemon(pod) && !pod.status.phase.is_terminal() {
-        Some("a DaemonSet would create it again at once")
+        Some("its DaemonSet would recreate it immediately")
     } else {
         None
     }
@@ -272,7 +272,7 @@ fn is_of_daemon(pod: &Pod) -> bool {
     owner.is_some_and(|owner| *owner.kind == *"DaemonSet")
 }
 
-/// What becomes of a pod, and why.
+/// Returns the fate of a pod, and the reason.
 fn fate_of(cluster: &Cluster, pod: &Pod, budgets: &[&Budget], now: Now) -> (Verdict, String) {
     let meta = &pod.metadata;
     let leaves = || meta.is_deleting().then_some("it is being deleted already");
@@ -296,13 +296,13 @@ fn why_it_goes(pod: &Pod, budgets: &[&Budget]) -> String {
     if pod.status.phase.is_terminal() {
         "it has ended".to_owned()
     } else if !pod.is_ready() {
-        format!("it is not ready, and the budget {name} does not count with it")
+        format!("it is not ready, and the budget {name} does not count it")
     } else {
         format!("the budget {name} allows it")
     }
 }
 
-/// Whether a pod that is refused may go later, and why.
+/// Returns whether a refused pod may go later, and the reason.
 fn why_it_waits(error: &ApiError, pod: &Pod, budgets: &[&Budget]) -> (Verdict, String) {
     let [budget] = budgets else {
         return (Verdict::Stuck, error.message.clone());
@@ -337,7 +337,7 @@ fn why_it_waits(error: &ApiError, pod: &Pod, budgets: &[&Budget]) -> (Verdict, S
     (Verdict::Waits, why)
 }
 
-/// What `kubectl drain` asks for before it begins.
+/// Returns what `kubectl drain` asks for before it begins.
 fn notes(pods: &[&Arc<Pod>]) -> Vec<String> {
     let is_live = |pod: &&&Arc<Pod>| !pod.status.phase.is_terminal();
     let count = |is: &dyn Fn(&Pod) -> bool| {

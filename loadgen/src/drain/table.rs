@@ -1,11 +1,11 @@
-//! The answer for the terminal.
+//! Formats the answer for the terminal.
 
 use super::{Answer, Verdict};
 use crate::text::columns::columns;
 use crate::workloads::explain::Layout;
 use crate::workloads::explain::table::paragraph;
 
-/// The whole answer, in lines of at most `width` but for tables.
+/// Formats the whole answer, in lines of at most `width` except for tables.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     let width = usize::from(layout.width);
     let limit = layout.limit.unwrap_or(usize::MAX);
@@ -55,7 +55,7 @@ fn word(fate: Verdict) -> &'static str {
     }
 }
 
-/// `Node n1: of 5 pods 3 go at once, 1 waits, …`.
+/// Returns the headline: `Node n1: of 5 pods 3 go at once, 1 waits, …`.
 fn headline(answer: &Answer) -> String {
     let count = |fate| answer.pods.iter().filter(|it| it.fate == fate).count();
     let counts = [

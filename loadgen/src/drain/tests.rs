@@ -1,4 +1,4 @@
-//! Drains of one node, one kind of pod after the other.
+//! Drains of one node, for each kind of pod.
 
 use podstorm::policy::Behaviour;
 use podstorm_objects::{Node, ReplicaSet, Resource as _, Time};
@@ -59,7 +59,7 @@ fn budget(name: &str, spec: Value) -> InputObject {
     )
 }
 
-/// The ReplicaSet of the pods.
+/// Returns the ReplicaSet of the pods.
 fn web(replicas: i32) -> InputObject {
     let labels = json!({"app": "web"});
     let set = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "web"},
@@ -82,7 +82,7 @@ fn asked(objects: Vec<InputObject>) -> Asked {
         policy: Behaviour::Upstream.policy(),
         now: Now {
             mono_ns: 0,
-            wall_ns: now.unix_nanos().expect("a time of this age"),
+            wall_ns: now.unix_nanos().expect("the time is valid"),
         },
     }
 }
@@ -94,7 +94,7 @@ fn drained(objects: Vec<InputObject>) -> Answer {
     drain(harness.cluster(), "n1", harness.now())
 }
 
-/// `goes a, waits b`.
+/// Formats the fates: `goes a, waits b`.
 fn fates(answer: &Answer) -> String {
     let fates = answer
         .pods
@@ -109,7 +109,7 @@ fn table_word(fate: &Fate) -> String {
 }
 
 #[test]
-fn a_budget_lets_as_many_go_as_it_allows() {
+fn pods_go_until_the_budget_is_used_up() {
     let mut objects = vec![node("n1"), node("n2"), web(4)];
     objects.push(budget("b", json!({"minAvailable": 3})));
     objects.extend(["a", "b", "c"].map(|name| pod(name, "n1", json!({}))));
@@ -128,7 +128,7 @@ fn a_budget_lets_as_many_go_as_it_allows() {
 }
 
 #[test]
-fn a_budget_that_wants_every_pod_lets_none_go() {
+fn a_budget_that_needs_every_pod_lets_none_go() {
     let mut objects = vec![
         node("n1"),
         web(1),
@@ -144,7 +144,7 @@ fn a_budget_that_wants_every_pod_lets_none_go() {
 }
 
 #[test]
-fn two_budgets_on_one_pod_refuse_it_for_good() {
+fn two_budgets_on_one_pod_refuse_it_permanently() {
     let mut objects = vec![node("n1"), web(3), budget("x", json!({"minAvailable": 0}))];
     objects.push(budget("y", json!({"minAvailable": 0})));
     objects.push(pod("a", "n1", json!({})));
@@ -160,7 +160,7 @@ fn two_budgets_on_one_pod_refuse_it_for_good() {
 }
 
 #[test]
-fn pods_that_a_drain_leaves_are_named_with_what_kubectl_asks_for() {
+fn pods_that_stay_are_named_with_the_flags_of_kubectl() {
     let daemon = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log", "uid": "log",
         "controller": true}]);
     let objects = vec![

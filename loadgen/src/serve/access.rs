@@ -1,4 +1,4 @@
-//! Who may ask the API server, and what a client needs to be let in.
+//! Access to the API server: its credentials, TLS, and the client's login.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,39 +6,39 @@ use anyhow::{Context, Result};
 use podstorm_http::tls::{Authority, Identity, Tls};
 use podstorm_http::{BUILT_IN_HOSTS, Credentials, User, random_token};
 
-/// Addresses of the server that its certificate has beside the one that it listens at.
+/// Addresses in the server's certificate in addition to its listen address.
 const ADDRESSES: [&str; 2] = ["127.0.0.1", "::1"];
-/// The user that the kubeconfig stands for, and its group.
+/// The user of the kubeconfig, and its group.
 const ADMIN: [&str; 2] = ["kubernetes-admin", "system:masters"];
 
-/// Who may ask the server, and how it speaks.
+/// The access rules of a server.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// The clients that the server serves.
+    /// The credentials that the server accepts.
     pub credentials: Credentials,
-    /// Present where it speaks TLS.
+    /// Present if the server uses TLS.
     pub tls: Option<Tls>,
-    /// What the kubeconfig holds.
+    /// The content of the kubeconfig.
     pub login: Login,
 }
 
-/// What a client needs to be let in; nothing where everybody is.
+/// The client's login; empty without authentication.
 #[derive(Clone, Debug, Default)]
 pub struct Login {
-    /// The authority's certificate, where the server speaks TLS.
+    /// The authority's certificate, if the server uses TLS.
     pub authority: Option<String>,
-    /// A token made at start.
+    /// A token created at startup.
     pub token: Option<String>,
-    /// A client's certificate, where the server speaks TLS.
+    /// A client certificate, if the server uses TLS.
     pub certificate: Option<Identity>,
 }
 
 impl Access {
-    /// With TLS, or with tokens, or both; everybody is served where there is neither. `names` are
-    /// those of the server for TLS, beside the address that it listens at.
+    /// Creates access rules with TLS, tokens, or both; with neither, all clients are served. `names` are names of the
+    /// server for TLS, in addition to its listen address.
     ///
     /// # Errors
-    /// A name that can't be one of a host; no random numbers; a build without TLS.
+    /// A name is not a valid host name, there are no random numbers, or the build has no TLS.
     pub fn new(
         listen: IpAddr,
         names: Option<&[String]>,
@@ -51,7 +51,7 @@ impl Access {
         for (token, user) in tokens {
             access.credentials.add_token(token, user);
         }
-        let token = random_token().context("can't make a token")?;
+        let token = random_token().context("can't create a token")?;
         let [name, group] = ADMIN;
         let admin = User {
             name: name.to_owned(),
@@ -70,16 +70,16 @@ impl Access {
             all.sort();
             all.dedup();
             let config = authority.server(all);
-            access.tls = Some(config.context("--tls-san: can't make a certificate")?);
+            access.tls = Some(config.context("--tls-san: can't create a certificate")?);
             let client = authority.client(name, group);
-            access.login.certificate = Some(client.context("--tls: can't make a certificate")?);
+            access.login.certificate = Some(client.context("--tls: can't create a certificate")?);
             access.login.authority = Some(authority.certificate());
         }
         Ok(access)
     }
 }
 
-/// Where clients on this machine find a server that listens there.
+/// Returns the address at which clients on this machine reach a server that listens at `listens_at`.
 pub(super) fn reached_at(listens_at: SocketAddr) -> SocketAddr {
     let ip = match listens_at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! A server on a thread of its own.
+//! A server on its own thread.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
@@ -6,19 +6,19 @@ use std::thread::{Builder, JoinHandle};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
-/// A thread that serves. It ends when this is dropped.
+/// A thread that serves. Dropping this stops it.
 #[derive(Debug)]
 pub(crate) struct Background {
-    /// Its end stops the server.
+    /// Dropping this stops the server.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
-    /// Serves until the channel that `serve` is given is closed.
+    /// Serves until the channel passed to `serve` is closed.
     ///
     /// # Errors
-    /// The system is out of threads.
+    /// The thread can't be started.
     pub(crate) fn start<F: Future>(
         name: &str,
         runtime: Runtime,
@@ -27,7 +27,7 @@ impl Background {
         let (stop, stopped) = channel();
         let thread = Builder::new().name(name.to_owned()).spawn(move || {
             let _ended = runtime.block_on(serve(stopped));
-            // Connections that are open still end here.
+            // Closes open connections.
             runtime.shutdown_background();
         })?;
         Ok(Background {

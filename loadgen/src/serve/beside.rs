@@ -1,4 +1,4 @@
-//! The API server of a run, for clients that look at it while it goes on: `loadgen run --serve`.
+//! `loadgen run --serve`: the API server of a run, for clients that observe it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,11 +16,11 @@ use super::bind;
 use super::page;
 use crate::run::Metrics;
 
-/// A place where a run will be served, and then is. It ends when it is dropped.
+/// The address at which a run is served once it begins. Dropping it stops the server.
 #[derive(Debug)]
 pub struct RunServer {
     address: SocketAddr,
-    /// The page that browsers get.
+    /// The page for browsers.
     page: String,
     /// Taken when the run begins.
     waiting: Mutex<Option<(Runtime, TcpListener)>>,
@@ -28,10 +28,10 @@ pub struct RunServer {
 }
 
 impl RunServer {
-    /// Listens, and lets clients wait until the run of that scenario begins.
+    /// Listens, and lets clients wait until the run of this scenario begins.
     ///
     /// # Errors
-    /// The address is in use, or the system is out of threads.
+    /// The address is in use, or a thread can't be started.
     pub fn start(address: SocketAddr, scenario: &str) -> Result<RunServer> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -50,14 +50,14 @@ impl RunServer {
         })
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves this cluster from now on, with the metrics of the run; the first call counts.
+    /// Serves this cluster and the metrics of the run from now on; only the first call has an effect.
     pub fn show(&self, cluster: &Arc<Cluster>, clock: RealClock, metrics: &Metrics) {
-        let mut waiting = self.waiting.lock().expect("no thread panics with it");
+        let mut waiting = self.waiting.lock().expect("nothing panics while the lock is held");
         let Some((runtime, listener)) = waiting.take() else {
             return;
         };
@@ -69,7 +69,7 @@ impl RunServer {
         let serving = Background::start("api-server", runtime, move |stopped| {
             listen::serve(server, listener, async { drop(stopped.await) })
         });
-        // Without a thread clients wait on.
+        // Without a thread clients keep waiting.
         if let Ok(serving) = serving {
             let _first = self.serving.set(serving);
         }

@@ -1,5 +1,5 @@
-//! The addresses of servers: bound before anything is read, so that a port in use is said at once, and listened at
-//! when there is something to serve.
+//! Listen addresses: bound before any input is read, so that a port in use is reported immediately, and listened at once
+//! there is something to serve.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use anyhow::{Error, Result, anyhow};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that wait to be accepted, as many as Linux lets a listener have. Of those beyond it
-/// each waits a second or more before it tries again, which the 128 of most listeners soon reach.
+/// Connections that may wait to be accepted, the maximum on Linux. Each connection beyond it waits a second or more
+/// before it retries, which the usual 128 would soon cause.
 const BACKLOG: u32 = 4096;
 
-/// An address that is bound. Clients are refused until [`listen`](Bound::listen).
+/// A bound address. Clients are refused until [`listen`](Bound::listen).
 #[derive(Debug)]
 pub(crate) struct Bound {
     flag: &'static str,
@@ -19,18 +19,18 @@ pub(crate) struct Bound {
     socket: TcpSocket,
 }
 
-/// Binds the address of a flag; port 0 is one that is free.
+/// Binds the address of a flag; port 0 selects a free port.
 ///
 /// # Errors
-/// The address is in use, not this machine's, or not to be had: one line with the flag, the address and the fix.
+/// The address is in use, not on this machine, or unavailable: one line with the flag, the address and the fix.
 pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<Bound> {
     let bound = || {
         let socket = match address.is_ipv4() {
             true => TcpSocket::new_v4()?,
             false => TcpSocket::new_v6()?,
         };
-        // A server that starts again would wait for the connections of the one before. An address where another
-        // process listens is refused all the same.
+        // Otherwise a restarted server would wait for the connections of the previous one. An address where another
+        // process listens is still refused.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         Ok(socket)
@@ -44,39 +44,39 @@ pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<Bound> {
 }
 
 impl Bound {
-    /// Listens, and lets clients connect.
+    /// Listens, so that clients can connect.
     ///
     /// # Errors
-    /// As [`bind`]: another process has begun to listen there.
+    /// The same as [`bind`]: another process has started to listen there.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// The caller is outside a tokio runtime.
     pub(crate) fn listen(self) -> Result<TcpListener> {
         let listener = self.socket.listen(BACKLOG);
         listener.map_err(|error| problem(self.flag, self.address, &error))
     }
 }
 
-/// What is the matter with an address, and the fix.
+/// Returns the problem with an address, and the fix.
 fn problem(flag: &str, address: SocketAddr, error: &io::Error) -> Error {
     let mut free = address;
     free.set_port(0);
     match error.kind() {
         ErrorKind::AddrInUse => anyhow!(
-            "{flag} {address}: the port is in use by another process; name another port, or take a \
+            "{flag} {address}: the port is in use by another process; use another port, or take a \
              free one with {flag} {free}"
         ),
         ErrorKind::AddrNotAvailable => anyhow!(
-            "{flag} {address}: this machine does not have the address; name one that it has, such \
+            "{flag} {address}: this machine does not have the address; use one that it has, such \
              as 127.0.0.1:{}",
             address.port()
         ),
         ErrorKind::PermissionDenied => anyhow!(
-            "{flag} {address}: the system keeps ports below 1024 for privileged users; name a \
+            "{flag} {address}: the system reserves ports below 1024 for privileged users; use a \
              higher port, or take a free one with {flag} {free}"
         ),
         _ => anyhow!(
-            "{flag} {address}: can't listen there: {error}; name another port, or take a free one \
+            "{flag} {address}: can't listen there: {error}; use another port, or take a free one \
              with {flag} {free}"
         ),
     }
@@ -87,13 +87,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_cannot_be_had_is_said_with_the_fix() {
+    fn an_unavailable_address_is_reported_with_the_fix() {
         let address: SocketAddr = "127.0.0.1:8011".parse().unwrap();
         for (kind, words) in [
-            (ErrorKind::AddrInUse, "in use by another process; name"),
+            (ErrorKind::AddrInUse, "in use by another process; use"),
             (ErrorKind::AddrNotAvailable, "such as 127.0.0.1:8011"),
             (ErrorKind::PermissionDenied, "below 1024"),
-            (ErrorKind::OutOfMemory, "out of memory; name another port"),
+            (ErrorKind::OutOfMemory, "out of memory; use another port"),
         ] {
             let text = problem("--listen", address, &kind.into()).to_string();
             let begin = "--listen 127.0.0.1:8011: ";
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_address_is_listened_at_by_one_alone() {
+    fn only_one_process_can_listen_at_a_bound_address() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

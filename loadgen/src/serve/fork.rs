@@ -1,4 +1,4 @@
-//! The state of a served cluster as a value, and servers that go on from it.
+//! Snapshots of a served cluster, and servers that continue from them.
 
 use anyhow::{Context, Result};
 use podstorm_http::Settings;
@@ -7,8 +7,9 @@ use podstorm_sim::engine::{Harness, HarnessState};
 
 use super::{Served, Simulated};
 
-/// The state of a [`Served`], in memory: any number of servers go on from it. It shares the objects with the cluster,
-/// so it takes a reference for each. [`write_snapshot`](super::write_snapshot) writes what a file keeps.
+/// The state of a [`Served`], in memory: any number of servers can continue from it. It shares the objects with the
+/// cluster, so it takes one reference per object. [`write_snapshot`](super::write_snapshot) writes the parts that fit a
+/// file.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     state: HarnessState,
@@ -17,46 +18,45 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The time of the cluster.
+    /// Returns the time of the cluster.
     pub fn now(&self) -> Now {
         self.state.now()
     }
 
-    /// The last version of the cluster.
+    /// Returns the last version of the cluster.
     pub fn resource_version(&self) -> u64 {
         self.state.cluster().resource_version()
     }
 }
 
 impl Served {
-    /// The state as of now. On the virtual engine everything that is due has happened. On the threads engine the
-    /// cluster goes on meanwhile; all kinds are as of one version. O(n log n) in the number of objects.
+    /// Takes a snapshot of the current state. On the virtual engine everything that is due has happened. On the threads engine
+    /// the cluster keeps running, but all kinds are of the same version. O(n log n) in the number of objects.
     ///
     /// # Errors
-    /// On the threads engine, where clients write thousands of objects while the state is taken.
+    /// On the threads engine, if clients write thousands of objects while the snapshot is taken.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let state = self.harness.state();
         Ok(Snapshot {
-            state: state.context("the cluster changes too fast to be looked at")?,
+            state: state.context("the cluster changes too fast for a snapshot")?,
             simulated: self.simulated.clone(),
             settings: self.api.settings().clone(),
         })
     }
 
-    /// A server that goes on from a state.
+    /// Starts a server that continues from a snapshot.
     ///
-    /// It has the objects with their UIDs, resource versions and times, the clock, and the names and UIDs that come
-    /// next; credentials, limits and log are those of the server that the state is of, and so are its seed
-    /// and its latencies. Controllers, scheduler and kubelets restart: what they had only in
-    /// memory (back-offs, expectations, how long a node was silent) is gone. Pods that were starting or ending
-    /// have waited for as long as their objects say. The history of watches begins here: one from an older
-    /// version gets 410. No fault is armed.
+    /// It has the objects with their UIDs, resource versions and times, the clock, and the next names and UIDs;
+    /// credentials, limits, log, seed and latencies are those of the original server. Controllers, scheduler and kubelets
+    /// restart: state that they had only in memory (back-offs, expectations, how long a node was silent) is lost. Pods that
+    /// were starting or terminating have waited for as long as their objects indicate. The history of watches begins here: a
+    /// watch from an older version gets a 410. No faults are armed.
     ///
-    /// On the virtual engine servers of one state that are treated alike stay the same, byte for byte. On the threads
-    /// engine the clock goes on from the moment of the state, and each takes its own way.
+    /// On the virtual engine, servers from the same snapshot that get the same requests stay identical, byte for byte. On the
+    /// threads engine the clock continues from the time of the snapshot, and servers diverge.
     ///
     /// # Errors
-    /// Fails only on a bug: the state comes from a server of the same program.
+    /// Fails only on a bug: the snapshot comes from a server of the same program.
     pub fn restore(snapshot: &Snapshot) -> Result<Served> {
         let simulated = snapshot.simulated.clone();
         let harness = Harness::resuming(
@@ -71,11 +71,11 @@ impl Served {
         }))
     }
 
-    /// A second server that goes on from the state of this one; nothing that happens in one reaches the other. As
-    /// [`restore`](Served::restore) of a [`snapshot`](Served::snapshot) of now.
+    /// Starts a second server that continues from the current state of this one; the two are independent afterwards. Like
+    /// [`restore`](Served::restore) of a [`snapshot`](Served::snapshot) taken now.
     ///
     /// # Errors
-    /// As there.
+    /// The same as these.
     pub fn fork(&self) -> Result<Served> {
         Served::restore(&self.snapshot()?)
     }

@@ -1,5 +1,5 @@
-//! The key by which a served cluster signs the tokens of service accounts, for its API server and for the controller
-//! that fills Secrets.
+//! The key that signs a served cluster's service account tokens, for its API server and for the controller that fills
+//! Secrets.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ impl SignTokens for Signer {
     }
 }
 
-/// Whether a controller runs that populates namespaces and sends such requests.
+/// Reports whether a running controller that populates namespaces sends such requests.
 pub(super) fn is_sent(services: &Services, verb: &str, kind: Kind) -> bool {
     let mut populating = Rows::installed().iter().filter(|row| row.populates);
     populating.any(|row| services.controllers.has(row) && row.may_send(verb, kind, ""))
 }
 
-/// Gives the controllers a key to sign tokens with, if the one that does runs: this one, or a new one. The API server
-/// needs the same one.
+/// Gives the controllers a signing key if the one that creates tokens runs: this key, or a new one. The API server
+/// needs the same key.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -39,7 +39,7 @@ pub(super) fn add_signer(
     }
     let key = match key {
         Some(key) => key,
-        None => TokenKey::new().context("tokens of service accounts")?,
+        None => TokenKey::new().context("service account tokens")?,
     };
     services.identity.signer = Some(Arc::new(Signer(key.clone())));
     Ok(Some(key))

@@ -1,4 +1,4 @@
-//! What clients need to find the server and to be let in: a kubeconfig.
+//! The kubeconfig: how clients find the server, and their credentials.
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,13 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::access::{Login, reached_at};
 
-/// A kubeconfig with one cluster and one context, both called `podstorm`. Its user of that name has the
-/// token; another, `podstorm-certificate`, has the certificate where there is one. On plain HTTP
-/// kubectl keeps tokens to itself; other clients send them.
+/// Formats a kubeconfig with one cluster and one context, both named `podstorm`. The user of that name has the token;
+/// another, `podstorm-certificate`, has the certificate if there is one. On plain HTTP kubectl does not send tokens; other
+/// clients do.
 pub fn kubeconfig(address: SocketAddr, login: &Login) -> String {
     let address = reached_at(address);
     let server = match &login.authority {
-        // There is nothing to verify, but the client in JavaScript takes plain HTTP in no other way.
+        // There is nothing to verify, but the JavaScript client accepts plain HTTP only this way.
         None => format!("http://{address}\n    insecure-skip-tls-verify: true"),
         Some(authority) => {
             let authority = BASE64_STANDARD.encode(authority);

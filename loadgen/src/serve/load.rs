@@ -1,5 +1,5 @@
-//! Loads the objects of files into the cluster of a server. What exists, by its UID, is restored as from a backup:
-//! status, UID and times stay. Anything else is created as a client would.
+//! Loads the objects of files into the cluster of a server. Existing objects, which have a UID, are restored as from a
+//! backup, with status, UID and times. Other objects are created as by a client.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use serde_json::json;
 
 use crate::input::{InputObject, missing_namespaces};
 
-/// The place in the order of loading of what exists, by its UID.
+/// The rank of existing objects, which have a UID, in the order of loading.
 const EXISTING: u8 = 3;
 
 /// An object that the API server refuses to load.
 #[derive(Debug, thiserror::Error)]
 #[error("{object}: {problem}")]
 pub struct Refused {
-    /// Which of the objects it is; `None` of a namespace that was added to them.
+    /// The number of the object; `None` for a namespace that was added.
     pub number: Option<usize>,
-    /// `Pod shop/web-1`, `Node n1`.
+    /// The object: `Pod shop/web-1`, `Node n1`.
     pub object: String,
-    /// What the API server says.
+    /// The error of the API server.
     pub problem: ApiError,
 }
 
-/// Loads objects, each after those that admission asks about; namespaces that are named but not among them are
-/// created. Where `accounts` is true, every namespace has its account before a pod is loaded.
+/// Loads objects, each after those that its admission needs; namespaces that are referenced but missing are created. If
+/// `accounts` is set, every namespace gets its account before pods are loaded.
 ///
 /// # Errors
-/// The first object that the API server refuses.
+/// Returns the first object that the API server refuses.
 pub(super) fn load(
     cluster: &Cluster,
     objects: Vec<InputObject>,
@@ -51,11 +51,11 @@ pub(super) fn load(
         kind if kind == Kind::NAMESPACE => 0,
         kind if Some(kind) == definition => 1,
         kind if classes.contains(&Some(kind)) || kind == Kind::SERVICE_ACCOUNT => 2,
-        // New ones last, so that no generated name is one of a dump.
+        // New ones last, so that generated names never collide with those of a dump.
         _ if !object.metadata().uid.is_empty() => EXISTING,
         _ => 4,
     };
-    // Stable: otherwise in the order of the files.
+    // The sort is stable: the order is otherwise that of the files.
     objects.sort_by_key(|(_, object)| rank(object));
     let mut lacks_accounts = accounts;
     let mut admitted = Admitted::with_hasher(FIXED_STATE);
@@ -79,23 +79,23 @@ pub(super) fn load(
             problem,
         })?;
     }
-    // Their objects are there now.
+    // Their objects exist now.
     cluster.end_definitions(now);
     Ok(())
 }
 
-/// Specs as they came, by their place in memory and the namespace where admission asks for it, and pods as they were
-/// admitted with them: many share one.
+/// Specs as they came, by memory address and, if admission depends on it, namespace, and the pods that admission made of
+/// them: many pods share a spec.
 type Admitted = HashMap<(*const PodSpec, Str), (Arc<PodSpec>, Pod), RandomState>;
 
 /// How many of them are kept.
 const ADMITTED_MAX: usize = 1_000;
 
-/// Fills in what admission fills into new pods. A new node does not get the taint of one that is not ready: those of
-/// files are, and no controller here would take it away.
+/// Applies admission to new pods. New nodes do not get the taint of unready nodes: nodes of files are ready, and no
+/// controller here would remove it.
 ///
 /// # Errors
-/// 403 for a pod that admission refuses.
+/// 403 if admission refuses a pod.
 fn admit(
     cluster: &Cluster,
     object: &mut InputObject,
@@ -113,7 +113,7 @@ fn admit(
             cluster.admit_alike(pod, other);
             return Ok(());
         }
-        // The first keeps the place from being another's.
+        // Keeping the spec alive prevents reuse of its address.
         let sent = Arc::clone(&pod.spec);
         cluster.admit_new(pod)?;
         if known.len() == ADMITTED_MAX {
@@ -124,18 +124,18 @@ fn admit(
     Ok(())
 }
 
-/// Gives every namespace the account `default`, which its new pods get: the controller that makes it otherwise does
-/// not run yet.
+/// Gives every namespace the account `default`, which its new pods use, because the controller that normally creates it
+/// does not run yet.
 ///
 /// # Errors
-/// One that is refused, but for a namespace that has it, ends or may have no more.
+/// An account is refused, except if the namespace has it already, is terminating or is at its quota.
 fn add_accounts(cluster: &Cluster, now: Now) -> Result<(), ApiError> {
     let accounts = cluster.api(Kind::SERVICE_ACCOUNT);
     for namespace in cluster.list::<Namespace>(None).0 {
         let name = namespace.metadata.name.as_str();
         let account =
             accounts.read(json!({"metadata": {"namespace": name, "name": DEFAULT_ACCOUNT}}))?;
-        let account = account.expect("it has the form of an account");
+        let account = account.expect("the JSON is a valid ServiceAccount");
         match accounts.create(account, now) {
             Err(error) if ![403, 409].contains(&error.code) => return Err(error),
             _ => {}
@@ -144,7 +144,7 @@ fn add_accounts(cluster: &Cluster, now: Now) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// `Pod shop/web-1`, `Node n1`.
+/// Formats `Pod shop/web-1`, `Node n1`.
 fn described(object: &dyn Object) -> String {
     let (metadata, kind) = (object.metadata(), object.kind().name());
     let name = match &*metadata.name {

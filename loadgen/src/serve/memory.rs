@@ -1,5 +1,5 @@
-//! How much memory the process uses, and may: looked at ten times a second for the API server, which refuses what takes
-//! more before the system ends the process.
+//! The memory limit of the process: samples its memory ten times a second for the API server, which refuses expensive
+//! requests before the system kills the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use podstorm_http::Memory;
 
 use crate::settings::memory::memory_of_machine;
 
-/// How often the process is looked at. At a gigabyte a second it grows by 100 MB meanwhile.
+/// The sampling interval. At a gigabyte a second the process grows by 100 MB in this time.
 const EVERY: Duration = Duration::from_millis(100);
-/// Of what the system lets the process have, the share that the server fills, percent.
+/// The share of the available memory that the server uses, in percent.
 const SHARE: u64 = 90;
-/// The same of addresses (`ulimit -v`), of which threads and the allocator keep many that no memory stands behind:
+/// The share of the address space (`ulimit -v`), much of which threads and the allocator reserve without using memory:
 /// objects of a megabyte filled 30 % of 1 GB, 55 % of 1.5 GB and more than 50 % of 3 GB.
 const SHARE_OF_ADDRESSES: u64 = 25;
 
-/// What the process may use, bytes. `None`: the system does not say.
+/// Returns how much memory the process may use, in bytes; `None` if the system does not report it.
 fn limit() -> Option<u64> {
     let share = |bytes: u64, percent: u64| bytes / 100 * percent;
     let addresses = getrlimit(Resource::RLIMIT_AS).ok().map(|(soft, _)| soft);
@@ -26,8 +26,8 @@ fn limit() -> Option<u64> {
     of_addresses.into_iter().chain(of_machine).min()
 }
 
-/// Looks at the process until this is dropped, and tells the server's memory. Does nothing where the system does not
-/// tell what a process uses, as Linux does.
+/// Samples the memory of the process until this is dropped, and reports it to the server. Does nothing if the system
+/// does not report the usage of processes, as Linux does.
 pub(crate) async fn observe(memory: Arc<Memory>, limit: Option<u64>) {
     if let Some(limit) = limit.or_else(self::limit) {
         while let Some(used) = used() {
@@ -37,7 +37,7 @@ pub(crate) async fn observe(memory: Arc<Memory>, limit: Option<u64>) {
     }
 }
 
-/// Resident bytes of the process.
+/// Returns the resident bytes of the process.
 fn used() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_is_seen_and_has_a_limit_that_it_does_not_reach() {
+    fn memory_is_measured_and_below_its_limit() {
         let (used, limit) = (used().expect("Linux tells"), limit().expect("Linux tells"));
         assert!((1 << 20..limit).contains(&used), "{used} of {limit}");
     }

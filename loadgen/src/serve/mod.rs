@@ -1,5 +1,4 @@
-//! A simulated cluster that runs until it is stopped, with its API server for anybody's
-//! clients: `loadgen serve`.
+//! `loadgen serve`: a simulated cluster that runs until it is stopped, with its API server for any client.
 
 mod access;
 pub(crate) mod background;
@@ -53,43 +52,43 @@ pub use snapshot::write_snapshot;
 pub use token_file::read_tokens;
 pub use token_keys::read_token_key;
 
-/// The namespaces that every cluster has from the start.
+/// The initial namespaces of every cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// What is served.
+/// Options of a served cluster.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// Controllers, latencies, seed, engine. On the virtual one time passes only when it is moved, and
-    /// every write is followed by all that is due at once.
+    /// Controllers, latencies, seed, engine. On the virtual engine time passes only when a client advances it, and every
+    /// write is followed by everything that is due immediately.
     pub sim: SimOptions,
-    /// Simulated nodes that are made at the start, beside those of `objects`.
+    /// Simulated nodes to create at startup, in addition to those of `objects`.
     pub nodes: u64,
-    /// Most pods of each.
+    /// The most pods of each node.
     pub pods_per_node: u32,
-    /// How many zones they are in, by the label `topology.kubernetes.io/zone`: `zone-1` and so on, in turn; 0 is none.
+    /// The number of their zones, by the label `topology.kubernetes.io/zone`: `zone-1` and so on, round-robin; 0 for none.
     pub zones: u64,
-    /// How long the cluster waits for nodes that are silent. A number of a controller that is set in `sim.services` decides
-    /// before the time here.
+    /// How long the cluster waits for silent nodes. A number set in `sim.services` takes precedence over the time
+    /// here.
     pub node_times: NodeTimes,
-    /// What the nodes do for clients.
+    /// Behaviour of the nodes towards clients.
     pub rules: ClientRules,
-    /// What is loaded first.
+    /// The objects to load first.
     pub objects: Vec<InputObject>,
-    /// What the log of every container says.
+    /// The log of every container.
     pub log_line: String,
-    /// Whether the API server reaches the kubelets, which it asks for logs.
+    /// Whether the API server can reach the kubelets, which it asks for logs.
     pub reaches_kubelets: bool,
-    /// Whether the cluster begins with the objects of a new one: classes of priority, roles, levels and flows of
-    /// requests. A server that a test embeds has none, unless it asks for them.
+    /// Whether to create the initial objects of a new cluster: priority classes, roles, priority levels and flow
+    /// schemas. Off by default for servers that a test embeds.
     pub bootstraps: bool,
-    /// The key that signs the tokens of service accounts; a new one unless given. Tokens of the same key, of accounts with
-    /// the same UIDs, are good in each cluster that has it.
+    /// The key that signs service account tokens; by default a new one. A token is valid in every cluster with the same key
+    /// in which its account has the same UID.
     pub token_key: Option<TokenKey>,
 }
 
 impl Default for ServeOptions {
-    /// Three nodes, all controllers but those that [populate](podstorm::row::ControllerRow::populates) namespaces, and
-    /// pods that are ready at once.
+    /// Returns three nodes, all controllers except those that [populate](podstorm::row::ControllerRow::populates) namespaces,
+    /// and pods that are ready immediately.
     fn default() -> ServeOptions {
         let mut sim = SimOptions::new(EngineKind::Threads, 1);
         sim.services.controllers = Controllers::that(Rows::installed(), |row| !row.populates);
@@ -112,7 +111,7 @@ impl Default for ServeOptions {
     }
 }
 
-/// A cluster that runs, and the API server in front of it. It stops when it is dropped.
+/// A running cluster with its API server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Served {
     harness: Arc<Harness>,
@@ -120,7 +119,7 @@ pub struct Served {
     simulated: Simulated,
 }
 
-/// What the cluster simulates, to simulate it again.
+/// The options of the simulation, kept to restart it.
 #[derive(Clone, Debug)]
 struct Simulated {
     sim: SimOptions,
@@ -129,18 +128,18 @@ struct Simulated {
 }
 
 impl Served {
-    /// Starts the cluster, with its namespaces, nodes and objects.
+    /// Starts the cluster with its namespaces, nodes and objects.
     ///
     /// # Errors
-    /// An object that the API server refuses, as [`Refused`] in a box; a feature gate that is unknown or locked.
+    /// The API server refuses an object ([`Refused`], boxed), or a feature gate is unknown or locked.
     pub fn start(options: ServeOptions) -> Result<Served> {
         Served::start_with(options, |api| api)
     }
 
-    /// As [`start`](Served::start); `set_up` sets up the API server: credentials, limits, a log.
+    /// Like [`start`](Served::start); `set_up` configures the API server: credentials, limits, a log.
     ///
     /// # Errors
-    /// As there.
+    /// The same as [`start`](Served::start).
     pub fn start_with(
         mut options: ServeOptions,
         set_up: impl FnOnce(Builder) -> Builder,
@@ -160,7 +159,7 @@ impl Served {
         );
         let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
-        // First, so that the namespaces that every cluster has are the ones that were loaded.
+        // First, so that the initial namespaces are those that were loaded.
         let makes_accounts =
             identity::is_sent(&simulated.sim.services, "create", Kind::SERVICE_ACCOUNT)
                 && cluster.has_plugin(Plugin::ServiceAccount);
@@ -193,15 +192,15 @@ impl Served {
         }))
     }
 
-    /// Starts the controllers of a cluster that has all its objects, and its API server.
+    /// Starts the controllers and the API server of a cluster with all its objects.
     fn over(
         harness: Harness,
         simulated: Simulated,
         set_up: impl FnOnce(Builder) -> Builder,
     ) -> Served {
-        // What was loaded may lack the owners of its workloads; from here on there are no others.
+        // Loaded objects may lack the owners of their workloads; no others exist from here on.
         harness.cluster().set_holds_all_owners();
-        // Only now: a controller that saw a ReplicaSet before its pods would make others.
+        // Only now: a controller that saw a ReplicaSet before its pods would create others.
         let harness = Arc::new(harness.started());
         harness.advance(0);
         let (clock, controllers) = (Arc::clone(&harness), Arc::clone(&harness));
@@ -220,47 +219,47 @@ impl Served {
         }
     }
 
-    /// The time of the cluster.
+    /// Returns the time of the cluster.
     pub fn now(&self) -> Now {
         self.harness.now()
     }
 
-    /// Moves the time of a cluster on the virtual engine; everything that is due until then has
-    /// happened when it returns the new time. `None` on the threads engine, whose time passes by
-    /// itself. By nothing it lets happen what is due after writes to [`cluster`](Served::cluster).
+    /// Advances the time of a cluster on the virtual engine and returns the new time, once everything that is due until
+    /// then has happened. `None` on the threads engine, whose time passes by itself. Advancing by zero executes what is due
+    /// after writes to [`cluster`](Served::cluster).
     pub fn advance(&self, by: Duration) -> Option<Now> {
         let by_ns = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         let now = self.harness.advance(by_ns);
-        // What faults have held back until now.
+        // Deliver what faults have delayed until now.
         self.api.time_has_moved();
         now
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     pub fn cluster(&self) -> &Arc<Cluster> {
         self.harness.cluster()
     }
 
-    /// The requests of the controllers of ReplicaSets and ReplicationControllers so far, and of their
-    /// Events' writers, by `verb resource code`: `create pods 201`. They are made in process, so the API
-    /// server neither counts nor logs them.
+    /// Returns the requests of the ReplicaSet and ReplicationController controllers so far, including their event writers, by
+    /// `verb resource code`: `create pods 201`. They are in-process requests, which the API server neither counts nor
+    /// logs.
     ///
     /// # Panics
-    /// When a part of the simulated cluster has panicked.
+    /// A part of the simulated cluster has panicked.
     pub fn api_calls(&self) -> BTreeMap<String, u64> {
         self.harness.api_calls()
     }
 
-    /// The API server.
+    /// Returns the API server.
     pub fn api(&self) -> &ApiServer {
         &self.api
     }
 
-    /// Answers what comes to the listener until `stop` is done, with TLS where it is given. From its call on
-    /// the cluster has a Service `kubernetes` for its API server.
+    /// Serves the listener until `stop` completes, with TLS if given. The cluster gets a Service `kubernetes` for its API
+    /// server when this is called.
     ///
     /// # Errors
-    /// The listener can't be used any more, or the cluster refuses the Service.
+    /// The listener fails, or the cluster refuses the Service.
     pub async fn listen(
         &self,
         listener: TcpListener,
@@ -289,7 +288,7 @@ impl VirtualTime for Time {
 fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {
     let labels = json!({"kubernetes.io/metadata.name": name});
     let namespace = json!({"metadata": {"name": name, "labels": labels}});
-    let namespace = Namespace::from_json(namespace).expect("a namespace of ours is one");
+    let namespace = Namespace::from_json(namespace).expect("the initial namespaces are valid");
     match cluster.create(namespace, now) {
         // It was loaded.
         Err(error) if error.code == 409 => Ok(()),
@@ -297,7 +296,7 @@ fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {
     }
 }
 
-/// The class of claims that name none and the driver of its volumes, unless files bring some of these names.
+/// Adds the default storage class and its driver, unless files bring objects with these names.
 fn add_storage(cluster: &Cluster, now: Now) -> Result<()> {
     for object in [default_class(), driver()] {
         let described = format!("{} {}", object.kind().name(), object.metadata.name);

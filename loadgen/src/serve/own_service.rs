@@ -1,4 +1,4 @@
-//! The Service `kubernetes`, by which a cluster's own pods reach its API server, and where that is.
+//! The Service `kubernetes`, through which pods of a cluster reach its API server, and its endpoints.
 //!
 //! Source: `pkg/controlplane/controller/kubernetesservice` and `pkg/controlplane/reconcilers` of Kubernetes.
 
@@ -10,14 +10,14 @@ use podstorm_objects::Now;
 use serde_json::{Value, json};
 
 const NAME: &str = "kubernetes";
-/// The first address that Services have.
+/// The first Service address.
 const CLUSTER_IP: &str = "10.96.0.1";
 
-/// Makes the Service of a server that listens at an address, unless it is there; its Endpoints and
-/// EndpointSlice are those of this server, whatever they were.
+/// Creates the Service of a server that listens at an address, unless it exists; sets its Endpoints and EndpointSlice to
+/// this server, whatever they were.
 ///
 /// # Errors
-/// The API server refuses one.
+/// The API server refuses an object.
 pub(super) fn make(cluster: &Cluster, address: SocketAddr, now: Now) -> Result<()> {
     let metadata = |labels: Value| {
         json!({"name": NAME, "namespace": "default",
@@ -30,7 +30,7 @@ pub(super) fn make(cluster: &Cluster, address: SocketAddr, now: Now) -> Result<(
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]}});
     put(cluster, "Service", service, false, now)?;
     let ip = address.ip().to_canonical();
-    // Such an address can't be reached from another machine, and no endpoint may have one.
+    // Such an address is unreachable from other machines, and not valid for an endpoint.
     if ip.is_loopback() || ip.is_unspecified() {
         return Ok(());
     }
@@ -47,13 +47,13 @@ pub(super) fn make(cluster: &Cluster, address: SocketAddr, now: Now) -> Result<(
     put(cluster, "EndpointSlice", slice, true, now)
 }
 
-/// Creates an object; one that is there is replaced or left.
+/// Creates an object; replaces or keeps an existing one.
 fn put(cluster: &Cluster, kind: &str, json: Value, replaces: bool, now: Now) -> Result<()> {
-    let api = cluster.api(kind_named(kind).context("a kind that is served")?);
+    let api = cluster.api(kind_named(kind).context("the kind is served")?);
     let object = api.read(json)??;
     match api.create(object.clone(), now) {
         Err(error) if error.code == 409 && replaces => api.update(object, now).map(drop),
-        // It is there, or what was loaded forbids it, such as a quota.
+        // It exists, or a loaded object such as a quota forbids it.
         Err(error) if [403, 409].contains(&error.code) => Ok(()),
         created => created.map(drop),
     }
@@ -73,7 +73,7 @@ mod tests {
     };
 
     fn get(cluster: &Cluster, kind: &str) -> Option<Value> {
-        let kind = kind_named(kind).expect("it is served");
+        let kind = kind_named(kind).expect("the kind is served");
         let found = cluster.api(kind).get("default", NAME);
         found.ok().map(|object| object.to_json())
     }

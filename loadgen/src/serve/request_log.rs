@@ -1,7 +1,7 @@
-//! A log of requests on a thread of its own: lines wait for a slow reader, requests don't.
+//! A request log on its own thread: lines wait for a slow reader, requests don't.
 //!
-//! Requests append to one buffer under a lock; the thread takes it whole and writes it without the lock. Lines that the
-//! buffer has no place for are dropped and counted.
+//! Requests append to a buffer under a lock; the thread takes the whole buffer and writes it without the lock. Lines that
+//! don't fit the buffer are dropped and counted.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use podstorm_http::{Answered, Log};
 
-/// Most bytes that wait to be written; as many may be on their way.
+/// The most bytes that wait to be written; as many again may be in progress.
 const WAITING_MAX: usize = 1 << 20;
-/// What is written at once: as much as a pipe holds.
+/// The size of a write: the capacity of a pipe.
 const PIECE: usize = 1 << 16;
-/// The end waits for a reader that has taken a piece within this time.
+/// On shutdown, the time within which the reader must accept a piece.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// A log that never waits. Dropped, it writes what waits, unless its reader is stuck.
+/// A log that never blocks. Dropping it writes the waiting lines, unless the reader is stuck.
 #[derive(Debug)]
 pub struct RequestLog(Arc<Shared>);
 
@@ -28,7 +28,7 @@ struct Shared {
     lines: Mutex<Lines>,
     /// Notified when `lines` changes.
     changed: Condvar,
-    /// Lines that found no place, ever.
+    /// Lines that did not fit, in total.
     dropped: AtomicU64,
 }
 
@@ -40,9 +40,9 @@ struct Lines {
     missing: u64,
     /// Pieces that were written.
     written: u64,
-    /// No line follows.
+    /// Whether no line follows.
     is_closed: bool,
-    /// The thread has written everything.
+    /// Whether the thread has written everything.
     is_done: bool,
 }
 
@@ -50,7 +50,7 @@ impl RequestLog {
     /// Starts the thread that writes to `out`.
     ///
     /// # Errors
-    /// The system is out of threads.
+    /// The thread can't be started.
     pub fn start(out: impl Write + Send + 'static) -> io::Result<RequestLog> {
         let shared = Arc::new(Shared::default());
         let writer = Arc::clone(&shared);
@@ -74,7 +74,7 @@ impl Log for RequestLog {
         let micros = took.as_micros();
         let mut lines = self.0.lines();
         let before = lines.waiting.len();
-        // Quoted: clients name themselves as they like, with spaces.
+        // Quoted: clients choose their names, which may contain spaces.
         let _fits = writeln!(
             lines.waiting,
             "{method} {path} {status} {micros}us {user_agent:?} {user:?}"
@@ -82,7 +82,7 @@ impl Log for RequestLog {
         if lines.waiting.len() > WAITING_MAX {
             lines.waiting.truncate(before);
             lines.missing += 1;
-            // Ordering: a count that nothing else depends on.
+            // Ordering: nothing else depends on the count.
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
         }
         drop(lines);
@@ -90,7 +90,7 @@ impl Log for RequestLog {
     }
 
     fn dropped(&self) -> u64 {
-        // Ordering: as where it is counted.
+        // Ordering: see the increment.
         self.0.dropped.load(Ordering::Relaxed)
     }
 }
@@ -121,9 +121,9 @@ impl Shared {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes lines as they come until no more follow.
+    /// Writes lines as they arrive until no more follow.
     fn write_all(&self, mut out: impl Write) {
-        // Is swapped with those that wait, so that neither is allocated again.
+        // Swapped with the waiting text, so that neither is allocated again.
         let mut taken = String::new();
         loop {
             let lines = self.lines();
@@ -141,12 +141,12 @@ impl Shared {
             if missing > 0 {
                 let _fits = writeln!(
                     taken,
-                    "warning: --log-requests: {missing} lines are missing here: they came faster \
-                     than they were read"
+                    "warning: --log-requests: {missing} lines are missing here: requests came faster \
+                     than the lines were read"
                 );
             }
             for piece in taken.as_bytes().chunks(PIECE) {
-                // The reader may have gone away.
+                // The reader may have closed its end.
                 let _gone = out.write_all(piece);
                 self.lines().written += 1;
                 self.changed.notify_all();
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that takes a piece only when it is asked to.
+    /// A reader that takes a piece only on request.
     struct Pipe(std::sync::mpsc::SyncSender<Vec<u8>>);
 
     impl Write for Pipe {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_written_in_their_order_to_the_last() {
+    fn all_lines_are_written_in_order() {
         let (log, pipe) = start();
         for number in 0..1_000 {
             answer(&log, &format!("/{number}"));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_a_reader_are_dropped_counted_and_told_of() {
+    fn lines_without_a_reader_are_dropped_and_reported() {
         let (log, pipe) = start();
         let path = "/".repeat(1_000);
         for _ in 0..10_000 {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_does_not_wait_for_a_stuck_reader() {
+    fn shutdown_does_not_wait_for_a_stuck_reader() {
         let (log, pipe) = start();
         answer(&log, "/");
         drop(log);

@@ -1,21 +1,22 @@
-//! All objects of a cluster in one file, which `-f` reads again.
+//! Writes all objects of a cluster to one file, which `-f` can read.
 
 use std::io::{self, Write};
 
 use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::json::Writer;
 
-/// Writes all objects, in the form of `kubectl get -A -o json`. Each kind is as of one moment, and
-/// they follow each other.
+/// Writes all objects, in the format of `kubectl get -A -o json`. Each kind is consistent, but kinds are read one after
+/// the other.
 ///
 /// # Errors
+/// Writing to `file` fails.
 /// Those of `file`.
 pub fn write_snapshot(cluster: &Cluster, file: &mut dyn Write) -> io::Result<()> {
     file.write_all(b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"metadata\":{},\"items\":[")?;
     let mut out = Writer::new();
     let mut between = "";
     for kind in cluster.kinds() {
-        // A kind that is served has a list.
+        // Kinds that are served can be listed.
         let Ok(page) = cluster.api(kind).list(&ListOptions::default()) else {
             continue;
         };

@@ -1,7 +1,7 @@
-//! `--token-auth-file`: lines of a token, its user, the user's UID and, in quotes, its groups.
+//! `--token-auth-file`: each line has a token, its user, the user's UID and, in quotes, its groups.
 //!
-//! Source: `authentication/token/tokenfile` of Kubernetes' apiserver, which skips the lines that are
-//! errors here.
+//! Source: `authentication/token/tokenfile` of Kubernetes' apiserver, which skips lines that are errors
+//! here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,16 +10,16 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use podstorm_http::User;
 
-/// The tokens of a file, with their users.
+/// Reads the tokens of a file, with their users.
 ///
 /// # Errors
-/// A file that can't be read or holds no token; an invalid line, with its number.
+/// The file can't be read, contains no token, or has an invalid line, whose number is in the error.
 pub fn read_tokens(path: &Path) -> Result<Vec<(String, User)>> {
     let shown = path.display();
     let bytes = fs::read(path).with_context(|| format!("--token-auth-file {shown}"))?;
     let tokens = parse(&bytes).with_context(|| format!("--token-auth-file {shown}"))?;
     if tokens.is_empty() {
-        bail!("--token-auth-file {shown}: it holds no token, so no client could authenticate");
+        bail!("--token-auth-file {shown}: the file contains no token, so no client could authenticate");
     }
     Ok(tokens)
 }
@@ -38,21 +38,21 @@ fn parse(bytes: &[u8]) -> Result<Vec<(String, User)>> {
         let (token, name) = (member(0), member(1));
         if record.len() < 3 {
             bail!(
-                "line {line}: it must be token,user,uid,\"group,group\"; the groups may be absent"
+                "line {line}: expected token,user,uid,\"group,group\"; the groups may be absent"
             );
         }
         if record.len() > 4 {
-            bail!("line {line}: several groups are put in quotes: \"group,group\"");
+            bail!("line {line}: several groups need quotes: \"group,group\"");
         }
         if token.is_empty() || name.is_empty() {
             bail!("line {line}: token and user can't be empty");
         }
-        // A token that no header can hold could not be sent.
+        // A token with other characters can't be sent in a header.
         if token.contains(|c: char| !c.is_ascii_graphic()) {
-            bail!("line {line}: a token has visible ASCII characters alone");
+            bail!("line {line}: a token consists of visible ASCII characters");
         }
         if !seen.insert(token.to_owned()) {
-            bail!("line {line}: the token is that of a line before");
+            bail!("line {line}: the token is a duplicate of an earlier line");
         }
         let groups = member(3).split(',').filter(|group| !group.is_empty());
         let user = User {
@@ -89,21 +89,21 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_no_part_of_the_first_token() {
+    fn a_byte_order_mark_is_ignored() {
         let tokens = parse(b"\xef\xbb\xbft1,jane,1\n").unwrap();
         assert_eq!(tokens[0].0, "t1");
     }
 
     #[test]
-    fn a_bad_line_is_named_by_its_number() {
+    fn an_invalid_line_is_reported_with_its_number() {
         for (text, problem) in [
-            ("t1,jane,1\nt2,bob\n", "line 2: it must be"),
+            ("t1,jane,1\nt2,bob\n", "line 2: expected token"),
             ("t1,jane,1,dev,ops\n", "line 1: several groups"),
             (",jane,1\n", "line 1: token and user"),
             ("t1,,1\n", "line 1: token and user"),
-            ("t1,a,1\nt2,b,2\nt1,c,3\n", "line 3: the token is that"),
-            ("t 1,a,1\n", "line 1: a token has"),
-            ("\u{e4},a,1\n", "line 1: a token has"),
+            ("t1,a,1\nt2,b,2\nt1,c,3\n", "line 3: the token is a duplicate"),
+            ("t 1,a,1\n", "line 1: a token consists"),
+            ("\u{e4},a,1\n", "line 1: a token consists"),
         ] {
             let error = parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with(problem), "{text:?}: {error}");

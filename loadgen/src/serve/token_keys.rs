@@ -1,4 +1,4 @@
-//! `--service-account-signing-key-file` and `--service-account-key-file`: the keys of the tokens of service accounts.
+//! `--service-account-signing-key-file` and `--service-account-key-file`: the keys of service account tokens.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use podstorm_http::{PublicKey, TokenKey};
 
-/// The key that signs tokens, from a file or new, with the keys of other files whose tokens it believes. `None` where no
-/// file is named.
+/// Reads the key that signs tokens from a file, or creates one, and adds the keys of other files whose tokens are
+/// accepted. `None` if no file is given.
 ///
 /// # Errors
-/// A file that can't be read, or that has no usable key, with the name of its flag; no random numbers for a new key.
+/// A file can't be read or contains no usable key (the error has its flag), or there are no random numbers for a new key.
 pub fn read_token_key(
     signing: Option<&PathBuf>,
     verifying: &[PathBuf],
@@ -18,7 +18,7 @@ pub fn read_token_key(
     let key = match signing {
         Some(path) => read("--service-account-signing-key-file", path, TokenKey::read)?,
         None if verifying.is_empty() => return Ok(None),
-        None => TokenKey::new().context("tokens of service accounts")?,
+        None => TokenKey::new().context("service account tokens")?,
     };
     let mut believed = Vec::new();
     for path in verifying {

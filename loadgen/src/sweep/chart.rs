@@ -1,5 +1,5 @@
-//! Where the marks of a chart go: ticks of an axis, places of a heat map's cells and of a plot's lines,
-//! in units of an SVG's view box. What they look like is the page's.
+//! The geometry of charts: ticks of an axis, cells of a heat map and lines of a plot, in units of an SVG's view box. The
+//! page defines their style.
 
 use serde_json::{Value as Json, json};
 
@@ -9,21 +9,21 @@ use crate::report::page::{coordinate as place, round_step, steps_to};
 /// Shades of a heat map, from the least value to the greatest.
 pub const SHADES: usize = 7;
 
-/// Most lines of a plot: a reader can't distinguish more.
+/// The most lines of a plot that a reader can distinguish.
 pub const LINES_MAX: usize = 8;
 
-/// Height of a row, and least width of a column, of a heat map.
+/// Height of a row, and minimum width of a column, of a heat map.
 const ROW: f64 = 34.0;
 const COLUMN: f64 = 84.0;
 
-/// A character of the labels is about so wide.
+/// Approximate width of a character of the labels.
 const CHARACTER: f64 = 7.2;
 
-/// A plot's area of lines.
+/// The size of a plot's area.
 const PLOT: (f64, f64) = (420.0, 220.0);
 
-/// Ticks of an axis from 0 to at least `most`: whole steps of 1, 2 or 5 times a power of ten, or, of
-/// times from a minute on, of a clock's.
+/// Returns the ticks of an axis from 0 to at least `most`: steps of 1, 2 or 5 times a power of ten or, for times from a
+/// minute on, of clock units.
 pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {
         return vec![0.0, 1.0];
@@ -34,7 +34,7 @@ pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     let of_clock = clock.into_iter().find(|step| *step >= most / 5.0);
     let step = match of_clock {
         Some(step) if unit == Unit::Seconds && most >= 60.0 => step,
-        // Things are whole.
+        // Counts are integers.
         _ if unit == Unit::Count => round_step(most, 5.0).max(1.0),
         _ => round_step(most, 5.0),
     };
@@ -42,20 +42,20 @@ pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     (0..=count).map(|number| number as f64 * step).collect()
 }
 
-/// A value of one cell, by its place in the two dimensions.
+/// The value of a cell, with its place in the two dimensions.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// Along the first dimension.
+    /// Position along the first dimension.
     pub x: usize,
-    /// Along the second.
+    /// Position along the second dimension.
     pub y: usize,
-    /// The value; absent where the cell has none.
+    /// The value; absent if the cell has none.
     pub value: Option<f64>,
-    /// For people.
+    /// The formatted value.
     pub text: String,
-    /// What is shown when it is pointed at.
+    /// The tooltip.
     pub title: String,
-    /// Whether it is the cheapest that keeps the thresholds.
+    /// Whether it is the cheapest cell that meets the thresholds.
     pub is_cheapest: bool,
 }
 
@@ -63,13 +63,13 @@ fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * CHARACTER
 }
 
-/// Whether shades go by the logarithm: where the greatest value is many times the least, all but a few
-/// would have one shade otherwise.
+/// Reports whether shades are logarithmic: if the greatest value is many times the least, most values would otherwise
+/// have the same shade.
 pub fn is_logarithmic(least: f64, most: f64) -> bool {
     least > 0.0 && most >= 20.0 * least
 }
 
-/// The shade of a value between the least and the greatest.
+/// Returns the shade of a value between the least and the greatest.
 pub fn shade(value: f64, least: f64, most: f64) -> usize {
     if most <= least {
         return 0;
@@ -81,8 +81,8 @@ pub fn shade(value: f64, least: f64, most: f64) -> usize {
     ((share * SHADES as f64) as usize).min(SHADES - 1)
 }
 
-/// Lays a heat map out: the first dimension's values from left to right, the second's from the bottom
-/// up. `range` is the least and the greatest value of all maps that are compared.
+/// Lays out a heat map: the values of the first dimension from left to right, those of the second from bottom to top.
+/// `range` has the least and the greatest value of all maps that are compared.
 pub fn heat_map(
     names: [&str; 2],
     xs: &[String],
@@ -100,7 +100,7 @@ pub fn heat_map(
     let row_top = |y: usize| bottom - (y + 1) as f64 * ROW;
     let column_left = |x: usize| left + x as f64 * column;
     let width = left + xs.len() as f64 * column + 2.0;
-    // A gap of the background between tiles.
+    // Leave a gap between tiles.
     let cell = |one: &Value| {
         json!({
             "x": place(column_left(one.x) + 1.0),
@@ -132,7 +132,7 @@ pub fn heat_map(
     })
 }
 
-/// Texts with their places.
+/// Returns texts with their positions.
 fn labels(texts: &[String], at: impl Fn(usize) -> (f64, f64)) -> Vec<Json> {
     let label = |(number, text): (usize, &String)| {
         let (x, y) = at(number);
@@ -141,9 +141,9 @@ fn labels(texts: &[String], at: impl Fn(usize) -> (f64, f64)) -> Vec<Json> {
     texts.iter().enumerate().map(label).collect()
 }
 
-/// Lays a plot out: the first dimension's values at equal distances, a line for each value of the
-/// second, from 0 to the greatest. `legend_name` says what the lines are, and is empty of a single one;
-/// `left_out` is how many values of the second dimension have no line.
+/// Lays out a plot: the values of the first dimension at equal distances, a line for each value of the second, from 0 to
+/// the greatest value. `legend_name` describes the lines, and is empty for a single one; `left_out` is the number of
+/// values of the second dimension without a line.
 pub fn line_plot(
     names: [&str; 2],
     xs: &[String],
@@ -197,8 +197,8 @@ pub fn line_plot(
     })
 }
 
-/// Which of a number of values have a line: all, or as many as can be told apart, evenly, with the first and
-/// the last.
+/// Returns which of `count` values have a line: all, or as many as a reader can distinguish, evenly spaced, including
+/// the first and the last.
 fn chosen(count: usize) -> Vec<usize> {
     if count <= LINES_MAX {
         return (0..count).collect();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_round_and_reach_the_greatest_value() {
+    fn ticks_are_round_and_cover_the_greatest_value() {
         for (most, unit, wanted) in [
             (10.0, Unit::Count, &[0.0, 2.0, 4.0, 6.0, 8.0, 10.0][..]),
             (3.0, Unit::Count, &[0.0, 1.0, 2.0, 3.0]),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_broken_where_a_value_is_missing() {
+    fn a_line_is_broken_at_a_missing_value() {
         let texts: Vec<String> = (0..4).map(|number| number.to_string()).collect();
         let values = [
             value(0, 0, Some(0.0)),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn many_values_have_as_many_lines_as_can_be_told_apart() {
+    fn many_values_have_a_bounded_number_of_lines() {
         assert_eq!(chosen(3), [0, 1, 2]);
         let some = chosen(100);
         assert_eq!((some.len(), some[0], some[7]), (8, 0, 99));

@@ -1,33 +1,33 @@
-//! The grid: dimensions with their values, and cells numbered so that the last dimension runs fastest.
+//! The grid: dimensions with their values, and cells numbered with the last dimension fastest.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-/// The most cells of a grid: a larger one is unreadable, and more likely a typo.
+/// The most cells of a grid: a larger one is unreadable, and probably a typo.
 pub const CELLS_MAX: usize = 10_000;
 
-/// One setting that is varied.
+/// A setting that varies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Dimension {
     /// The flag's name, without dashes.
     pub name: String,
-    /// Its values as they were written, cheapest first.
+    /// Its values as the user wrote them, cheapest first.
     pub values: Vec<String>,
 }
 
-/// Every combination of the dimensions' values.
+/// All combinations of the dimensions' values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grid {
-    /// The dimensions, in the order in which they were given.
+    /// The dimensions, in the given order.
     pub dimensions: Vec<Dimension>,
 }
 
 impl Grid {
-    /// The grid of every `--vary NAME=V1,V2,...`; the values of a name given several times are put
-    /// together. Where a `;` stands among the values it parts them, and commas belong to them.
+    /// Parses the grid from every `--vary NAME=V1,V2,...`; the values of a repeated name are combined. If there is a `;`
+    /// among the values, it separates them, and commas are part of them.
     ///
     /// # Errors
-    /// No name, no values, one twice, or more cells than [`CELLS_MAX`].
+    /// A name or its values are missing, a value is given twice, or there are more cells than [`CELLS_MAX`].
     pub fn parse(texts: &[String]) -> Result<Grid> {
         let mut dimensions: Vec<Dimension> = Vec::new();
         for text in texts {
@@ -57,20 +57,20 @@ impl Grid {
         }
         let product: Vec<String> = sizes.map(|size| size.to_string()).collect();
         bail!(
-            "--vary asks for {} cells{}; at most {CELLS_MAX} are run: leave values out, or sweep \
+            "--vary asks for {} cells{}; at most {CELLS_MAX} are run: remove values, or sweep \
              one part after the other",
             product.join(" x "),
             cells.map_or_else(String::new, |cells| format!(", {cells} in all")),
         )
     }
 
-    /// How many cells there are.
+    /// Returns the number of cells.
     pub fn cells(&self) -> usize {
         let sizes = self.dimensions.iter().map(|one| one.values.len());
         sizes.product()
     }
 
-    /// The position of a cell in each dimension.
+    /// Returns the position of a cell in each dimension.
     pub fn position(&self, cell: usize) -> Vec<usize> {
         let mut rest = cell;
         let mut position: Vec<usize> = self
@@ -87,7 +87,7 @@ impl Grid {
         position
     }
 
-    /// The values of a cell, in the order of the dimensions.
+    /// Returns the values of a cell, in the order of the dimensions.
     pub fn values(&self, cell: usize) -> Vec<(&str, &str)> {
         let position = self.position(cell);
         let dimensions = self.dimensions.iter().zip(position);
@@ -96,7 +96,7 @@ impl Grid {
             .collect()
     }
 
-    /// A cell's name: `pods=1k, burst-replicas=100`.
+    /// Returns a cell's name: `pods=1k, burst-replicas=100`.
     pub fn name(&self, cell: usize) -> String {
         let values = self.values(cell);
         let parts: Vec<String> = values
@@ -117,7 +117,7 @@ fn dimension(text: &str) -> Result<Dimension> {
         bail!("--vary {text}: the name of a flag is missing; write such as {example}");
     }
     let by = if values.contains(';') { ';' } else { ',' };
-    // A last separator ends the list, so that one value may hold commas: `p50=3ms,p99=40ms;`.
+    // A trailing separator ends the list, so that one value may contain commas: `p50=3ms,p99=40ms;`.
     let values = values.trim();
     let values = values.strip_suffix(by).unwrap_or(values);
     let values: Vec<String> = values.split(by).map(|one| one.trim().to_owned()).collect();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn values_with_commas_are_parted_by_semicolons_or_repeated() {
+    fn values_with_commas_use_semicolons_or_repeated_flags() {
         for texts in [
             &["api-latency=p50=1ms,p99=2ms;5ms"][..],
             &["api-latency=p50=1ms,p99=2ms;", "api-latency=5ms"],
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grid_is_told() {
+    fn invalid_grids_are_refused() {
         for (texts, words) in [
             (&["pods"][..], "the values are missing"),
             (&["pods="], "the values are missing"),

@@ -1,10 +1,9 @@
-//! The same scenario over a grid of settings: every cell an independent seeded run, or one for each
-//! of several seeds.
+//! A scenario over a grid of settings: every cell is an independent seeded run, or one for each of several seeds.
 //!
-//! [`grid`] reads `--vary` and numbers the cells, [`work`] runs them on several threads, [`outcome`]
-//! sums a cell up and finds the cheapest that keeps every threshold, [`output`] writes the table, CSV
-//! and JSON, [`report`] the page with its charts; [`repeated`] sums up the runs of one cell. What a cell runs is made by the command line from
-//! its flags, so that a value here is read as `loadgen run` reads it.
+//! [`grid`] parses `--vary` and numbers the cells, [`work`] runs them on several threads, [`outcome`] summarizes cells and
+//! finds the cheapest one that meets every threshold, [`output`] writes the table, CSV and JSON, [`report`] the page with
+//! its charts; [`repeated`] summarizes the runs of one cell. The command line builds the settings of each cell from
+//! flags, so that values are parsed as in `loadgen run`.
 
 pub mod chart;
 pub mod grid;

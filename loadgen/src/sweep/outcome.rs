@@ -1,46 +1,45 @@
-//! What a sweep found: of each cell the medians of its metrics and whether it keeps the thresholds,
-//! and the cheapest cell that does.
+//! The outcome of a sweep: for each cell the medians of its metrics and whether it meets the thresholds; and the
+//! cheapest cell that does.
 
 use super::grid::Grid;
 use crate::compare::significance::median;
 use crate::metrics::{MetricName, MetricValues, Threshold};
 use crate::result::RunResult;
 
-/// One cell that has run.
+/// A cell that has run.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// Its number in the grid.
     pub number: usize,
-    /// The median of each metric over the seeds; absent where no run has it.
+    /// The median of each metric over the seeds; absent if no run has it.
     pub metrics: Vec<Option<f64>>,
-    /// Whether every run met its scenario's condition.
+    /// Whether every run met the condition of its scenario.
     pub is_done: bool,
-    /// Whether every run kept every threshold and was done; absent without thresholds.
+    /// Whether every run met every threshold and was done; absent without thresholds.
     pub meets: Option<bool>,
     /// Invariants broken, over all runs.
     pub violations: usize,
-    /// Its runs, one a seed.
+    /// Its runs, one per seed.
     pub results: Vec<RunResult>,
 }
 
-/// A sweep that has run, or as much of it as did.
+/// A sweep that has run, completely or in part.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What was varied.
+    /// The grid.
     pub grid: Grid,
     /// The seeds of each cell.
     pub seeds: Vec<u64>,
-    /// The metrics that are shown.
+    /// The metrics to show.
     pub metrics: Vec<MetricName>,
-    /// What every run was held against.
+    /// The thresholds of every run.
     pub thresholds: Vec<Threshold>,
-    /// The cells that ran with all their seeds, in the order of the grid.
+    /// The cells that ran with all their seeds, in grid order.
     pub cells: Vec<Cell>,
 }
 
 impl Sweep {
-    /// Sums up the results, which come cell by cell and seed by seed. Cells of which a run is
-    /// missing are left out.
+    /// Summarizes the results, which are ordered by cell and seed. Cells with a missing run are left out.
     pub fn new(
         grid: Grid,
         seeds: Vec<u64>,
@@ -51,7 +50,7 @@ impl Sweep {
         let mut results = results.into_iter();
         let mut cells = Vec::new();
         for number in 0..grid.cells() {
-            // All of the cell's, before it is seen whether one is missing.
+            // Take all results of the cell before checking whether one is missing.
             let runs: Vec<Option<RunResult>> = results.by_ref().take(seeds.len()).collect();
             let runs: Option<Vec<RunResult>> = runs.into_iter().collect();
             if let Some(runs) = runs.filter(|runs| runs.len() == seeds.len()) {
@@ -67,30 +66,30 @@ impl Sweep {
         }
     }
 
-    /// Whether every cell has run.
+    /// Reports whether every cell has run.
     pub fn is_complete(&self) -> bool {
         self.cells.len() == self.grid.cells()
     }
 
-    /// Whether no cell took any time, as on the virtual engine where nothing takes some.
+    /// Reports whether no cell took any time, as on the virtual engine without latencies.
     pub fn took_no_time(&self) -> bool {
         let mut results = self.cells.iter().flat_map(|cell| &cell.results);
         !self.cells.is_empty() && results.all(|result| result.elapsed_seconds == 0.0)
     }
 
-    /// Whether the seed is one of the dimensions, so that each cell has its own.
+    /// Reports whether the seed is one of the dimensions, so that each cell has its own.
     pub fn varies_seed(&self) -> bool {
         let dimensions = &self.grid.dimensions;
         dimensions.iter().any(|dimension| dimension.name == "seed")
     }
 
-    /// The cheapest cell that keeps every threshold: the first in the order of the grid, in which
-    /// the first value of each dimension is its cheapest and the first dimension weighs most.
+    /// Returns the cheapest cell that meets every threshold: the first in grid order, in which the first value of each
+    /// dimension is its cheapest and the first dimension matters most.
     pub fn cheapest(&self) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.meets == Some(true))
     }
 
-    /// The cell of that number, if it has run.
+    /// Returns the cell with this number, if it has run.
     pub fn cell(&self, number: usize) -> Option<&Cell> {
         let at = self.cells.binary_search_by_key(&number, |cell| cell.number);
         at.ok().map(|at| &self.cells[at])
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_have_medians_and_the_cheapest_is_the_first_that_keeps_the_thresholds() {
+    fn the_cheapest_cell_is_the_first_that_meets_the_thresholds() {
         let sweep_of = |bound| {
             let sweep = sweep(bound);
             let cheapest = sweep.cheapest().map(|cell| sweep.grid.name(cell.number));
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_lacks_a_run_is_left_out_and_no_other() {
+    fn only_cells_with_a_missing_run_are_left_out() {
         let whole = sweep("1h");
         let results = |cell: &Cell| cell.results.clone().into_iter().map(Some);
         let mut all: Vec<Option<RunResult>> = whole.cells.iter().flat_map(results).collect();

@@ -1,4 +1,4 @@
-//! A sweep for the terminal, as CSV and as JSON.
+//! Formats of a sweep: for the terminal, CSV and JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use super::outcome::{Cell, Sweep};
 use crate::text::columns::columns;
 use crate::units::counted;
 
-/// The version of the JSON's schema; raised when a member changes its meaning or goes away.
+/// The version of the JSON's schema; incremented when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 2;
 
-/// Most cells that the terminal shows; files hold them all.
+/// The most cells that the terminal shows; files contain all of them.
 const CELLS_SHOWN: usize = 250;
 
-/// The table for the terminal, one line a cell, and what it comes to. `command` is the command that
-/// repeats a cell.
+/// Formats the table for the terminal, one line per cell, and the conclusion. `command` returns the command that repeats
+/// a cell.
 pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
     let mut text = String::new();
     let dimensions = sweep.grid.dimensions.len();
@@ -44,7 +44,7 @@ pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
     text
 }
 
-/// The names of the dimensions and of the metrics.
+/// Returns the names of the dimensions and of the metrics.
 fn names(sweep: &Sweep) -> Vec<String> {
     let names = sweep.grid.dimensions.iter().map(|one| one.name.clone());
     names
@@ -52,13 +52,13 @@ fn names(sweep: &Sweep) -> Vec<String> {
         .collect()
 }
 
-/// A cell's values of the dimensions.
+/// Returns a cell's values of the dimensions.
 pub(super) fn values(sweep: &Sweep, cell: &Cell) -> Vec<String> {
     let values = sweep.grid.values(cell.number).into_iter();
     values.map(|(_, value)| value.to_owned()).collect()
 }
 
-/// A cell's metrics for people.
+/// Formats a cell's metrics.
 pub(super) fn shown(sweep: &Sweep, cell: &Cell) -> Vec<String> {
     let metrics = sweep.metrics.iter().zip(&cell.metrics);
     metrics
@@ -66,7 +66,7 @@ pub(super) fn shown(sweep: &Sweep, cell: &Cell) -> Vec<String> {
         .collect()
 }
 
-/// The mark of a cell beside its metrics.
+/// Returns the mark of a cell next to its metrics.
 pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
     match (cell.violations > 0, cell.is_done, cell.meets) {
         (true, ..) => "INVARIANT BROKEN",
@@ -77,7 +77,7 @@ pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
     }
 }
 
-/// What it comes to, in sentences.
+/// Returns the conclusion, in sentences.
 pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<String> {
     let (ran, all) = (sweep.cells.len(), sweep.grid.cells());
     let seeds = match &sweep.seeds[..] {
@@ -105,14 +105,14 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
     let not_done = sweep.cells.iter().filter(|cell| !cell.is_done).count();
     if not_done > 0 {
         lines.push(format!(
-            "{not_done} did not reach what their scenario asks for; their metrics are those of \
+            "{not_done} did not reach the end condition of their scenario; their metrics are those of \
              what ran"
         ));
     }
     if sweep.took_no_time() {
         lines.push(
-            "No time passed: on the virtual engine calls and pods take none unless a latency or a client \
-             limit says so, and then most settings can't matter. Give such as --api-latency 5ms, \
+            "No time passed: on the virtual engine calls and pods take no time without a latency or a client \
+             limit, and then most settings have no effect. Use for example --api-latency 5ms, \
              --pod-startup-latency 2s or --upstream-defaults, or --engine threads for real time."
                 .to_owned(),
         );
@@ -132,10 +132,10 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
     lines
 }
 
-/// CSV: a header and one record a cell; values in seconds, counts, bytes.
+/// Writes CSV: a header and one record per cell; values in seconds, counts, bytes.
 ///
 /// # Errors
-/// What the writer says.
+/// The writer fails.
 pub fn csv(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let mut header = names(sweep);
@@ -157,7 +157,7 @@ pub fn csv(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// JSON: what was varied, the medians, and every result whole.
+/// Returns JSON: the grid, the medians, and every result in full.
 pub fn json(sweep: &Sweep) -> Value {
     let cheapest = sweep.cheapest().map(|cell| cell.number);
     let metrics = sweep.metrics.iter().map(
@@ -182,7 +182,7 @@ pub fn json(sweep: &Sweep) -> Value {
         "schema_version": SCHEMA_VERSION,
         "version": env!("CARGO_PKG_VERSION"),
         "dimensions": sweep.grid.dimensions,
-        // Absent where each cell has its own, which its result tells.
+        // Absent if each cell has its own, which is in its result.
         "seeds": (!sweep.varies_seed()).then_some(&sweep.seeds),
         "figures": metrics.collect::<Vec<_>>(),
         "thresholds": sweep.thresholds,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn json_holds_every_result() {
+    fn json_contains_every_result() {
         let json = json(&sweep("1ms"));
         assert_eq!(json["complete"], true);
         assert_eq!(json["seeds"], json!([1, 2]));

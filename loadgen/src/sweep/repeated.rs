@@ -1,5 +1,5 @@
-//! One scenario run several times, a seed each: of every metric the mean and how far the runs lie apart, the run in the
-//! middle, and whether other processes took the processors that a run needed.
+//! Repeated runs of one scenario with different seeds: mean and spread of every metric, the median run, and whether other
+//! processes took processors that a run needed.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,31 +10,31 @@ use crate::result::{Host, RunResult};
 use crate::settings::EngineKind;
 use crate::text::columns::columns;
 
-/// The version of the JSON's schema; raised when a member changes its meaning or goes away.
+/// The version of the JSON's schema; incremented when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Shortest run, in seconds, for which the CPU time of other processes is meaningful: the system counts in hundredths.
+/// The shortest run, in seconds, for which the CPU time of other processes is meaningful: the system counts in hundredths.
 const SHORTEST: f64 = 0.2;
 
-/// Where the values of one metric lie.
+/// The spread of the values of one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// How many runs have the metric.
     pub runs: usize,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Standard deviation of the sample; absent of one value.
+    /// Standard deviation of the sample; absent for a single value.
     pub deviation: Option<f64>,
-    /// Smallest.
+    /// Smallest value.
     pub min: f64,
     /// Median; the mean of the middle two of an even number.
     pub median: f64,
-    /// Largest.
+    /// Largest value.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these values; `None` of nothing.
+    /// Computes the spread of these values; `None` without values.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let median = median(values)?;
         let runs = values.len() as f64;
@@ -55,13 +55,13 @@ impl Spread {
 /// A metric over all runs.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which.
+    /// The metric.
     pub metric: MetricName,
     /// Its values.
     pub spread: Spread,
 }
 
-/// Every metric that any of the results has, in the order of the catalogue.
+/// Returns every metric that any of the results has, in the order of the catalogue.
 pub fn rows(results: &[RunResult]) -> Vec<Row> {
     let all: Vec<MetricValues> = results.iter().map(MetricValues::of).collect();
     let names = MetricValues::names_of_all(&all).into_iter();
@@ -73,7 +73,7 @@ pub fn rows(results: &[RunResult]) -> Vec<Row> {
     names.filter_map(row).collect()
 }
 
-/// Whether the table shows a metric: how long it took, what it came to, what it cost.
+/// Reports whether the table shows a metric: times, results and costs of the run.
 fn is_shown(name: &MetricName) -> bool {
     let statistic = matches!(name.statistic, None | Some(Statistic::P50 | Statistic::P99));
     let is_whole = name.key.is_none() || name.metric.shape == Shape::Phase;
@@ -93,7 +93,7 @@ fn is_shown(name: &MetricName) -> bool {
         )
 }
 
-/// The main metrics for people, a line each.
+/// Formats the main metrics, one per line.
 pub fn table(rows: &[Row]) -> String {
     let header = [
         "metric",
@@ -133,7 +133,7 @@ pub fn table(rows: &[Row]) -> String {
     columns(&header.map(str::to_owned), &lines, |at| at == 0)
 }
 
-/// JSON: every result whole, and the spread of every metric.
+/// Returns JSON: every result in full, and the spread of every metric.
 pub fn json(results: &[RunResult], wanted: usize) -> Value {
     #[derive(Serialize)]
     struct Line {
@@ -159,8 +159,8 @@ pub fn json(results: &[RunResult], wanted: usize) -> Value {
     })
 }
 
-/// The run in the middle by elapsed time; where that is the same, by the slowest convergences, then by seed. The
-/// earlier of the middle two of an even number.
+/// Returns the median run by elapsed time; by the slowest convergences if that is equal, then by seed. The earlier of the
+/// middle two of an even number.
 pub fn median_run(results: &[RunResult]) -> Option<&RunResult> {
     let mut order: Vec<&RunResult> = results.iter().collect();
     order.sort_by(|a, b| {
@@ -173,7 +173,7 @@ pub fn median_run(results: &[RunResult]) -> Option<&RunResult> {
     order.get(order.len().saturating_sub(1) / 2).copied()
 }
 
-/// What to know where other processes took processors that runs needed; `None` where none did.
+/// Returns a note if other processes took processors that runs needed; `None` otherwise.
 pub fn crowded(results: &[RunResult]) -> Option<String> {
     let taken = results.iter().filter_map(|result| {
         let host = result.host.as_ref()?;
@@ -199,8 +199,8 @@ pub fn crowded(results: &[RunResult]) -> Option<String> {
     ))
 }
 
-/// The processors that others used on average, where the run could have used more than they left: the machine was
-/// full, and what they left is less than what the run wanted. A run that waits by itself leaves processors idle.
+/// Returns how many processors others used on average, if the run could have used more than they left: the machine was
+/// full, and the rest was less than the run wanted. A run that only waits leaves processors idle.
 fn taken_by_others(host: &Host, wanted: usize) -> Option<f64> {
     let others = host.other_cpu_seconds? / host.wall_seconds;
     let own = host.cpu_seconds / host.wall_seconds;
@@ -210,7 +210,7 @@ fn taken_by_others(host: &Host, wanted: usize) -> Option<f64> {
     (host.wall_seconds >= SHORTEST && is_full && is_short).then_some(others)
 }
 
-/// The exit code of all: the gravest of the runs'.
+/// Returns the exit code for all runs: that of the worst one.
 pub fn exit_code(results: &[RunResult]) -> u8 {
     let codes = results.iter().map(|result| result.outcome.exit_code);
     codes.max().unwrap_or(0)
@@ -223,7 +223,7 @@ mod tests {
     use crate::settings::Settings;
     use std::sync::atomic::AtomicBool;
 
-    /// Runs with these seeds whose calls and pods take random times.
+    /// Returns runs with these seeds whose calls and pods take random times.
     fn results(seeds: std::ops::RangeInclusive<u64>) -> Vec<RunResult> {
         let of_seed = |seed| {
             let flags = format!(
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_that_of_the_sample() {
+    fn the_deviation_is_that_of_a_sample() {
         assert_eq!(Spread::of(&[]), None);
         let one = Spread::of(&[4.0]).unwrap();
         assert_eq!((one.runs, one.mean, one.deviation), (1, 4.0, None));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_is_summed_up_and_the_main_ones_are_shown() {
+    fn all_metrics_are_summarized_and_the_main_ones_shown() {
         let results = results(1..=3);
         let rows = rows(&results);
         let row = |name: &str| {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_run_lies_in_the_middle() {
+    fn the_median_run_is_in_the_middle() {
         let mut results = results(1..=3);
         for (result, elapsed) in results.iter_mut().zip([5.0, 1.0, 3.0]) {
             result.elapsed_seconds = elapsed;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_crowded_where_others_took_what_it_wanted() {
+    fn a_run_is_crowded_if_others_took_processors_it_wanted() {
         let taken = |own: f64, others: f64, wanted| {
             let host = Host {
                 wall_seconds: 10.0,
@@ -321,7 +321,7 @@ mod tests {
         assert!(taken(0.7, 1.3, 1));
         assert!(taken(1.3, 0.7, 2));
         assert!(!taken(1.9, 0.05, 2));
-        // It waits by itself.
+        // It only waits.
         assert!(!taken(0.1, 0.9, 2));
         assert!(taken(0.1, 1.8, 2));
         let mut results = results(1..=2);

@@ -1,5 +1,5 @@
-//! The page of a sweep: self-contained HTML with a heat map and a line plot for each metric, the
-//! table, and the settings. Its look is in `report.html`.
+//! The page of a sweep: self-contained HTML with a heat map and a line plot for each metric, the table, and the settings.
+//! Its style is in `report.html`.
 
 use minijinja::Value as Html;
 use minijinja::value::Serde;
@@ -11,16 +11,16 @@ use super::output::{conclusion, mark, shown, values};
 use crate::metrics::{Better, MetricName};
 use crate::report::page;
 
-/// Most combinations of a third and further dimensions that have charts of their own.
+/// The most combinations of third and further dimensions that have their own charts.
 const PANELS_MAX: usize = 24;
 
-/// Most cells that the page's table lists.
+/// The most cells in the page's table.
 const CELLS_LISTED: usize = 2_000;
 
-/// The page. `common` are the settings that all cells share, `command` repeats a cell.
+/// Renders the page. `common` are the settings that all cells share, `command` repeats a cell.
 ///
 /// # Panics
-/// Never with the templates that it was built with.
+/// Never with the built-in templates.
 pub fn page(
     sweep: &Sweep,
     common: &[(String, String)],
@@ -37,7 +37,7 @@ pub fn page(
     };
     let first = sweep.cells.first().map(|cell| &cell.results[0]);
     let mut sentences = conclusion(sweep, command);
-    // The command has a place of its own.
+    // The command has its own place.
     sentences.retain(|sentence| !sentence.starts_with("    "));
     let metrics = sweep.metrics.iter();
     let names = sweep.grid.dimensions.iter().map(|one| &one.name);
@@ -64,7 +64,7 @@ pub fn page(
     page::render(include_str!("report.html"), Html::from(Serde(values)))
 }
 
-/// One metric with its charts.
+/// Returns the section of one metric with its charts.
 fn section(sweep: &Sweep, number: usize, name: &MetricName) -> Json {
     let values = sweep.cells.iter().filter_map(|cell| cell.metrics[number]);
     let least = values.clone().fold(f64::INFINITY, f64::min);
@@ -93,7 +93,7 @@ fn section(sweep: &Sweep, number: usize, name: &MetricName) -> Json {
     })
 }
 
-/// The charts, those of each combination of the values of the third and further dimensions.
+/// Returns the charts for each combination of the values of third and further dimensions.
 fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: (f64, f64)) -> Vec<Json> {
     let dimensions = &sweep.grid.dimensions;
     let nothing = vec![String::new()];
@@ -106,7 +106,7 @@ fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: (f64, f64)) ->
         &*dimensions[0].name,
         second.map_or("", |second| &*second.name),
     ];
-    // The first two dimensions run slowest: the cells of a panel lie `count` apart.
+    // The first two dimensions vary slowest: the cells of a panel are `count` apart.
     let count: usize = dimensions
         .iter()
         .skip(2)
@@ -174,7 +174,7 @@ mod tests {
     use crate::report::tests::assert_sound;
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere() {
+    fn the_page_is_self_contained() {
         let sweep = sweep("30s");
         let common = [("scenario".to_owned(), "up-<down>".to_owned())];
         let page = page(&sweep, &common, &|_| "loadgen run --pods 20".to_owned());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn further_dimensions_have_charts_of_their_own() {
+    fn further_dimensions_have_their_own_charts() {
         let mut sweep = sweep("30s");
         let texts = ["a=1", "b=1,2,3", "pods=20,40"].map(str::to_owned);
         sweep.grid = Grid::parse(&texts).unwrap();

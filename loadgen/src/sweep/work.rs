@@ -1,5 +1,5 @@
-//! Runs the cells of a sweep on several threads, each run by itself, so that the outcome is the same
-//! however many threads there are.
+//! Runs the cells of a sweep on several threads. Runs are independent, so the outcome does not depend on the number of
+//! threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,22 +12,21 @@ use crate::settings::{EngineKind, Settings};
 /// One run: a cell with one seed.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// Everything the run depends on.
+    /// All settings of the run.
     pub settings: Settings,
-    /// Objects of its files; none without.
+    /// The objects of its files; empty without files.
     pub objects: Arc<Vec<InputObject>>,
-    /// What its files held.
+    /// Counts of the objects in its files.
     pub input: InputCounts,
-    /// Whether a result of the virtual engine has its `host`, all that differs from one machine to the next.
+    /// Whether a virtual result keeps its `host`, the only part that differs between machines.
     pub keeps_host: bool,
 }
 
-/// Runs every plan, `threads` at a time, and gives the results in the order of the plans; a run that
-/// `cancel` cut short or kept from starting has none. `told` is called after each, with how many are
-/// done.
+/// Runs every plan, `threads` at a time, and returns the results in the order of the plans; runs that `cancel` cut short
+/// or prevented have none. `told` is called after each with the number of finished runs.
 ///
 /// # Panics
-/// When a run does.
+/// A run panics.
 pub fn run(
     plans: &[RunPlan],
     threads: usize,
@@ -41,15 +40,15 @@ pub fn run(
         for _ in 0..threads.clamp(1, plans.len().max(1)) {
             scope.spawn(|| {
                 loop {
-                    // Relaxed, here and below: the numbers order nothing but themselves, and the
-                    // results are handed over under their locks.
+                    // Relaxed, here and below: the numbers order nothing but themselves, and locks
+                    // protect the results.
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(plan) = plans.get(at) else { break };
                     if cancel.load(Ordering::Relaxed) {
                         break;
                     }
                     let result = one(plan, cancel);
-                    let mut place = results[at].lock().expect("nothing panics while it is held");
+                    let mut place = results[at].lock().expect("nothing panics while the lock is held");
                     *place = result;
                     drop(place);
                     told(done.fetch_add(1, Ordering::Relaxed) + 1);
@@ -60,7 +59,7 @@ pub fn run(
     let taken = |result: Mutex<Option<RunResult>>| {
         result
             .into_inner()
-            .expect("nothing panics while it is held")
+            .expect("nothing panics while the lock is held")
     };
     results.into_iter().map(taken).collect()
 }

@@ -1,10 +1,10 @@
-//! The objects that a new cluster has before anybody creates one: classes of priority, roles with those who have
-//! them, the levels and flows of requests, the API's own groups, the range of Services' addresses.
+//! The initial objects of a new cluster: priority classes, roles and bindings, priority levels and flow schemas, API
+//! services, the range of Service addresses.
 //!
-//! They are data: `roles.txt`, `bindings.txt`, `objects.json`. Each is created as a client would; one that a file has
-//! brought stays as it is. A role that is made of others has no rules: the controller of aggregated roles gives them.
+//! They are data: `roles.txt`, `bindings.txt`, `objects.json`. Each object is created as by a client; one that a file has
+//! brought is unchanged. An aggregated role has no rules here: the controller of aggregated roles sets them.
 //!
-//! Source: what kube-apiserver 1.36 creates when it starts.
+//! Source: the objects that kube-apiserver 1.36 creates when it starts.
 
 use anyhow::{Context, Result, bail};
 use podstorm_apiserver::{Cluster, kind_named};
@@ -15,19 +15,19 @@ const ROLES: &str = include_str!("roles.txt");
 const BINDINGS: &str = include_str!("bindings.txt");
 const OBJECTS: &str = include_str!("objects.json");
 
-/// The group of roles.
+/// The API group of roles.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What the names of the roles of controllers begin with.
+/// The prefix of the names of controllers' roles.
 const CONTROLLER: &str = "system:controller:";
 
-/// What the labels begin with that say into which role another one's rules go.
+/// The prefix of labels that select the role into which another role's rules are aggregated.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
 /// Creates the objects.
 ///
 /// # Errors
-/// One that the API server refuses.
+/// The API server refuses an object.
 pub(super) fn create(cluster: &Cluster, now: Now) -> Result<()> {
     for object in objects(now)? {
         put(cluster, object, now)?;
@@ -35,7 +35,7 @@ pub(super) fn create(cluster: &Cluster, now: Now) -> Result<()> {
     Ok(())
 }
 
-/// All of them, each after those that it names.
+/// Returns all objects, each after those that it refers to.
 fn objects(now: Now) -> Result<Vec<Value>> {
     let mut objects: Vec<Value> = serde_json::from_str(OBJECTS).context("objects.json")?;
     for object in &mut objects {
@@ -71,13 +71,13 @@ fn put(cluster: &Cluster, object: Value, now: Now) -> Result<()> {
     }
 }
 
-/// The lines of a table that say something, with their numbers.
+/// Returns the non-empty lines of a table, with their numbers.
 fn lines(table: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = table.lines().enumerate().map(|(at, line)| (at + 1, line));
     lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
 }
 
-/// The metadata of a role or a binding; the namespace stands before a slash.
+/// Returns the metadata of a role or a binding; a namespace precedes a slash.
 fn metadata(name: &str) -> Value {
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
     let mut metadata = json!({"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
@@ -88,10 +88,10 @@ fn metadata(name: &str) -> Value {
     metadata
 }
 
-/// The roles of a table, whose form it tells.
+/// Parses the roles of a table, which describes its format.
 ///
 /// # Errors
-/// A line that says nothing, with its number.
+/// A line is invalid; the error has its number.
 fn roles(table: &str) -> Result<Vec<Value>> {
     let mut roles: Vec<Value> = Vec::new();
     for (at, line) in lines(table) {
@@ -125,10 +125,10 @@ fn roles(table: &str) -> Result<Vec<Value>> {
     Ok(roles)
 }
 
-/// A line of a role.
+/// Parses a rule of a role.
 ///
 /// # Errors
-/// It has not three or four words.
+/// The line does not have three or four words.
 fn rule(line: &str) -> Result<Value> {
     let list = |text: &str| -> Value { text.split(',').collect() };
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -154,10 +154,10 @@ fn rule(line: &str) -> Result<Value> {
     })
 }
 
-/// The bindings of a table, and those of the controllers among the roles.
+/// Parses the bindings of a table, and adds those of the controllers among the roles.
 ///
 /// # Errors
-/// A line that says nothing, with its number.
+/// A line is invalid; the error has its number.
 fn bindings(table: &str, roles: &str) -> Result<Vec<Value>> {
     let mut bindings = Vec::new();
     for (at, line) in lines(table) {
@@ -193,14 +193,14 @@ fn binding((kind, name): (&str, &str), role: &str, subjects: Vec<Value>) -> Valu
     Value::Object(binding)
 }
 
-/// Who has a role: `G:` a group, `U:` a user, `S:` a service account.
+/// Parses the subject of a role: `G:` a group, `U:` a user, `S:` a service account.
 fn subject(word: &str) -> Result<Value> {
     let of = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
     Ok(match word.split_at_checked(2) {
         Some(("G:", name)) => of("Group", name),
         Some(("U:", name)) => of("User", name),
         Some(("S:", name)) => {
-            let (namespace, name) = name.split_once('/').context("an account has a namespace")?;
+            let (namespace, name) = name.split_once('/').context("a service account needs a namespace")?;
             json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
         }
         _ => bail!("{word:?} is not a subject"),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_object_is_there_once_and_bindings_name_roles() {
+    fn objects_are_unique_and_bindings_name_existing_roles() {
         let objects = objects(Now::default()).unwrap();
         let mut names = BTreeSet::new();
         for object in &objects {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_of_others_names_them_by_their_label() {
+    fn an_aggregated_role_selects_others_by_label() {
         let roles = roles(ROLES).unwrap();
         for (whole, parts) in [
             ("view", vec!["system:aggregate-to-view"]),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_those_of_upstream() {
+    fn rules_match_upstream() {
         let roles = roles(ROLES).unwrap();
         let has = |role: &str, rule: Value| {
             let rules = named(&roles, "ClusterRole", role)["rules"].as_array();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let problem = |table: &str| format!("{:#}", roles(table).unwrap_err());
         assert_eq!(
             problem("# x\nClusterRole"),
@@ -299,6 +299,6 @@ mod tests {
         let problem = |table: &str| format!("{:#}", bindings(table, "").unwrap_err());
         assert!(problem("RoleBinding a").contains("line 1: a binding has"));
         assert!(problem("RoleBinding a b x").contains("\"x\" is not a subject"));
-        assert!(problem("RoleBinding a b S:x").contains("an account has a namespace"));
+        assert!(problem("RoleBinding a b S:x").contains("a service account needs a namespace"));
     }
 }

@@ -1,11 +1,11 @@
-//! The page at `/` of a served cluster: one text that needs nothing else from anywhere, and draws what the
-//! server's `/podstorm/live` sends, in the style of the other pages.
+//! The page at `/` of a served cluster: a self-contained text in the style of the other pages that draws the data of the
+//! server's `/podstorm/live`.
 
 use minijinja::{Value, context};
 
 use crate::report::page;
 
-/// The page, of a run with the scenario that it plays.
+/// Returns the page; for a run with its scenario.
 pub(super) fn html(scenario: Option<&str>) -> String {
     let values = context! {
         style => page::style(),

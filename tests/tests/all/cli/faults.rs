@@ -329,7 +329,7 @@ fn the_suggested_command_is_complete() {
     let base = format!("run --scenario stale-watch -f {file} --seed 7");
     let mut quoted = command(&format!("{base} -q --save-baseline"));
     let quoted = quoted.arg("it's").output().expect("the command starts");
-    assert_refused(&quoted, "a baseline's name");
+    assert_refused(&quoted, "the name of a baseline");
     let save = format!("{base} -q --save-baseline main --baseline-dir 'my base'");
     ended(&run_in(&folder, &save), 0);
     let judged =
