@@ -87,7 +87,7 @@ pub(crate) fn beside_input(
         if is_given {
             return Err(format!(
                 "--{flag} sizes a generated cluster and can't be used with -f, whose files define the \
-             cluster; --nodes and --pods-per-node can"
+                 cluster; --nodes and --pods-per-node can"
             ));
         }
     }
@@ -201,7 +201,7 @@ pub(crate) fn pods_and_workloads(
         (Some(pods), Some(workloads), Some(each)) if pods.div_ceil(each) != workloads => {
             return Err(format!(
                 "--{} {workloads} with --{} {each} makes {}, but --pods is {}: remove one of the \
-                 three"
+                 three",
                 sizes.count,
                 sizes.each,
                 counted(workloads.checked_mul(each).ok_or(overflow)?, "pod"),

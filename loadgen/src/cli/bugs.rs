@@ -111,7 +111,7 @@ fn figures(verdict: &Verdict) -> [(&'static str, String); 6] {
             verdict.most_creates_per_minute.to_string(),
         ),
         (
-            "most pods at the same time, including failed ones",
+            "most pods at once, including failed ones",
             verdict.peak_pods.to_string(),
         ),
         (

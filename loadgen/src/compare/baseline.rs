@@ -18,7 +18,9 @@ pub const DIRECTORY: &str = ".loadgen/baselines";
 pub fn name(text: &str) -> Result<String> {
     let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if text.is_empty() || text.len() > 100 || text.starts_with('.') || !text.bytes().all(safe) {
-        bail!("the name of a baseline consists of letters, digits, - and _, and . after the first: main, pr-12");
+        bail!(
+            "the name of a baseline consists of letters, digits, - and _, and . after the first: main, pr-12"
+        );
     }
     Ok(text.to_owned())
 }

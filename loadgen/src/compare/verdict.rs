@@ -213,7 +213,7 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
     if smallest < SIGNIFICANT {
         return format!(
             "medians of {} and {}; p is from the two-sided Mann-Whitney U test{}; a metric \
-             that exceeds its tolerance is a regression if p < {SIGNIFICANT} and noise otherwise"
+             that exceeds its tolerance is a regression if p < {SIGNIFICANT} and noise otherwise",
             base.len(),
             counted(new.len() as u64, "run"),
             if base.len() + new.len() <= 60 {
@@ -224,19 +224,19 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
         );
     }
     match (base.len(), new.len(), is_virtual) {
-            "one run each, on the virtual engine with the same \
+        (1, 1, true) if seeds == others => "one run each, on the virtual engine with the same \
              seed: the metrics are exact, and every difference has a cause; whether it \
              holds for other seeds is unknown"
             .to_owned(),
-            "one run each, with different seeds: whether a difference comes from the \
+        (1, 1, true) => "one run each, with different seeds: whether a difference comes from the \
              seed is unknown; compare runs with one seed, or several seeds each"
             .to_owned(),
-            "one run each: whether a difference is noise is unknown; compare four \
+        (1, 1, false) => "one run each: whether a difference is noise is unknown; compare four \
              or more runs each"
             .to_owned(),
         (base, new, _) => format!(
             "medians of {base} and {}: too few to distinguish noise from change (no p-value can \
-             be below {smallest:.2}), so only the tolerance decides; four of each are enough"
+             be below {smallest:.2}), so only the tolerance decides; four of each are enough",
             counted(new as u64, "run"),
         ),
     }

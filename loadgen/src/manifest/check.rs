@@ -166,7 +166,7 @@ fn not_a_uuid(path: &str, uid: &Uid) -> DecodeError {
         path,
         format!(
             "expected a UID such as 7f420cbd-206a-47ea-a64a-f37288a6840d, found {text:?}; remove \
-                 metadata.uid to have one generated"
+             metadata.uid to have one generated"
         ),
     )
 }

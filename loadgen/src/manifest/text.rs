@@ -135,7 +135,7 @@ impl<R: Read> Text<R> {
         if self.end >= HELD_BYTES_MAX {
             let problem = format!(
                 "more than {} MiB without the end of an object, which exceeds what API servers accept: only the \
-                 items of a list are read separately; split the file, or write a List"
+                 items of a list are read separately; split the file, or write a List",
                 HELD_BYTES_MAX >> 20
             );
             return Err(Trouble::Wrong(self.start, problem));

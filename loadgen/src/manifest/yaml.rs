@@ -305,7 +305,7 @@ fn check_size(chunk: &Chunk) -> io::Result<()> {
     let problem = format!(
         "the text from line {} is larger than {} MiB: only lists in block style (items: and a dash \
          before each) are read piece by piece; split it, write such a List, or use JSON in a \
-         file named .json"
+         file named .json",
         chunk.first_line,
         DOCUMENT_BYTES_MAX >> 20
     );
@@ -346,7 +346,7 @@ pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
             Cause::Text | Cause::Depth => found.plain,
             Cause::Aliases => {
                 "its anchors and aliases (&a, *a) expand to far more text than there is: write \
-             it out"
+                 it out"
                     .to_owned()
             }
         };

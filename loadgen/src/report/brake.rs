@@ -155,7 +155,7 @@ mod tests {
             (
                 placed,
                 "places on nodes set the pace: 900 pods waited 74 s on average for one, 864 pods at the peak; the \
-                 nodes hold 5,610 pods, and 6,474 pods existed at the peak"
+                 nodes hold 5,610 pods, and 6,474 pods existed at the peak",
             ),
             (
                 limited,

@@ -107,12 +107,7 @@ pub(super) fn explanation(
         commands.push(other(Behaviour::Hardened, false));
     }
     Explanation {
-        paragraphs: vec![
-            ("done", done),
-            ("outcome", came),
-            ("", answers),
-            ("", sum),
-        ],
+        paragraphs: vec![("done", done), ("outcome", came), ("", answers), ("", sum)],
         commands,
     }
 }

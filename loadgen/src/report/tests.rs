@@ -11,7 +11,8 @@ use crate::settings::Settings;
 
 /// Returns a successful run of `up-down`, with one phase and four samples.
 pub(super) fn result() -> RunResult {
-    let settings = Settings::of_flags("--scenario up-down", 2).expect("the defaults are consistent");
+    let settings =
+        Settings::of_flags("--scenario up-down", 2).expect("the defaults are consistent");
     let quantiles = Quantiles {
         count: 4000,
         p50: 0.1,

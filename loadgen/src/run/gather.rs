@@ -61,9 +61,7 @@ impl Engine {
         cluster.set_gc_waker(None);
         cluster.set_termination_hook(None);
         let driver = self.driver.lock();
-        let report = driver
-            .expect("a panic in a task ends the run")
-            .report(now);
+        let report = driver.expect("a panic in a task ends the run").report(now);
         let writes = cluster.write_counts();
         let pods = pod_counts(&writes.pods);
         let work = self.work();

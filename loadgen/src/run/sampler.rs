@@ -336,7 +336,11 @@ mod tests {
         let ramp = series.seconds.iter().filter(|at| **at < 0.002).count();
         assert!((PER_PHASE / 2..=PER_PHASE + 1).contains(&ramp), "{ramp}");
         let begins = series.seconds.iter().position(|at| *at == 0.002);
-        assert_eq!(begins, Some(ramp), "the beginning of the next phase has a sample");
+        assert_eq!(
+            begins,
+            Some(ramp),
+            "the beginning of the next phase has a sample"
+        );
     }
 
     #[test]

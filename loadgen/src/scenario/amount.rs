@@ -100,7 +100,7 @@ written!(
     Amount,
     "Amount",
     "number of pods of a ReplicaSet: 12 (this number), 50% (of its share), +500 or +burst (its share and its part of \
-     this many more), 50%..150% (at random between the two)"
+     this many more), 50%..150% (at random between the two)",
     number: true
 );
 

@@ -228,7 +228,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
             "phases",
             &format!(
                 "create{name}s numbers {name}s, and other steps number the workloads that own pods: \
-                  with {name}s remove the steps that create parts of others, and createOwnedPods, \
+                 with {name}s remove the steps that create parts of others, and createOwnedPods, \
                  createBarePods, writeStatuses{more}"
             ),
         );

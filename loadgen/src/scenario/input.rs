@@ -39,7 +39,7 @@ impl Scenario {
         if self.rolls_out() && input.owners > 0 && !has(input, has_successors) {
             return Err(format!(
                 "the scenario {name} replaces {} step by step, but the files have none: use files with \
-                 some, or a scenario without rollOut (recreate and relabelPods apply to all workloads)"
+                 some, or a scenario without rollOut (recreate and relabelPods apply to all workloads)",
                 kinds_in_words(has_successors)
             ));
         }

@@ -57,7 +57,10 @@ impl RunServer {
 
     /// Serves this cluster and the metrics of the run from now on; only the first call has an effect.
     pub fn show(&self, cluster: &Arc<Cluster>, clock: RealClock, metrics: &Metrics) {
-        let mut waiting = self.waiting.lock().expect("nothing panics while the lock is held");
+        let mut waiting = self
+            .waiting
+            .lock()
+            .expect("nothing panics while the lock is held");
         let Some((runtime, listener)) = waiting.take() else {
             return;
         };

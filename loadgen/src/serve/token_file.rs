@@ -19,7 +19,9 @@ pub fn read_tokens(path: &Path) -> Result<Vec<(String, User)>> {
     let bytes = fs::read(path).with_context(|| format!("--token-auth-file {shown}"))?;
     let tokens = parse(&bytes).with_context(|| format!("--token-auth-file {shown}"))?;
     if tokens.is_empty() {
-        bail!("--token-auth-file {shown}: the file contains no token, so no client could authenticate");
+        bail!(
+            "--token-auth-file {shown}: the file contains no token, so no client could authenticate"
+        );
     }
     Ok(tokens)
 }
@@ -37,9 +39,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<(String, User)>> {
         let member = |at: usize| record.get(at).unwrap_or("");
         let (token, name) = (member(0), member(1));
         if record.len() < 3 {
-            bail!(
-                "line {line}: expected token,user,uid,\"group,group\"; the groups may be absent"
-            );
+            bail!("line {line}: expected token,user,uid,\"group,group\"; the groups may be absent");
         }
         if record.len() > 4 {
             bail!("line {line}: several groups need quotes: \"group,group\"");
@@ -101,7 +101,10 @@ mod tests {
             ("t1,jane,1,dev,ops\n", "line 1: several groups"),
             (",jane,1\n", "line 1: token and user"),
             ("t1,,1\n", "line 1: token and user"),
-            ("t1,a,1\nt2,b,2\nt1,c,3\n", "line 3: the token is a duplicate"),
+            (
+                "t1,a,1\nt2,b,2\nt1,c,3\n",
+                "line 3: the token is a duplicate",
+            ),
             ("t 1,a,1\n", "line 1: a token consists"),
             ("\u{e4},a,1\n", "line 1: a token consists"),
         ] {

@@ -48,7 +48,9 @@ pub fn run(
                         break;
                     }
                     let result = one(plan, cancel);
-                    let mut place = results[at].lock().expect("nothing panics while the lock is held");
+                    let mut place = results[at]
+                        .lock()
+                        .expect("nothing panics while the lock is held");
                     *place = result;
                     drop(place);
                     told(done.fetch_add(1, Ordering::Relaxed) + 1);

@@ -1,4 +1,5 @@
-//! What `loadgen explain` answers about workloads: which pods of an owner go and why, and what a rollout does next.
+//! The questions and answers of `loadgen explain` about workloads: which pods of an owner go and why, and what a rollout
+//! does next.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,22 +14,22 @@ use crate::input::{InputCounts, InputObject};
 
 pub use super::replicaset::explain::*;
 
-/// What is asked about an object.
+/// A question about an object.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// What the files hold.
+    /// The objects of the files.
     pub(crate) objects: Vec<InputObject>,
     pub(crate) counts: InputCounts,
-    /// How many pods it is to have; as it says itself where absent.
+    /// The desired number of pods; by default that of the object.
     pub(crate) replicas: Option<i32>,
-    /// The image that it is to get.
+    /// The new image.
     pub(crate) image: Option<String>,
     /// Pods that should go first.
     pub(crate) preferred: Preferred,
     pub(crate) gates: BTreeMap<String, bool>,
     pub(crate) burst_replicas: usize,
     pub(crate) policy: Policy,
-    /// The present.
+    /// The time of the question.
     pub(crate) now: Now,
 }
 
@@ -36,12 +37,12 @@ impl Asked {
     /// Checks that pods can be preferred.
     ///
     /// # Errors
-    /// They can't, since the gate for deletion costs is off.
+    /// They can't, because the gate for deletion costs is off.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if !self.preferred.is_none() && !POD_DELETION_COST.is_on(&self.gates) {
             bail!(
-                "{}: with PodDeletionCost=false no annotation changes the order; leave one of the two \
-                 out",
+                "{}: with PodDeletionCost=false no annotation changes the order; use only one of the \
+                 two",
                 self.preferred.text()
             );
         }
@@ -49,25 +50,25 @@ impl Asked {
     }
 }
 
-/// An answer, for programs and for people.
+/// An answer, in formats for programs and for readers.
 pub(crate) trait Explanation {
-    /// Writes it as JSON.
+    /// Writes the answer as JSON.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// The answer for the terminal.
+    /// Formats the answer for the terminal.
     fn text(&self, layout: Layout) -> String;
 }
 
-/// How a table is to look.
+/// The layout of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// All eight ranking fields instead of the ones that people know pods by.
+    /// Whether to show all eight ranking fields instead of the most common ones.
     pub(crate) wide: bool,
-    /// How many rows from the front, then the boundary; `None` shows all.
+    /// The number of rows from the front, before the boundary; `None` shows all.
     pub(crate) limit: Option<usize>,
-    /// Columns of the terminal; a wide table does not keep to them.
+    /// Width of the terminal; wide tables ignore it.
     pub(crate) width: u16,
 }

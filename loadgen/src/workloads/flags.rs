@@ -1,5 +1,5 @@
-//! Flags for the objects of workloads that a cluster is generated with. Each is a flag of `loadgen run`, a member
-//! of scenario files under the same name, a property of their schema, and a member of results.
+//! Flags for generated objects of workloads. Each is a flag of `loadgen run`, a member of scenario files under the same
+//! name, a property of their schema, and a member of results.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,22 +18,22 @@ use crate::values::{Limit, Size, Time};
 /// A flag for the objects of a workload.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Flag {
-    /// The name without hyphens in front: `max-surge`.
+    /// The name without leading hyphens: `max-surge`.
     pub name: &'static str,
-    /// What its values are, and the default.
+    /// The type of its values, and the default.
     pub form: Form,
-    /// The effect, as help and schema show it.
+    /// The effect, for help and schema.
     pub help: &'static str,
 }
 
-/// What the values of a flag are.
+/// The type of a flag's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Form {
-    /// On where the flag is given; it takes no value.
+    /// A switch without a value.
     Switch,
-    /// A number of objects or pods. The size of the cluster follows from it.
+    /// A number of objects or pods that determines the size of the cluster.
     Size,
-    /// Another whole number that an object can hold, with its default.
+    /// Another integer of an object, with its default.
     Number(i32),
     /// A limit of a rolling update, with its default.
     Limit(Limit),
@@ -45,20 +45,20 @@ pub(crate) enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum FlagValue {
-    /// Of a [switch](Form::Switch).
+    /// The value of a [switch](Form::Switch).
     Switch(bool),
-    /// Of a [size](Form::Size).
+    /// The value of a [size](Form::Size).
     Size(Size),
-    /// Of a [number](Form::Number).
+    /// The value of a [number](Form::Number).
     Number(i32),
-    /// Of a [limit](Form::Limit).
+    /// The value of a [limit](Form::Limit).
     Limit(Limit),
-    /// Of [seconds](Form::Seconds).
+    /// The value of [seconds](Form::Seconds).
     Time(Time),
 }
 
 impl Form {
-    /// The argument of the command line, without its help.
+    /// Returns the argument of the command line, without its help.
     pub(crate) fn arg(self, name: &'static str) -> Arg {
         let arg = Arg::new(name).long(name);
         let with_value = |value: &'static str| {
@@ -74,7 +74,7 @@ impl Form {
         }
     }
 
-    /// The value that the command line gives.
+    /// Returns the value from the command line.
     pub(crate) fn given(self, name: &str, matches: &ArgMatches) -> Option<FlagValue> {
         match self {
             Form::Switch => matches.get_flag(name).then_some(FlagValue::Switch(true)),
@@ -88,7 +88,7 @@ impl Form {
     /// Reads the value of a member of a file.
     ///
     /// # Errors
-    /// A value of another form.
+    /// The value has another type.
     pub(crate) fn next_value<'de, A: MapAccess<'de>>(
         self,
         map: &mut A,
@@ -105,7 +105,7 @@ impl Form {
         })
     }
 
-    /// The schema of a member of a file.
+    /// Returns the schema of a member of a file.
     pub(crate) fn schema(self, generator: &mut SchemaGenerator) -> Schema {
         match self {
             Form::Switch => generator.subschema_for::<bool>(),
@@ -120,7 +120,7 @@ impl Form {
 }
 
 impl Flag {
-    /// The member of results; none for sizes, which are in the size of the cluster.
+    /// Returns the member of results; `None` for sizes, which are in the size of the cluster.
     fn member(&self) -> Option<String> {
         let name = self.name.replace('-', "_");
         match self.form {
@@ -130,48 +130,48 @@ impl Flag {
         }
     }
 
-    /// Whether the switch is on.
+    /// Reports whether the switch is on.
     pub(crate) fn is_on(&self, values: &FlagValues) -> bool {
         values.get(self.name) == Some(FlagValue::Switch(true))
     }
 
-    /// The number that is set, or the default.
+    /// Returns the number, or its default.
     ///
     /// # Panics
-    /// The flag is not of a number.
+    /// The flag's type is not a number.
     pub(crate) fn number(&self, values: &FlagValues) -> i32 {
         match (values.get(self.name), self.form) {
             (Some(FlagValue::Number(number)), _) | (None, Form::Number(number)) => number,
-            _ => panic!("--{} is not of a number", self.name),
+            _ => panic!("--{} is not a number", self.name),
         }
     }
 
-    /// The limit that is set, or the default.
+    /// Returns the limit, or its default.
     ///
     /// # Panics
-    /// The flag is not of a limit.
+    /// The flag's type is not a limit.
     pub(crate) fn limit(&self, values: &FlagValues) -> Limit {
         match (values.get(self.name), self.form) {
             (Some(FlagValue::Limit(limit)), _) | (None, Form::Limit(limit)) => limit,
-            _ => panic!("--{} is not of a limit", self.name),
+            _ => panic!("--{} is not a limit", self.name),
         }
     }
 
-    /// The seconds that are set, or the default.
+    /// Returns the seconds, or their default.
     ///
     /// # Panics
-    /// The flag is not of seconds.
+    /// The flag's type is not seconds.
     pub(crate) fn seconds(&self, values: &FlagValues) -> i32 {
         match (values.get(self.name), self.form) {
             (Some(FlagValue::Time(time)), _) => {
                 i32::try_from(time.0 / NS_PER_SECOND).unwrap_or(i32::MAX)
             }
             (None, Form::Seconds(seconds)) => seconds,
-            _ => panic!("--{} is not of seconds", self.name),
+            _ => panic!("--{} is not a number of seconds", self.name),
         }
     }
 
-    /// The value that is set, or the default.
+    /// Returns the value, or its default.
     fn value(&self, values: &FlagValues) -> FlagValue {
         let default = || match self.form {
             Form::Switch | Form::Size => FlagValue::Switch(false),
@@ -182,10 +182,10 @@ impl Flag {
         values.get(self.name).unwrap_or_else(default)
     }
 
-    /// Checks that a time is of whole seconds that an object can hold.
+    /// Checks that a time is a number of whole seconds that an object can hold.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the problem.
     pub(crate) fn check(&self, values: &FlagValues) -> Result<(), String> {
         let Some(FlagValue::Time(Time(ns))) = values.get(self.name) else {
             return Ok(());
@@ -193,25 +193,25 @@ impl Flag {
         match ns % NS_PER_SECOND == 0 && i32::try_from(ns / NS_PER_SECOND).is_ok() {
             true => Ok(()),
             false => Err(format!(
-                "--{}: give whole seconds, 68 years at most",
+                "--{}: expected whole seconds, at most 68 years",
                 self.name
             )),
         }
     }
 }
 
-/// Reads a number that an object can hold.
+/// Parses a number that an object can hold.
 fn number(text: &str) -> Result<i32, String> {
     let number = text.parse().ok().filter(|number| *number >= 0);
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i32::MAX))
 }
 
-/// The flags of all workloads.
+/// Returns the flags of all workloads.
 pub(crate) fn all() -> impl Iterator<Item = &'static Flag> {
     ALL.into_iter().flat_map(|workload| workload.flags())
 }
 
-/// The flag behind a member of results, and whether it is of a time.
+/// Returns the flag for a member of results, and whether it is a time.
 pub(crate) fn of_member(member: &str) -> Option<(&'static str, bool)> {
     let is_of = |flag: &&Flag| match flag.member() {
         Some(name) => name == member,
@@ -221,17 +221,17 @@ pub(crate) fn of_member(member: &str) -> Option<(&'static str, bool)> {
     Some((flag.name, matches!(flag.form, Form::Seconds(_))))
 }
 
-/// Values of flags by the flags' names. Those that are not set are absent.
+/// Values of flags by name. Unset flags are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlagValues(BTreeMap<&'static str, FlagValue>);
 
 impl FlagValues {
-    /// The value of a flag, if it is set.
+    /// Returns the value of a flag, if it is set.
     pub(crate) fn get(&self, name: &str) -> Option<FlagValue> {
         self.0.get(name).copied()
     }
 
-    /// The values with defaults filled in, of the flags that `is_shown` takes; sizes are left out.
+    /// Returns the values, including defaults, of the flags that `is_shown` selects, without sizes.
     pub(crate) fn filled(
         &self,
         is_shown: impl Fn(&Flag) -> bool,
@@ -247,7 +247,7 @@ impl FromIterator<(&'static str, FlagValue)> for FlagValues {
     }
 }
 
-/// As results have them: every flag but the sizes, with its default where it is not set.
+/// Serializes the form of results: every flag except sizes, with its default if it is not set.
 impl Serialize for FlagValues {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_hold_every_flag_but_sizes_with_its_default() {
+    fn results_have_every_flag_except_sizes_with_its_default() {
         let held = serde_json::to_value(FlagValues::default()).unwrap();
         let held = held.as_object().unwrap();
         let schema = schemars::schema_for!(FlagValues).to_value();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_whole_seconds_that_an_object_can_hold() {
+    fn times_are_whole_seconds_in_range() {
         let flag = all()
             .find(|flag| matches!(flag.form, Form::Seconds(_)))
             .unwrap();

@@ -1,13 +1,14 @@
-//! What the laboratory does with each kind of workload: a folder for each, which says how its objects are
-//! made, what is done to them, and when they are as they should be, and a line in [`ALL`].
+//! The laboratory's knowledge of each kind of workload: a folder for each, which defines how its objects are generated
+//! and changed, and when they are converged; and a line in [`ALL`].
 //!
-//! A workload owns pods ([`OwnsPods`]), has rollouts that its status tells of ([`RollsOut`]), or ends once its pods
-//! have ended ([`Finishes`]). StatefulSets own pods and have rollouts.
+//! A workload owns pods ([`OwnsPods`]), has rollouts that its status reports ([`RollsOut`]), or finishes once its pods
+//! have finished ([`Finishes`]). StatefulSets own pods and have rollouts.
 //!
 //! `run::phases` plays scenarios for every workload of the list and names none: it counts the pods of owners by their
-//! demand, and follows rollouts and workloads that end. It finds a workload whose pods belong to others through their
-//! controller references. Likewise `scenario`, `settings`, `size` and `result`, which stand above this module, go over the list. So
-//! a workload gets its flags, its step `create<Kind>s`, its members of results and its flag of `explain` from its folder alone.
+//! demand, and follows rollouts and workloads that finish. It finds a workload whose pods belong to others through their
+//! controller references. `scenario`, `settings`, `size` and `result`, which are above this module, iterate over the list
+//! too. A workload therefore gets its flags, its step `create<Kind>s`, its members of results and its flag of `explain`
+//! only from its folder.
 
 mod deployment;
 pub mod explain;
@@ -42,10 +43,10 @@ pub(crate) use self::size::WorkloadCount;
 pub use self::size::{ClusterSize, WorkloadCounts};
 pub(crate) use podstorm::job::course::{Course, Ended};
 
-/// A kind of workload, as the laboratory sees it.
+/// A kind of workload in the laboratory.
 pub(crate) type Workload = &'static dyn LaboratoryWorkload;
 
-/// The workloads that the laboratory knows. Objects of files are loaded, listened to and checked in this order.
+/// All workloads of the laboratory. Objects of files are loaded, watched and checked in this order.
 pub(crate) static ALL: [Workload; 5] = [
     &replicaset::ReplicaSets,
     &replicaset::ReplicationControllers,
@@ -54,59 +55,59 @@ pub(crate) static ALL: [Workload; 5] = [
     &statefulset::StatefulSets,
 ];
 
-/// The owner of the pods that a generated cluster has before it has their owners.
+/// The owner of pods that a generated cluster has before their owners exist.
 pub(crate) static OWNER: &dyn OwnsPods = &replicaset::ReplicaSets;
 
 /// What the laboratory does with the objects of one kind.
 pub(crate) trait LaboratoryWorkload: Debug + Sync {
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> Kind;
 
-    /// Whether every run has such objects, those of files too, since controllers of other workloads make them.
+    /// Reports whether every run has such objects, even with files, because controllers of other workloads create them.
     fn is_in_every_run(&self) -> bool {
         false
     }
 
-    /// How its objects of files are read where the kind has a type of its own.
+    /// Returns how its objects of files are decoded, if the kind has its own type.
     fn typed(&self) -> Option<ReadTyped> {
         None
     }
 
-    /// Whether its objects can be generated; else they come from files alone.
+    /// Reports whether its objects can be generated; otherwise they come only from files.
     fn is_generated(&self) -> bool {
         true
     }
 
-    /// The flags for its generated objects.
+    /// Returns the flags for its generated objects.
     fn flags(&self) -> &'static [Flag] {
         &[]
     }
 
-    /// The flags among them that say how many objects are generated, and how many pods each has.
+    /// Returns the flags for the number of objects and for the pods of each.
     fn sizes(&self) -> Option<Sizes> {
         None
     }
 
-    /// The kind of the objects that its controller makes, and the switch that creates it in their place.
+    /// Returns the kind of the objects that its controller creates, and the switch that creates it in their place.
     fn makes(&self) -> Option<Makes> {
         None
     }
 
-    /// Checks the values of its flags beside the `minReadySeconds` of generated objects.
+    /// Checks the values of its flags together with the `minReadySeconds` of generated objects.
     ///
     /// # Errors
-    /// Values that no object can have, and the mend.
+    /// No object can have these values; the error includes the fix.
     fn check_flags(&self, _values: &FlagValues, _min_ready_seconds: i32) -> Result<(), String> {
         Ok(())
     }
 
-    /// Makes an object for a generated cluster; `None` for a kind that comes from files alone.
+    /// Generates an object; `None` for a kind that comes only from files.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject>;
 
-    /// Sets the number of pods of an object; its metadata afterwards.
+    /// Sets the number of pods of an object and returns its metadata afterwards.
     ///
     /// # Errors
-    /// The server's.
+    /// Those of the server.
     fn scale(
         &self,
         cluster: &Cluster,
@@ -115,43 +116,43 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
         now: Now,
     ) -> Result<ObjectMeta, ApiError>;
 
-    /// What its controller will write once to objects of files from an older Kubernetes, in words.
+    /// Describes what its controller will write once to objects of files from an older Kubernetes.
     fn older(&self, _objects: &[InputObject], _gates: &Gates) -> Option<String> {
         None
     }
 
-    /// The flag by which `loadgen explain` is asked about an object.
+    /// Returns the flag with which `loadgen explain` names an object.
     fn name_flag(&self) -> NameFlag;
 
-    /// What `loadgen explain` answers about the object of that name.
+    /// Explains the object of this name.
     ///
     /// # Errors
-    /// None of that name, or several; what the files lack for the answer.
+    /// No object or several have this name, or the files lack something.
     fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>>;
 
-    /// What is done with the pods of its objects, where pods have these as their controllers.
+    /// Returns the operations on the pods of its objects, if pods have them as their controllers.
     fn pods(&self) -> Option<&dyn OwnsPods> {
         None
     }
 
-    /// What is done with its rollouts, where it has them.
+    /// Returns the operations on its rollouts, if it has any.
     fn rollouts(&self) -> Option<&dyn RollsOut> {
         None
     }
 
-    /// What is done with objects that end, where they do.
+    /// Returns the operations on objects that finish, if they do.
     fn finishes(&self) -> Option<&dyn Finishes> {
         None
     }
 }
 
-/// What the laboratory does with objects that pods have as their controllers. Each method takes an object of the
-/// workload's kind and gives `None` for any other.
+/// Operations on objects that are controllers of pods. Each method takes an object of the workload's kind and returns
+/// `None` for any other.
 pub(crate) trait OwnsPods: Sync {
-    /// What an object asks for, and what its status says.
+    /// Returns what an object requests, and what its status reports.
     fn demand(&self, object: &dyn Object) -> Option<Demand>;
 
-    /// The labels by which an object selects its pods.
+    /// Returns the labels by which an object selects its pods.
     fn selected_labels(&self, object: &dyn Object) -> Option<Labels>;
 
     /// A pod as object `number` of a generated cluster makes it; without an owner where none is given. `None` for

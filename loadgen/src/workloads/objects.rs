@@ -1,4 +1,4 @@
-//! The generated cluster: namespaces, nodes, and what its workloads share. Their pods have one spec.
+//! Generates a cluster: namespaces, nodes, and the parts that its workloads share. All pods have the same spec.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,30 +15,29 @@ use serde_json::{Value, json};
 use super::ClusterSize;
 use super::flags::FlagValues;
 
-/// Makes the objects of a generated cluster.
+/// Generates the objects of a cluster.
 #[derive(Debug)]
 pub(crate) struct Objects {
     size: ClusterSize,
     namespaces: Vec<Str>,
-    /// Where the scenario says groups: how many workloads there are up to the end of each, and how many pods they
-    /// have.
+    /// The groups of the scenario, if any: the number of workloads up to the end of each, and their pods.
     groups: Vec<(u64, i32)>,
-    /// What the scenario's pod template adds to every pod.
+    /// Labels that the scenario's pod template adds to every pod.
     labels: Labels,
     annotations: Labels,
-    /// Shared by every pod of every workload, with all defaults filled in, so that the server
-    /// has nothing to add and need not copy it.
+    /// Shared by every pod of every workload, with all defaults set, so that the server has nothing to add and need not copy
+    /// it.
     pod_spec: Arc<PodSpec>,
-    /// Whether nodes have the label of their name, also where they are in no zone.
+    /// Whether nodes have a label with their name even without zones.
     pub(crate) labels_nodes: bool,
     /// `minReadySeconds` of every workload.
     pub(crate) min_ready_seconds: i32,
-    /// What the flags of the workloads say.
+    /// Values of the workloads' flags.
     pub(crate) values: FlagValues,
 }
 
 impl Objects {
-    /// Of that size; pods are small web servers where no template is given, whose defaults are filled in.
+    /// Creates the generator for this size; without a template pods are small web servers with defaults set.
     pub(crate) fn new(size: ClusterSize, template: Option<Arc<PodTemplate>>) -> Objects {
         let count = size.namespaces.max(1);
         let (labels, annotations, pod_spec) = match template {
@@ -106,7 +105,7 @@ impl Objects {
                 name,
                 ..ObjectMeta::default()
             },
-            // Written as `status.allocatable`, which would take a kilobyte for each node.
+            // Represents `status.allocatable`, which would take a kilobyte per node.
             pods_allocatable: Some(pods),
             ..Node::default()
         }
@@ -123,13 +122,12 @@ impl Objects {
         Labels::from_pairs([Some(host), zone].into_iter().flatten())
     }
 
-    /// The namespace of a workload.
+    /// Returns the namespace of a workload.
     pub(crate) fn namespace_of(&self, number: u64) -> &Str {
         &self.namespaces[(number % self.namespaces.len() as u64) as usize]
     }
 
-    /// How many pods workload `number` has at 100 %: its group's number, or as even a share as
-    /// there is.
+    /// Returns how many pods workload `number` has at 100 %: its group's number, or as even a share as possible.
     pub(crate) fn share(&self, number: u64) -> i32 {
         if !self.groups.is_empty() {
             let at = self.groups.partition_point(|(end, _)| *end <= number);
@@ -140,7 +138,7 @@ impl Objects {
         i32::try_from(share).unwrap_or(i32::MAX)
     }
 
-    /// The template of pods with these labels.
+    /// Returns the template of pods with these labels.
     pub(crate) fn template(&self, labels: &Labels) -> Arc<PodTemplate> {
         Arc::new(PodTemplate {
             metadata: ObjectMeta {
@@ -155,7 +153,7 @@ impl Objects {
     }
 }
 
-/// Metadata of an object that is to be created as a copy of one that is stored.
+/// Returns the metadata for creating a copy of a stored object.
 pub(crate) fn recreated(stored: &ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: stored.name.clone(),
@@ -167,7 +165,7 @@ pub(crate) fn recreated(stored: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// The second set of labels over the first.
+/// Overlays the second set of labels on the first.
 pub(crate) fn with(template: &Labels, generated: &Labels) -> Labels {
     if template.is_empty() {
         return generated.clone();
@@ -177,10 +175,10 @@ pub(crate) fn with(template: &Labels, generated: &Labels) -> Labels {
     Labels::from_pairs(all.cloned())
 }
 
-/// Reads an object without a type of its own, changes its spec, and writes it; its metadata afterwards.
+/// Reads an untyped object, changes its spec, writes it, and returns its metadata afterwards.
 ///
 /// # Errors
-/// The server's.
+/// Those of the server.
 pub(crate) fn change_spec(
     api: &Api<'_>,
     (namespace, name): (&str, &str),
@@ -198,7 +196,7 @@ pub(crate) fn change_spec(
     Ok(changed.metadata().clone())
 }
 
-/// What each pod requests of a template, or of the usual one where none is given.
+/// Returns the resource requests of each pod of a template; by default of the built-in template.
 pub(crate) fn pod_requests(template: Option<&PodTemplate>) -> BTreeMap<String, Quantity> {
     match template {
         Some(template) => requests_of(&template.spec),
@@ -206,14 +204,14 @@ pub(crate) fn pod_requests(template: Option<&PodTemplate>) -> BTreeMap<String, Q
     }
 }
 
-/// What each pod of that spec requests.
+/// Returns the resource requests of each pod with this spec.
 pub(crate) fn requests_of(spec: &PodSpec) -> BTreeMap<String, Quantity> {
     let members = ["containers", "initContainers", "resources", "overhead"];
     let needs = members.map(|name| (name.to_owned(), spec.get(name).unwrap_or_default()));
     podstorm_apiserver::pod_requests(&Value::Object(needs.into_iter().collect()))
 }
 
-/// The members of a JSON object; none of any other value.
+/// Returns the members of a JSON object; empty for any other value.
 pub(crate) fn members(value: Value) -> Map {
     match value {
         Value::Object(members) => members,
@@ -221,7 +219,7 @@ pub(crate) fn members(value: Value) -> Map {
     }
 }
 
-/// A small web server's pod, as the API server would have completed it.
+/// Returns the pod spec of a small web server, with the defaults of the API server.
 fn default_pod_spec() -> PodSpec {
     let members = members(json!({
         "containers": [{
@@ -239,7 +237,7 @@ fn default_pod_spec() -> PodSpec {
         "securityContext": {},
         "terminationGracePeriodSeconds": 30,
     }));
-    PodSpec::from_json(members).expect("a spec of the server's own words")
+    PodSpec::from_json(members).expect("the server's form of the spec is valid")
 }
 
 #[cfg(test)]
@@ -262,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_what_flags_say_and_otherwise_tell_of_pods_alone() {
+    fn nodes_have_the_capacity_of_flags_or_only_of_pods() {
         let status = |flags: &str| {
             let objects = Settings::of_flags(flags, 1).unwrap().objects();
             objects.node(0).to_json()["status"].clone()
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_in_zones_in_turn() {
+    fn nodes_are_spread_over_zones_round_robin() {
         let labels = |flags: &str| -> Vec<Labels> {
             let objects = Settings::of_flags(flags, 1).unwrap().objects();
             let labels = (0..3).map(|number| objects.node(number).metadata.labels);
@@ -294,7 +292,7 @@ mod tests {
         };
         let expected = [of(0, "zone-1"), of(1, "zone-2"), of(2, "zone-1")];
         assert_eq!(labels("--pods 10 --zones 2"), expected);
-        // Where nothing asks for labels, nodes cost no more than their names.
+        // If nothing uses labels, nodes cost no more than their names.
         assert_eq!(labels("--pods 10"), [const { Labels::ABSENT }; 3]);
     }
 }

@@ -12,46 +12,46 @@ use super::{ALL, Sizes, Workload, of};
 use crate::units::counted;
 use crate::values::{Bytes, Cores};
 
-/// Sizes, all decided: pods = the sum over workloads.
+/// A resolved size: pods = the sum over workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClusterSize {
     /// Pods at 100 %.
     pub pods: u64,
-    /// Workloads; pods are divided over them as evenly as can be.
+    /// Workloads; pods are divided over them as evenly as possible.
     #[serde(flatten)]
     pub counts: WorkloadCounts,
     /// Nodes.
     pub nodes: u64,
-    /// How many zones generated nodes are in, in turn; absent where they are in none.
+    /// The number of zones that generated nodes are spread over, round-robin; absent without zones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<u64>,
-    /// What generated nodes have of cores; absent where they have enough.
+    /// Cores of a generated node; absent if they have enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_cpu: Option<Cores>,
-    /// What generated nodes have of memory; absent where they have enough.
+    /// Memory of a generated node; absent if they have enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_memory: Option<Bytes>,
-    /// Namespaces; workload i lives in namespace i modulo this.
+    /// Namespaces; workload i is in namespace i modulo this number.
     pub namespaces: u64,
     /// How many pods fit on a node.
     pub pods_per_node: u32,
-    /// Groups of workloads: how many there are in each, and pods of each of them. Where workloads of several kinds
-    /// are generated, those of a kind are a group. Empty where all are as equal as can be.
+    /// Groups of workloads: the number of workloads in each, and the pods of each workload. If several kinds are generated,
+    /// each kind is a group. Empty if all are as equal as possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<(u64, i32)>,
-    /// Where there are groups, the pods that were asked for: `pods` is what whole workloads of the
-    /// groups' sizes make of that number.
+    /// With groups, the requested number of pods: `pods` is what whole workloads of the groups' sizes make of
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_asked: Option<u64>,
 }
 
 impl ClusterSize {
-    /// How many workloads there are.
+    /// Returns the number of workloads.
     pub fn workloads(&self) -> u64 {
         self.counts.0.iter().map(|it| it.count).sum()
     }
 
-    /// The numbers of the workloads of a kind: the first, and how many there are.
+    /// Returns the numbers of the workloads of a kind: the first one, and how many there are.
     pub(crate) fn numbers_of(&self, kind: Kind) -> (u64, u64) {
         let mut first = 0;
         for it in &self.counts.0 {
@@ -63,12 +63,12 @@ impl ClusterSize {
         (0, self.workloads())
     }
 
-    /// The workloads whose flags say how large the cluster is.
+    /// Returns the workloads whose flags determine the size of the cluster.
     pub(crate) fn sized(&self) -> impl Iterator<Item = Workload> {
         self.counts.0.iter().map(WorkloadCount::sized)
     }
 
-    /// `20 StatefulSets, 10 Jobs`.
+    /// Formats the counts: `20 StatefulSets, 10 Jobs`.
     pub(crate) fn in_words(&self) -> String {
         let counts = self.counts.0.iter();
         let words = counts.map(|it| counted(it.count, it.kind.name()));
@@ -76,37 +76,37 @@ impl ClusterSize {
     }
 }
 
-/// How many workloads there are of each kind that is generated, in the order in which the scenario first creates each.
+/// The number of workloads of each generated kind, in the order in which the scenario first creates each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadCounts(pub(crate) Vec<WorkloadCount>);
 
-/// How many workloads of a kind there are.
+/// The number of workloads of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadCount {
     pub(crate) kind: Kind,
-    /// The flags that say so.
+    /// The flags that set it.
     pub(crate) sizes: Sizes,
     pub(crate) count: u64,
 }
 
 impl WorkloadCount {
-    /// The workload whose flags these are.
+    /// Returns the workload that these flags belong to.
     fn sized(&self) -> Workload {
         let has_flags = |it: &Workload| it.sizes() == Some(self.sizes);
         let is_own = of(self.kind).filter(has_flags);
         let mut all = ALL.into_iter();
         is_own
             .or_else(|| all.find(has_flags))
-            .expect("flags are of a workload")
+            .expect("the flags belong to a workload")
     }
 }
 
-/// The member of results for the number that a flag sets.
+/// Returns the member of results for the number that a flag sets.
 fn member(flag: &str) -> String {
     flag.replace('-', "_")
 }
 
-/// Under the names of the flags: one that sizes several kinds says how many there are of each.
+/// Serializes by flag name; a flag that sizes several kinds has a number for each.
 impl Serialize for WorkloadCounts {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let flags = self.0.iter().map(|it| (it.sizes.count, it.count));
@@ -134,7 +134,7 @@ impl JsonSchema for WorkloadCounts {
             .filter_map(|workload| Some((workload.kind().name(), workload.sizes()?)));
         let properties = sizes.map(|(kind, sizes)| {
             let mut schema = generator.subschema_for::<u64>();
-            let text = format!("{kind}s; pods are divided over them as evenly as can be.");
+            let text = format!("{kind}s; pods are divided over them as evenly as possible.");
             schema.insert("description".to_owned(), text.into());
             (member(sizes.count), schema.into())
         });

@@ -247,7 +247,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
         if flags.seeds.is_some() {
             bail!(
                 "--seeds runs each cell with several seeds, and --vary seed makes a cell for each: \
-             use only one of them"
+                   use only one of them"
             );
         }
         // Each cell sets its own seed; this is a placeholder.

@@ -176,7 +176,8 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
         let lines: Vec<Value> = lines.iter().map(line).collect();
         json!({"id": id, "title": title, "about": about, "y": y, "lines": lines})
     };
-    let about = "Pods that all ReplicaSets desire, that exist, that are ready, and all pods ever created.";
+    let about =
+        "Pods that all ReplicaSets desire, that exist, that are ready, and all pods ever created.";
     let lines: [(&str, &str, &str, &[u64]); 4] = [
         ("created so far", "c4 thin", "created", &series.pods_created),
         ("existing", "c1", "existing", &series.pods_existing),
@@ -193,8 +194,7 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
     let lines = &lines[..1 + usize::from(is_delayed)];
     let queue = chart("queue", "Work queue", about, "keys", lines);
     if timeless {
-        let about =
-            "All calls of the controllers so far; there is no rate, because no simulated time passes.";
+        let about = "All calls of the controllers so far; there is no rate, because no simulated time passes.";
         let lines: [(&str, &str, &str, &[u64]); 1] =
             [("calls so far", "c1", "calls", &series.api_calls)];
         return vec![

@@ -53,15 +53,15 @@ pub(super) fn phases(result: &RunResult) -> Vec<(String, [String; 5], bool)> {
 pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     let wasted = &result.wasted_work;
     [
-        (
-            "syncs without any API call",
-            wasted.syncs_without_requests,
-        ),
+        ("syncs without any API call", wasted.syncs_without_requests),
         (
             "syncs put off: the cache was behind the controller's own writes",
             wasted.stale_sync_skips,
         ),
-        ("deletes of pods that no longer existed", wasted.deletes_not_found),
+        (
+            "deletes of pods that no longer existed",
+            wasted.deletes_not_found,
+        ),
         (
             "status writes that hit a newer version",
             wasted.status_conflicts,

@@ -29,7 +29,11 @@ fn gates_are_listed_if_they_differ_from_the_default() {
     let known = Rows::installed().gates();
     let by_default = |wanted: bool| {
         let mut gates = known.iter().filter(|(_, gate)| gate.default == wanted);
-        (*gates.next().expect("there are gates that are on and gates that are off").0).to_owned()
+        (*gates
+            .next()
+            .expect("there are gates that are on and gates that are off")
+            .0)
+            .to_owned()
     };
     let (on, off) = (by_default(true), by_default(false));
     let gates = &mut result.settings.controller.feature_gates;

@@ -69,7 +69,7 @@ fn check_abort(threshold: &Threshold) -> Result<(), String> {
     if !KNOWN.contains(&metric) {
         return Err(format!(
             "abortOnFail: {metric} is known only after the run; remove abortOnFail to check the threshold \
-             at the end. Known during the run are: {}"
+             at the end. Known during the run are: {}",
             KNOWN.join(", ")
         ));
     }

@@ -200,7 +200,9 @@ fn subject(word: &str) -> Result<Value> {
         Some(("G:", name)) => of("Group", name),
         Some(("U:", name)) => of("User", name),
         Some(("S:", name)) => {
-            let (namespace, name) = name.split_once('/').context("a service account needs a namespace")?;
+            let (namespace, name) = name
+                .split_once('/')
+                .context("a service account needs a namespace")?;
             json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
         }
         _ => bail!("{word:?} is not a subject"),

@@ -294,7 +294,7 @@ fn check_generated(
         if has_input {
             return refuse(format!(
                 "--{flag} applies to generated {kind}s and can't be used with -f, whose files define the \
-             cluster"
+                 cluster"
             ));
         }
         let values = given.or(&scenario.settings).rows.generated();
@@ -327,7 +327,7 @@ fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, S
     if scenario.rejects_pods() && !asked.pod_startup_latency.is_some_and(takes_time) {
         return refuse(format!(
             "the scenario {} rejects pods, and controllers would recreate them endlessly \
-             unless starting a pod takes time; add --pod-startup-latency"
+             unless starting a pod takes time; add --pod-startup-latency",
             scenario.name
         ));
     }
@@ -465,7 +465,7 @@ fn client_limit(asked: &ScenarioSettings) -> Result<(Option<f64>, u32), Settings
     {
         return refuse(format!(
             "--kube-api-qps {qps:?} is out of range: from {} (a request in 17 minutes) to {}; omit \
-             it for no limit"
+             it for no limit",
             QPS_RANGE.start(),
             QPS_RANGE.end()
         ));
@@ -489,7 +489,7 @@ fn pod_run_time(
         ),
         Some(_) if scenario.has_node_faults() => refuse(format!(
             "--pod-run-time: the scenario {} lets nodes fail, and pods that end are not simulated on \
-             such nodes; remove it"
+             such nodes; remove it",
             scenario.name
         )),
         time => Ok(time.map(|time| time.0)),

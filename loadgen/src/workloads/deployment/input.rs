@@ -1,4 +1,4 @@
-//! What isn't as wanted in Deployments of files before anything has run.
+//! Finds deviations from the desired state in the Deployments of files, before the run.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -12,7 +12,7 @@ use super::super::Findings;
 use crate::input::InputObject;
 use crate::owned_pods::{OwnedPods, PodsByOwner, pods};
 
-/// Adds what isn't as wanted in Deployments. O(objects).
+/// Adds deviations of Deployments. O(objects).
 pub(super) fn examine(objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
     let mut sets: HashMap<&Uid, Vec<&ReplicaSet>, RandomState> = HashMap::with_hasher(FIXED_STATE);
     for object in objects {
@@ -59,14 +59,14 @@ fn examine_one(
             .push(format!("{name} has a status of an older spec"));
     } else if (status.replicas, status.ready_replicas) != (all.active, all.ready) {
         found.stale.push(format!(
-            "{name} says {}, {} ready, and has {}, {} ready",
+            "{name} reports {}, {} ready, and has {}, {} ready",
             pods(status.replicas),
             status.ready_replicas,
             all.active,
             all.ready
         ));
     }
-    // As the controller will find it.
+    // As the controller will see it.
     status.replicas = all.active;
     status.updated_replicas = updated;
     status.available_replicas = all.ready;

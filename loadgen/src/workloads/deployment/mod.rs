@@ -27,24 +27,24 @@ static FLAGS: [Flag; 4] = [
     Flag {
         name: "deployments",
         form: Form::Switch,
-        help: "Real Deployments in place of the ReplicaSets that are parts of some (scenario rollout-storm)",
+        help: "Create real Deployments instead of ReplicaSets that belong to Deployments (scenario rollout-storm)",
     },
     Flag {
         name: "max-surge",
         form: Form::Limit(Limit::QUARTER),
         help: "maxSurge of the generated Deployments: 25%, or 1 for a number of pods [default: 25%, unless \
-            the scenario says otherwise]",
+            the scenario sets another]",
     },
     Flag {
         name: "max-unavailable",
         form: Form::Limit(Limit::QUARTER),
-        help: "maxUnavailable of the generated Deployments, likewise [default: 25%, unless the scenario \
-            says otherwise]",
+        help: "maxUnavailable of the generated Deployments, in the same syntax [default: 25%, unless the scenario \
+            sets another]",
     },
     Flag {
         name: "progress-deadline",
         form: Form::Seconds(600),
-        help: "progressDeadlineSeconds of the generated Deployments, with its unit [default: 10m]",
+        help: "progressDeadlineSeconds of the generated Deployments, with a unit [default: 10m]",
     },
 ];
 
@@ -53,7 +53,7 @@ static MAX_SURGE: &Flag = &FLAGS[1];
 static MAX_UNAVAILABLE: &Flag = &FLAGS[2];
 static PROGRESS_DEADLINE: &Flag = &FLAGS[3];
 
-/// Deployments. Their pods belong to the ReplicaSets that they make.
+/// Deployments. Their pods belong to the ReplicaSets that they create.
 #[derive(Debug)]
 pub(super) struct Deployments;
 
@@ -83,7 +83,7 @@ impl LaboratoryWorkload for Deployments {
         }
         if matches!(unavailable, Limit::Share(share) if share.0 > 1.0) {
             return Err(
-                "--max-unavailable is 100% at most: no more pods than there are can be missing"
+                "--max-unavailable is at most 100%: no more pods than exist can be missing"
                     .to_owned(),
             );
         }
@@ -93,7 +93,7 @@ impl LaboratoryWorkload for Deployments {
         Ok(())
     }
 
-    /// As a user writes it.
+    /// Returns the object as a user writes it.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
         let name = format_compact!("deploy-{:05}", part.number);
@@ -144,7 +144,7 @@ impl LaboratoryWorkload for Deployments {
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "deployment",
-            help: "A Deployment: what its next syncs do, where the input has it and --replicas is left out; otherwise which \
+            help: "A Deployment: what its next syncs do, if the input has it and --replicas is not set; otherwise which \
          pods of its newest ReplicaSet go",
         }
     }

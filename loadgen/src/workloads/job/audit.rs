@@ -1,4 +1,4 @@
-//! Whether a Job that has ended is what its pods say.
+//! Checks that a finished Job agrees with its pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use podstorm::job::course::Course;
 use podstorm::job::pod::{TRACKING_FINALIZER, completion_index};
 use podstorm_objects::{Object, Pod, PodPhase};
 
-/// Compares a Job that has ended with its pods in the store. Pods may be gone that were counted, so that the status
-/// counts no fewer than there are.
+/// Compares a finished Job with its pods in the store. Counted pods may have been removed, so the status may count more
+/// than exist.
 ///
 /// # Errors
-/// Says how they contradict each other.
+/// Returns the contradiction.
 pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
     let Some(course) = Course::of(object).filter(Course::is_over) else {
         return Ok(());
@@ -24,9 +24,7 @@ pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String
         ))
     };
     if course.active != 0 || course.terminating != 0 || course.uncounted != 0 {
-        return wrong(
-            "its status still has pods that are active, on their way out or not counted".to_owned(),
-        );
+        return wrong("its status still has active, terminating or uncounted pods".to_owned());
     }
     let (mut succeeded, mut indexes) = (0, BTreeSet::new());
     for pod in pods {
@@ -48,7 +46,7 @@ pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String
     };
     match there > course.succeeded {
         true => wrong(format!(
-            "its status counts {} that succeeded, and {there} did",
+            "its status counts {} succeeded pods, and there are {there}",
             course.succeeded
         )),
         false => Ok(()),
@@ -69,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_job_has_no_pod_that_is_active_held_or_not_counted() {
+    fn a_finished_job_has_no_active_held_or_uncounted_pods() {
         let ended = json!([{"type": "Complete", "status": "True"}]);
         let job = |status: Value| {
             let job =
@@ -85,7 +83,7 @@ mod tests {
             (vec![pod("Failed", held)], Some("tracking finalizer")),
             (
                 vec![pod("Succeeded", json!([])); 2],
-                Some("counts 1 that succeeded, and 2 did"),
+                Some("counts 1 succeeded pods, and there are 2"),
             ),
         ] {
             match (check(&done, &pods), words) {

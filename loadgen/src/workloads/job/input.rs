@@ -1,4 +1,4 @@
-//! What is wrong with the Jobs of files, taken together.
+//! Finds problems that involve several Jobs of files.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use podstorm_objects::{DynamicObject, Kind};
 
 use crate::input::InputObject;
 
-/// The Jobs of one namespace that select the same pods, in words: each adopts the orphans of both, and counts none of
-/// the other's. O(Jobs).
+/// Describes the Jobs of one namespace that select the same pods: each adopts the orphans of both, and does not count
+/// those of the other. O(Jobs).
 pub(super) fn shared_selectors(objects: &[InputObject]) -> Vec<String> {
     let mut by_selector: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for object in objects {
@@ -25,8 +25,8 @@ pub(super) fn shared_selectors(objects: &[InputObject]) -> Vec<String> {
     let shared = by_selector.into_iter().filter(|(_, names)| names.len() > 1);
     let words = shared.map(|((namespace, selector), names)| {
         format!(
-            "the Jobs {} in {namespace} have one selector, {selector}: each may adopt the pods that both select; leave \
-             spec.selector and manualSelector out, and the server gives each its own",
+            "the Jobs {} in {namespace} have one selector, {selector}: each may adopt the pods that both select; remove \
+             spec.selector and manualSelector, and the server gives each its own",
             names.join(" and ")
         )
     });
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_that_share_a_selector_are_named() {
+    fn jobs_with_the_same_selector_are_reported() {
         let job = |name: &str, namespace: &str, app: &str| {
             let job = json!({"metadata": {"name": name, "namespace": namespace},
                 "spec": {"selector": {"matchLabels": {"app": app}}}});

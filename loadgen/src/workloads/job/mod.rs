@@ -26,35 +26,35 @@ static FLAGS: [Flag; 6] = [
         name: "batch-jobs",
         form: Form::Size,
         help: "Jobs of the batch API; the pods are divided over them evenly [default: pods/50, unless the \
-            scenario says otherwise]",
+            scenario sets another number]",
     },
     Flag {
         name: "completions",
         form: Form::Size,
-        help: "completions of each Job, an index for each; of this, --pods and --batch-jobs any two decide \
+        help: "completions of each Job, with an index for each; any two of this, --pods and --batch-jobs determine \
             the third",
     },
     Flag {
         name: "parallelism",
         form: Form::Number(10),
-        help: "parallelism of each Job: pods that run at once [default: 10, unless the scenario says \
-            otherwise]",
+        help: "parallelism of each Job: concurrent pods [default: 10, unless the scenario \
+            sets another number]",
     },
     Flag {
         name: "backoff-limit",
         form: Form::Number(6),
-        help: "backoffLimit of each Job: failed pods that it survives [default: 6, unless the scenario says \
-            otherwise]",
+        help: "backoffLimit of each Job: tolerated pod failures [default: 6, unless the scenario \
+            sets another number]",
     },
     Flag {
         name: "backoff-per-index",
         form: Form::Switch,
-        help: "--backoff-limit counts the failures of each index by itself: backoffLimitPerIndex",
+        help: "Apply --backoff-limit to each index separately: backoffLimitPerIndex",
     },
     Flag {
         name: "active-deadline",
         form: Form::Seconds(0),
-        help: "activeDeadlineSeconds of each Job, with its unit [default: none]",
+        help: "activeDeadlineSeconds of each Job, with a unit [default: none]",
     },
 ];
 
@@ -65,11 +65,11 @@ static BACKOFF_LIMIT: &Flag = &FLAGS[3];
 static PER_INDEX: &Flag = &FLAGS[4];
 static DEADLINE: &Flag = &FLAGS[5];
 
-/// Most pods that an indexed Job runs at once, as the server has it.
+/// The most concurrent pods of an indexed Job, as the server limits them.
 const PARALLELISM_MAX: i32 = 100_000;
 
-/// Completions above which a Job with back-off limits of its indexes must say how many may fail, and the most that it
-/// may say.
+/// The number of completions above which a Job with per-index back-off limits must limit the failed indexes, and the
+/// largest such limit.
 const COMPLETIONS_SOFT_MAX: i32 = 100_000;
 const FAILED_INDEXES_MAX: i32 = 10_000;
 
@@ -96,17 +96,17 @@ impl LaboratoryWorkload for Jobs {
     fn check_flags(&self, values: &FlagValues, _: i32) -> Result<(), String> {
         match PARALLELISM.number(values) {
             0 => Err(
-                "--parallelism 0 creates no pod, and no Job would finish: give 1 at least"
+                "--parallelism 0 creates no pods, and no Job would finish: use at least 1"
                     .to_owned(),
             ),
             number if number > PARALLELISM_MAX => Err(format!(
-                "--parallelism {number} is too much: an indexed Job runs {PARALLELISM_MAX} pods at once at most"
+                "--parallelism {number} is too high: an indexed Job runs at most {PARALLELISM_MAX} pods at a time"
             )),
             _ => Ok(()),
         }
     }
 
-    /// As a user writes it. Its pods don't restart their containers: each failure is a pod.
+    /// Returns the object as a user writes it. Its pods don't restart their containers: each failure is a pod.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
         let name = format_compact!("job-{:05}", part.number);
@@ -159,7 +159,7 @@ impl LaboratoryWorkload for Jobs {
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "job",
-            help: "A Job: what its next sync does, which index is retried when, why it failed or does not finish, and which \
+            help: "A Job: what its next sync does, when each index is retried, why it failed or does not finish, and which \
          pods go when its parallelism falls",
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_jobs_are_what_their_flags_say() {
+    fn generated_jobs_follow_their_flags() {
         let (_, job) = made(
             "--batch-jobs 2 --completions 30 --parallelism 7 --backoff-limit 3 --active-deadline 90s",
         );
@@ -228,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_no_job_can_have_are_refused() {
+    fn invalid_job_flags_are_refused() {
         for (flags, words) in [
             ("--parallelism 0", "no Job would finish"),
-            ("--parallelism 200000", "100000 pods at once at most"),
+            ("--parallelism 200000", "at most 100000 pods at a time"),
             ("--parallelism -1", "a whole number from 0 to 2147483647"),
             (
                 "--backoff-limit 3000000000",
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parallelism_is_what_is_scaled() {
+    fn scaling_a_job_sets_its_parallelism() {
         let (cluster, job) = made("--batch-jobs 1 --completions 5");
         let meta = job.metadata();
         let at = (&*meta.namespace, &*meta.name);

@@ -1,4 +1,4 @@
-//! ReplicaSets, and ReplicationControllers, which the same controller code works on.
+//! ReplicaSets and ReplicationControllers, which share the same controller code.
 
 pub(super) mod explain;
 mod replication_controller;
@@ -26,11 +26,11 @@ use super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part, Sizes};
 use crate::input::{InputObject, ReadTyped, TypedOwner};
 use crate::units::counted;
 
-/// ReplicaSets. Every run has them: other workloads make them too.
+/// ReplicaSets. Every run has them, because other workloads create them.
 #[derive(Debug)]
 pub(super) struct ReplicaSets;
 
-/// How many there are, and how large.
+/// The flags for their number and size.
 static FLAGS: [Flag; 2] = [
     Flag {
         name: "replicasets",
@@ -40,11 +40,11 @@ static FLAGS: [Flag; 2] = [
     Flag {
         name: "pods-per-replicaset",
         form: Form::Size,
-        help: "Pods of each ReplicaSet; of this, --pods and --replicasets any two decide the third",
+        help: "Pods of each ReplicaSet; any two of this, --pods and --replicasets determine the third",
     },
 ];
 
-/// The name of ReplicaSet `number`, and the value of its pods' label.
+/// Returns the name of ReplicaSet `number`, which is also the value of its pods' label.
 fn app(number: u64) -> compact_str::CompactString {
     format_compact!("rs-{number:05}")
 }
@@ -73,7 +73,7 @@ impl LaboratoryWorkload for ReplicaSets {
         })
     }
 
-    /// One that belongs to a Deployment selects the pods of its revision only.
+    /// A ReplicaSet that belongs to a Deployment selects only the pods of its revision.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let app = app(part.number);
         let hash = format_compact!("r{}", part.revision);
@@ -156,7 +156,7 @@ impl LaboratoryWorkload for ReplicaSets {
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "replicaset",
-            help: "The ReplicaSet, as NAMESPACE/NAME, or NAME where only one has it",
+            help: "The ReplicaSet, as NAMESPACE/NAME, or NAME if it is unique",
         }
     }
 
@@ -272,7 +272,7 @@ impl OwnsPods for ReplicaSets {
     }
 }
 
-/// The status of an owner whose pods are all there and available.
+/// Returns the status of an owner whose pods all exist and are available.
 fn settled_status(replicas: i32, generation: i64) -> ReplicaSetStatus {
     ReplicaSetStatus {
         replicas,

@@ -1,4 +1,4 @@
-//! ReplicationControllers, which files alone bring.
+//! ReplicationControllers, which come only from files.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl LaboratoryWorkload for ReplicationControllers {
     }
 }
 
-/// Its defaults go from its template to its selector and back, so a known spec spares nothing.
+/// Its template and selector default from each other, so a known spec saves nothing.
 impl TypedOwner for ReplicationController {
     fn copied(&self) -> Box<dyn TypedOwner> {
         Box::new(self.clone())

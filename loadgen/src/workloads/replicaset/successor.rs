@@ -1,4 +1,4 @@
-//! Revisions of a ReplicaSet that replace one another without a Deployment's controller.
+//! Revisions of a ReplicaSet that replace one another without a Deployment controller.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use podstorm_objects::{
 
 use super::super::objects::{recreated, with};
 
-/// The label by which the pods of a Deployment's ReplicaSets differ.
+/// The label that distinguishes the pods of a Deployment's ReplicaSets.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
 
-/// The next revision of a ReplicaSet, without pods: the same template and selector but for the label that tells
-/// revisions apart, under the same owner.
+/// Returns the next revision of a ReplicaSet, without pods: the same template, selector and owner, except for the label
+/// that distinguishes revisions.
 pub(super) fn of(old: &ReplicaSet, revision: u32) -> ReplicaSet {
-    // What an earlier successor has been given goes again.
+    // Remove what an earlier successor added.
     let last = format_compact!("-r{}", revision.saturating_sub(1));
     let next = |text: &str| {
         let base = match revision {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_successor_differs_in_its_name_and_in_the_label_of_its_revision() {
+    fn a_successor_differs_in_name_and_revision_label() {
         let text = |object: &ReplicaSet| {
             let selector = object.spec.selector.as_ref().unwrap();
             let texts = [

@@ -1,4 +1,4 @@
-//! Whether a StatefulSet at rest is what its pods say.
+//! Checks that a StatefulSet at rest agrees with its pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use podstorm_objects::{Object, Pod};
 
 use super::of_kind;
 
-/// Compares a StatefulSet whose pods are all there with these: each has the name of an ordinal, and the status counts those
-/// of each revision. O(pods · log pods).
+/// Compares a StatefulSet whose pods all exist with these pods: each must have the name of an ordinal, and the status must
+/// count those of each revision. O(pods · log pods).
 ///
 /// # Errors
-/// Says how they contradict each other.
+/// Returns the contradiction.
 pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
     let Some((set, course)) = of_kind(object).zip(Course::of(object)) else {
         return Ok(());
@@ -35,7 +35,9 @@ pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String
         .find(|pod| !identity_matches(meta, &pod.metadata))
     {
         let name = &other.metadata.name;
-        return wrong(format!("its pod {name} has not the identity of an ordinal"));
+        return wrong(format!(
+            "its pod {name} does not have the identity of an ordinal"
+        ));
     }
     let of_revision = |revision: &str| {
         let label = |pod: &Pod| pod.metadata.labels.get(REVISION_LABEL).cloned();
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_at_rest_has_the_pods_and_revisions_that_its_status_tells_of() {
+    fn a_set_at_rest_has_the_pods_and_revisions_of_its_status() {
         let set = |start: i64, current: i64, updated: i64| {
             let set = json!({"metadata": {"name": "web", "namespace": "n"},
                 "spec": {"replicas": 2, "ordinals": {"start": start}},
@@ -99,6 +101,9 @@ mod tests {
         }
         let odd = [both[0].clone(), both[1].clone(), pod("web-01", "new")];
         let problem = check(&set(0, 1, 2), &odd).unwrap_err();
-        assert!(problem.contains("web-01 has not the identity"), "{problem}");
+        assert!(
+            problem.contains("web-01 does not have the identity"),
+            "{problem}"
+        );
     }
 }

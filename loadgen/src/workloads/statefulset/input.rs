@@ -1,4 +1,4 @@
-//! What isn't as wanted in StatefulSets of files before anything has run.
+//! Finds deviations from the desired state in the StatefulSets of files, before the run.
 
 use podstorm::statefulset::course::Course;
 
@@ -6,7 +6,7 @@ use super::super::Findings;
 use crate::input::InputObject;
 use crate::owned_pods::{OwnedPods, PodsByOwner};
 
-/// Adds what isn't as wanted in StatefulSets. O(objects).
+/// Adds deviations of StatefulSets. O(objects).
 pub(super) fn examine(objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
     for object in objects {
         let (meta, course) = (object.metadata(), Course::of(object.as_object()));

@@ -29,29 +29,29 @@ static FLAGS: [Flag; 5] = [
         name: "statefulsets",
         form: Form::Size,
         help: "StatefulSets; the pods are divided over them evenly [default: pods/50, unless the scenario \
-            says otherwise]",
+            sets another number]",
     },
     Flag {
         name: "pods-per-statefulset",
         form: Form::Size,
-        help: "Pods of each StatefulSet; of this, --pods and --statefulsets any two decide the third",
+        help: "Pods of each StatefulSet; any two of this, --pods and --statefulsets determine the third",
     },
     Flag {
         name: "parallel-pod-management",
         form: Form::Switch,
-        help: "podManagementPolicy Parallel in the generated StatefulSets: no pod waits for the one before it",
+        help: "podManagementPolicy Parallel in the generated StatefulSets: no pod waits for the previous one",
     },
     Flag {
         name: "partition",
         form: Form::Number(0),
-        help: "partition of their rolling updates: so many pods of each StatefulSet, the first ones, are not \
-            updated [default: 0, unless the scenario says otherwise]",
+        help: "partition of their rolling updates: the first pods of each StatefulSet, this many, are not \
+            updated [default: 0, unless the scenario sets another number]",
     },
     Flag {
         name: "statefulset-max-unavailable",
         form: Form::Number(1),
-        help: "maxUnavailable of their rolling updates, which counts with the gate MaxUnavailableStatefulSet \
-            alone [default: 1, unless the scenario says otherwise]",
+        help: "maxUnavailable of their rolling updates, which has an effect only with the gate \
+            MaxUnavailableStatefulSet [default: 1, unless the scenario sets another number]",
     },
 ];
 
@@ -61,7 +61,7 @@ static PARALLEL: &Flag = &FLAGS[2];
 static PARTITION: &Flag = &FLAGS[3];
 static MAX_UNAVAILABLE: &Flag = &FLAGS[4];
 
-/// StatefulSets. Their pods belong to them, and they roll out themselves.
+/// StatefulSets. They own their pods, and roll out by themselves.
 #[derive(Debug)]
 pub(super) struct StatefulSets;
 
@@ -84,14 +84,14 @@ impl LaboratoryWorkload for StatefulSets {
     fn check_flags(&self, values: &FlagValues, _: i32) -> Result<(), String> {
         match MAX_UNAVAILABLE.number(values) {
             0 => Err(format!(
-                "--{} is 1 at least: no pod could be replaced",
+                "--{} must be at least 1: no pod could be replaced",
                 MAX_UNAVAILABLE.name
             )),
             _ => Ok(()),
         }
     }
 
-    /// As a user writes it.
+    /// Returns the object as a user writes it.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
         let name = format_compact!("set-{:05}", part.number);
@@ -138,8 +138,8 @@ impl LaboratoryWorkload for StatefulSets {
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "statefulset",
-            help: "A StatefulSet: what its next syncs do, which pod or claim it waits for then, and which pod frees it where it \
-         is stuck; with --replicas or --image after that change",
+            help: "A StatefulSet: what its next syncs do, which pod or claim it waits for then, and which pod unblocks it if \
+         it is stuck; with --replicas or --image after that change",
         }
     }
 
@@ -156,7 +156,7 @@ impl LaboratoryWorkload for StatefulSets {
     }
 }
 
-/// A number of a spec or status, of 32 bits on every server.
+/// Converts a number of a spec or status, which has 32 bits on every server.
 fn int32(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -181,7 +181,7 @@ impl OwnsPods for StatefulSets {
         Labels::from_json(labels.clone()).ok()
     }
 
-    /// None: each pod has a name of its own, and the controller alone makes it.
+    /// Returns `None`: each pod has its own name, and only the controller creates it.
     fn pod(&self, _number: u64, _owner: Option<&ObjectMeta>, _objects: &Objects) -> Option<Pod> {
         None
     }
@@ -222,7 +222,7 @@ fn of_kind(object: &dyn Object) -> Option<&DynamicObject> {
 }
 
 impl RollsOut for StatefulSets {
-    /// Where pods are replaced as others delete them, nothing is rolled out, and nothing is waited for.
+    /// With OnDelete nothing is rolled out and nothing is waited for.
     fn progress(&self, object: &dyn Object) -> Option<Progress> {
         let course = Course::of(object)?;
         let is_observed = course.is_observed();
@@ -238,7 +238,7 @@ impl RollsOut for StatefulSets {
         })
     }
 
-    /// There is no surge. The server takes `maxUnavailable` where its gate is on.
+    /// There is no surge. The server accepts `maxUnavailable` if its gate is on.
     fn set_limits(&self, spec: &mut Value, limits: Limits) {
         let mut rolling =
             json!({"partition": spec["updateStrategy"]["rollingUpdate"]["partition"]});

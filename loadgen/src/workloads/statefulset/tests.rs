@@ -1,4 +1,4 @@
-//! StatefulSets that are generated, and dumps of clusters with some.
+//! Generated StatefulSets, and dumps of clusters with StatefulSets.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -35,7 +35,7 @@ fn made(flags: &str) -> Value {
 }
 
 #[test]
-fn generated_sets_are_what_their_flags_say() {
+fn generated_sets_follow_their_flags() {
     let spec = made("--statefulsets 2 --pods-per-statefulset 4");
     assert_eq!(spec["replicas"], 4);
     assert_eq!(spec["podManagementPolicy"], "OrderedReady");
@@ -55,7 +55,7 @@ fn generated_sets_are_what_their_flags_say() {
 }
 
 #[test]
-fn flags_that_no_set_can_have_are_refused() {
+fn invalid_set_flags_are_refused() {
     for (flags, words) in [
         (
             "--statefulset-max-unavailable 0",
@@ -78,7 +78,7 @@ fn flags_that_no_set_can_have_are_refused() {
 }
 
 #[test]
-fn what_is_rolled_out_is_what_kubectl_waits_for() {
+fn rollouts_end_when_kubectl_stops_waiting() {
     let set = |kind: &str, status: Value| {
         let mut strategy = json!({ "type": kind });
         if kind == "RollingUpdate" {
@@ -100,7 +100,7 @@ fn what_is_rolled_out_is_what_kubectl_waits_for() {
     assert!(!complete("RollingUpdate", 2, 3, 1));
     assert!(!complete("RollingUpdate", 2, 2, 2));
     assert!(!complete("RollingUpdate", 1, 3, 2));
-    // Nothing is waited for that the controller does not do.
+    // Do not wait for what the controller does not do.
     assert!(complete("OnDelete", 2, 3, 0));
     assert!(!complete("OnDelete", 1, 3, 0));
 }
@@ -109,7 +109,7 @@ fn uid(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// A set `web` of three pods as a real cluster has it: with its revision, and a pod of each ordinal as `pods` says.
+/// Returns a set `web` of three pods as in a real cluster: with its revision, and the pod of each ordinal from `pods`.
 pub(super) fn dump(image: &str, pods: impl Fn(usize, &str) -> Value) -> Vec<Value> {
     let labels = json!({"app": "web"});
     let container = json!({"name": "c", "image": image, "resources": {}, "imagePullPolicy": "IfNotPresent",
@@ -164,7 +164,7 @@ pub(super) fn ready(_: usize, _: &str) -> Value {
     json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
 }
 
-/// As `ready`, but for the last pod, whose image can't be pulled.
+/// Like `ready`, except for the last pod, whose image can't be pulled.
 pub(super) fn pulls_nothing(ordinal: usize, name: &str) -> Value {
     match ordinal {
         2 => json!({"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}],
@@ -185,7 +185,7 @@ fn played(scenario: &str, objects: &[Value]) -> RunResult {
 }
 
 #[test]
-fn nothing_is_written_in_a_dump_of_sets_that_are_well() {
+fn nothing_is_written_over_a_dump_of_healthy_sets() {
     let result = played("manifests", &dump("web:1", ready));
     assert_eq!(result.outcome.reason, "");
     assert_eq!((result.pods.created, result.pods.deleted), (0, 0));
@@ -213,7 +213,7 @@ fn a_stale_status_of_a_dump_is_written_once() {
 }
 
 #[test]
-fn a_stuck_set_of_a_dump_is_told_and_holds_nothing_up() {
+fn a_stuck_set_of_a_dump_is_reported_without_delay() {
     let mut objects = dump("web:1", pulls_nothing);
     for count in ["readyReplicas", "availableReplicas"] {
         objects[0]["status"][count] = 2.into();
@@ -230,7 +230,7 @@ fn a_stuck_set_of_a_dump_is_told_and_holds_nothing_up() {
 }
 
 #[test]
-fn pods_that_a_set_lacks_are_made_in_order_and_no_revision_anew() {
+fn missing_pods_are_created_in_order_from_old_revisions() {
     let mut objects = dump("web:1", ready);
     objects.retain(|object| object["metadata"]["name"] != "web-1");
     let result = played("manifests", &objects);

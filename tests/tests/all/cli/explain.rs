@@ -138,7 +138,7 @@ fn preferred_pods_go_with_the_annotations_that_are_printed() {
     assert!(text.ends_with(&format!("\n{undo}\n")), "{text}");
     assert_eq!(text.matches("kubectl annotate").count(), 2, "{text}");
     let words = "2 of the 4 pods that go are preferred ones (1 without | \
-                 3 preferred pods stay all the same | rule 3, looked at before any cost";
+                 3 preferred pods stay anyway | rule 3, which precedes costs";
     holds(&text, words);
 
     let json = document(&format!("{eight} --prefer-nodes billing=on-demand"));

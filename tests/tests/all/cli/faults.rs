@@ -15,7 +15,7 @@ use super::{EXAMPLES, assert_section_refused, folder, folder_of, json_in, refuse
 /// The known bugs, each with the number that shows it under upstream's behavior.
 const BUGS: [(&str, &str); 16] = [
     ("m01-stale-watch", "10  pods created in excess"),
-    ("m02-unseen-pods", "300.008 s  the longest a ReplicaSet"),
+    ("m02-unseen-pods", "300.008 s  longest time that a ReplicaSet"),
     (
         "m06-rejected-pods",
         "464  most pods created within a minute",
@@ -24,18 +24,18 @@ const BUGS: [(&str, &str); 16] = [
     ("m08-failed-pods", "210  most pods at once"),
     (
         "m09-terminating-namespace",
-        "303.510 s  the longest a ReplicaSet",
+        "303.510 s  longest time that a ReplicaSet",
     ),
     ("m10-lost-answers", "5  pods created in excess"),
-    ("m11-delete-by-name", "1  deletes that met another pod"),
-    ("m12-expectation-by-name", "1  deletes that left fewer pods"),
-    ("m13-no-active-pods", "4  statuses rejected as invalid"),
-    ("m14-gone-pod", "2  pods counted again"),
-    ("m15-orphans-kept", "684  longest time that an ended pod"),
-    ("m16-two-outcomes", "13  statuses rejected as invalid"),
-    ("m17-broken-pod", "660  longest time that a broken pod"),
-    ("m18-broken-budget", "660  longest time that a broken pod"),
-    ("m19-early-completion", "1  rollouts completed too early"),
+    ("m11-delete-by-name", "1  deletes that hit a pod other"),
+    ("m12-expectation-by-name", "1  deletes that left too few pods"),
+    ("m13-no-active-pods", "4  statuses that the server refused"),
+    ("m14-gone-pod", "2  pods that were counted once more"),
+    ("m15-orphans-kept", "684  the longest that a pod"),
+    ("m16-two-outcomes", "13  statuses that the server refused"),
+    ("m17-broken-pod", "660  the longest that a pod"),
+    ("m18-broken-budget", "660  the longest that a pod"),
+    ("m19-early-completion", "1  rollouts that were complete"),
 ];
 
 const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";

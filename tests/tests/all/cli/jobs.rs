@@ -228,7 +228,7 @@ fn invalid_jobs_are_refused_with_place_and_rule() {
         ),
         (
             "--scenario up-down --pod-failures 5%",
-            "--pod-failures | give --pod-run-time too",
+            "--pod-failures | add --pod-run-time",
         ),
         (
             "--scenario node-failure --pod-run-time 5s",
@@ -297,7 +297,7 @@ fn questions_without_meaning_for_jobs_are_refused() {
         ("--job rendr", "no Job \"rendr\" | shop/render"),
         (
             "--job render --prefer a=b",
-            "--prefer | reads no deletion cost",
+            "--prefer | Jobs ignore deletion costs",
         ),
         ("--job render --image i:2", "--image | has no rollouts"),
         ("--job render --parallelism -1", "--replicas"),

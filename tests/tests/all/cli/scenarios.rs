@@ -268,7 +268,7 @@ fn numbered_steps_and_groups_need_workloads_of_one_kind() {
         )
     };
     let scale = text("", "  - scale: {replicas: 2}\n");
-    let words = "mine.yaml:3: phases: | workloads of several kinds are created | scale";
+    let words = "mine.yaml:3: phases: | creates workloads of several kinds | scale";
     assert_file_refused("mine.yaml", &scale, words);
     let groups = text("groups: [{podsEach: 5, share: 100%}]\n", "");
     let words = "mine.yaml:3: groups: | workloads of one kind";

@@ -74,7 +74,7 @@ fn a_planted_runtime_folder_is_refused() {
     let output = refused.output().expect("the command starts");
     refusal(
         &output,
-        "must be a folder of this user alone | XDG_RUNTIME_DIR",
+        "must be a folder that only this user can access | XDG_RUNTIME_DIR",
     )
     .expect("refused");
     assert_eq!(names_in(&planted), [""; 0]);

@@ -107,10 +107,10 @@ fn a_stuck_set_is_explained_with_the_pod_to_delete() {
         ),
         (
             "store --prefer app=store",
-            "deletes its pods by their ordinals",
+            "deletes its pods by ordinal",
         ),
         ("store --replicas -1", "--replicas"),
-        ("store --replicas 2147483647", "too many to be played"),
+        ("store --replicas 2147483647", "too many to simulate"),
     ] {
         assert_refused(&explain(more), words);
     }

@@ -67,7 +67,9 @@ impl Owner {
 
     /// Returns the operations for its pods.
     pub(in crate::run::phases) fn pods(&self) -> &'static dyn OwnsPods {
-        self.workload.pods().expect("the workload of an owner owns pods")
+        self.workload
+            .pods()
+            .expect("the workload of an owner owns pods")
     }
 
     /// Returns kind, namespace and name of the object whose rollouts replace its pods.

@@ -1,10 +1,10 @@
-//! What the next syncs of a Deployment do, and why: the controller itself ([`podstorm::deployment`]) over a
-//! server that holds the Deployment and its ReplicaSets as the files have them.
+//! Explains the next syncs of a Deployment: runs the controller itself ([`podstorm::deployment`]) on a server with the
+//! Deployment and its ReplicaSets from the files.
 //!
-//! A sync sees what the ones before it wrote. Where the controller would wait for pods, they are taken
-//! to become available, and those of smaller ReplicaSets to go; then it goes on, until a sync asks for
-//! nothing. Pods that came stuck stay so, and so do new ones of a ReplicaSet without a ready pod. The controller
-//! reads the ReplicaSets' statuses; where the files have pods, these say what the statuses are.
+//! A sync sees the writes of earlier ones. Where the controller would wait for pods, they are assumed to become
+//! available, and those of shrunken ReplicaSets to be removed; then the syncs continue until one makes no request. Pods
+//! that came stuck stay stuck, and so do new pods of a ReplicaSet without a ready pod. The controller reads the
+//! statuses of ReplicaSets; if the files contain pods, these statuses are computed from them.
 
 mod table;
 mod words;
@@ -38,13 +38,13 @@ use crate::workloads::replicaset::explain as pods;
 use crate::workloads::replicaset::explain::find::{full_name, near_names, only, some_of};
 use words::Counts;
 
-/// Most syncs that are shown: a rollout of thousands of pods, one at a time, need not be told to its end.
+/// The most syncs to show: a rollout of thousands of pods, one at a time, is cut off.
 const SYNCS_MAX: usize = 1_000;
 
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rollout {
-    /// The version of these fields: raised when one changes its meaning.
+    /// The version of these fields: incremented when one changes its meaning.
     pub(crate) schema_version: u32,
     /// `Deployment`.
     pub(crate) kind: &'static str,
@@ -58,39 +58,39 @@ pub(crate) struct Rollout {
     pub(crate) paused: bool,
     /// `spec.replicas`.
     pub(crate) replicas: i32,
-    /// How many pods there may be beyond them.
+    /// How many pods above `replicas` may exist.
     pub(crate) max_surge: i32,
-    /// How many may be missing.
+    /// How many pods may be unavailable.
     pub(crate) max_unavailable: i32,
-    /// What is wrong already: pods that can't become ready, conditions that say so.
+    /// Existing problems: pods that can't become ready, conditions that report one.
     pub(crate) problems: Vec<String>,
-    /// What happens, in its order.
+    /// The steps, in order.
     pub(crate) steps: Vec<Step>,
-    /// What `kubectl rollout status` says then.
+    /// The final output of `kubectl rollout status`.
     pub(crate) end: String,
 }
 
-/// A sync that asks for something, or what is waited for before the next.
+/// A sync with requests, or the condition for the next sync.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Step {
-    /// The requests of a sync, in their order.
+    /// The requests of a sync, in order.
     Sync(Vec<Asked>),
-    /// What must become true before the next sync goes on.
+    /// The condition for the next sync to continue.
     Waits(String),
 }
 
 /// A request of a sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Asked {
-    /// `update replicasets`, `update deployments/status`.
+    /// The verb and resource: `update replicasets`, `update deployments/status`.
     pub(crate) request: String,
     /// The name of the object.
     pub(crate) name: String,
-    /// The size of a ReplicaSet before and after, where that changes.
+    /// The size of a ReplicaSet before and after, if it changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replicas: Option<(i32, i32)>,
-    /// Why.
+    /// The reason.
     pub(crate) why: String,
 }
 
@@ -103,11 +103,11 @@ pub(crate) struct Found {
     pods: BTreeMap<String, OwnedPods>,
 }
 
-/// Answers about the Deployment of that name: what its next syncs do, where the input has it and nothing is asked
-/// about pods, or which pods of its newest ReplicaSet go.
+/// Explains the Deployment of this name: its next syncs, if the input has it and the question is not about pods, or
+/// which pods of its newest ReplicaSet go.
 ///
 /// # Errors
-/// None of that name, or several; an object that the server refuses; what the input lacks.
+/// No object or several have this name, the server refuses an object, or the input lacks something.
 pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>> {
     if asked.replicas.is_none() && asked.preferred.is_none() {
         if let Some(found) = find(&asked.objects, name)? {
@@ -132,11 +132,11 @@ impl Explanation for Rollout {
     }
 }
 
-/// The Deployment of that name among the objects, with its ReplicaSets and their pods; `None` where there is
-/// no Deployment at all.
+/// Finds the Deployment of this name among the objects, with its ReplicaSets and their pods; `None` if there are no
+/// Deployments.
 ///
 /// # Errors
-/// None of that name, or several.
+/// No Deployment or several have this name.
 pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>> {
     let is_deployment = |object: &&InputObject| object.kind() == Kind::DEPLOYMENT;
     let all: Vec<&InputObject> = input.iter().filter(is_deployment).collect();
@@ -153,11 +153,11 @@ pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>>
     };
     let object = InputObject::clone(all[at]).into_any();
     let deployment = Deployment::of(&object)
-        .with_context(|| format!("Deployment {wanted:?}: a member is of a wrong type"))?;
+        .with_context(|| format!("Deployment {wanted:?}: a member has the wrong type"))?;
     let meta = &deployment.metadata;
     let sets = input.iter().filter_map(|object| {
         let set = object.as_object().downcast_ref::<ReplicaSet>()?;
-        // The controller ignores those of other owners, and may adopt those without one.
+        // The controller ignores ReplicaSets of other owners, and may adopt those without an owner.
         let owner = set.metadata.controller();
         let is_own = owner.is_none_or(|owner| owner.uid == meta.uid);
         (is_own && set.metadata.namespace == meta.namespace).then(|| set.clone())
@@ -192,10 +192,10 @@ pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>>
     }))
 }
 
-/// What the next syncs do; with `image` after the first container has got that image.
+/// Explains the next syncs; with `image`, after the first container gets this image.
 ///
 /// # Errors
-/// An object that the server refuses.
+/// The server refuses an object.
 pub(crate) fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rollout> {
     let problems = words::problems(&found.deployment, &found.pods);
     let mut server = Server::new(found, image, now)?;
@@ -222,7 +222,7 @@ pub(crate) fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rol
         let asked = server.sync();
         if !asked.is_empty() {
             let passed = duration_text(i64::from(seconds) * NS_PER_SECOND);
-            let waits = format!("waits until {passed} without progress are over");
+            let waits = format!("waits until {passed} pass without progress");
             steps.extend([Step::Waits(waits), Step::Sync(asked)]);
         }
     }
@@ -247,13 +247,13 @@ pub(crate) fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rol
     })
 }
 
-/// A server that holds the Deployment and its ReplicaSets.
+/// A server with the Deployment and its ReplicaSets.
 struct Server {
     cluster: Arc<Cluster>,
     client: Client,
     at: (String, String),
     now: Now,
-    /// The pods of each ReplicaSet, by its name; of one that is made later none is known.
+    /// The pods of each ReplicaSet, by its name; unknown for one that is created later.
     pods: BTreeMap<String, OwnedPods>,
 }
 
@@ -273,7 +273,7 @@ impl Server {
             },
             ..Namespace::default()
         };
-        // `default` is there from the start.
+        // `default` exists from the start.
         let _there = cluster.import(namespace, now);
         let api = cluster.api(Kind::DEPLOYMENT);
         let what = format!("Deployment {}", full_name(meta));
@@ -317,7 +317,7 @@ impl Server {
             .api(Kind::DEPLOYMENT)
             .get(&self.at.0, &self.at.1);
         let found = found.ok().and_then(|found| Deployment::of(&found));
-        found.expect("it was stored, and the controller deletes none")
+        found.expect("it was stored, and the controller deletes no Deployment")
     }
 
     fn sets(&self) -> Vec<Arc<ReplicaSet>> {
@@ -326,7 +326,7 @@ impl Server {
         sets
     }
 
-    /// Sizes and availability, as the controller counts them.
+    /// Returns sizes and availability, as the controller counts them.
     fn counts(&self) -> Counts {
         let (deployment, sets) = (self.deployment(), self.sets());
         let template = &deployment.spec.template;
@@ -348,7 +348,7 @@ impl Server {
         }
     }
 
-    /// One sync of a controller that has seen everything.
+    /// Runs one sync of a controller that has seen everything.
     fn sync(&mut self) -> Vec<Asked> {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(ControllerOptions::default(), &mut informers);
@@ -373,12 +373,12 @@ impl Server {
         debug_assert_eq!(
             progress,
             Progress::Finished,
-            "every request is answered at once"
+            "every request gets its answer immediately"
         );
         asked
     }
 
-    /// The progress deadline of a rollout that is not complete, seconds.
+    /// Returns the progress deadline of an incomplete rollout, in seconds.
     fn deadline(&self) -> Option<i32> {
         let deployment = self.deployment();
         let is_over = rollout_status(&deployment, 0).map_or(true, |status| status.done);
@@ -386,8 +386,8 @@ impl Server {
         deadline.filter(|seconds| *seconds < i32::MAX && !is_over && !deployment.spec.paused)
     }
 
-    /// How many pods of a ReplicaSet of that size can't become ready. Of too many pods those go first that
-    /// aren't ready.
+    /// Returns how many pods of a ReplicaSet of this size can't become ready. Unready pods are the first of surplus pods to
+    /// go.
     fn stuck(&mut self, set: &ReplicaSet) -> i32 {
         let Some(pods) = self.pods.get_mut(set.metadata.name.as_str()) else {
             return 0;
@@ -402,8 +402,8 @@ impl Server {
         pods.stuck
     }
 
-    /// Makes every pod that was asked for available, if it can become so, and lets those go that are too many;
-    /// what that changes, in words.
+    /// Makes requested pods available if they can become available, and removes surplus pods; returns the changes, in
+    /// words.
     fn wait(&mut self) -> Option<String> {
         let mut waits = Vec::new();
         for set in self.sets() {
@@ -427,7 +427,7 @@ impl Server {
                 status,
                 ..(*set).clone()
             };
-            // It is stored, and has changed in nothing else.
+            // It is stored, and otherwise unchanged.
             let _written = self.cluster.update_status(changed, self.now);
         }
         match waits.is_empty() {

@@ -1,11 +1,11 @@
-//! The answer for the terminal.
+//! Formats the answer for the terminal.
 
 use super::{Rollout, Step};
 use crate::text::columns::columns;
 use crate::workloads::replicaset::explain::table::paragraph;
 use crate::workloads::replicaset::explain::words::counted;
 
-/// The whole answer, in lines of at most `width`. With `wide` also what changes no size.
+/// Formats the whole answer, in lines of at most `width`. With `wide` it includes requests that change no size.
 pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     let width = usize::from(width);
     let mut out = String::new();
@@ -19,7 +19,7 @@ pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     for step in &rollout.steps {
         match step {
             Step::Waits(until) => {
-                // Between two waits nothing may have happened that is shown.
+                // There may be no visible step between two waits.
                 rows.push(vec![
                     String::new(),
                     String::new(),
@@ -62,7 +62,8 @@ pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     out.push('\n');
     if told > 0 {
         let writes = counted(told, "write");
-        let text = format!("Besides, {writes} of the status and of annotations, shown by -o wide.");
+        let text =
+            format!("In addition: {writes} of the status and of annotations, shown by -o wide.");
         paragraph(&mut out, &text, width);
     }
     let end = format!("In the end: {}", rollout.end);
@@ -70,7 +71,7 @@ pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     out
 }
 
-/// `Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at least 8 available …`.
+/// Returns the headline: `Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at least 8 available …`.
 fn headline(rollout: &Rollout) -> String {
     let Rollout {
         namespace,
@@ -90,7 +91,7 @@ fn headline(rollout: &Rollout) -> String {
         other => format!("strategy {other}"),
     };
     let paused = match rollout.paused {
-        true => " It is paused: only its size changes anything.",
+        true => " It is paused: only a change of its size has an effect.",
         false => "",
     };
     format!("Deployment {namespace}/{name}: {replicas} pods wanted, {limits}.{paused}")

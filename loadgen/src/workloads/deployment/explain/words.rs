@@ -1,4 +1,4 @@
-//! The requests of a Deployment's sync, in words: what each is for.
+//! Describes the purpose of each request of a Deployment's sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::Asked;
 use crate::owned_pods::OwnedPods;
 use crate::workloads::replicaset::explain::words::pods;
 
-/// What a sync began with.
+/// The state at the beginning of a sync.
 pub(super) struct Counts {
     pub(super) deployment: Arc<Deployment>,
     /// The ReplicaSet with the Deployment's template.
     pub(super) new: Option<String>,
-    /// The sizes of all ReplicaSets together.
+    /// The total size of all ReplicaSets.
     pub(super) all: i32,
     /// Their available pods.
     pub(super) available: i32,
-    /// Those that the sync has shrunk already.
+    /// ReplicaSets that the sync has already scaled down.
     pub(super) shrunk: BTreeSet<String>,
 }
 
-/// A request before it is carried out; nothing of a read.
+/// Describes a request before it is carried out; `None` for a read.
 pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -> Option<Asked> {
     let what = |name: &str, replicas, why: String| {
         Some(Asked {
@@ -50,7 +50,7 @@ pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -
         Request::Put { object } => {
             let name = object.metadata().name.as_str();
             let Some(set) = object.downcast_ref::<ReplicaSet>() else {
-                let why = "its own annotations or template are put right".to_owned();
+                let why = "its own annotations or template are corrected".to_owned();
                 return what(name, None, why);
             };
             let before = cluster
@@ -61,7 +61,7 @@ pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -
                 return what(
                     name,
                     None,
-                    "annotations and minReadySeconds are put right".to_owned(),
+                    "annotations and minReadySeconds are corrected".to_owned(),
                 );
             }
             let why = counts.why(&before, to);
@@ -78,30 +78,30 @@ pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -
             what(
                 &deployment.metadata.name,
                 None,
-                format!("the status tells how far it is{told}"),
+                format!("the status reports the progress{told}"),
             )
         }
         Request::Delete { name, kind, .. } if *kind == Kind::REPLICA_SET => {
-            let why = "more old ones are kept than revisionHistoryLimit says".to_owned();
+            let why = "there are more old ones than revisionHistoryLimit allows".to_owned();
             what(name, None, why)
         }
         Request::PatchOwners { name, .. } => what(
             name,
             None,
-            "adopted or released, as the selector says".to_owned(),
+            "adopted or released, depending on the selector".to_owned(),
         ),
         _ => None,
     }
 }
 
 impl Counts {
-    /// Why the new ReplicaSet grows from one size to another.
+    /// Describes why the new ReplicaSet grows from one size to another.
     fn growth(&self, from: i32, to: i32) -> String {
         let (replicas, surge) = (self.deployment.replicas(), max_surge(&self.deployment));
         let by = to - from;
         match replicas - from {
             _ if *self.deployment.spec.strategy.kind == *"Recreate" => {
-                "Recreate: no old pod is left, and all new ones begin at once".to_owned()
+                "Recreate: no old pod is left, so all new ones start".to_owned()
             }
             missing if missing == by => format!(
                 "{} wanted, {missing} are missing; {} exist, and with maxSurge {} may",
@@ -118,7 +118,7 @@ impl Counts {
         }
     }
 
-    /// Why a ReplicaSet gets that size.
+    /// Describes why a ReplicaSet gets this size.
     fn why(&mut self, before: &ReplicaSet, to: i32) -> String {
         let (meta, from) = (&before.metadata, before.replicas());
         let deployment = &*self.deployment;
@@ -137,7 +137,7 @@ impl Counts {
             return format!("{} wanted", pods_of(replicas));
         }
         if *deployment.spec.strategy.kind == *"Recreate" {
-            return "Recreate: all old pods go before the first new one begins".to_owned();
+            return "Recreate: all old pods go before the first new one starts".to_owned();
         }
         let (available, by) = (before.status.available_replicas, from - to);
         let is_first = self.shrunk.insert(meta.name.to_string());
@@ -160,7 +160,7 @@ fn pods_of(count: i32) -> String {
     pods(usize::try_from(count).unwrap_or(0))
 }
 
-/// What is wrong with a Deployment already: stuck pods, by ReplicaSet, and conditions that say so.
+/// Describes existing problems of a Deployment: stuck pods, by ReplicaSet, and conditions that report one.
 pub(super) fn problems(deployment: &Deployment, pods: &BTreeMap<String, OwnedPods>) -> Vec<String> {
     let stuck = pods
         .iter()
@@ -180,7 +180,8 @@ pub(super) fn problems(deployment: &Deployment, pods: &BTreeMap<String, OwnedPod
     stuck.chain(told).collect()
 }
 
-/// What a ReplicaSet's status does not say yet, if pods are to come or go; so many will be available.
+/// Describes pending changes of a ReplicaSet's status, while pods are created or removed; `available` is the expected
+/// number.
 pub(super) fn waits(set: &ReplicaSet, available: i32) -> Option<String> {
     let (size, status, name) = (set.replicas(), &set.status, &set.metadata.name);
     if status.available_replicas < available {

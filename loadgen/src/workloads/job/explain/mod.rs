@@ -1,6 +1,6 @@
-//! What the next sync of a Job does and why, why the Job failed or does not finish, which index is retried when, and
-//! which pods go when the parallelism falls: the controller's own decisions ([`podstorm::job::decisions`]) about the
-//! Job and the pods of files.
+//! Explains a Job: its next sync, why it failed or does not finish, when each index is retried, and which pods go when
+//! the parallelism falls. Uses the controller's own decisions ([`podstorm::job::decisions`]) about the Job and the pods of
+//! files.
 
 mod table;
 mod words;
@@ -24,15 +24,15 @@ use crate::workloads::replicaset::explain::find::{some_of, untyped};
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 struct Answer {
-    /// The version of these fields: raised when one changes its meaning.
+    /// The version of these fields: incremented when one changes its meaning.
     schema_version: u32,
     /// `Job`.
     kind: &'static str,
     namespace: String,
     name: String,
-    /// The moment of the decisions.
+    /// The time of the decisions.
     now: String,
-    /// `running`, `suspended`, `complete`, `failed`, or `ignored` where the controller leaves the Job alone.
+    /// `running`, `suspended`, `complete`, `failed`, or `ignored` if the controller ignores the Job.
     state: &'static str,
     completions: Option<i64>,
     parallelism: i64,
@@ -41,37 +41,37 @@ struct Answer {
     terminating: i64,
     succeeded: i64,
     failed: i64,
-    /// What the next sync does, and by which rule.
+    /// The actions of the next sync, with their rules.
     next: Vec<Finding>,
     /// Why the Job failed, or does not finish.
     why: Vec<Finding>,
-    /// What is created again after failures, and when.
+    /// Pods that are recreated after failures, and when.
     retries: Vec<Finding>,
-    /// The pods that failed, and the rule of the failure policy that each meets.
+    /// The failed pods, and the rule of the failure policy that matches each.
     failures: Vec<Finding>,
     /// The parallelism down to which pods go in `removals`.
     removals_to: i64,
-    /// The pods that go when the parallelism falls, in their order.
+    /// The pods that go when the parallelism falls, in order.
     removals: Vec<Removal>,
-    /// What else is to be said, in sentences.
+    /// Other remarks, in sentences.
     notes: Vec<String>,
 }
 
-/// Something that a rule says.
+/// A finding by a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct Finding {
-    /// The rule: a reason of a condition, an action of a policy, a word of the controller's.
+    /// The rule: a reason of a condition, an action of a policy, or a word for a decision of the controller.
     rule: String,
-    /// The pod that it is about.
+    /// The pod in question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
-    /// The index that it is about.
+    /// The index in question.
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<i64>,
-    /// When it holds or happened.
+    /// When it applies or happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
-    /// Why, in words.
+    /// The reason, in words.
     why: String,
 }
 
@@ -79,14 +79,14 @@ struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Removal {
     place: usize,
-    /// The sync that deletes it: each deletes 500 at most.
+    /// The sync that deletes it; each sync deletes at most 500.
     sync: usize,
     pod: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<i64>,
     /// `suspended`, `unknown-index`, `surplus-index`, `repeated-index` or `surplus`.
     rule: &'static str,
-    /// What puts the pod before the next.
+    /// Why the pod is before the next one.
     why: String,
 }
 
@@ -98,14 +98,14 @@ struct Found {
     rivals: Vec<String>,
 }
 
-/// Answers about the Job of that name.
+/// Explains the Job of this name.
 ///
 /// # Errors
-/// None of that name, or several; a question that Jobs don't answer.
+/// No Job or several have this name, or the question does not apply to Jobs.
 pub(super) fn answer(name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
     if !asked.preferred.is_none() {
         bail!(
-            "{}: a Job reads no deletion cost, and no annotation changes which pods go; leave it out",
+            "{}: Jobs ignore deletion costs, so no annotation changes which pods go; remove the flag",
             asked.preferred.text()
         );
     }
@@ -151,15 +151,15 @@ fn selector(job: &DynamicObject) -> Option<&Value> {
     job.fields.get("spec")?.get("selector")
 }
 
-/// Decides, and follows a parallelism that falls to `to`; to 0 where nothing is said.
+/// Makes the decisions, and follows a parallelism that falls to `to`, by default to 0.
 fn explain(found: &Found, to: Option<i32>, now: Now) -> Answer {
     let job = &found.job;
     let decisions = decide(job, &found.pods, now);
     let mut notes = words::notes(&decisions, &found.pods);
     if !found.rivals.is_empty() {
         notes.push(format!(
-            "The selector is that of {} too: each Job may adopt pods that both select. Leave spec.selector and \
-             manualSelector out, and the server gives each Job its own.",
+            "The selector is that of {} too: each Job may adopt pods that both select. Remove spec.selector and \
+             manualSelector, and the server gives each Job its own.",
             some_of(&found.rivals)
         ));
     }
@@ -188,7 +188,7 @@ fn explain(found: &Found, to: Option<i32>, now: Now) -> Answer {
     }
 }
 
-/// The pods that go when the parallelism falls to `to`, sync by sync.
+/// Returns the pods that go when the parallelism falls to `to`, sync by sync.
 fn removals(found: &Found, decisions: &Decisions, to: i64, now: Now) -> Vec<Removal> {
     if decisions.skipped.is_some() || decisions.end.is_some() {
         return Vec::new();

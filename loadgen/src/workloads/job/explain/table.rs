@@ -1,11 +1,11 @@
-//! The answer for the terminal.
+//! Formats the answer for the terminal.
 
 use super::{Answer, Finding};
 use crate::text::columns::columns;
 use crate::workloads::explain::Layout;
 use crate::workloads::replicaset::explain::table::paragraph;
 
-/// The whole answer, in lines of at most `width` but for tables.
+/// Formats the whole answer, in lines of at most `width` except for tables.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     let width = usize::from(layout.width);
     let limit = layout.limit.unwrap_or(usize::MAX);
@@ -62,7 +62,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     out
 }
 
-/// `Job shop/batch is running: 4 of 10 completions, parallelism 3, …`.
+/// Returns the headline: `Job shop/batch is running: 4 of 10 completions, parallelism 3, …`.
 fn headline(answer: &Answer) -> String {
     let Answer {
         namespace,
@@ -112,7 +112,7 @@ fn table(findings: &[Finding], limit: usize) -> String {
     out
 }
 
-/// Says how many rows were left out.
+/// Adds the number of rows left out.
 fn left(out: &mut String, count: usize, limit: usize) {
     if count > limit {
         *out += &format!(" and {} more: --all shows every row\n", count - limit);

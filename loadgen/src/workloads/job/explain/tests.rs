@@ -1,4 +1,4 @@
-//! Explanations of Jobs that are made up: each rule once.
+//! Explanations of artificial Jobs, one for each rule.
 
 use podstorm_objects::Time;
 use serde_json::json;
@@ -27,7 +27,7 @@ fn job(spec: Value, status: Value) -> Arc<DynamicObject> {
     Arc::new(DynamicObject::from_json(Kind::JOB, job).unwrap())
 }
 
-/// A pod that began so many seconds ago; one with an exit code has ended now.
+/// Returns a pod that started this many seconds ago; with an exit code it ends now.
 fn pod(name: &str, index: i64, exit: Option<i64>, ago: i64) -> Arc<Pod> {
     let state = match exit {
         Some(code) => json!({"terminated": {"exitCode": code, "finishedAt": at(0)}}),
@@ -61,7 +61,7 @@ fn asked(job: Arc<DynamicObject>, pods: Vec<Arc<Pod>>, to: Option<i32>) -> Answe
 }
 
 #[test]
-fn the_whole_job_waits_after_failures_in_a_row() {
+fn the_whole_job_waits_after_consecutive_failures() {
     let pods = vec![pod("1", -1, Some(1), 60), pod("2", -1, Some(1), 50)];
     let answer = asked(
         job(json!({"completions": 2, "parallelism": 1}), json!({})),
@@ -147,7 +147,7 @@ fn each_index_waits_by_itself() {
 }
 
 #[test]
-fn a_job_that_is_over_or_of_another_controller_is_left_alone() {
+fn finished_or_foreign_jobs_are_ignored() {
     let failed = json!({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded",
         "message": "late"}, {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}],
         "startTime": at(-60)});

@@ -1,4 +1,4 @@
-//! The findings in words.
+//! Describes the findings in words.
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ fn after(now: Now, left_ns: i64) -> String {
     now.plus_ns(left_ns).wall().to_string()
 }
 
-/// Whole seconds, rounded up: the wait is over then.
+/// Formats whole seconds, rounded up so that the wait is over then.
 fn wait(left_ns: i64) -> String {
     let seconds = left_ns.saturating_add(NS_PER_SECOND - 1) / NS_PER_SECOND;
     duration_text(seconds * NS_PER_SECOND)
 }
 
-/// Indexes as far as they are readable: `3, 5, 8`.
+/// Formats a readable number of indexes: `3, 5, 8`.
 fn listed(indexes: &[i64]) -> String {
     some_of(&indexes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
-/// How the Job is, in one word.
+/// Returns the state of the Job, in one word.
 pub(super) fn state(decisions: &Decisions, job: &DynamicObject) -> &'static str {
     let is_suspended = job
         .fields
@@ -53,20 +53,20 @@ pub(super) fn state(decisions: &Decisions, job: &DynamicObject) -> &'static str 
     }
 }
 
-/// What the next sync does.
+/// Describes the next sync.
 pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
     match (decisions.skipped, &decisions.end) {
         (Some(Skipped::Finished), _) => {
-            return vec![finding("finished", "a Job that has ended is left alone")];
+            return vec![finding("finished", "a finished Job needs no action")];
         }
         (Some(Skipped::Foreign), _) => {
-            let why = "spec.managedBy names another controller: this one leaves the Job alone";
+            let why = "spec.managedBy names another controller: this one ignores the Job";
             return vec![finding("managed-by", why)];
         }
         (Some(Skipped::UnknownMode), _) => {
             return vec![finding(
                 "completion-mode",
-                "spec.completionMode is unknown: no sync does anything",
+                "spec.completionMode is unknown: syncs do nothing",
             )];
         }
         (None, Some(end)) => {
@@ -146,7 +146,7 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
     vec![next]
 }
 
-/// Why the Job failed, or does not finish.
+/// Describes why the Job failed, or does not finish.
 pub(super) fn why(decisions: &Decisions, all: &[Arc<Pod>], now: Now) -> Vec<Finding> {
     if let Some(end) = &decisions.end {
         let detail = match &*end.reason {
@@ -204,7 +204,7 @@ pub(super) fn why(decisions: &Decisions, all: &[Arc<Pod>], now: Now) -> Vec<Find
     }
     if decisions.terminating > 0 {
         let why = format!(
-            "{} on their way out: a Job ends when they are gone",
+            "{} terminating: a Job ends when they no longer exist",
             pods(decisions.terminating)
         );
         found.push(finding("terminating-pods", why));
@@ -227,7 +227,7 @@ pub(super) fn why(decisions: &Decisions, all: &[Arc<Pod>], now: Now) -> Vec<Find
     found
 }
 
-/// What is created again after failures, and when.
+/// Describes which pods are recreated after failures, and when.
 pub(super) fn retries(decisions: &Decisions, now: Now) -> Vec<Finding> {
     let all = decisions.retries.iter();
     all.map(|retry| retried(retry, now)).collect()
@@ -255,7 +255,7 @@ fn retried(retry: &Retry, now: Now) -> Finding {
     }
 }
 
-/// The failed pods.
+/// Describes the failed pods.
 pub(super) fn failures(decisions: &Decisions) -> Vec<Finding> {
     let all = decisions.failures.iter().map(|failed| {
         let exit = match failed.exit_code {
@@ -283,11 +283,11 @@ pub(super) fn failures(decisions: &Decisions) -> Vec<Finding> {
     all.collect()
 }
 
-/// What puts a pod before the next one.
+/// Describes why a pod is before the next one.
 pub(super) fn removal(rule: RemovalRule, pod: &Pod, next: Option<&Arc<Pod>>) -> String {
     match rule {
         RemovalRule::Suspended => "the Job is suspended".to_owned(),
-        RemovalRule::UnknownIndex => "it has no index that can be read".to_owned(),
+        RemovalRule::UnknownIndex => "its index can't be parsed".to_owned(),
         RemovalRule::SurplusIndex => "its index is not below the completions".to_owned(),
         RemovalRule::RepeatedIndex => "another pod of its index is ranked higher".to_owned(),
         RemovalRule::Surplus => match next {
@@ -300,13 +300,13 @@ pub(super) fn removal(rule: RemovalRule, pod: &Pod, next: Option<&Arc<Pod>>) -> 
     }
 }
 
-/// What else is to be said.
+/// Returns other remarks.
 pub(super) fn notes(decisions: &Decisions, all: &[Arc<Pod>]) -> Vec<String> {
     let mut notes = Vec::new();
     if !decisions.retries.is_empty() {
         notes.push(
-            "The waits are those of a controller that saw all these pods end: its memory of failures is lost when it starts \
-             again."
+            "The waits are those of a controller that saw all these pods end: its memory of failures is lost when it \
+             restarts."
                 .to_owned(),
         );
     }

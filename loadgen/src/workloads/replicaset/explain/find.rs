@@ -1,4 +1,4 @@
-//! The object asked about, by name: `NAMESPACE/NAME`, or `NAME` where only one has it.
+//! Finds the object in question by name: `NAMESPACE/NAME`, or `NAME` if it is unique.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use podstorm_objects::{DynamicObject, Kind, ObjectMeta, ReplicaSet};
 
 use super::Objects;
 
-/// Most near names that a message lists.
+/// The most similar names that a message lists.
 const NEAR_MAX: usize = 3;
 
 /// Finds the object of a kind.
 ///
 /// # Errors
-/// None of that name, with the nearest ones; several of it in different namespaces; an empty part.
+/// No object has this name (the error has the nearest ones), several in different namespaces have it, or a part is empty.
 pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSet>> {
     let all = objects.owners(kind);
     let what = kind.name();
@@ -34,10 +34,10 @@ pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSe
     bail!("the input has no {what} {wanted:?}; {there}{other_kind}")
 }
 
-/// The object without a type of its own that has that name; `dump` are the resources that show all that is asked about.
+/// Finds the untyped object of this name; `dump` are the resources that show everything relevant.
 ///
 /// # Errors
-/// None of that name, or several.
+/// No object or several have this name.
 pub(crate) fn untyped(
     kind: Kind,
     wanted: &str,
@@ -60,30 +60,32 @@ pub(crate) fn untyped(
     Ok((found, all))
 }
 
-/// The place of the only object of that name, with its namespace or without, among the full names of all;
-/// `None` where none has it.
+/// Returns the index of the only object of this name, with or without its namespace, among the full names of all; `None`
+/// if there is none.
 ///
 /// # Errors
-/// Several of it in different namespaces; an empty part.
+/// Several objects in different namespaces have this name, or a part is empty.
 pub(crate) fn only(what: &str, wanted: &str, names: &[String]) -> Result<Option<usize>> {
     let (namespace, name) = match wanted.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, wanted),
     };
     if name.is_empty() || name.contains('/') || namespace == Some("") {
-        bail!("{wanted:?} names no {what}; write NAMESPACE/NAME, or NAME where only one has it");
+        bail!(
+            "{wanted:?} is not the name of a {what}; write NAMESPACE/NAME, or NAME if it is unique"
+        );
     }
     let is_it = |at: &usize| as_asked(wanted, &names[*at]) == wanted;
     let found: Vec<usize> = (0..names.len()).filter(is_it).collect();
     if let [_, _, ..] = found[..] {
         let names: Vec<String> = found.iter().map(|at| names[*at].clone()).collect();
         let names = some_of(&names);
-        bail!("{what} {name:?} is in several namespaces; say which: {names}");
+        bail!("{what} {name:?} is in several namespaces; use one of: {names}");
     }
     Ok(found.first().copied())
 }
 
-/// A full name as the wanted one is written: with its namespace, or without.
+/// Formats a full name like the wanted one: with or without its namespace.
 fn as_asked<'a>(wanted: &str, full: &'a str) -> &'a str {
     match (wanted.contains('/'), full.split_once('/')) {
         (false, Some((_, name))) => name,
@@ -91,17 +93,17 @@ fn as_asked<'a>(wanted: &str, full: &'a str) -> &'a str {
     }
 }
 
-/// The full names nearest to the wanted one, for a message.
+/// Returns the full names nearest to the wanted one, for a message.
 pub(crate) fn near_names(wanted: &str, names: &[String]) -> Vec<String> {
     let known = |full: &String| (as_asked(wanted, full).to_owned(), full.clone());
     nearest(wanted, names.iter().map(known))
 }
 
-/// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by
-/// age; the second value says how it was chosen, where there were several with replicas.
+/// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by age; the second value
+/// describes the choice if several had replicas.
 ///
 /// # Errors
-/// No ReplicaSet of such a Deployment, with the nearest ones; several Deployments of that name.
+/// There is no ReplicaSet of such a Deployment (the error has the nearest ones), or several Deployments have this name.
 pub fn find_deployment(
     objects: &Objects,
     wanted: &str,
@@ -129,9 +131,12 @@ pub fn find_deployment(
              ReplicaSets': dump them too, kubectl get rs,rc,pods,nodes -A -o json{there}"
         );
     };
-    let mut all = owned.into_values().nth(at).expect("each has a name");
+    let mut all = owned
+        .into_values()
+        .nth(at)
+        .expect("every object has a name");
     let age = |object: &ReplicaSet| (revision(object), object.metadata.creation_timestamp);
-    // The newest first; of equals the first by name.
+    // The newest first; of equal ones the first by name.
     all.sort_by(|a, b| {
         let names = || a.metadata.name.cmp(&b.metadata.name);
         age(b).cmp(&age(a)).then_with(names)
@@ -167,7 +172,7 @@ pub fn find_deployment(
     Ok((Arc::clone(newest), note))
 }
 
-/// Which of its Deployment's revisions a ReplicaSet is, if it says so.
+/// Returns the revision of its Deployment that a ReplicaSet belongs to, if it is annotated.
 fn revision(object: &ReplicaSet) -> Option<u64> {
     let revision = object
         .metadata
@@ -176,17 +181,17 @@ fn revision(object: &ReplicaSet) -> Option<u64> {
     revision.parse().ok()
 }
 
-/// `NAMESPACE/NAME`.
+/// Formats `NAMESPACE/NAME`.
 pub(crate) fn full_name(meta: &ObjectMeta) -> String {
     format!("{}/{}", meta.namespace, meta.name)
 }
 
-/// Those of the texts that are near a wanted one, the nearest first, each shown by its second part.
+/// Returns the texts that are similar to the wanted one, the most similar first, each shown by its second part.
 pub(super) fn nearest(wanted: &str, known: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut near: Vec<(u64, String)> = known
         .map(|(text, shown)| (strsim::jaro_winkler(wanted, &text), shown))
         .filter(|(similarity, _)| *similarity >= 0.7)
-        // Similarities are from 0 to 1: as whole numbers they have an order.
+        // Similarities are from 0 to 1: as integers they can be sorted.
         .map(|(similarity, shown)| ((similarity * 1e6) as u64, shown))
         .collect();
     near.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -195,7 +200,7 @@ pub(super) fn nearest(wanted: &str, known: impl Iterator<Item = (String, String)
     near.into_iter().map(|(_, shown)| shown).collect()
 }
 
-/// A list of names that stays short.
+/// Formats a short list of names.
 pub(crate) fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 8;
     match names.len() {
@@ -204,7 +209,7 @@ pub(crate) fn some_of(names: &[String]) -> String {
     }
 }
 
-/// A hint at the kind that was perhaps meant.
+/// Returns a hint at the kind that was perhaps intended.
 fn other_kind(objects: &Objects, kind: Kind) -> String {
     let (other, flag) = match kind == Kind::REPLICATION_CONTROLLER {
         true => (Kind::REPLICA_SET, "--replicaset"),

@@ -1,5 +1,5 @@
-//! The answer for programs. Field names are stable: they are only added to, and
-//! [`SCHEMA_VERSION`] is raised when one changes its meaning. `loadgen explain --help` lists them.
+//! Formats the answer as JSON. Field names are stable: new ones may be added, and [`SCHEMA_VERSION`] is incremented when
+//! one changes its meaning. `loadgen explain --help` lists them.
 
 use podstorm_objects::Time;
 use serde::Serialize;
@@ -27,38 +27,38 @@ pub struct Document<'a> {
     pub name: &'a str,
     /// `spec.replicas` of the input.
     pub replicas_before: i32,
-    /// The count that is asked about.
+    /// The number of replicas in question.
     pub replicas: i32,
-    /// The moment of the ranking, RFC 3339.
+    /// The time of the ranking, RFC 3339.
     pub now: String,
     /// Whether ages put any pod before its neighbour.
     pub ages_matter: bool,
-    /// Active pods: those that are ranked.
+    /// The number of active pods, which are ranked.
     pub active: usize,
     /// How many of them are deleted.
     pub deleted: usize,
-    /// In how many syncs.
+    /// The number of syncs that delete them.
     pub syncs: u32,
-    /// Own pods that are released since the selector does not match them.
+    /// Owned pods that are released because the selector does not match them.
     pub released: usize,
-    /// Own pods that are ended or on their way out.
+    /// Owned pods that have ended or are terminating.
     pub inactive: usize,
     /// Notes about the input and the ranking.
     pub notes: &'a [String],
-    /// The pods of which some go and some stay, without a rule that says which: `first` and `last` place,
-    /// counted from 1, how many of them are `deleted`, and `why`: `tie`, `contradiction` or `earlier-sync`.
+    /// The pods of which some go and some stay, without a rule that decides: `first` and `last` place, counted from 1, how
+    /// many of them are `deleted`, and `why`: `tie`, `contradiction` or `earlier-sync`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undecided: Option<Value>,
     /// Every active pod, the first to go first.
     pub pods: Vec<PodRow<'a>>,
-    /// What `--prefer` asked for.
+    /// The result of `--prefer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefer: Option<Value>,
-    /// What was taken from the files and what was left, by kind.
+    /// The objects taken from the files and those left out, by kind.
     pub input: &'a InputCounts,
 }
 
-/// One pod with the eight fields that it is ranked by.
+/// A pod with the eight fields that rank it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PodRow<'a> {
     /// Place in the order, counted from 1.
@@ -69,12 +69,12 @@ pub struct PodRow<'a> {
     pub uid: String,
     /// `deleted`, `deleted-or-kept`, `kept-or-deleted` or `kept`.
     pub fate: Fate,
-    /// The sync that deletes it, counted from 1; absent where it stays.
+    /// The sync that deletes it, counted from 1; absent if it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<u32>,
     /// Whether the sync adopts it first.
     pub adopted: bool,
-    /// 1: its node; null where it has none.
+    /// 1: its node; null without one.
     pub node: Option<&'a str>,
     /// 2: its phase.
     pub phase: String,
@@ -84,20 +84,20 @@ pub struct PodRow<'a> {
     pub deletion_cost: i32,
     /// 5: active related pods on its node.
     pub related_pods_on_node: u32,
-    /// 6: since when it is ready, RFC 3339; null where it is not, or it is not known.
+    /// 6: since when it is ready, RFC 3339; null if it is not ready or the time is unknown.
     pub ready_since: Option<String>,
     /// 7: most restarts of a container.
     pub restarts: u32,
-    /// 7: most restarts of a sidecar, where the containers' are equal.
+    /// 7: most restarts of a sidecar, which matters if those of containers are equal.
     pub sidecar_restarts: u32,
-    /// 8: when it was created, RFC 3339; null where it is not known.
+    /// 8: when it was created, RFC 3339; null if unknown.
     pub created: Option<String>,
-    /// The rule that puts it before the next.
+    /// The rule that puts it before the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_next: Option<Value>,
 }
 
-/// The answer as a document.
+/// Converts the answer to a document.
 pub fn document(answer: &Answer) -> Document<'_> {
     let outcome = &answer.outcome;
     let meta = &outcome.object.metadata;
@@ -157,9 +157,9 @@ fn pod(outcome: &Outcome, at: usize) -> PodRow<'_> {
     }
 }
 
-/// Which annotations make wanted pods go first: how many pods are wanted, by labels of their own and by their
-/// node's; how many of them go without the annotations, and at least with them; the annotations, each with the
-/// commands that set it and take it back; the wanted pods that stay all the same, with the reason.
+/// Returns which annotations make preferred pods go first: how many pods are preferred, by their own labels and by their
+/// node's; how many of them go without the annotations, and how many at least with them; the annotations, each with the
+/// commands that set and undo it; and the preferred pods that stay anyway, with the reason.
 fn prefer(answer: &Answer) -> Option<Value> {
     let (_, wished, advice) = answer.advice.as_ref()?;
     let name = |place: usize| &*answer.outcome.rows[place].ranked.pod.metadata.name;

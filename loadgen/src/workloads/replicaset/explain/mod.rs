@@ -1,9 +1,8 @@
-//! Which pods a scale-down deletes, and why: the objects of files in the controller's own cache,
-//! ranked by the controller's own selection ([`podstorm::replicaset::DeletionOrder`]).
+//! Explains which pods a scale-down deletes: puts the objects of files into the controller's own cache and ranks them with
+//! the controller's own selection ([`podstorm::replicaset::DeletionOrder`]).
 //!
-//! [`Objects`] is what the files hold, [`find`] the ReplicaSet asked about, [`order`] what its
-//! syncs would delete, [`prefer`] the annotations that make wanted pods go first; [`words`],
-//! [`table`] and [`json`] show it.
+//! [`Objects`] holds the objects of the files, [`find`] finds the ReplicaSet in question, [`order`] computes what its syncs
+//! would delete, [`prefer`] the annotations that make preferred pods go first; [`words`], [`table`] and [`json`] format it.
 
 pub mod find;
 pub mod json;
@@ -33,23 +32,23 @@ use self::selection::{Preferred, Wished};
 use crate::input::{InputCounts, InputObject};
 use crate::workloads::explain::{Asked, Explanation, Layout};
 
-/// A question with its answer.
+/// An answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What goes, and in which order.
+    /// The pods that go, in order.
     pub outcome: Outcome,
-    /// Which annotations make wanted pods go first, where that is asked.
+    /// The annotations that make preferred pods go first, if requested.
     pub advice: Option<(Preferred, Wished, Advice)>,
-    /// What is to be said besides, in sentences.
+    /// Other remarks, in sentences.
     pub notes: Vec<String>,
-    /// What the files held.
+    /// Counts of the objects in the files.
     pub input: InputCounts,
 }
 
-/// Ranks, and finds the annotations for what is preferred.
+/// Ranks the pods, and finds the annotations for preferred ones.
 ///
 /// # Errors
-/// A selector that can't be compiled, or that matches nothing.
+/// A selector can't be compiled, or matches nothing.
 pub fn answer(
     objects: &Objects,
     question: &Question,
@@ -73,27 +72,27 @@ pub fn answer(
     })
 }
 
-/// Answers about the owner of pods of that kind and name.
+/// Explains the owner of pods of this kind and name.
 ///
 /// # Errors
-/// None of that name, or several; what the input lacks; a selector that matches nothing.
+/// No object or several have this name, the input lacks something, or a selector matches nothing.
 pub(super) fn of_owner(kind: Kind, name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
     about(kind, asked, |objects| {
         Ok((find::find(objects, kind, name)?, None))
     })
 }
 
-/// Answers about the newest ReplicaSet of the Deployment of that name.
+/// Explains the newest ReplicaSet of the Deployment of this name.
 ///
 /// # Errors
-/// As [`of_owner`].
+/// The same as [`of_owner`].
 pub(in crate::workloads) fn of_newest(name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
     about(Kind::REPLICA_SET, asked, |objects| {
         find::find_deployment(objects, name)
     })
 }
 
-/// Answers about the object that `find` finds; its second value says how that was chosen.
+/// Explains the object that `find` returns; its second value describes the choice.
 fn about(
     kind: Kind,
     asked: Asked,
@@ -113,7 +112,7 @@ fn about(
         now: asked.now,
     };
     let mut answer = answer(&objects, &question, asked.preferred, asked.counts)?;
-    // How it was chosen comes before the other notes.
+    // The choice comes before the other notes.
     answer.notes.splice(0..0, chosen);
     Ok(Box::new(answer))
 }
@@ -128,24 +127,23 @@ impl Explanation for Answer {
     }
 }
 
-/// The objects of the input that bear on a ranking.
+/// The objects of the input that affect a ranking.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    /// Sorted by namespace and name, as a server lists them: the same cache whatever the order of
-    /// the files.
+    /// Sorted by namespace and name, as a server lists them: the cache does not depend on the order of the files.
     pods: Vec<Arc<Pod>>,
     /// The labels of each node.
     nodes: BTreeMap<String, Labels>,
     replica_sets: Vec<Arc<ReplicaSet>>,
-    /// As the controller sees them.
+    /// In the form that the controller sees.
     replication_controllers: Vec<Arc<ReplicaSet>>,
 }
 
 impl Objects {
-    /// Takes the objects of files.
+    /// Collects the objects of files.
     ///
     /// # Errors
-    /// A pod without a name, or no pod at all.
+    /// A pod has no name, or there are no pods.
     pub fn new(input: Vec<InputObject>) -> Result<Objects> {
         let mut objects = Objects {
             pods: Vec::new(),
@@ -196,7 +194,7 @@ impl Objects {
         Ok(objects)
     }
 
-    /// The objects of a kind that owns pods.
+    /// Returns the objects of a kind that owns pods.
     pub fn owners(&self, kind: Kind) -> &[Arc<ReplicaSet>] {
         match kind == Kind::REPLICATION_CONTROLLER {
             true => &self.replication_controllers,
@@ -204,7 +202,7 @@ impl Objects {
         }
     }
 
-    /// The latest moment that the pods tell of; unset when they tell of none.
+    /// Returns the latest time in the pods; unset if they have none.
     fn newest_time(&self) -> Time {
         let times = self.pods.iter().flat_map(|pod| {
             let conditions = pod.status.conditions.iter();
@@ -214,8 +212,8 @@ impl Objects {
         times.max().unwrap_or(Time::UNSET)
     }
 
-    /// A controller that has seen all of it, with `changed` in place of the object of its name and
-    /// `pods` in place of the pods.
+    /// Returns a controller that has seen all objects, with `changed` in place of the object of its name and `pods` in place of
+    /// the pods.
     fn controller(
         &self,
         options: ControllerOptions,

@@ -1,26 +1,25 @@
-//! What a reader must know about a ranking besides the order: what it left aside, and what it
-//! depends on.
+//! Notes about a ranking: what it ignores, and what it depends on.
 
 use super::Objects;
 use super::order::{Outcome, Question};
 use super::words::{age, pods};
 
-/// The notes say that a dump older than this is old.
+/// A dump older than this gets a note.
 const OLD_SECONDS: i64 = 3_600;
 
-/// The sentences, one for each thing to say.
+/// Returns the notes, in sentences.
 pub(super) fn of(objects: &Objects, question: &Question, outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     let meta = &outcome.object.metadata;
     if outcome.inactive > 0 {
         notes.push(format!(
-            "Left aside: {} that it owns and that no longer counts, ended or being deleted.",
+            "Left out: {} that it owns and that no longer counts, ended or being deleted.",
             pods(outcome.inactive)
         ));
     }
     if outcome.released > 0 {
         notes.push(format!(
-            "Left aside: {} that it owns and releases, since the selector does not match.",
+            "Left out: {} that it owns and releases, because the selector does not match.",
             pods(outcome.released)
         ));
     }
@@ -48,36 +47,35 @@ pub(super) fn of(objects: &Objects, question: &Question, outcome: &Outcome) -> V
     if outcome.unranked {
         notes.push(match outcome.syncs {
             1 => "All of them go, so upstream ranks none.".to_owned(),
-            _ => {
-                "In the last sync all that are left go, so upstream ranks none of them.".to_owned()
-            }
+            _ => "The last sync deletes all that are left, so upstream ranks none of them."
+                .to_owned(),
         });
     }
     if outcome.without_uid > 0 {
         notes.push(format!(
-            "Without a UID: {}; where the UID decides, they tie.",
+            "Without a UID: {}; they tie where the UID decides.",
             pods(outcome.without_uid)
         ));
     }
     if !question.options.gates.pod_deletion_cost {
-        notes.push("PodDeletionCost is off: rule 4 is left out.".to_owned());
+        notes.push("PodDeletionCost is off: rule 4 does not apply.".to_owned());
     }
     if outcome.ages_matter() {
         let now = outcome.now.wall();
         let newest = objects.newest_time();
         let mut note = format!(
-            "Ages put some pods before others; they are as of {now} (--now sets another moment)."
+            "Ages put some pods before others; they are as of {now} (--now sets another time)."
         );
         let since = now.unix_seconds().unwrap_or(0) - newest.unix_seconds().unwrap_or(i64::MIN / 2);
         if since > OLD_SECONDS && !newest.is_unset() {
             note.push_str(&format!(
-                " The newest moment in the input is {newest}, {} before: --now {newest} ranks as \
+                " The newest time in the input is {newest}, {} before: --now {newest} ranks as \
                  at that time.",
                 age(newest, outcome.now)
             ));
         } else if since < 0 {
             note.push_str(&format!(
-                " The input has moments after that, up to {newest}: they count as just now."
+                " The input has later times, up to {newest}: they count as just now."
             ));
         }
         notes.push(note);

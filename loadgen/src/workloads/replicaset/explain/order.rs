@@ -1,5 +1,5 @@
-//! What the syncs of one ReplicaSet delete until it has as many pods as it should: sync by sync,
-//! as the burst allows, over the controller's own cache.
+//! Computes which pods the syncs of a ReplicaSet delete until it has the desired number: sync by sync, limited by the
+//! burst, on the controller's own cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use serde::Serialize;
 
 use super::Objects;
 
-/// A ReplicaSet and how many pods it should have.
+/// A ReplicaSet and its desired number of pods.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The object as the input has it; a ReplicationController as the controller sees it.
+    /// The object in the input; a ReplicationController as the controller sees it.
     pub object: Arc<ReplicaSet>,
-    /// How many pods it should have; as the object says where absent.
+    /// The desired number of pods; by default that of the object.
     pub replicas: Option<i32>,
     /// The controller: its kind, gates, burst and behaviour.
     pub options: ControllerOptions,
-    /// The present.
+    /// The time of the question.
     pub now: Now,
 }
 
 /// The answer.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The object, with the count asked for.
+    /// The object, with the number in question.
     pub object: Arc<ReplicaSet>,
     /// Its kind.
     pub kind: Kind,
-    /// `spec.replicas` as the input has it.
+    /// `spec.replicas` in the input.
     pub replicas_before: i32,
-    /// The present.
+    /// The time of the question.
     pub now: Now,
     /// Every active pod, the first to go first.
     pub rows: Vec<Row>,
@@ -48,26 +48,26 @@ pub struct Outcome {
     pub syncs: u32,
     /// Whether the last sync deletes all that are left, and so ranks none.
     pub unranked: bool,
-    /// What is settled about the order, segment by segment.
+    /// What is defined about the order, segment by segment.
     pub segments: Vec<OrderSegment>,
-    /// The pods of which some go and some stay, where it is not settled which.
+    /// The pods of which some go and some stay, if it is undefined which.
     pub open: Option<Open>,
-    /// Pods that are released since the selector does not match them.
+    /// Pods that are released because the selector does not match them.
     pub released: usize,
-    /// Pods of its own that are ended or on their way out, and no replicas any more.
+    /// Owned pods that have ended or are terminating, and are no longer replicas.
     pub inactive: usize,
-    /// Pods among the active ones that have no UID.
+    /// Active pods without a UID.
     pub without_uid: usize,
 }
 
-/// One pod in the order.
+/// A pod in the order.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The pod and what it was ranked by.
+    /// The pod and its ranking fields.
     pub ranked: Ranked,
-    /// The sync that deletes it, counted from 1; 0 where it stays.
+    /// The sync that deletes it, counted from 1; 0 if it stays.
     pub sync: u32,
-    /// What puts it before the next; none for the last.
+    /// What puts it before the next one; `None` for the last.
     pub before_next: Option<Reason>,
 }
 
@@ -76,19 +76,19 @@ pub struct Row {
 pub struct Open {
     /// Their places.
     pub range: Range<usize>,
-    /// Why it is not settled which go.
+    /// Why it is undefined which go.
     pub why: OpenReason,
 }
 
-/// Why a choice is open.
+/// Why a choice is undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OpenReason {
-    /// No rule tells the pods apart.
+    /// No rule distinguishes the pods.
     Tie,
     /// The rules contradict themselves among them.
     Contradiction,
-    /// The choice of an earlier sync was open, and the pods on the nodes are counted again after it.
+    /// The choice of an earlier sync was undefined, and the pods on the nodes are counted again after it.
     EarlierSync,
 }
 
@@ -97,11 +97,11 @@ pub enum OpenReason {
 pub enum Reason {
     /// A rule.
     Rule(Rule),
-    /// It is deleted by an earlier sync, which has reached its burst.
+    /// An earlier sync deletes it and has reached its burst.
     EarlierSync,
-    /// Nothing: no rule tells the two apart.
+    /// Nothing: no rule distinguishes the two.
     Tie,
-    /// Nothing: this rule puts the next before it, and others put it back.
+    /// Nothing: this rule puts the next one first, and others reverse it.
     Against(Rule),
 }
 
@@ -111,16 +111,16 @@ pub enum Reason {
 pub enum Fate {
     /// It goes, in any correct order.
     Deleted,
-    /// It goes here; upstream may take another in its place.
+    /// It goes here; upstream may choose another in its place.
     DeletedOrKept,
-    /// It stays here; upstream may take it.
+    /// It stays here; upstream may choose it.
     KeptOrDeleted,
     /// It stays.
     Kept,
 }
 
 impl Outcome {
-    /// What becomes of the pod in that place, counted from 0.
+    /// Returns the fate of the pod at this place, counted from 0.
     pub fn fate(&self, place: usize) -> Fate {
         let is_open = |open: &Open| open.range.contains(&place);
         match (
@@ -134,12 +134,12 @@ impl Outcome {
         }
     }
 
-    /// How many pods it should have.
+    /// Returns the desired number of pods.
     pub fn replicas(&self) -> i32 {
         self.object.replicas()
     }
 
-    /// Whether the ages of the pods put any of them before its neighbour.
+    /// Reports whether the ages of the pods put any of them before its neighbour.
     pub fn ages_matter(&self) -> bool {
         let by_age = |rule: Rule| matches!(rule.number(), 6 | 8);
         self.rows.iter().any(|row| match row.before_next {
@@ -149,8 +149,8 @@ impl Outcome {
     }
 }
 
-/// Ranks the pods and carries the deletions out on the cache, sync by sync. With `costs`, pods of
-/// those names in the object's namespace have these deletion costs.
+/// Ranks the pods and executes the deletions on the cache, sync by sync. With `costs`, pods of these names in the object's
+/// namespace have these deletion costs.
 ///
 /// O(n log n) in the input and O(n) for each sync.
 ///
@@ -169,11 +169,11 @@ pub fn outcome(objects: &Objects, question: &Question, costs: &[(String, i32)]) 
     let owner = controller
         .owners()
         .get_named(namespace, name)
-        .expect("the cache has the object that was put there");
+        .expect("the cache has the object that was added");
 
     let mut rows: Vec<Row> = Vec::new();
     let (mut sync, mut released, mut to_delete) = (0, 0, 0);
-    // Whether an open choice of one sync bears on the next.
+    // Whether an undefined choice of one sync affects the next.
     let mut carried = false;
     let (options, unranked) = loop {
         let order = controller
@@ -231,7 +231,7 @@ pub fn outcome(objects: &Objects, question: &Question, costs: &[(String, i32)]) 
     })
 }
 
-/// The segment around the boundary.
+/// Returns the segment around the boundary.
 fn open_segment(segments: &[OrderSegment], to_delete: usize) -> Option<Open> {
     let is_cut =
         |segment: &&OrderSegment| segment.range.start < to_delete && to_delete < segment.range.end;
@@ -245,8 +245,8 @@ fn open_segment(segments: &[OrderSegment], to_delete: usize) -> Option<Open> {
     })
 }
 
-/// The pods around the boundary that rules 1 to 4 leave alike: what is behind these rules hangs on
-/// the counts by node, and those on what earlier syncs chose.
+/// Returns the pods around the boundary that rules 1 to 4 leave equal: later rules depend on the counts by node, and these
+/// on the choices of earlier syncs.
 fn open_after_sync(rows: &[Row], to_delete: usize) -> Option<Open> {
     let key = |row: &Row| {
         let fields = &row.ranked.fields;
@@ -292,7 +292,7 @@ fn with_costs(pods: &[Arc<Pod>], object: &ReplicaSet, costs: &[(String, i32)]) -
             let meta = &pod.metadata;
             (&*meta.namespace, &*meta.name).cmp(&(namespace, name.as_str()))
         });
-        let at = found.expect("costs are set for pods of the input");
+        let at = found.expect("costs refer to pods of the input");
         let mut pod = Pod::clone(&pods[at]);
         let annotations: Labels = pod.metadata.annotations;
         pod.metadata.annotations = annotations.with(DELETION_COST_ANNOTATION, &cost.to_string());

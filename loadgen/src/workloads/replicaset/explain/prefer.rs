@@ -1,9 +1,8 @@
-//! Deletion costs that make wished pods go first: as few annotations as do it, and which wished
-//! pods no cost can reach.
+//! Finds deletion costs that make preferred pods go first: as few annotations as possible, and the preferred pods that no
+//! cost can reach.
 //!
-//! Costs are compared only among pods that rules 1 to 3 leave alike (a class: on a node or not,
-//! phase, ready or not). Classes go one after the other, so costs matter in the one class of which
-//! some pods go and some stay.
+//! Costs matter only among pods that rules 1 to 3 leave equal (a class: on a node or not, phase, ready or not). Classes
+//! go one after the other, so costs matter only in the class of which some pods go and some stay.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -15,18 +14,18 @@ use super::Objects;
 use super::order::{Outcome, Question, Row, outcome};
 use super::selection::Wished;
 
-/// What to annotate, and what comes of it.
+/// The annotations, and their effect.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// How many pods are wished to go.
+    /// How many pods are preferred.
     pub wished: usize,
-    /// Place in the order as it is now, and the cost to set; in the order of the places.
+    /// Place in the current order, and the cost to set; sorted by place.
     pub costs: Vec<(usize, i32)>,
-    /// How many wished pods go as things are.
+    /// How many preferred pods go without the costs.
     pub before: usize,
-    /// How many wished pods go with these costs, whatever is not settled about the order.
+    /// How many preferred pods go with the costs, whatever is undefined about the order.
     pub after: usize,
-    /// The wished pods that stay nevertheless: their place in the order as it is now, and why.
+    /// The preferred pods that stay anyway: their place in the current order, and the reason.
     pub unreachable: Vec<(usize, String)>,
     /// The order with these costs.
     pub outcome: Outcome,
@@ -35,16 +34,16 @@ pub struct Advice {
 /// Places in the order: from, to.
 type Class = std::ops::Range<usize>;
 
-/// What decides over the costs in one class.
+/// The constraints on costs in one class.
 struct OpenClass {
     class: Class,
     /// How many pods of the class go.
     places: usize,
-    /// How many of them can be wished ones.
+    /// How many of them can be preferred ones.
     most: usize,
 }
 
-/// Finds the costs, and ranks again to see that they do what they should.
+/// Finds the costs, and ranks again to verify their effect.
 ///
 /// # Errors
 /// The object's selector can't be compiled.
@@ -78,7 +77,7 @@ pub fn advise(
             break;
         }
     }
-    let (costs, tried, after) = advice.expect("there is a first plan");
+    let (costs, tried, after) = advice.expect("there is at least one plan");
     let unreachable = unreachable(now, &tried, wished);
     Ok(Advice {
         wished: count(wished, 0..now.rows.len()),
@@ -90,8 +89,8 @@ pub fn advise(
     })
 }
 
-/// The classes in which costs are wanted. Where no pod is to go, that is every class, as if as many
-/// were to go as are wished.
+/// Returns the classes that need costs. If no pod goes, these are all classes, as if as many pods were to go as are
+/// preferred.
 fn open_classes(now: &Outcome, wished: &Wished) -> Vec<OpenClass> {
     let mut classes = Vec::new();
     let mut start = 0;
@@ -130,11 +129,11 @@ fn count(wished: &Wished, places: Class) -> usize {
     wished.rows[places].iter().filter(|wished| **wished).count()
 }
 
-/// The fewest annotations: some wished pods made cheaper than all, some others dearer than all.
+/// Returns the fewest annotations: some preferred pods cheaper than all others, some other pods more expensive.
 ///
-/// Whatever is not annotated keeps its order. If of it the pods before a cut go, then wished ones
-/// behind the cut must be made cheap, as many as are missing, and others before it dear, as many as
-/// have no place. Only cuts at which the order is settled will do. O(class).
+/// Pods without an annotation keep their order. If those before a cut go, then as many preferred pods after the cut as
+/// are missing must become cheap, and as many others before it as have no place must become expensive. Only cuts at which
+/// the order is defined qualify. O(class).
 fn fewest_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
     let others_places = open.places - open.most;
     let ends = now.segments.iter().map(|segment| segment.range.end);
@@ -164,7 +163,7 @@ fn fewest_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize,
     priced(now, open, &cheap, &dear).unwrap_or_default()
 }
 
-/// As many wished pods as have a place, made cheaper than all others.
+/// Makes as many preferred pods as have a place cheaper than all others.
 fn plain_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
     let all = open.class.clone();
     let cheap: Vec<usize> = all
@@ -172,7 +171,7 @@ fn plain_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, 
         .take(open.most)
         .collect();
     priced(now, open, &cheap, &[]).unwrap_or_else(|| {
-        // Others have the least cost there is: they are moved up by one.
+        // Others already have the least possible cost: raise them by one.
         let cost = |place: usize| now.rows[place].ranked.fields.deletion_cost();
         let others = open.class.clone().filter(|place| !cheap.contains(place));
         let moved = others.filter(|place| cost(*place) == i32::MIN);
@@ -182,7 +181,7 @@ fn plain_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, 
     })
 }
 
-/// Costs below and above those of the rest of the class; none where there is no such cost.
+/// Returns costs below and above those of the rest of the class; `None` if there is no such cost.
 fn priced(
     now: &Outcome,
     open: &OpenClass,
@@ -212,7 +211,7 @@ fn priced(
     Some(costs)
 }
 
-/// Ranks again with the costs; how many wished pods then go for certain.
+/// Ranks again with the costs; returns how many preferred pods are then certain to go.
 fn check(
     objects: &Objects,
     question: &Question,
@@ -232,14 +231,14 @@ fn name_of(row: &Row) -> &str {
     &row.ranked.pod.metadata.name
 }
 
-/// Names of the wished pods.
+/// Returns the names of the preferred pods.
 fn wished_names<'a>(now: &'a Outcome, wished: &Wished) -> BTreeSet<&'a str> {
     let rows = now.rows.iter().zip(&wished.rows);
     let rows = rows.filter(|(_, wished)| **wished);
     rows.map(|(row, _)| name_of(row)).collect()
 }
 
-/// How many wished pods go at least, whichever pods go of a segment that is not settled.
+/// Returns how many preferred pods go at least, whichever pods of an undefined segment go.
 fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
     let settled = outcome
         .open
@@ -247,7 +246,7 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
         .map_or(outcome.to_delete, |open| open.range.start);
     let mut wished = (0..settled).filter(|place| is_wished(*place)).count();
     if let Some(open) = &outcome.open {
-        // The others in the segment may take the places first.
+        // The other pods of the segment may take the places first.
         let others = open
             .range
             .clone()
@@ -258,7 +257,7 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
     wished
 }
 
-/// Whether in every class the wished pods stand before the others.
+/// Reports whether in every class the preferred pods come before the others.
 fn goes_first_in_classes(now: &Outcome, tried: &Outcome, wished: &Wished) -> bool {
     let names = wished_names(now, wished);
     let rows = &tried.rows;
@@ -266,7 +265,7 @@ fn goes_first_in_classes(now: &Outcome, tried: &Outcome, wished: &Wished) -> boo
         .all(|class| class.is_sorted_by_key(|row| !names.contains(name_of(row))))
 }
 
-/// The wished pods that stay, and why.
+/// Returns the preferred pods that stay, with the reasons.
 fn unreachable(now: &Outcome, tried: &Outcome, wished: &Wished) -> Vec<(usize, String)> {
     if now.to_delete == 0 {
         return Vec::new();
@@ -297,7 +296,7 @@ fn why(now: &Outcome, place: usize) -> String {
         _ => "pods that are not ready",
     };
     format!(
-        "rule {}, looked at before any cost: {others} go first, and there are enough of them",
+        "rule {}, which precedes costs: {others} go first, and there are enough of them",
         rule.number()
     )
 }

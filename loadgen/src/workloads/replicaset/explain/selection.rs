@@ -1,5 +1,4 @@
-//! The pods that are wished to go first: those that a label selector matches, by their own labels
-//! or by those of their nodes.
+//! The preferred pods: those that a label selector matches, by their own labels or by those of their nodes.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +9,35 @@ use super::Objects;
 use super::find::{nearest, some_of};
 use super::order::Outcome;
 
-/// Selectors as they were asked for, compiled.
+/// The given selectors, compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Preferred {
-    /// Of pods or nodes, wherever its keys are found.
+    /// Matches pods or nodes, wherever its keys occur.
     pub either: Option<(String, Selector)>,
-    /// Of pods.
+    /// Matches pods.
     pub pods: Option<(String, Selector)>,
-    /// Of nodes, whose pods are meant.
+    /// Matches nodes, and so their pods.
     pub nodes: Option<(String, Selector)>,
 }
 
-/// What a selector matched.
+/// The pods that the selectors matched.
 #[derive(Clone, Debug, Default)]
 pub struct Wished {
-    /// By place in the order: whether the pod is wished to go.
+    /// Whether the pod is preferred, by place in the order.
     pub rows: Vec<bool>,
-    /// How many of them by their own labels.
+    /// How many matched by their own labels.
     pub by_pod: usize,
-    /// How many of them by their node's labels.
+    /// How many matched by their node's labels.
     pub by_node: usize,
 }
 
 impl Preferred {
-    /// Whether nothing is asked for.
+    /// Reports whether there are no selectors.
     pub fn is_none(&self) -> bool {
         self.either.is_none() && self.pods.is_none() && self.nodes.is_none()
     }
 
-    /// The flags, with their selectors where they are given.
+    /// Returns the flags with the given selectors.
     fn flags(&self) -> [(&'static str, &Option<(String, Selector)>); 3] {
         [
             ("--prefer", &self.either),
@@ -47,7 +46,7 @@ impl Preferred {
         ]
     }
 
-    /// The selectors as they were written, with their flags.
+    /// Returns the selectors as the user wrote them, with their flags.
     pub fn text(&self) -> String {
         let given = self.flags().into_iter().filter_map(|(flag, selector)| {
             let (text, _) = selector.as_ref()?;
@@ -56,10 +55,10 @@ impl Preferred {
         given.collect::<Vec<_>>().join(" ")
     }
 
-    /// Finds the wished pods among those that are ranked.
+    /// Finds the preferred pods among the ranked ones.
     ///
     /// # Errors
-    /// A selector that matches nothing, with what there is instead.
+    /// A selector matches nothing; the error has existing labels.
     pub fn find(&self, objects: &Objects, outcome: &Outcome) -> Result<Wished> {
         let mut wished = Wished {
             rows: vec![false; outcome.rows.len()],
@@ -109,7 +108,7 @@ impl Preferred {
     }
 }
 
-/// One selector, and whose labels it is held against.
+/// A selector, and the objects whose labels it applies to.
 struct Asked<'a> {
     flag: &'static str,
     text: &'a str,
@@ -121,7 +120,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Of pods and nodes those whose labels have any of its keys.
+    /// Decides between pods and nodes by the labels that have any of its keys.
     fn look_for_keys(&mut self) -> Result<()> {
         let keys = || self.selector.keys();
         let has_key = |labels: &Labels| keys().any(|key| labels.get(key).is_some());
@@ -135,7 +134,7 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// The labels of the ranked pods, of the nodes, or of both.
+    /// Returns the labels of the ranked pods, of the nodes, or of both.
     fn labels(&self) -> impl Iterator<Item = &'a Labels> + use<'a> {
         let (of_pods, of_nodes) = (self.of_pods, self.of_nodes);
         let pods = self.outcome.rows.iter().filter(move |_| of_pods);

@@ -1,4 +1,4 @@
-//! The answer for people: what goes, the order as a table, what is not settled, the annotations.
+//! Formats the answer for readers: the pods that go, the order as a table, what is undefined, and the annotations.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use podstorm::ranking::SegmentKind;
@@ -10,13 +10,13 @@ use crate::text::columns::lines;
 use crate::units::{shell_word, wrapped};
 use crate::workloads::explain::Layout;
 
-/// Rows on either side of the boundary between those that go and those that stay.
+/// Rows to show on either side of the boundary between pods that go and pods that stay.
 const AROUND_BOUNDARY: usize = 3;
 
 /// Heading of the column with the rule.
 const WHY: &str = "GOES BEFORE THE NEXT BY";
 
-/// The whole answer as text.
+/// Formats the whole answer.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     let mut out = String::new();
     let width = usize::from(layout.width);
@@ -37,14 +37,14 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     out
 }
 
-/// Adds a text, broken into lines.
+/// Adds a text, wrapped into lines.
 pub(crate) fn paragraph(out: &mut String, text: &str, width: usize) {
     wrapped(text, width)
         .iter()
         .for_each(|line| *out += &format!("{line}\n"));
 }
 
-/// `ReplicaSet shop/web: 12 active pods, spec.replicas 12 -> 8: 4 pods are deleted`.
+/// Returns the headline: `ReplicaSet shop/web: 12 active pods, spec.replicas 12 -> 8: 4 pods are deleted`.
 fn headline(outcome: &Outcome) -> String {
     let meta = &outcome.object.metadata;
     let active = outcome.rows.len();
@@ -72,7 +72,7 @@ fn headline(outcome: &Outcome) -> String {
     )
 }
 
-/// The rows that are shown: ranges of places, in order.
+/// Returns the rows to show: ranges of places, in order.
 fn shown(outcome: &Outcome, limit: Option<usize>) -> Vec<std::ops::Range<usize>> {
     let all = outcome.rows.len();
     let limit = limit.unwrap_or(all);
@@ -110,7 +110,7 @@ fn table(outcome: &Outcome, layout: Layout) -> String {
     }
     let all = outcome.rows.len();
     let mut end = 0;
-    // A gap may be last.
+    // The last row may be a gap.
     for range in shown(outcome, layout.limit)
         .into_iter()
         .chain(std::iter::once(all..all))
@@ -183,7 +183,7 @@ fn row(outcome: &Outcome, place: usize, wide: bool) -> Vec<String> {
     ]
 }
 
-/// What upstream does not define about the order, where there is such a thing.
+/// Describes what upstream does not define about the order, if anything.
 fn unsettled(outcome: &Outcome) -> Option<String> {
     let places = |range: &std::ops::Range<usize>| format!("#{}-#{}", range.start + 1, range.end);
     if let Some(open) = &outcome.open {
@@ -261,9 +261,9 @@ fn advice(answer: &Answer, width: usize) -> String {
                 counted(commands.len(), "annotation")
             )
         }
-        0 => "They go first of their kind as it is: no annotation is needed.".to_owned(),
+        0 => "They already go first of their kind: no annotation is needed.".to_owned(),
         _ if advice.unreachable.is_empty() => {
-            "They go as it is: no annotation is needed.".to_owned()
+            "They already go: no annotation is needed.".to_owned()
         }
         _ => "No annotation makes more of them go.".to_owned(),
     };
@@ -285,8 +285,8 @@ fn advice(answer: &Answer, width: usize) -> String {
     paragraph(&mut out, &checked, width);
     if !advice.unreachable.is_empty() {
         let stay = match advice.unreachable.len() {
-            1 => "1 preferred pod stays all the same:".to_owned(),
-            count => format!("{count} preferred pods stay all the same:"),
+            1 => "1 preferred pod stays anyway:".to_owned(),
+            count => format!("{count} preferred pods stay anyway:"),
         };
         paragraph(&mut out, &stay, width);
         out.push_str(&unreachable(answer, width));
@@ -294,12 +294,12 @@ fn advice(answer: &Answer, width: usize) -> String {
     if !commands.is_empty() {
         let undo = commands.iter().map(|[_, undo]| format!("{undo}\n"));
         let undo = undo.collect::<String>();
-        out += &format!("\nAfterwards, to have the pods as they are now:\n\n{undo}");
+        out += &format!("\nTo restore the pods afterwards:\n\n{undo}");
     }
     out
 }
 
-/// The preferred pods that stay, those with one reason together.
+/// Formats the preferred pods that stay, grouped by reason.
 fn unreachable(answer: &Answer, width: usize) -> String {
     const SHOWN: usize = 10;
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
@@ -329,8 +329,7 @@ fn unreachable(answer: &Answer, width: usize) -> String {
     out
 }
 
-/// For each cost the command that sets it, and the one that puts it back to what it is in the input, ready
-/// to run.
+/// Returns for each cost the command that sets it, and the one that restores its value in the input, ready to run.
 pub(super) fn commands(answer: &Answer) -> Vec<[String; 2]> {
     let key = podstorm::ranking::DELETION_COST_ANNOTATION;
     let command = |(place, cost): &(usize, i32)| {
@@ -350,7 +349,7 @@ pub(super) fn commands(answer: &Answer) -> Vec<[String; 2]> {
         .collect()
 }
 
-/// The rule that a reason goes by, for programs.
+/// Returns the name of a reason's rule, for programs.
 pub(super) fn rule_name(reason: Option<Reason>) -> Option<&'static str> {
     use podstorm::ranking::Rule;
     Some(match reason? {

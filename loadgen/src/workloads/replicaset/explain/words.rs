@@ -1,4 +1,4 @@
-//! The ranking fields and the rules that decide, in words.
+//! Describes the ranking fields and the deciding rules in words.
 
 use podstorm::ranking::Rule;
 use podstorm::replicaset::Ranked;
@@ -6,7 +6,7 @@ use podstorm_objects::{Now, PodPhase, Time};
 
 use super::order::{Fate, Outcome, Reason};
 
-/// Why the pod in that place goes before the next, e.g. `rule 3: not ready`; empty for the last.
+/// Describes why the pod at this place goes before the next, such as `rule 3: not ready`; empty for the last.
 pub fn reason(outcome: &Outcome, place: usize) -> String {
     let rows = &outcome.rows;
     let (Some(row), Some(next)) = (rows.get(place), rows.get(place + 1)) else {
@@ -14,7 +14,7 @@ pub fn reason(outcome: &Outcome, place: usize) -> String {
     };
     match row.before_next {
         None => String::new(),
-        Some(Reason::EarlierSync) => "goes in the sync before, which is full".to_owned(),
+        Some(Reason::EarlierSync) => "deleted by the previous sync, which is full".to_owned(),
         Some(Reason::Tie) => "tied with the next".to_owned(),
         Some(Reason::Rule(rule)) => {
             let why = rule_words(rule, &row.ranked, &next.ranked, outcome.now);
@@ -23,14 +23,14 @@ pub fn reason(outcome: &Outcome, place: usize) -> String {
         Some(Reason::Against(rule)) => {
             let why = rule_words(rule, &next.ranked, &row.ranked, outcome.now);
             format!(
-                "nothing: rule {} puts the next before this one ({why}), other pods put it back",
+                "nothing: rule {} puts the next one first ({why}), other pods reverse it",
                 rule.number()
             )
         }
     }
 }
 
-/// What `a` has before `b` by a rule, with the values of both.
+/// Describes how `a` differs from `b` by a rule, with the values of both.
 fn rule_words(rule: Rule, a: &Ranked, b: &Ranked, now: Now) -> String {
     match rule {
         Rule::Unscheduled => "has no node, the next has".to_owned(),
@@ -75,7 +75,7 @@ fn rule_words(rule: Rule, a: &Ranked, b: &Ranked, now: Now) -> String {
     }
 }
 
-/// The phase as the rules see it.
+/// Returns the phase as the rules see it.
 fn ordinal_word(ranked: &Ranked) -> &'static str {
     match ranked.fields.phase_ordinal() {
         0 => "Pending",
@@ -86,19 +86,19 @@ fn ordinal_word(ranked: &Ranked) -> &'static str {
 
 fn since(time: Time, now: Now) -> String {
     match time.is_unset() {
-        true => "since an unknown moment".to_owned(),
+        true => "since an unknown time".to_owned(),
         false => format!("for {}", age(time, now)),
     }
 }
 
 fn ago(time: Time, now: Now) -> String {
     match time.is_unset() {
-        true => "at an unknown moment".to_owned(),
+        true => "at an unknown time".to_owned(),
         false => format!("{} ago", age(time, now)),
     }
 }
 
-/// The age of a moment in its two largest units, `3d4h`; `unknown` where it is not set.
+/// Formats the age of a time in its two largest units, `3d4h`; `unknown` if it is not set.
 pub fn age(time: Time, now: Now) -> String {
     let (Some(seconds), Some(now)) = (time.unix_seconds(), now.wall().unix_seconds()) else {
         return "unknown".to_owned();
@@ -118,7 +118,7 @@ pub fn age(time: Time, now: Now) -> String {
     text
 }
 
-/// The phase as the pod has it.
+/// Returns the phase in the pod's status.
 pub fn phase(ranked: &Ranked) -> String {
     let status = &ranked.pod.status;
     match status.phase {
@@ -132,7 +132,7 @@ pub fn phase(ranked: &Ranked) -> String {
     }
 }
 
-/// `Running, ready`.
+/// Formats phase and readiness: `Running, ready`.
 pub fn state(ranked: &Ranked) -> String {
     let ready = if ranked.fields.is_ready() {
         "ready"
@@ -145,7 +145,7 @@ pub fn state(ranked: &Ranked) -> String {
     }
 }
 
-/// The fate in a column.
+/// Formats the fate for a column.
 pub fn fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Deleted => "deleted",
@@ -155,12 +155,12 @@ pub fn fate(fate: Fate) -> &'static str {
     }
 }
 
-/// `1 pod`, `2 pods`.
+/// Formats `1 pod`, `2 pods`.
 pub fn pods(count: usize) -> String {
     counted(count, "pod")
 }
 
-/// A number and what is counted, in the plural where it is not one.
+/// Formats a number with its noun, in the plural unless it is one.
 pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

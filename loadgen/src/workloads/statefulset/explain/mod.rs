@@ -1,8 +1,8 @@
-//! What the next syncs of a StatefulSet do and why, and what the set waits for then: the controller itself
-//! ([`podstorm::statefulset`]) over a server that holds the set, its pods, claims and revisions as the files have them.
+//! Explains the next syncs of a StatefulSet, and what the set waits for afterwards: runs the controller itself
+//! ([`podstorm::statefulset`]) on a server with the set, its pods, claims and revisions from the files.
 //!
-//! A sync sees what the ones before it wrote; no pod starts or ends meanwhile. So the syncs come to the pod or claim that
-//! keeps the set from going on, and [`wait_of`] says which it is.
+//! A sync sees the writes of earlier ones; no pod starts or ends in between. The syncs therefore reach the pod or claim
+//! that blocks the set, and [`wait_of`] returns it.
 
 mod server;
 mod table;
@@ -26,21 +26,21 @@ use crate::text::json;
 use crate::workloads::explain::{Asked as Question, Explanation, Layout};
 use crate::workloads::replicaset::explain::find::untyped;
 
-/// Most syncs that are played: far more than any set takes before it waits.
+/// The most syncs to simulate: far more than any set needs before it waits.
 const SYNCS_MAX: usize = 1_000;
 
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 struct Answer {
-    /// The version of these fields: raised when one changes its meaning.
+    /// The version of these fields: incremented when one changes its meaning.
     schema_version: u32,
     /// `StatefulSet`.
     kind: &'static str,
     namespace: String,
     name: String,
-    /// The moment of the decisions.
+    /// The time of the decisions.
     now: String,
-    /// `settled`, `waiting`, `stuck` where the wait does not end by itself, or `failing`.
+    /// `settled`, `waiting`, `stuck` if the wait does not end by itself, or `failing`.
     state: &'static str,
     /// `OrderedReady` or `Parallel`.
     pod_management: &'static str,
@@ -49,33 +49,33 @@ struct Answer {
     partition: i64,
     /// `spec.replicas`.
     replicas: i64,
-    /// Pods by the files.
+    /// Pods in the files.
     pods: i64,
     ready: i64,
     current_revision: String,
     update_revision: String,
-    /// What the next syncs ask for, until one asks for nothing.
+    /// The requests of the next syncs, until one makes none.
     syncs: Vec<Vec<Asked>>,
     /// Why the last sync failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// What keeps the set from going on then.
+    /// What blocks the set afterwards.
     waits: Vec<Waiting>,
-    /// The pods that somebody must delete, as nothing else replaces them.
+    /// The pods that an operator must delete, because nothing else replaces them.
     delete: Vec<String>,
-    /// What `kubectl rollout status` says then.
+    /// The final output of `kubectl rollout status`.
     rollout: String,
-    /// What else is to be said, in sentences.
+    /// Other remarks, in sentences.
     notes: Vec<String>,
 }
 
-/// The most replicas of a set whose syncs are played: without an order the first one creates all pods.
+/// The most replicas of a set to simulate: with Parallel pod management the first sync creates all pods.
 const REPLICAS_MAX: i64 = 100_000;
 
 /// A request of a sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Asked {
-    /// `create pods`, `update statefulsets/status`.
+    /// The verb and resource: `create pods`, `update statefulsets/status`.
     request: String,
     /// The name of the object.
     name: String,
@@ -95,7 +95,7 @@ struct Waiting {
     why: String,
 }
 
-/// A set with what it owns.
+/// A set with the objects it owns.
 #[derive(Clone, Debug)]
 struct Found {
     set: Arc<DynamicObject>,
@@ -104,14 +104,15 @@ struct Found {
     revisions: Vec<Arc<DynamicObject>>,
 }
 
-/// Answers about the StatefulSet of that name.
+/// Explains the StatefulSet of this name.
 ///
 /// # Errors
-/// None of that name, or several; a question that StatefulSets don't answer; an object that the server refuses.
+/// No StatefulSet or several have this name, the question does not apply to StatefulSets, or the server refuses an
+/// object.
 pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>> {
     if !asked.preferred.is_none() {
         bail!(
-            "{}: a StatefulSet deletes its pods by their ordinals, and no annotation changes which go; leave it out",
+            "{}: a StatefulSet deletes its pods by ordinal, so no annotation changes which go; remove the flag",
             asked.preferred.text()
         );
     }
@@ -129,7 +130,7 @@ pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>
     let wanted = replicas.map_or(wanted, i64::from);
     if wanted > REPLICAS_MAX {
         bail!(
-            "StatefulSet {name:?}: {wanted} replicas are too many to be played; --replicas {REPLICAS_MAX} is the most"
+            "StatefulSet {name:?}: {wanted} replicas are too many to simulate; use --replicas {REPLICAS_MAX} at most"
         );
     }
     let options = StatefulSets::options(&gates, &policy);
@@ -180,7 +181,7 @@ fn find(input: Vec<InputObject>, wanted: &str) -> Result<Found> {
     })
 }
 
-/// Plays syncs until one asks for nothing, and says what the set waits for then.
+/// Runs syncs until one makes no request, and returns what the set waits for then.
 fn explain(mut server: Server) -> Answer {
     let start = server.found();
     let mut syncs = Vec::new();
@@ -198,7 +199,7 @@ fn explain(mut server: Server) -> Answer {
     }
     let end = server.found();
     let spec = spec_of(&end.set);
-    let course = Course::of(&*end.set).expect("it is a StatefulSet");
+    let course = Course::of(&*end.set).expect("the object is a StatefulSet");
     let wait = wait_of(&end.set, &end.pods, &end.claims, server.now());
     let stuck = wait
         .as_ref()

@@ -1,4 +1,4 @@
-//! A server that holds a StatefulSet and what it owns, and a controller that has seen all of it.
+//! A server with a StatefulSet and the objects it owns, and a controller that has seen all of them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use podstorm_sim::engine::client::{ApiCalls, Client};
 use super::{Asked, Found, words};
 use crate::workloads::replicaset::explain::find::full_name;
 
-/// The server, and the set on it.
+/// The server and its set.
 pub(super) struct Server {
     cluster: Arc<Cluster>,
     client: Client,
@@ -26,10 +26,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A server with these objects; the set then gets that size and image.
+    /// Creates a server with these objects and sets the size and image of the set.
     ///
     /// # Errors
-    /// An object that the server refuses.
+    /// The server refuses an object.
     pub(super) fn new(
         found: &Found,
         replicas: Option<i32>,
@@ -46,7 +46,7 @@ impl Server {
             },
             ..Namespace::default()
         };
-        // `default` is there from the start.
+        // `default` exists from the start.
         let _there = cluster.import(namespace, now);
         let owned = found.revisions.iter().chain(&found.claims);
         for object in std::iter::once(&found.set).chain(owned) {
@@ -85,7 +85,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The moment.
+    /// Returns the time.
     pub(super) fn now(&self) -> Now {
         self.now
     }
@@ -96,7 +96,7 @@ impl Server {
         all.filter_map(|object| object.downcast()).collect()
     }
 
-    /// The set as it is now, with its own pods, and the claims and revisions of its namespace.
+    /// Returns the current set with its own pods, and the claims and revisions of its namespace.
     pub(super) fn found(&self) -> Found {
         let sets = self.all(Kind::STATEFUL_SET);
         let set = sets
@@ -117,7 +117,7 @@ impl Server {
         }
     }
 
-    /// One sync of a controller that has seen everything: what it asked for, and why it failed.
+    /// Runs one sync of a controller that has seen everything; returns its requests, and why it failed.
     pub(super) fn sync(&mut self) -> (Vec<Asked>, Option<String>) {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(self.options.clone(), &mut informers);

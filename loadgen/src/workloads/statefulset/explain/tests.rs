@@ -1,4 +1,4 @@
-//! Explanations of a StatefulSet of three pods: each wait and note once.
+//! Explanations of a StatefulSet of three pods, one for each wait and note.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn explained_by(
     explain(server)
 }
 
-/// The requests about pods: `1 create pods web-3`.
+/// Returns the requests about pods: `1 create pods web-3`.
 fn pods_of(answer: &Answer) -> Vec<String> {
     let syncs = answer.syncs.iter().enumerate();
     let all = syncs.flat_map(|(at, asked)| asked.iter().map(move |asked| (at + 1, asked)));
@@ -44,7 +44,7 @@ fn wait_of(answer: &Answer) -> (&str, &str) {
     wait.map_or(("", ""), |wait| (wait.rule, &*wait.pod))
 }
 
-/// The dump with a last pod that a bad template made before the template was taken back.
+/// Returns the dump with a last pod from a bad template that was then reverted.
 fn reverted() -> Vec<Value> {
     let mut objects = dump("web:1", pulls_nothing);
     objects[5]["metadata"]["labels"][REVISION_LABEL] = "web-bad".into();
@@ -70,7 +70,7 @@ fn the_hardened_controller_deletes_the_broken_pod_itself() {
 }
 
 #[test]
-fn a_set_that_is_well_asks_and_waits_for_nothing() {
+fn a_healthy_set_makes_no_request_and_waits_for_nothing() {
     let answer = explained(&dump("web:1", ready), None, None);
     assert_eq!(answer.state, "settled");
     assert_eq!(answer.syncs, [[]; 0]);
@@ -93,7 +93,7 @@ fn a_reverted_set_is_stuck_at_the_pod_that_must_be_deleted() {
         "{note}"
     );
     assert!(note.ends_with("kubectl delete pod -n shop web-2"), "{note}");
-    // Without an order the controller deletes it.
+    // With Parallel pod management the controller deletes it.
     let mut objects = reverted();
     objects[0]["spec"]["podManagementPolicy"] = "Parallel".into();
     let answer = explained(&objects, None, None);
@@ -102,7 +102,7 @@ fn a_reverted_set_is_stuck_at_the_pod_that_must_be_deleted() {
 }
 
 #[test]
-fn a_pod_of_todays_template_that_can_not_start_is_to_be_deleted_after_a_change() {
+fn a_stuck_pod_must_be_deleted_after_a_template_change() {
     let mut objects = dump("web:1", pulls_nothing);
     for count in ["readyReplicas", "availableReplicas"] {
         objects[0]["status"][count] = 2.into();
@@ -120,7 +120,7 @@ fn a_pod_of_todays_template_that_can_not_start_is_to_be_deleted_after_a_change()
 }
 
 #[test]
-fn a_change_of_size_goes_one_pod_at_a_time() {
+fn a_change_of_size_is_one_pod_at_a_time() {
     let objects = dump("web:1", ready);
     let grown = explained(&objects, Some(5), None);
     assert_eq!(pods_of(&grown), ["1 create pods web-3"]);
@@ -166,7 +166,7 @@ fn an_image_is_rolled_out_down_to_the_partition() {
 }
 
 #[test]
-fn a_pod_that_is_missing_is_made_before_anything_else() {
+fn a_missing_pod_is_created_first() {
     let mut objects = reverted();
     objects.remove(3);
     let answer = explained(&objects, None, None);

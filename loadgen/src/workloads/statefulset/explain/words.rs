@@ -1,4 +1,4 @@
-//! Requests, waits and notes in words.
+//! Describes requests, waits and notes in words.
 
 use podstorm::client::Request;
 use podstorm::statefulset::course::Course;
@@ -14,7 +14,7 @@ use super::{Asked, Found, Waiting, spec_of};
 use crate::units::{NS_PER_SECOND, counted, duration_text};
 use crate::workloads::replicaset::explain::find::some_of;
 
-/// The name of the revision that a pod is made from; empty without the label.
+/// Returns the name of the revision that a pod was created from; empty without the label.
 fn revision_of(meta: &ObjectMeta) -> &str {
     meta.labels.get(REVISION_LABEL).map_or("", |it| &**it)
 }
@@ -26,7 +26,7 @@ fn revision_in_words(revision: &str) -> String {
     }
 }
 
-/// `updateStrategy.type`.
+/// Returns `updateStrategy.type`.
 pub(super) fn strategy(set: &DynamicObject) -> String {
     let strategy = set
         .fields
@@ -36,7 +36,7 @@ pub(super) fn strategy(set: &DynamicObject) -> String {
     strategy.unwrap_or("RollingUpdate").to_owned()
 }
 
-/// A request before it is carried out; nothing of a read.
+/// Describes a request before it is carried out; `None` for a read.
 pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
     let (name, why) = match request {
         Request::CreatePod { pod, name, .. } => {
@@ -62,9 +62,9 @@ pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
             let why = if kind == Kind::CONTROLLER_REVISION {
                 "the template of today is that of this older revision, which becomes the newest"
             } else if kind == Kind::PERSISTENT_VOLUME_CLAIM {
-                "its owners are not those that persistentVolumeClaimRetentionPolicy wants"
+                "its owners differ from persistentVolumeClaimRetentionPolicy"
             } else {
-                "its name, labels, volumes or claims are not those of its ordinal"
+                "its name, labels, volumes or claims do not match its ordinal"
             };
             (object.metadata().name.to_string(), why.to_owned())
         }
@@ -84,11 +84,11 @@ pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
             (object.metadata().name.to_string(), why)
         }
         Request::PatchOwners { name, .. } => {
-            let why = "adopted or released, as name and selector say";
+            let why = "adopted or released, depending on name and selector";
             (name.to_string(), why.to_owned())
         }
         Request::Delete { name, .. } => {
-            let why = "more old revisions are kept than revisionHistoryLimit says";
+            let why = "there are more old revisions than revisionHistoryLimit allows";
             (name.to_string(), why.to_owned())
         }
         _ => return None,
@@ -100,12 +100,12 @@ pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
     })
 }
 
-/// Why a sync deletes a pod.
+/// Describes why a sync deletes a pod.
 fn why_deleted(found: &Found, pod: &Pod) -> String {
     let spec = spec_of(&found.set);
     let ordinal = ordinal_of(&pod.metadata);
     if pod.status.phase.is_terminal() {
-        return "it has ended, and is made again".to_owned();
+        return "it has ended, and is recreated".to_owned();
     }
     if !spec.has_ordinal(ordinal) {
         let last = spec.start + spec.replicas - 1;
@@ -120,14 +120,14 @@ fn why_deleted(found: &Found, pod: &Pod) -> String {
     format!("it is of {of}, and the rolling update goes from the last ordinal down")
 }
 
-/// What the set waits for.
+/// Describes what the set waits for.
 pub(super) fn waiting(wait: &Wait, found: &Found) -> Waiting {
     let pod = found.pods.iter().find(|pod| pod.metadata.name == *wait.pod);
     let (rule, claim, why) = match &wait.reason {
         WaitReason::Terminating => (
             "terminating",
             None,
-            "it is on its way out; the next pod is dealt with once it is gone".to_owned(),
+            "it is terminating; the next pod follows once it no longer exists".to_owned(),
         ),
         WaitReason::NotReady => {
             let unbound = pod.and_then(|pod| unbound_claim(found, pod));
@@ -146,7 +146,7 @@ pub(super) fn waiting(wait: &Wait, found: &Found) -> Waiting {
         }
         WaitReason::StaleClaim(claim) => {
             let why = format!(
-                "it is not created: its claim {claim} belongs to the pod that had its name before, and goes with that one. \
+                "it is not created: its claim {claim} belongs to the previous pod of this name, and is deleted with it. \
                  No change of a claim wakes the set"
             );
             ("stale-claim", Some(claim.clone()), why)
@@ -161,7 +161,7 @@ pub(super) fn waiting(wait: &Wait, found: &Found) -> Waiting {
     }
 }
 
-/// The first claim of a pod without a node that has no volume yet.
+/// Returns the first claim without a volume of a pod without a node.
 fn unbound_claim(found: &Found, pod: &Pod) -> Option<String> {
     let is_unbound = |name: &str| {
         let mut claims = found.claims.iter();
@@ -178,7 +178,7 @@ fn unbound_claim(found: &Found, pod: &Pod) -> Option<String> {
         .map(|claim| claim.name.to_string())
 }
 
-/// Why a wait does not end before somebody deletes the pod; `None` where it may.
+/// Describes why a wait does not end before an operator deletes the pod; `None` if it may.
 pub(super) fn stuck(wait: &Wait, found: &Found, spec: &SetSpec, course: &Course) -> Option<String> {
     if spec.is_parallel || wait.is_condemned || wait.reason != WaitReason::NotReady {
         return None;
@@ -203,7 +203,7 @@ pub(super) fn stuck(wait: &Wait, found: &Found, spec: &SetSpec, course: &Course)
     ))
 }
 
-/// What else is to be said.
+/// Returns other remarks.
 pub(super) fn notes(found: &Found, spec: &SetSpec, course: &Course) -> Vec<String> {
     let is_outdated = |pod: &&std::sync::Arc<Pod>| {
         let ordinal = ordinal_of(&pod.metadata);
@@ -218,7 +218,7 @@ pub(super) fn notes(found: &Found, spec: &SetSpec, course: &Course) -> Vec<Strin
         let old = names(&mut outdated());
         if !old.is_empty() {
             notes.push(format!(
-                "OnDelete: {} stay as they are until somebody deletes them.",
+                "OnDelete: {} stay unchanged until an operator deletes them.",
                 some_of(&old)
             ));
         }
@@ -228,7 +228,7 @@ pub(super) fn notes(found: &Found, spec: &SetSpec, course: &Course) -> Vec<Strin
     let kept = names(&mut outdated().filter(|pod| ordinal_of(&pod.metadata) < first));
     if !kept.is_empty() {
         notes.push(format!(
-            "The partition {} keeps {} as they are; made again, they are of {}.",
+            "The partition {} keeps {} as they are; if recreated, they are of {}.",
             course.partition.unwrap_or(0),
             some_of(&kept),
             revision_in_words(&course.current_revision)
