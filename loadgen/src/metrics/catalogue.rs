@@ -1,9 +1,9 @@
-//! Every metric of a result: its name in the JSON, the names that users expect, its unit, and
+//! The catalogue of metrics: every metric of a result with its name in the JSON, other common names, its unit, and
 //! whether less or more is better.
 //!
-//! What a metric is, its type and its unit come from the result itself (`result/mod.rs`), by way of the published
-//! schema, which a test holds equal to it: the description is the first sentence of the member's doc comment,
-//! the unit is the end of the member's name. `TABLE` adds only what the result does not say.
+//! The description, type and unit of a metric come from the result itself (`result/mod.rs`), through the published
+//! schema, which a test keeps equal to it: the description is the first sentence of the member's doc comment, the unit
+//! is the suffix of the member's name. `TABLE` adds only what the result does not contain.
 
 use std::sync::LazyLock;
 
@@ -11,37 +11,37 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-/// What a metric is counted in.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// A duration.
     Seconds,
-    /// A number of things.
+    /// A count.
     Count,
     /// An amount of memory.
     Bytes,
-    /// A number of things per second.
+    /// A rate per second.
     #[serde(rename = "per second")]
     PerSecond,
 }
 
-/// Which of two values is the better one.
+/// The better direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// The smaller one.
+    /// Smaller values are better.
     Less,
-    /// The larger one.
+    /// Larger values are better.
     More,
-    /// Neither: it describes the work, not how well it was done.
+    /// Neither: the metric describes the work, not its quality.
     Neither,
 }
 
 impl Better {
     const ALL: [Better; 3] = [Better::Less, Better::More, Better::Neither];
 
-    /// The word for it in a list.
+    /// Returns the word for lists.
     pub const fn word(self) -> &'static str {
         ["less", "more", "-"][self as usize]
     }
@@ -50,7 +50,7 @@ impl Better {
 /// A statistic of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Statistic {
-    /// How many values.
+    /// Number of values.
     Count,
     /// Arithmetic mean.
     Mean,
@@ -62,7 +62,7 @@ pub enum Statistic {
     P99,
     /// 99.9th percentile.
     P999,
-    /// Largest.
+    /// Largest value.
     Max,
 }
 
@@ -73,12 +73,12 @@ impl Statistic {
         [Count, Mean, P50, P90, P99, P999, Max]
     };
 
-    /// Its name in the JSON.
+    /// Returns its name in the JSON.
     pub const fn name(self) -> &'static str {
         ["count", "mean", "p50", "p90", "p99", "p999", "max"][self as usize]
     }
 
-    /// The statistic of that name, in this program's spelling or k6's: `p99`, `p(99)`, `avg`.
+    /// Returns the statistic with this name, in the spelling of this program or of k6: `p99`, `p(99)`, `avg`.
     pub fn by_name(text: &str) -> Option<Statistic> {
         let lower = text.trim().to_ascii_lowercase();
         let name = match lower.replace(['(', ')', ' '], "").as_str() {
@@ -92,41 +92,41 @@ impl Statistic {
     }
 }
 
-/// How a metric lies in the JSON.
+/// The form of a metric in the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One number.
+    /// A number.
     Value,
-    /// One number that is the length of a list.
+    /// A number that is the length of a list.
     Length,
     /// An object of statistics.
     Distribution,
-    /// Counts by name; alone their sum, with `{NAME}` one of them or the sum over a pattern.
+    /// Counts by name: their sum, or with `{NAME}` one of them or the sum over a pattern.
     Map,
-    /// A member of each phase, chosen with `{NAME}`.
+    /// A member of each phase, selected with `{NAME}`.
     Phase,
 }
 
-/// One metric of a result.
+/// A metric of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its stable name: the path in the JSON, with `{}` where a name is chosen.
+    /// Its stable name: the path in the JSON, with `{}` in place of a selected name.
     pub name: &'static str,
-    /// Further names of it.
+    /// Other names.
     pub aliases: Vec<&'static str>,
-    /// What it is counted in; a distribution's `count` is a [`Unit::Count`] always.
+    /// The unit; a distribution's `count` is always a [`Unit::Count`].
     pub unit: Unit,
-    /// Which way is better; for a map of its sum, see [`Metric::better_of`].
+    /// The better direction; for a map that of its sum, see [`Metric::better_of`].
     pub better: Better,
-    /// How it lies in the JSON.
+    /// Its form in the JSON.
     pub shape: Shape,
-    /// What it is, in one line.
+    /// Its description, in one line.
     pub about: String,
 }
 
 impl Metric {
-    /// Which way is better for one entry of a map: failures should be few, the rest is how the sum
-    /// divides. For any other metric what [`Metric::better`] says.
+    /// Returns the better direction of one entry of a map: fewer failures are better, other entries are only parts of the
+    /// sum. For any other metric returns [`Metric::better`].
     pub fn better_of(&self, key: Option<&str>) -> Better {
         let Some(key) = key.filter(|_| self.shape == Shape::Map) else {
             return self.better;
@@ -141,7 +141,7 @@ impl Metric {
         [Better::Neither, Better::Less][usize::from(failed)]
     }
 
-    /// How the name is written where an entry or phase is to be chosen, for lists.
+    /// Returns the name for lists, with a placeholder for an entry or phase.
     pub fn shown(&self) -> String {
         match self.shape {
             Shape::Map => format!("{}{{NAME}}", self.name),
@@ -150,7 +150,7 @@ impl Metric {
         }
     }
 
-    /// The metric of that name or alias; `{}` may be left out.
+    /// Returns the metric with this name or alias; `{}` may be omitted.
     pub fn by_name(name: &str) -> Option<&'static Metric> {
         METRICS.iter().find(|metric| {
             metric.name == name
@@ -160,8 +160,8 @@ impl Metric {
     }
 }
 
-/// Every metric in the order in which they are listed and compared: its name, which way is better, and
-/// further names.
+/// Every metric in the order of lists and comparisons: its name, the better direction, and other
+/// names.
 const TABLE: &str = "
 convergence_seconds less convergence
 pod_ready_seconds less pod_ready_latency pod_ready
@@ -238,7 +238,7 @@ pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     rows.map(|row| described(row, &schema)).collect()
 });
 
-/// The metric of a row of `TABLE`, with what the result's schema says of it.
+/// Returns the metric of a row of `TABLE`, with its description from the result's schema.
 fn described(row: &'static str, schema: &Json) -> Metric {
     let mut words = row.split(' ');
     let name = words.next().unwrap_or_default();
@@ -261,7 +261,7 @@ fn described(row: &'static str, schema: &Json) -> Metric {
             _ if name.ends_with("_bytes") => Unit::Bytes,
             _ => Unit::Count,
         },
-        better: better.expect("a row says which way is better"),
+        better: better.expect("every row has the better direction"),
         shape: match () {
             () if of_phase.is_some() => Shape::Phase,
             () if member["$ref"] == "#/$defs/Quantiles" => Shape::Distribution,
@@ -276,10 +276,10 @@ fn described(row: &'static str, schema: &Json) -> Metric {
     }
 }
 
-/// What the schema says of the member with that path below a node.
+/// Returns the schema of the member with this path below a node.
 fn member_of<'a>(path: &str, node: &'a Json, schema: &'a Json) -> &'a Json {
     path.split('.').fold(node, |node, member| {
-        // A type of its own stands elsewhere in the schema, an optional one among alternatives.
+        // A type with a name is defined elsewhere in the schema, an optional one among alternatives.
         let node = node.get("anyOf").map_or(node, |one_of| &one_of[0]);
         let own = node["$ref"]
             .as_str()
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_means_two_metrics() {
+    fn every_name_means_a_single_metric() {
         let mut seen = BTreeSet::new();
         for metric in METRICS.iter() {
             for name in metric.aliases.iter().chain([&metric.name]) {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_have_the_names_of_k6_too() {
+    fn statistics_also_have_the_names_of_k6() {
         for statistic in Statistic::ALL {
             assert_eq!(Statistic::by_name(statistic.name()), Some(statistic));
         }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_should_be_few_and_the_rest_is_how_a_sum_divides() {
+    fn fewer_failures_are_better_and_other_entries_neutral() {
         let better = |name, key| Metric::by_name(name).unwrap().better_of(key);
         assert_eq!(better("api_calls", None), Better::Less);
         let created = better("api_calls", Some("create pods 201"));

@@ -1,6 +1,5 @@
-//! The name of one metric: a metric, where it has entries or phases which of them, and of a
-//! distribution which statistic: `pod_ready_latency p99`, `api_calls{create pods *}`,
-//! `phase{scale to 100 %}.seconds`.
+//! The name of a metric: the metric, its entry or phase if it has several, and the statistic of a distribution:
+//! `pod_ready_latency p99`, `api_calls{create pods *}`, `phase{scale to 100 %}.seconds`.
 
 use std::fmt;
 
@@ -8,30 +7,30 @@ use anyhow::{Error, Result, anyhow, bail};
 
 use super::catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
 
-/// How like a name must be to be proposed for another, from 0 to 1.
+/// The minimum similarity of a proposed name, from 0 to 1.
 const LIKE_ENOUGH: f64 = 0.72;
 
-/// Most names that are proposed.
+/// The most names to propose.
 const PROPOSED: usize = 3;
 
-/// The name of one metric of a result.
+/// The name of a metric of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricName {
-    /// The metric's name as it was written.
+    /// The metric's name as the user wrote it.
     written: String,
     /// The metric.
     pub metric: &'static Metric,
-    /// What `{…}` holds: an entry of a map, a pattern with `*`, or a phase.
+    /// The content of `{…}`: an entry of a map, a pattern with `*`, or a phase.
     pub key: Option<String>,
-    /// Of a distribution which statistic.
+    /// The statistic of a distribution.
     pub statistic: Option<Statistic>,
 }
 
 impl MetricName {
-    /// Reads a metric's name; `.statistic` may be a part of it.
+    /// Parses a metric's name, which may include `.statistic`.
     ///
     /// # Errors
-    /// No such metric, an entry or phase where there are none or none where one must be chosen.
+    /// The metric does not exist, has no entry or phase to select, or lacks a required one.
     pub fn metric(text: &str) -> Result<MetricName> {
         let text = text.trim();
         let (base, key) = split_key(text)?;
@@ -40,19 +39,16 @@ impl MetricName {
             None => with_statistic(&base).ok_or_else(|| unknown(text, &base))?,
         };
         let written = match statistic {
-            // From here on the statistic is a part of the name.
+            // From here on the statistic is part of the name.
             Some(_) => text.rsplit_once('.').map_or(text, |(name, _)| name),
             None => text,
         };
         match (metric.shape, &key) {
             (Shape::Phase, None) => {
-                bail!("{text} does not say which phase: write {}", metric.shown())
+                bail!("{text} needs a phase: write {}", metric.shown())
             }
             (Shape::Value | Shape::Length | Shape::Distribution, Some(_)) => {
-                bail!(
-                    "{} has no entries to choose from: leave {{…}} out",
-                    metric.name
-                )
+                bail!("{} has no entries to select: remove {{…}}", metric.name)
             }
             _ => {}
         }
@@ -64,17 +60,18 @@ impl MetricName {
         })
     }
 
-    /// The phase that it is of, if it is of one.
+    /// Returns the phase, if the metric is of a phase.
     pub fn phase(&self) -> Option<&str> {
         self.key
             .as_deref()
             .filter(|_| self.metric.shape == Shape::Phase)
     }
 
-    /// Reads a whole name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`. Of a
-    /// distribution the statistic is needed.
+    /// Parses a whole name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`. Distributions need a
+    /// statistic.
     ///
     /// # Errors
+    /// The same as [`MetricName::metric`] and [`MetricName::with`].
     /// As [`MetricName::metric`] and [`MetricName::with`].
     pub fn parse(text: &str) -> Result<MetricName> {
         let end = text.rfind('}').map_or(0, |at| at + 1);
@@ -87,30 +84,30 @@ impl MetricName {
         }
     }
 
-    /// The metric of this metric that has that statistic; a single number's is `value` or nothing.
+    /// Adds a statistic to this metric; for a single number it is `value` or absent.
     ///
     /// # Errors
-    /// A distribution without a statistic, a statistic of a single number, one that isn't recorded.
+    /// A distribution has no statistic, a single number has one, or the statistic isn't recorded.
     pub fn with(mut self, statistic: Option<&str>) -> Result<MetricName> {
         let name = &self.written;
         let statistic = statistic.map(str::trim).filter(|text| !text.is_empty());
         if self.metric.shape != Shape::Distribution {
             return match statistic {
                 None | Some("value") => Ok(self),
-                Some(other) => bail!("{name} is a single number and has no {other}: leave it out"),
+                Some(other) => bail!("{name} is a single number and has no {other}: remove it"),
             };
         }
         match (statistic, self.statistic) {
             (None, Some(_)) => Ok(self),
             (None, None) => bail!(
-                "{name} is a distribution: say which statistic of it, {}",
+                "{name} is a distribution: add a statistic, one of {}",
                 statistics()
             ),
             (Some(text), already) => {
                 let wanted = Statistic::by_name(text);
                 let wanted = wanted.ok_or_else(|| no_statistic(name, text))?;
                 if already.is_some_and(|already| already != wanted) {
-                    bail!("{name}: two statistics are given, leave one out");
+                    bail!("{name} has two statistics: remove one");
                 }
                 self.statistic = Some(wanted);
                 Ok(self)
@@ -118,7 +115,7 @@ impl MetricName {
         }
     }
 
-    /// The name of a metric of the catalogue.
+    /// Returns the name of a metric of the catalogue.
     pub(super) fn known(
         metric: &'static Metric,
         key: Option<&str>,
@@ -137,7 +134,7 @@ impl MetricName {
         }
     }
 
-    /// What it is counted in.
+    /// Returns the unit.
     pub fn unit(&self) -> Unit {
         match self.statistic {
             Some(Statistic::Count) => Unit::Count,
@@ -145,7 +142,7 @@ impl MetricName {
         }
     }
 
-    /// Which way is better.
+    /// Returns the better direction.
     pub fn better(&self) -> Better {
         match self.statistic {
             Some(Statistic::Count) => Better::Neither,
@@ -153,23 +150,23 @@ impl MetricName {
         }
     }
 
-    /// The same metric under the catalogue's own name of it.
+    /// Returns the same metric under its name in the catalogue.
     pub fn canonical(&self) -> MetricName {
         MetricName::known(self.metric, self.key.as_deref(), self.statistic)
     }
 
-    /// The metric as it was written, without the statistic.
+    /// Returns the metric as the user wrote it, without the statistic.
     pub fn written(&self) -> &str {
         &self.written
     }
 
-    /// Whether it depends on the machine, as no result of the virtual engine does by itself.
+    /// Reports whether it depends on the machine, which virtual results omit by default.
     pub fn is_of_host(&self) -> bool {
         self.metric.name.starts_with("host.")
     }
 }
 
-/// The metric as it was written, and the statistic after a blank.
+/// Formats the metric as the user wrote it, followed by a blank and the statistic.
 impl fmt::Display for MetricName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)?;
@@ -180,7 +177,7 @@ impl fmt::Display for MetricName {
     }
 }
 
-/// `api_calls{create pods 201}` to `api_calls` and what the braces hold.
+/// Splits `api_calls{create pods 201}` into `api_calls` and the content of the braces.
 fn split_key(text: &str) -> Result<(String, Option<String>)> {
     if text.is_empty() {
         bail!("the name of a metric is missing, such as pod_ready_latency or excess_pods_created");
@@ -193,15 +190,15 @@ fn split_key(text: &str) -> Result<(String, Option<String>)> {
     };
     let key = text[open + 1..close].trim();
     if key.is_empty() {
-        bail!("{text:?}: nothing stands between {{ and }}");
+        bail!("{text:?}: there is nothing between {{ and }}");
     }
     let base = format!("{}{}", &text[..open], &text[close + 1..]);
     Ok((base, Some(key.to_owned())))
 }
 
-/// `pod_ready_latency.p99` to the metric and the statistic.
+/// Splits `pod_ready_latency.p99` into the metric and the statistic.
 fn with_statistic(base: &str) -> Option<(&'static Metric, Option<Statistic>)> {
-    // p99.9 has a point of its own.
+    // p99.9 contains another point.
     base.match_indices('.').find_map(|(at, _)| {
         let metric = Metric::by_name(&base[..at])?;
         let statistic = Statistic::by_name(&base[at + 1..])?;
@@ -237,12 +234,12 @@ fn unknown(text: &str, base: &str) -> Error {
     )
 }
 
-/// The names that are most like the text, as ` (did you mean a or b?)`, or nothing.
+/// Returns the names most similar to the text as ` (did you mean a or b?)`, or an empty text.
 pub(crate) fn proposal<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let lower = text.to_ascii_lowercase();
     let similarity = |name: &str| {
         let contained = lower.len() >= 3 && (name.contains(&lower) || lower.contains(name));
-        // A part of the name is as good a hint as a slip of the finger.
+        // A part of the name is as good a hint as a typo.
         strsim::jaro_winkler(&lower, name).max(if contained { 0.9 } else { 0.0 })
     };
     let like = names.into_iter().map(|name| (similarity(name), name));
@@ -293,7 +290,7 @@ phase{a}                      | phase{}.seconds              | a               |
     }
 
     #[test]
-    fn a_name_is_written_as_it_was_read() {
+    fn a_name_keeps_its_spelling() {
         let shown = |text| MetricName::parse(text).unwrap().to_string();
         assert_eq!(shown("pod_ready_latency.p(99)"), "pod_ready_latency p99");
         assert_eq!(shown("phase{a b}.seconds"), "phase{a b}.seconds");
@@ -304,8 +301,8 @@ phase{a}                      | phase{}.seconds              | a               |
     }
 
     #[test]
-    fn what_is_wrong_with_a_name_is_told_with_what_would_do() {
-        let which = "say which statistic of it, count, mean, p50";
+    fn invalid_names_are_refused_with_alternatives() {
+        let which = "add a statistic, one of count, mean, p50";
         for (text, words) in [
             ("pod_ready_latncy p99", "did you mean pod_ready_latency"),
             ("zzz", "there is no metric \"zzz\"; loadgen metrics"),
@@ -316,7 +313,7 @@ phase{a}                      | phase{}.seconds              | a               |
             ("pods.created{x}", "has no entries"),
             ("phase.seconds", "write phase{NAME}.seconds"),
             ("api_calls{x", "not closed"),
-            ("api_calls{}", "nothing stands between"),
+            ("api_calls{}", "there is nothing between"),
             ("", "missing"),
         ] {
             assert!(problem(text).contains(words), "{text}: {}", problem(text));

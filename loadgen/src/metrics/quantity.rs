@@ -1,4 +1,4 @@
-//! Values of metrics as people write and read them: a time with its unit, a count with `k` or `m`.
+//! Syntax of metric values: a time with its unit, a count with `k` or `m`.
 
 use super::catalogue::Unit;
 use crate::units::{
@@ -20,11 +20,11 @@ const BYTE_UNITS: [(&str, f64); 9] = [
 ];
 
 impl Unit {
-    /// Reads a bound in this unit: `200ms`, `1.5k`, `500MB`, `1000/s`. The result is in seconds,
-    /// things, bytes or things per second.
+    /// Parses a bound in this unit: `200ms`, `1.5k`, `500MB`, `1000/s`. The result is in seconds, counts, bytes or counts per
+    /// second.
     ///
     /// # Errors
-    /// No number, a negative one, or a unit that is missing or of another kind.
+    /// The number is missing or negative, or the unit is missing or of another kind.
     pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         match self {
@@ -38,10 +38,10 @@ impl Unit {
         }
     }
 
-    /// A value for people: `412 us`, `1,234,567`, `1.53 GB`, `152,400/s`.
+    /// Formats a value: `412 us`, `1,234,567`, `1.53 GB`, `152,400/s`.
     pub fn for_people(self, value: f64) -> String {
         match self {
-            // A nanosecond is the least that the histograms hold: it stands for no time at all.
+            // A nanosecond is the minimum of the histograms and represents zero.
             Unit::Seconds if (0.0..=1e-9).contains(&value) => "0 s".to_owned(),
             Unit::Seconds => seconds_for_people(value),
             Unit::Count if value >= 0.0 && value.fract() == 0.0 && value < 1e15 => {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_in_their_unit() {
+    fn values_are_parsed_in_their_unit() {
         for (unit, text, value) in [
             (Unit::Seconds, "5s", 5.0),
             (Unit::Seconds, "200ms", 0.2),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_is_missing_or_wrong_is_told() {
+    fn missing_and_wrong_units_are_refused() {
         for (unit, text, words) in [
             (Unit::Seconds, "5", "a unit is missing: write 5ms, 5s"),
             (Unit::Seconds, "5 parsecs", "unknown unit"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_shown_in_their_unit() {
+    fn values_are_formatted_in_their_unit() {
         assert_eq!(Unit::Seconds.for_people(0.25), "250 ms");
         assert_eq!(Unit::Seconds.for_people(1e-9), "0 s");
         assert_eq!(Unit::Count.for_people(12_345.0), "12,345");

@@ -1,5 +1,4 @@
-//! A bound that a metric must keep: `pod_ready_latency p99 < 5s`, in this program's spelling or
-//! k6's (`p(99)<5s`).
+//! A bound on a metric: `pod_ready_latency p99 < 5s`, in the spelling of this program or of k6 (`p(99)<5s`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,8 +12,8 @@ use super::catalogue::Unit;
 use super::name::MetricName;
 use super::values::MetricValues;
 
-/// Comparisons as they are written and as they are shown. The longest stand first, so that `<=` is not read as
-/// `<`; `===` and `!==` are k6's.
+/// Comparisons as written and as shown. The longest come first, so that `<=` is not parsed as `<`; `===` and `!==`
+/// are from k6.
 const COMPARISONS: [(&str, &str); 8] = [
     ("===", "=="),
     ("!==", "!="),
@@ -26,7 +25,7 @@ const COMPARISONS: [(&str, &str); 8] = [
     (">", ">"),
 ];
 
-/// Whether a comparison holds of a value and its bound.
+/// Reports whether a value satisfies a comparison with its bound.
 fn holds(comparison: &str, value: f64, bound: f64) -> bool {
     match comparison {
         "<" => value < bound,
@@ -42,31 +41,31 @@ fn holds(comparison: &str, value: f64, bound: f64) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     metric: MetricName,
-    /// As it is shown, one of [`COMPARISONS`].
+    /// The form for output, one of [`COMPARISONS`].
     comparison: &'static str,
     bound: f64,
-    /// The bound as it was written.
+    /// The bound as the user wrote it.
     bound_text: String,
 }
 
-/// What came of a threshold.
+/// The outcome of a threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ThresholdOutcome {
     /// The threshold: `pod_ready_latency p99 < 5s`.
     pub threshold: String,
-    /// The value seen, in `unit`; absent where the result has none.
+    /// The measured value, in `unit`; absent if the result has none.
     pub value: Option<f64>,
-    /// What the value is counted in.
+    /// The unit of the value.
     pub unit: Unit,
-    /// Whether it is kept. Without a value it is not.
+    /// Whether the threshold is met. Without a value it is not.
     pub met: bool,
-    /// Why there is no value, or what is odd about it.
+    /// Why there is no value, or a remark about it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
 impl ThresholdOutcome {
-    /// The value for people, or why there is none.
+    /// Formats the value, or the reason why there is none.
     pub fn seen(&self) -> String {
         match (self.value, self.note.is_empty()) {
             (Some(value), true) => self.unit.for_people(value),
@@ -75,7 +74,7 @@ impl ThresholdOutcome {
         }
     }
 
-    /// The sentence that says what happened to it.
+    /// Describes the outcome in a sentence.
     pub fn reason(&self) -> String {
         let verdict = if self.met { "met" } else { "not met" };
         format!("threshold {verdict}: {} ({})", self.threshold, self.seen())
@@ -83,11 +82,11 @@ impl ThresholdOutcome {
 }
 
 impl Threshold {
-    /// Reads a threshold: the metric's name (`pod_ready_latency`, `api_calls{create pods 201}`) and
-    /// what holds of it (`p99 < 5s`, `p(99)<5s`, `== 0`, `value >= 1k`).
+    /// Parses a threshold: the metric's name (`pod_ready_latency`, `api_calls{create pods 201}`) and a condition (`p99 < 5s`,
+    /// `p(99)<5s`, `== 0`, `value >= 1k`).
     ///
     /// # Errors
-    /// An unknown metric or statistic, no comparison, a bound without its unit or in a wrong one.
+    /// The metric or statistic is unknown, the comparison is missing, or the bound has a missing or wrong unit.
     pub fn parse(metric: &str, expression: &str) -> Result<Threshold> {
         let metric = MetricName::metric(metric)?;
         let name = metric.written().to_owned();
@@ -97,11 +96,11 @@ impl Threshold {
                 let at = expression.find(text)?;
                 Some((at, *text, *comparison))
             })
-            // The first, and of those that begin there the longest, which stands first.
+            // The first one; of several at the same place the longest, which comes first.
             .min_by_key(|(at, ..)| *at);
         let Some((at, text, comparison)) = found else {
             if expression.contains('=') {
-                bail!("{name}: {expression:?} has one = where == is meant");
+                bail!("{name}: {expression:?} has = instead of ==");
             }
             bail!(
                 "{name}: {:?} has no comparison; write such as {}",
@@ -113,7 +112,7 @@ impl Threshold {
         let metric = metric.with(Some(statistic))?;
         if bound_text.is_empty() {
             bail!(
-                "{name}: nothing stands after {text}; write such as {}",
+                "{name}: there is nothing after {text}; write such as {}",
                 example(&metric)
             );
         }
@@ -129,7 +128,7 @@ impl Threshold {
         })
     }
 
-    /// Holds a result's metrics against it.
+    /// Checks the threshold against a result's metrics.
     pub fn outcome(&self, metrics: &MetricValues) -> ThresholdOutcome {
         let found = metrics.find(&self.metric);
         let holds = |value| holds(self.comparison, value, self.bound);
@@ -142,18 +141,18 @@ impl Threshold {
         }
     }
 
-    /// The metric that is bound.
+    /// Returns the metric.
     pub fn metric(&self) -> &MetricName {
         &self.metric
     }
 
-    /// Whether more of the metric can only break it: `<` and `<=`. Such a threshold on a count or
-    /// a maximum that is broken during a run stays broken.
+    /// Reports whether the bound is an upper one: `<` or `<=`. Once a count or maximum exceeds it during a run, it stays
+    /// exceeded.
     pub fn is_upper_bound(&self) -> bool {
         self.comparison.starts_with('<')
     }
 
-    /// What stands after the metric's name: `p99 < 5s`.
+    /// Returns the part after the metric's name: `p99 < 5s`.
     pub fn expression(&self) -> String {
         let bound = format!("{} {}", self.comparison, self.bound_text);
         match self.metric.statistic {
@@ -178,20 +177,20 @@ fn example(metric: &MetricName) -> String {
     format!("'{}{statistic} < {bound}'", metric.written())
 }
 
-/// The canonical text: `pod_ready_latency p99 < 5s`.
+/// Formats the canonical text: `pod_ready_latency p99 < 5s`.
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.metric.written(), self.expression())
     }
 }
 
-/// Reads a threshold from one text: `pod_ready_latency p99 < 5s` or `pod_ready_latency: p99 < 5s`.
+/// Parses a threshold from one text: `pod_ready_latency p99 < 5s` or `pod_ready_latency: p99 < 5s`.
 impl FromStr for Threshold {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Threshold> {
         let text = text.trim();
-        // A name may hold blanks and comparisons between its braces.
+        // Braces may contain blanks and comparisons.
         let braces = text.rfind('}').map_or(0, |at| at + 1);
         let ends = |c: char| c.is_whitespace() || matches!(c, ':' | '<' | '>' | '=' | '!');
         let end = text[braces..]
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_are_read_in_every_spelling_and_written_in_one() {
+    fn thresholds_have_many_spellings_and_one_canonical_form() {
         let p99 = "pod_ready_latency p99 < 5s";
         let max = "pod_ready_latency max <= 200ms";
         let created = "api_calls{create pods 201} >= 1k";
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_are_kept_or_not() {
+    fn thresholds_are_met_or_not() {
         for (text, met) in [
             ("pod_ready_latency p99 < 5s", true),
             ("pod_ready_latency p99 <= 200ms", true),
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_not_met_and_said() {
+    fn a_missing_value_is_not_met_and_is_reported() {
         let outcome = outcome("convergence p99 < 5s");
         assert_eq!((outcome.value, outcome.met), (None, false));
         let reason = "threshold not met: convergence p99 < 5s (no value: nothing was measured)";
@@ -303,17 +302,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_would_do() {
+    fn invalid_thresholds_are_refused_with_alternatives() {
         for (text, words) in [
             (
                 "pod_ready_latency",
                 "no comparison; write such as 'pod_ready_latency p99 < 5s'",
             ),
             ("pod_ready_latency p99", "no comparison"),
-            ("pod_ready_latency p99 = 5s", "one = where == is meant"),
-            ("pod_ready_latency < 5s", "say which statistic"),
+            ("pod_ready_latency p99 = 5s", "has = instead of =="),
+            ("pod_ready_latency < 5s", "add a statistic"),
             ("pod_ready_latency p95 < 5s", "recorded are count, mean"),
-            ("pod_ready_latency p99 <", "nothing stands after <"),
+            ("pod_ready_latency p99 <", "there is nothing after <"),
             (
                 "pod_ready_latency p99 < 5",
                 "a unit is missing: write 5ms, 5s",

@@ -1,4 +1,4 @@
-//! The values of a result by name: of a run that has just ended, or of a file that one wrote.
+//! Looks up the values of a result by name, either of a run that has just ended or from a file.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::catalogue::{METRICS, Metric, Shape, Statistic};
 use super::name::{MetricName, proposal};
 
-/// Most names of entries or phases that a note lists.
+/// The most names of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;
 
 /// The metrics of one result.
@@ -18,12 +18,12 @@ pub struct MetricValues {
     json: Value,
 }
 
-/// What a name stands for in one result.
+/// The value of a name in one result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The value; absent where the result has none.
+    /// The value; absent if the result has none.
     pub value: Option<f64>,
-    /// Why there is none, or what is odd about it; empty otherwise.
+    /// Why there is none, or a remark about it; otherwise empty.
     pub note: String,
 }
 
@@ -44,24 +44,24 @@ impl Found {
 }
 
 impl MetricValues {
-    /// The metrics of a run.
+    /// Returns the metrics of a run.
     pub fn of(result: &impl Serialize) -> MetricValues {
-        let json = serde_json::to_value(result).expect("a result's keys are texts");
+        let json = serde_json::to_value(result).expect("the keys of a result are strings");
         MetricValues { json }
     }
 
-    /// The metrics of a result as `--json` wrote it.
+    /// Returns the metrics of a result written by `--json`.
     pub fn from_json(json: Value) -> MetricValues {
         MetricValues { json }
     }
 
-    /// The result itself.
+    /// Returns the result itself.
     pub fn json(&self) -> &Value {
         &self.json
     }
 
-    /// The value of a metric. Entries that a map does not have are counts of zero: what never
-    /// happened is not listed.
+    /// Finds the value of a metric. Missing entries of a map are zero: entries that never occurred are not
+    /// listed.
     pub fn find(&self, name: &MetricName) -> Found {
         let metric = name.metric;
         match metric.shape {
@@ -103,7 +103,7 @@ impl MetricValues {
         };
         let sum = |wanted: &dyn Fn(&str) -> bool| -> (usize, f64) {
             let some = entries.iter().filter(|(name, _)| wanted(name));
-            // From 0, since a sum of nothing is -0.
+            // Start at 0, because an empty sum is -0.
             let add = |(count, sum), value| (count + 1, sum + value);
             some.filter_map(|(_, value)| number(value))
                 .fold((0, 0.0), add)
@@ -153,7 +153,7 @@ impl MetricValues {
         }
     }
 
-    /// The phases with names that tell them apart: the second `a` is `a #2`.
+    /// Returns the phases with unique names: the second `a` is `a #2`.
     fn phases(&self) -> Vec<(String, &Value)> {
         let phases = self.json.get("phases").and_then(Value::as_array);
         let phases = phases.into_iter().flatten();
@@ -163,21 +163,21 @@ impl MetricValues {
         told_apart(names).into_iter().zip(phases).collect()
     }
 
-    /// The names of every metric that the result has, in the order of the catalogue: each statistic, each map's
-    /// sum and its entries, each phase.
+    /// Returns the names of every metric of the result, in the order of the catalogue: each statistic, each map's sum and
+    /// entries, each phase.
     pub fn names(&self) -> impl Iterator<Item = MetricName> {
         let names = METRICS.iter().flat_map(move |metric| self.names_of(metric));
         names.filter(move |name| self.find(name).value.is_some())
     }
 
-    /// The names that any of the results has, in the order of the catalogue.
+    /// Returns the names that any of the results has, in the order of the catalogue.
     pub fn names_of_all<'a>(all: impl IntoIterator<Item = &'a MetricValues>) -> Vec<MetricName> {
         let mut names: Vec<MetricName> = Vec::new();
         let mut seen = BTreeSet::new();
         for one in all {
             names.extend(one.names().filter(|name| seen.insert(name.to_string())));
         }
-        // Stable: entries and phases stay in the order in which they were met.
+        // The sort is stable: entries and phases stay in order of occurrence.
         names.sort_by_key(|name| METRICS.iter().position(|metric| metric == name.metric));
         names
     }
@@ -212,7 +212,7 @@ impl MetricValues {
     }
 }
 
-/// The names of phases as metrics are asked for by: the second `a` is `a #2`.
+/// Returns unique names of phases for metrics: the second `a` is `a #2`.
 pub(crate) fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::new();
     for base in names {
@@ -227,7 +227,7 @@ pub(crate) fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String
     named
 }
 
-/// `phase{}.seconds` to `seconds`.
+/// Converts `phase{}.seconds` to `seconds`.
 fn phase_member(metric: &Metric) -> &'static str {
     metric.name.rsplit('.').next().unwrap_or_default()
 }
@@ -240,7 +240,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Whether the name is the pattern, in which `*` stands for anything.
+/// Reports whether the name matches the pattern, in which `*` is any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_result_lacks_is_told() {
+    fn missing_values_are_reported() {
         for (text, words) in [
             ("pod_ready p99", "nothing was measured"),
             ("elapsed", "has no elapsed_seconds"),
@@ -321,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_happened_is_counted_as_zero_and_remarked_on() {
+    fn missing_entries_are_zero_with_a_note() {
         let Found { value, note } = found("api_calls{craete pods 201}");
         assert_eq!(value, Some(0.0));
         assert!(note.contains("did you mean create pods 201"), "{note}");
     }
 
     #[test]
-    fn a_pattern_stands_for_names() {
+    fn a_pattern_matches_names() {
         for (pattern, name, yes) in [
             ("a", "a", true),
             ("a", "ab", false),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn all_figures_have_their_own_names() {
+    fn all_metrics_have_unique_names() {
         let metrics = metrics();
         let names: Vec<String> = metrics.names().map(|name| name.to_string()).collect();
         for name in [

@@ -1,14 +1,13 @@
-//! Where a process spends its processor time: stacks sampled by a timer of the whole process, and
-//! written as a flamegraph, as folded stacks or for `go tool pprof`.
+//! Profiles the CPU time of a process: samples stacks with a timer for the whole process, and writes them as a
+//! flamegraph, as folded stacks or for `go tool pprof`.
 //!
-//! Stacks are unwound by the unwind tables, which every build has; no frame pointers are needed.
-//! The handler of the timer's signal allocates nothing and takes no lock that it could wait for,
-//! but for the tables: they are read on first use. [`Sampler::start`] therefore takes one sample
-//! at once, at a place where nothing can be half done.
+//! Stacks are unwound with the unwind tables, which every build has; frame pointers are not needed. The signal handler
+//! of the timer allocates nothing and takes no lock that it could wait for, except for the tables, which are read on
+//! first use. [`Sampler::start`] therefore takes one sample immediately, at a point where no operation is incomplete.
 //!
-//! Samples are added up by *function as compiled*, so what the compiler inlined counts for the
-//! function it was inlined into. (Only one place per distinct stack is kept, so naming the inlined
-//! call would credit all the others to it.)
+//! Samples are added up by *function as compiled*, so inlined code counts for the function into which it was
+//! inlined. (Only one place per distinct stack is kept, so naming the inlined call would attribute all others to it
+//! too.)
 
 mod symbols;
 
@@ -23,15 +22,15 @@ use pprof::{Frames, ProfilerGuard, ProfilerGuardBuilder, Report, Symbol, Unresol
 use crate::units::counted;
 use symbols::Names;
 
-/// Samples per second of processor time where nothing else is asked for; more gains nothing on
-/// virtual machines. Not a round number, which what is sampled might keep step with.
+/// Default number of samples per second of CPU time; more gains nothing on virtual machines. Not a round number, so that
+/// it does not align with periodic work.
 pub const HERTZ: u16 = 199;
 
-/// Frames narrower than this are left out of a flamegraph, percent of all samples: at 1,200 points
-/// of width they would be a third of a point.
+/// Frames narrower than this percentage of all samples are left out of a flamegraph: at a width of 1,200 points they
+/// would be a third of a point.
 const FRAME_WIDTH_MIN_PERCENT: f64 = 0.03;
 
-/// A thousand cores sampled a thousand times a second do not reach it within a century.
+/// A thousand cores sampled a thousand times a second do not reach this within a century.
 const SAMPLES_MAX: u64 = 1 << 53;
 
 /// Why there is no profile.
@@ -41,20 +40,20 @@ pub enum ProfileError {
     #[error("the profiler can't be started: {0}")]
     Start(String),
     /// The samples can't be read.
-    #[error("the profile can't be made: {0}")]
+    #[error("the profile can't be created: {0}")]
     Report(String),
-    /// There are none.
+    /// There are no samples.
     #[error(
         "no sample was taken: one is due every {period_ms:.1} ms of processor time; make the run \
          longer, or sample it more often with --profile-hertz"
     )]
     Empty {
-        /// Processor time from one sample to the next, milliseconds.
+        /// CPU time from one sample to the next, milliseconds.
         period_ms: f64,
     },
 }
 
-/// Samples all threads of this process while it lives. There can be one at a time.
+/// Samples all threads of this process while it exists. Only one can exist at a time.
 pub struct Sampler {
     guard: ProfilerGuard<'static>,
     hertz: u16,
@@ -69,7 +68,7 @@ impl std::fmt::Debug for Sampler {
 }
 
 impl Sampler {
-    /// Starts to take `hertz` samples per second of processor time, of all threads together.
+    /// Starts to take `hertz` samples per second of CPU time of all threads together.
     ///
     /// # Errors
     /// Another sampler runs, or the system refuses its timer, its handler or its temporary file.
@@ -79,15 +78,15 @@ impl Sampler {
             .frequency(i32::from(hertz))
             .build()
             .map_err(|error| problem(&error))?;
-        // The first sample reads the unwind tables, with allocations: not from within one.
+        // The first sample reads the unwind tables, which allocates: it must not interrupt an allocation.
         raise(Signal::SIGPROF).map_err(|error| problem(&error))?;
         Ok(Sampler { guard, hertz })
     }
 
-    /// Stops, and adds up what was sampled. Reads the program's symbols: a second or so.
+    /// Stops and adds up the samples. Reads the program's symbols, which takes about a second.
     ///
     /// # Errors
-    /// No sample was taken, or what was taken can't be read back.
+    /// No sample was taken, or the samples can't be read back.
     pub fn stop(self) -> Result<Profile, ProfileError> {
         let report = self.guard.report().build_unresolved();
         drop(self.guard);
@@ -101,7 +100,7 @@ impl Sampler {
     }
 }
 
-/// What was sampled.
+/// The samples of a process.
 pub struct Profile {
     report: Report,
     hertz: u16,
@@ -127,7 +126,7 @@ impl Profile {
                 let mut alone = stack.clone();
                 alone.frames.truncate(depth + 1);
                 alone.frames.drain(..depth);
-                // Inlined calls come first; the last is the function itself.
+                // Inlined calls come first; the last entry is the function itself.
                 Frames::from(alone).frames.pop()?.pop()
             });
             let is_own = |call: &Symbol| call.name().contains("profile::Sampler");
@@ -154,13 +153,13 @@ impl Profile {
         }
     }
 
-    /// How many samples were taken.
+    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// The stacks of all threads together, outermost call first, each with its samples: lines of
-    /// `a;b;c 12`, sorted.
+    /// Returns the stacks of all threads together, outermost call first, each with its samples: lines of `a;b;c 12`,
+    /// sorted.
     pub fn folded(&self) -> Vec<String> {
         let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
         for (stack, samples) in &self.report.data {
@@ -177,7 +176,7 @@ impl Profile {
     /// Writes the folded stacks.
     ///
     /// # Errors
-    /// What the writer's are.
+    /// The writer fails.
     pub fn write_folded(&self, mut out: impl Write) -> io::Result<()> {
         for line in self.folded() {
             writeln!(out, "{line}")?;
@@ -188,23 +187,23 @@ impl Profile {
     /// Draws the flamegraph (SVG).
     ///
     /// # Errors
-    /// What the writer's are.
+    /// The writer fails.
     pub fn write_flamegraph(&self, title: &str, out: impl Write) -> io::Result<()> {
         let subtitle = format!("{} at {} Hz", counted(self.samples, "sample"), self.hertz);
         draw(title, &subtitle, &self.folded(), out)
     }
 
-    /// Writes the profile for `go tool pprof`: its protocol buffer, not compressed.
+    /// Writes the profile for `go tool pprof`, as an uncompressed protocol buffer.
     ///
     /// # Errors
-    /// What the writer's are.
+    /// The writer fails.
     pub fn write_pprof(&self, mut out: impl Write) -> io::Result<()> {
         let profile = self.report.pprof().map_err(io::Error::other)?;
         out.write_all(&profile.encode_to_vec())
     }
 }
 
-/// Draws folded stacks as a flamegraph (SVG); the same stacks make the same bytes.
+/// Draws folded stacks as a flamegraph (SVG); the output is deterministic.
 ///
 /// # Errors
 /// No line is a stack with its samples, or the writer fails.
@@ -214,16 +213,16 @@ pub fn draw(title: &str, subtitle: &str, folded: &[String], out: impl Write) -> 
     options.subtitle = Some(subtitle.to_owned());
     options.min_width = FRAME_WIDTH_MIN_PERCENT;
     options.colors = Palette::Basic(BasicPalette::Hot);
-    // Colours by name and not by chance: the same function looks the same everywhere.
+    // Colours by name instead of at random: a function has the same colour everywhere.
     options.hash = true;
     flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
 }
 
-/// Draws what became more (red) and less (blue) from one profile to another, both folded: the
-/// width is that of `after`; the counts of `before` are scaled to the same total.
+/// Draws the increase (red) and decrease (blue) from one profile to another, both folded: the widths are those of `after`;
+/// the counts of `before` are scaled to the same total.
 ///
 /// # Errors
-/// The stacks are none, or the writer fails.
+/// There are no stacks, or the writer fails.
 pub fn draw_difference(title: &str, before: &str, after: &str, out: impl Write) -> io::Result<()> {
     let mut lines = Vec::new();
     let options = inferno::differential::Options {
@@ -242,21 +241,21 @@ pub fn draw_difference(title: &str, before: &str, after: &str, out: impl Write) 
 /// An invalid line of folded stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldedError {
-    /// What stands in this line, counted from 1, is no stack followed by a number.
+    /// This line, counted from 1, is not a stack followed by a number.
     #[error("line {0}: expected calls separated by `;`, a blank and the number of samples")]
     Line(usize),
-    /// There is no line at all, or none has a sample.
-    #[error("there is no stack with a sample in it")]
+    /// There are no lines, or none has a sample.
+    #[error("there is no stack with a sample")]
     Empty,
-    /// With this line, counted from 1, there are more samples than a profile can have.
-    #[error("line {0}: more samples in all than a number can tell exactly (2^53)")]
+    /// With this line, counted from 1, the total exceeds the maximum of a profile.
+    #[error("line {0}: the total number of samples exceeds the exact range of a number (2^53)")]
     TooMany(usize),
 }
 
-/// Reads folded stacks: each with its samples.
+/// Parses folded stacks, each with its samples.
 ///
 /// # Errors
-/// The first invalid line; a file without lines; too many samples.
+/// Returns the first invalid line, an empty file, or too many samples.
 pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
     let mut stacks = Vec::new();
     let mut total = 0_u64;
@@ -279,8 +278,8 @@ pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
     Ok(stacks)
 }
 
-/// A function's name without the hash that the compiler ends it with, and without what folded
-/// stacks give a meaning.
+/// Returns a function's name without the compiler's hash suffix, and without characters that have a meaning in folded
+/// stacks.
 fn plain_name(name: &str) -> String {
     let name = match name.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_stacks_are_read_back_or_the_line_is_named() {
+    fn folded_stacks_parse_back_or_name_the_invalid_line() {
         let read = parse_folded("a;<b as c>::d 12\nmain 1\n").unwrap();
         let stacks = [("a;<b as c>::d".to_owned(), 12), ("main".to_owned(), 1)];
         assert_eq!(read, stacks);
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_stacks_make_the_same_drawing() {
+    fn the_same_stacks_give_the_same_drawing() {
         let folded = ["main;a 3".to_owned(), "main;b 1".to_owned()];
         let mut drawings = [Vec::new(), Vec::new()];
         for drawing in &mut drawings {
@@ -343,8 +342,8 @@ mod tests {
         assert!(draw_difference("t", "", "", &mut Vec::new()).is_err());
     }
 
-    /// One test for all of it: there is one sampler per process. It samples the other tests'
-    /// threads as well, so a short window may have none of this one: it takes the next.
+    /// A single test, because there is one sampler per process. It also samples the threads of other tests, so a short window
+    /// may contain none of this thread; the test then tries the next one.
     #[test]
     fn work_is_found_where_it_was_done() {
         let mut sampled = Vec::new();

@@ -1,8 +1,7 @@
-//! From sampled addresses to functions: this program's own by its symbol table, others (the C
-//! library's) as `pprof` resolves them.
+//! Resolves sampled addresses to functions: those of this program through its symbol table, others (the C library's) as
+//! `pprof` does.
 //!
-//! A release build has no debug information. Where there are line tables, functions stand in them
-//! without the modules they live in.
+//! A release build has no debug information. Line tables, if present, contain functions without their modules.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +10,7 @@ use findshlibs::{SharedLibrary, TargetSharedLibrary};
 use object::{Object, ObjectSymbol, SymbolKind};
 use pprof::Symbol;
 
-/// Names by address, each found once.
+/// Names by address, each resolved once.
 #[derive(Debug)]
 pub(super) struct Names {
     functions: Functions,
@@ -26,8 +25,8 @@ impl Names {
         }
     }
 
-    /// The functions of a stack, innermost first; those without a name are left out. `addresses`
-    /// are as sampled; `resolve` finds what is at one of them, by its place, if not its name.
+    /// Returns the functions of a stack, innermost first, without those that have no name. `addresses` are as sampled;
+    /// `resolve` finds the symbol at an index of `addresses`, if its name is not known.
     pub(super) fn of(
         &mut self,
         addresses: impl Iterator<Item = usize>,
@@ -35,7 +34,7 @@ impl Names {
     ) -> Vec<Symbol> {
         let mut calls = Vec::new();
         for (depth, address) in addresses.enumerate() {
-            // All but the innermost are addresses to return to: the call is just before.
+            // All except the innermost are return addresses: the call is just before.
             let address = address - usize::from(depth > 0);
             let functions = &self.functions;
             let found = self.found.entry(address).or_insert_with(|| {
@@ -61,12 +60,12 @@ impl Names {
 struct Functions {
     /// What the loader added to the addresses of the file.
     bias: usize,
-    /// Start, end and name as it stands in the file; sorted by start.
+    /// Start, end and name as stored in the file; sorted by start.
     functions: Vec<(usize, usize, Vec<u8>)>,
 }
 
 impl Functions {
-    /// Reads the symbol table of the running program; empty when it has none or can't be read.
+    /// Reads the symbol table of the running program; empty if it has none or can't be read.
     fn of_this_program() -> Functions {
         let path = std::env::current_exe();
         let file = path.and_then(fs::read).unwrap_or_default();
@@ -83,7 +82,7 @@ impl Functions {
                 Some((start, start.saturating_add(size), name))
             })
             .collect();
-        // By name too, so that of several names of one function the same is always chosen.
+        // Sorted by name too, so that the choice among several names of a function is deterministic.
         functions.sort_unstable();
         let mut bias = None;
         TargetSharedLibrary::each(|library| {
@@ -96,7 +95,7 @@ impl Functions {
         }
     }
 
-    /// The function that holds this address of the running program.
+    /// Returns the function that contains this address of the running program.
     fn name_at(&self, address: usize) -> Option<&[u8]> {
         let address = address.checked_sub(self.bias)?;
         let after = self
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_is_found_by_an_address_within() {
+    fn a_function_is_found_by_an_address_inside_it() {
         let functions = Functions::of_this_program();
         let here = a_function_is_found_by_an_address_within as fn() as usize;
         let name = functions.name_at(here + 1).expect("tests are not stripped");

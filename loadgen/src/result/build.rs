@@ -1,24 +1,24 @@
-//! What this program was built from, so that a result can be traced to its source.
+//! The build of this program, so that a result can be traced to its source.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What the program was built from. The same in every result of one binary.
+/// The build of the program. The same in every result of one binary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Build {
-    /// The commit, where the source was a git checkout or the builder named one in the environment
-    /// variable `PODSTORM_COMMIT`.
+    /// The commit, if the source was a git checkout or the environment variable `PODSTORM_COMMIT` was set for the
+    /// build.
     pub commit: Option<String>,
-    /// Whether the source differed from that commit; absent if unknown.
+    /// Whether the source differed from this commit; absent if unknown.
     pub dirty: Option<bool>,
-    /// The compiler, as `rustc --version` says.
+    /// The compiler, as `rustc --version` reports it.
     pub rustc: String,
-    /// `release` or `debug`: whether assertions of a debug build were compiled in.
+    /// `release` or `debug`: whether debug assertions were compiled in.
     pub profile: String,
 }
 
 impl Build {
-    /// Of this program.
+    /// Returns the build of this program.
     pub fn this() -> Build {
         let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         Build {
@@ -38,7 +38,7 @@ impl Build {
         }
     }
 
-    /// The version with the commit, in one word: `0.1.0+1a2b3c4d5e6f`, `0.1.0+1a2b3c4d5e6f-dirty`.
+    /// Formats the version with the commit, in one word: `0.1.0+1a2b3c4d5e6f`, `0.1.0+1a2b3c4d5e6f-dirty`.
     pub fn version(&self, version: &str) -> String {
         let Some(commit) = &self.commit else {
             return version.to_owned();
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_compiler_is_known_and_the_commit_is_one_or_none() {
+    fn the_compiler_is_known_and_the_commit_is_valid_or_absent() {
         let build = Build::this();
         assert!(build.rustc.starts_with("rustc "), "{build:?}");
         if let Some(commit) = &build.commit {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_says_when_it_is_not_what_was_committed() {
+    fn the_version_shows_uncommitted_changes() {
         let mut build = Build::default();
         assert_eq!(build.version("1.0.0"), "1.0.0");
         build.commit = Some("0123456789abcdef".into());

@@ -1,4 +1,4 @@
-//! Results held against thresholds, and thresholds against what a run will have.
+//! Checks results against thresholds, and thresholds against the metrics that a run will have.
 
 use anyhow::{Result, bail};
 
@@ -6,8 +6,8 @@ use super::RunResult;
 use crate::metrics::{MetricValues, Threshold, ThresholdOutcome, name, values};
 use crate::settings::Settings;
 
-/// Holds the result against every threshold: the outcomes become part of it, and one that is not met
-/// makes a run that was well otherwise exit with 1.
+/// Checks the result against every threshold and adds the outcomes to it; a failed threshold makes an otherwise
+/// successful run exit with 1.
 pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     if thresholds.is_empty() {
         return;
@@ -24,10 +24,10 @@ pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     }
 }
 
-/// Refuses a threshold on a phase that a run of these settings won't have: it could not be met.
+/// Refuses a threshold on a phase that a run with these settings won't have, because it can't be met.
 ///
 /// # Errors
-/// The first such threshold, with the phases that there are.
+/// Returns the first such threshold, with the existing phases.
 pub fn refuse_absent_phases(thresholds: &[Threshold], settings: &Settings) -> Result<()> {
     let scenario = &settings.scenario;
     let names = scenario.phases.iter();

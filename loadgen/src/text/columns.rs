@@ -1,9 +1,9 @@
-//! A table for the terminal: aligned columns, no lines, nothing at the ends of rows.
+//! Tables for the terminal: aligned columns without lines or trailing blanks.
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Rows under their header, in columns; those whose number `is_text` accepts are aligned to the
-/// left, the others, numbers, to the right.
+/// Formats rows under their header; columns that `is_text` selects are aligned to the left, others, with numbers, to the
+/// right.
 pub(crate) fn columns(
     header: &[String],
     rows: &[Vec<String>],
@@ -25,7 +25,7 @@ pub(crate) fn columns(
     lines(&table)
 }
 
-/// A table without blanks at the ends of its lines.
+/// Formats a table without trailing blanks.
 pub(crate) fn lines(table: &Table) -> String {
     let lines = table.lines();
     lines.map(|line| format!("{}\n", line.trim_end())).collect()
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_stand_under_each_other() {
+    fn numbers_are_aligned_to_the_right() {
         let owned = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect();
         let header: Vec<String> = owned(&["name", "size", "note"]);
         let rows = [owned(&["a", "5", ""]), owned(&["long name", "1,000", "x"])];

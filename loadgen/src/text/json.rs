@@ -1,26 +1,26 @@
-//! JSON for people and programs: members on lines of their own, and a list of numbers on one line,
-//! so that a time series of a thousand samples is a dozen lines and not ten thousand.
+//! JSON formatting: each member on its own line, but a list of numbers on one line, so that a time series of a thousand
+//! samples takes a dozen lines instead of ten thousand.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Writes a value as indented JSON with a line feed at its end.
+/// Writes a value as indented JSON with a final line feed.
 ///
 /// # Errors
-/// What the writer's are.
+/// The writer fails.
 pub(crate) fn write(writer: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(&mut *writer, Layout::default());
     value.serialize(&mut serializer)?;
     writer.write_all(b"\n")
 }
 
-/// Objects over several lines, lists on one (the objects in them excepted).
+/// Puts objects on several lines and lists on one, except for objects in them.
 #[derive(Debug, Default)]
 struct Layout {
     depth: usize,
-    /// Whether the object that ends next has a member.
+    /// Whether the innermost open object has a member.
     has_members: bool,
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_share_a_line_and_members_do_not() {
+    fn numbers_share_a_line_but_members_do_not() {
         let value = json!({"a": [1, 2.5, null], "b": {"c": {}, "d": [{"e": "x"}, []]}});
         let mut bytes = Vec::new();
         write(&mut bytes, &value).unwrap();

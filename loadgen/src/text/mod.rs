@@ -1,4 +1,4 @@
-//! Text for people and programs: columns for the terminal, and JSON.
+//! Text formats: columns for the terminal, and JSON.
 
 pub(crate) mod columns;
 pub(crate) mod json;

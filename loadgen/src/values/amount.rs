@@ -1,4 +1,4 @@
-//! What a node has of a resource, as a quantity in the form that servers give it.
+//! The capacity of a node as a Kubernetes quantity, in canonical form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,20 +10,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::written;
 
-/// Cores, more than none: `32`, `500m`.
+/// Cores, greater than zero: `32`, `500m`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cores(String);
 
-/// Bytes, more than none: `256Gi`, `64G`.
+/// Bytes, greater than zero: `256Gi`, `64G`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bytes(String);
 
 macro_rules! amount {
     ($type:ident) => {
         impl $type {
-            /// The amount.
+            /// Returns the amount.
             pub(crate) fn quantity(&self) -> Quantity {
-                self.0.parse().expect("it was read as a quantity")
+                self.0.parse().expect("the text was parsed as a quantity")
             }
         }
 
@@ -60,7 +60,7 @@ impl FromStr for Bytes {
         match amount {
             amount if amount <= Quantity::default() => Err("must be above 0".to_owned()),
             amount if !amount.is_whole() => Err(
-                "is not a whole number of bytes; the suffix m is for thousandths, M for millions"
+                "is not a whole number of bytes; the suffix m means thousandths, M millions"
                     .to_owned(),
             ),
             _ => Ok(Bytes(bytes)),

@@ -11,25 +11,25 @@ use serde_json::Value;
 
 use super::{Percent, written};
 
-/// By how many pods a rolling update may be off, as `maxSurge` and `maxUnavailable` of a Deployment say it.
+/// A limit of a rolling update in pods, like `maxSurge` and `maxUnavailable` of a Deployment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// `25%`: this share of the pods.
     Share(Percent),
-    /// `1`: that number.
+    /// `1`: this number.
     Pods(i32),
 }
 
 impl Limit {
-    /// What a Deployment gets that says nothing.
+    /// The default of Deployments.
     pub(crate) const QUARTER: Limit = Limit::Share(Percent(0.25));
 
-    /// Of `pods`, rounded up, as Kubernetes does for `maxSurge`.
+    /// Returns the limit for `pods`, rounded up, as Kubernetes does for `maxSurge`.
     pub(crate) fn rounded_up(self, pods: i32) -> i32 {
         self.of(pods, Percent::some_of)
     }
 
-    /// Of `pods`, rounded down, as Kubernetes does for `maxUnavailable`.
+    /// Returns the limit for `pods`, rounded down, as Kubernetes does for `maxUnavailable`.
     pub(crate) fn rounded_down(self, pods: i32) -> i32 {
         self.of(pods, Percent::of)
     }
@@ -44,12 +44,12 @@ impl Limit {
         }
     }
 
-    /// Whether it is nothing, however many pods there are.
+    /// Reports whether it is zero for any number of pods.
     pub(crate) fn is_zero(self) -> bool {
         self == Limit::Share(Percent(0.0)) || self == Limit::Pods(0)
     }
 
-    /// As a Deployment has it, which takes whole percentages alone.
+    /// Converts it for a Deployment, which accepts only whole percentages.
     pub(crate) fn int_or_string(self) -> IntOrString {
         match self {
             Limit::Share(share) => {
@@ -60,7 +60,7 @@ impl Limit {
         }
     }
 
-    /// The same as JSON.
+    /// Converts it for JSON.
     pub(crate) fn to_json(self) -> Value {
         match self.int_or_string() {
             IntOrString::Int(count) => count.into(),
@@ -84,7 +84,7 @@ impl FromStr for Limit {
         }
         match text.parse::<i32>() {
             Ok(count) if count >= 0 => Ok(Limit::Pods(count)),
-            Ok(_) => Err("a number of pods is 0 or more".to_owned()),
+            Ok(_) => Err("a number of pods can't be negative".to_owned()),
             Err(_) => {
                 Err("expected a percentage such as 25%, or a number of pods such as 1".to_owned())
             }
@@ -103,7 +103,7 @@ impl fmt::Display for Limit {
 written!(
     Limit,
     "Limit",
-    "pods of a rolling update: 25% (of its pods) or 1 (that number)",
+    "pods of a rolling update: 25% (of its pods) or 1 (this number)",
     number: true
 );
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_a_share_of_the_pods_or_a_number_of_them() {
+    fn a_limit_is_a_share_or_a_number_of_pods() {
         let of = |text: &str| text.parse::<Limit>().unwrap();
         for (text, up, down) in [("25%", 3, 2), ("1", 1, 1), ("0%", 0, 0), ("200%", 20, 20)] {
             let limit = of(text);

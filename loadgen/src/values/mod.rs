@@ -1,5 +1,5 @@
-//! Values as people write them, on the command line and in a scenario file alike: sizes (`100k`), durations
-//! (`500ms`), rates (`20/s`), latencies, percentages. An error of a file names the line of the value.
+//! Values as users write them, on the command line and in scenario files: sizes (`100k`), durations (`500ms`), rates
+//! (`20/s`), latencies, percentages. An error in a file has the line of the value.
 
 mod amount;
 mod limit;
@@ -26,11 +26,11 @@ use crate::units::{
 pub use amount::{Bytes, Cores};
 pub use limit::Limit;
 
-/// A value that a file has as one word, a number without a unit counting as its digits.
+/// A value that is one word in a file; a number without a unit counts as its digits.
 pub(crate) struct Word<T> {
-    /// What is written, for messages, e.g. `a duration such as 500ms`.
+    /// The expected form, for messages, such as `a duration such as 500ms`.
     pub(crate) form: &'static str,
-    /// The type that reads it.
+    /// The type to parse.
     pub(crate) value: PhantomData<T>,
 }
 
@@ -54,8 +54,8 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Word<T> {
     }
 }
 
-/// Gives a type that is read by `FromStr` and written by `Display` the same form in files, and a schema: its
-/// name there, what is written, and whether a number without quotes is meant to be written.
+/// Implements the file format and schema of a type with `FromStr` and `Display`: its name in the schema, its form, and
+/// whether unquoted numbers are allowed.
 macro_rules! written {
     ($type:ty, $name:literal, $form:literal, number: $number:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -86,7 +86,7 @@ macro_rules! written {
 }
 pub(crate) use written;
 
-/// Declares a value around another type, by the functions that read and write it.
+/// Declares a value around another type, with the functions that parse and format it.
 macro_rules! value {
     (
         $(#[$about:meta])* $type:ident($inner:ty), $name:literal, $form:literal,
@@ -116,7 +116,7 @@ macro_rules! value {
 value! {
     /// A whole number of at least one.
     Size(u64), "Size",
-    "a whole number of at least 1, k for thousands, m for millions: 500, 100k, 1m",
+    "a whole number of at least 1, with k for thousands or m for millions: 500, 100k, 1m",
     number: true, parse_size, |size: u64| size.to_string()
 }
 
@@ -128,21 +128,21 @@ value! {
 }
 
 value! {
-    /// A number per second.
+    /// A rate per second.
     Rate(f64), "Rate",
     "a number per unit of time: 20/s, 1200/m, 5/h",
     number: false, parse_rate_per_second, |rate| format!("{rate}/s")
 }
 
 value! {
-    /// How long something takes: a duration, or a distribution of durations.
+    /// The time that something takes: a duration, or a distribution of durations.
     LatencyText(Latency), "Latency",
     "a duration, or a distribution: 5ms, constant:5ms, uniform:1ms,5ms, p50=3ms,p99=40ms",
     number: false, parse_latency, latency_text
 }
 
 value! {
-    /// A share of something, as a fraction of it.
+    /// A share, as a fraction.
     Percent(f64), "Percent",
     "a percentage: 30%, 0.5%",
     number: false, parse_percent, percent_text
@@ -153,7 +153,7 @@ value! {
     BehaviourName(Behaviour), "Behaviour",
     "upstream or hardened",
     number: false,
-    |text| Behaviour::from_name(text).ok_or("no such behaviour; there are upstream and hardened"),
+    |text| Behaviour::from_name(text).ok_or("no such behaviour; expected upstream or hardened"),
     |behaviour: Behaviour| behaviour.as_str().to_owned()
 }
 
@@ -163,7 +163,7 @@ value! {
     "threads or virtual",
     number: false,
     |text| ENGINES.map(|one| one.0).into_iter().find(|one| one.name() == text)
-        .ok_or("no such engine; there are threads and virtual"),
+        .ok_or("no such engine; expected threads or virtual"),
     |engine: EngineKind| engine.name().to_owned()
 }
 
@@ -173,7 +173,7 @@ const ENGINES: [EngineName; 2] = [
     EngineName(EngineKind::Virtual),
 ];
 
-/// The command line lists the engines.
+/// The values on the command line.
 impl ValueEnum for EngineName {
     fn value_variants<'a>() -> &'a [EngineName] {
         &ENGINES
@@ -185,13 +185,13 @@ impl ValueEnum for EngineName {
 }
 
 impl Percent {
-    /// This share of `whole`, rounded down; what is a whole number but for the last digits of a
-    /// fraction counts as one.
+    /// Returns this share of `whole`, rounded down; a result that differs from an integer only by rounding errors counts as
+    /// this integer.
     pub fn of(self, whole: u64) -> u64 {
         self.exactly(whole).floor() as u64
     }
 
-    /// This share of `whole`, rounded up: something, where it is more than nothing.
+    /// Returns this share of `whole`, rounded up, so that it is at least one unless the share is zero.
     pub fn some_of(self, whole: u64) -> u64 {
         self.exactly(whole).ceil() as u64
     }
@@ -205,12 +205,12 @@ fn parse_percent(text: &str) -> Result<f64, &'static str> {
     let number = text.trim().strip_suffix('%');
     match number.map(|number| number.trim().parse::<f64>()) {
         Some(Ok(value)) if (0.0..=1_000_000.0).contains(&value) => Ok(value / 100.0),
-        Some(Ok(_)) => Err("a percentage is 0% or more"),
+        Some(Ok(_)) => Err("a percentage can't be negative"),
         _ => Err("expected a percentage such as 30%"),
     }
 }
 
-/// The shortest text that is read as the same share: 0.07 is 7%, not 7.000000000000001%.
+/// Returns the shortest text that parses to the same share: 0.07 is 7%, not 7.000000000000001%.
 fn percent_text(share: f64) -> String {
     let percent = share * 100.0;
     let mut texts = (0..18).map(|digits| format!("{percent:.digits$}"));
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_they_are_read() {
+    fn formatted_values_parse_back() {
         for text in [
             "30%",
             "0.5%",

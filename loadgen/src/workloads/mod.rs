@@ -155,134 +155,134 @@ pub(crate) trait OwnsPods: Sync {
     /// Returns the labels by which an object selects its pods.
     fn selected_labels(&self, object: &dyn Object) -> Option<Labels>;
 
-    /// A pod as object `number` of a generated cluster makes it; without an owner where none is given. `None` for
-    /// a kind that comes from files alone.
+    /// Returns a pod as object `number` of a generated cluster creates it, with this owner if there is one. `None` for a
+    /// kind that comes only from files.
     fn pod(&self, number: u64, owner: Option<&ObjectMeta>, objects: &Objects) -> Option<Pod>;
 
-    /// A new object that takes the place of a deleted one.
+    /// Returns a new object in place of a deleted one.
     fn recreated(&self, object: &dyn Object) -> Option<AnyObject>;
 
-    /// The object with the status that its controller leaves behind when all is well.
+    /// Returns the object with the status that its controller leaves behind after convergence.
     fn settled(&self, object: &dyn Object, gates: &Gates) -> Option<AnyObject>;
 
-    /// The templates of the claims that its controller creates for the pods of an object.
+    /// Returns the templates of the claims that its controller creates for the pods of an object.
     fn claim_templates(&self, _object: &dyn Object) -> Vec<DynamicObject> {
         Vec::new()
     }
 
-    /// Whether a status tells more of the pods than how many there are: see [`audit`](OwnsPods::audit).
+    /// Reports whether a status describes individual pods, not only their number: see [`audit`](OwnsPods::audit).
     fn audits_pods(&self) -> bool {
         false
     }
 
-    /// Compares an object with its pods where nothing is left to be done.
+    /// Compares an object with its pods when no work is left.
     ///
     /// # Errors
-    /// Says how they contradict each other.
+    /// Returns the contradiction.
     fn audit(&self, _object: &dyn Object, _pods: &[Arc<Pod>]) -> Result<(), String> {
         Ok(())
     }
 
-    /// Whether its objects can be replaced by successors where no controller does it.
+    /// Reports whether its objects can be replaced by successors without a controller.
     fn has_successors(&self) -> bool {
         false
     }
 
-    /// The next revision of an object, without pods yet: what replaces it. `None` for a kind without successors.
+    /// Returns the next revision of an object, without pods so far. `None` for a kind without successors.
     fn successor(&self, _object: &dyn Object, _revision: u32) -> Option<AnyObject> {
         None
     }
 }
 
-/// What the laboratory does with objects whose changes are rolled out by their own controller.
+/// Operations on objects whose changes their own controller rolls out.
 pub(crate) trait RollsOut: Sync {
-    /// How far the rollout of an object's newest spec is; `None` for an object of another kind.
+    /// Returns the progress of the rollout of an object's newest spec; `None` for an object of another kind.
     fn progress(&self, object: &dyn Object) -> Option<Progress>;
 
     /// Writes the limits of rolling updates into a spec.
     fn set_limits(&self, spec: &mut Value, limits: Limits);
 
-    /// Adds what isn't as wanted in the objects of files, whose pods are counted by their owners.
+    /// Adds deviations of the objects of files, whose pods are counted by owner.
     fn examine(&self, objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings);
 }
 
-/// What the laboratory does with objects that end once enough of their pods have ended.
+/// Operations on objects that finish once enough of their pods have finished.
 pub(crate) trait Finishes: Sync {
-    /// How far an object is; `None` for an object of another kind.
+    /// Returns the progress of an object; `None` for an object of another kind.
     fn course(&self, object: &dyn Object) -> Option<Course>;
 
-    /// Compares an object that has ended with its pods.
+    /// Compares a finished object with its pods.
     ///
     /// # Errors
-    /// Says how they contradict each other.
+    /// Returns the contradiction.
     fn audit(&self, object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String>;
 
-    /// What is wrong with the objects of files taken together, in words.
+    /// Describes problems that involve several objects of files.
     fn warnings(&self, objects: &[InputObject]) -> Vec<String>;
 }
 
-/// Feature gates by their names, and whether each is on.
+/// Feature gates by name, and whether each is on.
 pub(crate) type Gates = BTreeMap<String, bool>;
 
 /// The names of the flags for the size of a generated cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// How many objects there are.
+    /// The number of objects.
     pub(crate) count: &'static str,
-    /// How many pods each has.
+    /// The pods of each object.
     pub(crate) each: &'static str,
 }
 
 /// A flag that names an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameFlag {
-    /// The name without hyphens in front.
+    /// The name without leading hyphens.
     pub(crate) name: &'static str,
-    /// What an object of the kind is asked, as help shows it.
+    /// The questions about an object of the kind, for help.
     pub(crate) help: &'static str,
 }
 
-/// The objects that a workload's controller makes.
+/// The objects that a workload's controller creates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Makes {
     /// Their kind.
     pub(crate) kind: Kind,
-    /// The switch that creates the workload's own objects where a scenario creates these as parts of some.
+    /// The switch that creates the workload's own objects where a scenario creates these objects as parts of them.
     pub(crate) switch: &'static Flag,
 }
 
 /// The limits of a rolling update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// How many pods more than wanted there may be.
+    /// How many pods above the desired number may exist.
     pub(crate) max_surge: Limit,
-    /// How many fewer may be available.
+    /// How many pods may be unavailable.
     pub(crate) max_unavailable: Limit,
 }
 
-/// What isn't as wanted in objects of files before anything has run, each in words.
+/// Deviations from the desired state in objects of files, before the run, in words.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Objects whose status isn't what their pods are.
+    /// Objects whose status differs from their pods.
     pub(crate) stale: Vec<String>,
-    /// Rollouts that are not complete, by the pods and not by the status.
+    /// Incomplete rollouts, judged by the pods instead of the status.
     pub(crate) rollouts: Vec<String>,
 }
 
-/// Which object of a generated cluster is made.
+/// An object of a generated cluster to create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     /// Its number.
     pub(crate) number: u64,
-    /// How many pods it asks for.
+    /// Its desired pods.
     pub(crate) replicas: i32,
-    /// How many revisions came before it.
+    /// How many revisions precede it.
     pub(crate) revision: u32,
-    /// Whether it belongs to an object of a workload that makes such objects.
+    /// Whether it belongs to an object of a workload that creates such objects.
     pub(crate) is_owned: bool,
 }
 
-/// What an owner of pods asks for, and what its status says.
+/// What an owner of pods requests, and what its status reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     pub(crate) replicas: i32,
@@ -309,14 +309,14 @@ impl From<&ReplicaSetStatus> for Counts {
     }
 }
 
-/// How far a rollout is.
+/// The progress of a rollout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// How many pods the spec asks for.
+    /// The desired pods of the spec.
     pub(crate) replicas: i32,
-    /// Whether `kubectl rollout status` would end well.
+    /// Whether `kubectl rollout status` would succeed.
     pub(crate) is_complete: bool,
-    /// Whether it would end.
+    /// Whether it would return.
     pub(crate) is_over: bool,
     /// Whether the status is of the newest spec.
     pub(crate) is_observed: bool,
@@ -324,38 +324,37 @@ pub(crate) struct Progress {
     pub(crate) is_paused: bool,
 }
 
-/// The workloads whose objects pods have as their controllers.
+/// Returns the workloads whose objects are controllers of pods.
 pub(crate) fn owners() -> impl Iterator<Item = Workload> {
     let all = ALL.into_iter();
     all.filter(|workload| workload.pods().is_some())
 }
 
-/// The names of the kinds, sorted.
+/// Returns the names of the kinds, sorted.
 pub(crate) fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = ALL.iter().map(|workload| workload.kind().name()).collect();
     names.sort_unstable();
     names
 }
 
-/// What is done with the pods of a kind; `None` where pods don't have such objects as their controllers.
+/// Returns the operations on the pods of a kind; `None` if its objects are not controllers of pods.
 pub(crate) fn pods_of(kind: Kind) -> Option<&'static dyn OwnsPods> {
     of(kind)?.pods()
 }
 
-/// The templates of the claims that controllers create for the pods of an object.
+/// Returns the templates of the claims that controllers create for the pods of an object.
 pub(crate) fn claim_templates(object: &dyn Object) -> Vec<DynamicObject> {
     let pods = pods_of(object.kind());
     pods.map_or_else(Vec::new, |pods| pods.claim_templates(object))
 }
 
-/// What is wrong with the objects of files taken together, in words.
+/// Describes problems that involve several objects of files.
 pub(crate) fn warnings(objects: &[InputObject]) -> Vec<String> {
     let finishing = ALL.into_iter().filter_map(|workload| workload.finishes());
     finishing.flat_map(|it| it.warnings(objects)).collect()
 }
 
-/// `3 ReplicaSets, 1 ReplicationController`: how many controllers of pods there are, without the kinds of which there
-/// is none.
+/// Formats the number of controllers of pods by kind, without zeros: `3 ReplicaSets, 1 ReplicationController`.
 pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
     let finishing = ALL.into_iter().filter(|it| it.finishes().is_some());
     let counts = owners().chain(finishing);
@@ -366,12 +365,12 @@ pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The workload of a kind.
+/// Returns the workload of a kind.
 pub(crate) fn of(kind: Kind) -> Option<Workload> {
     ALL.into_iter().find(|workload| workload.kind() == kind)
 }
 
-/// The workload that an object belongs to by its controller reference, with that reference.
+/// Returns the workload that an object belongs to by its controller reference, with this reference.
 pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerReference>)> {
     let owner = meta.controller()?;
     let is_of = |workload: &Workload| *owner.kind == *workload.kind().name();
@@ -380,15 +379,17 @@ pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerRefer
         .map(|workload| (workload, owner))
 }
 
-/// The kind of a generated cluster where the scenario doesn't say which, and the flags that size it.
+/// Returns the default kind of a generated cluster, and the flags that size it.
 pub(crate) fn default_kind() -> (Kind, Sizes) {
     let mut sized = ALL
         .into_iter()
         .filter_map(|it| Some((it.kind(), it.sizes()?)));
-    sized.next().expect("the owner of generated pods is sized")
+    sized
+        .next()
+        .expect("the owner of generated pods has size flags")
 }
 
-/// The flags that size the generated objects of a kind: its own, or those of the objects that its controller makes.
+/// Returns the flags that size the generated objects of a kind: its own, or those of the objects its controller creates.
 pub(crate) fn sizes_of(kind: Kind) -> Sizes {
     let workload = of(kind);
     let made = |it: Workload| it.makes().and_then(|makes| of(makes.kind)?.sizes());
@@ -396,13 +397,13 @@ pub(crate) fn sizes_of(kind: Kind) -> Sizes {
     own.unwrap_or_else(|| default_kind().1)
 }
 
-/// The workload whose controller makes objects of that kind.
+/// Returns the workload whose controller creates objects of this kind.
 pub(crate) fn maker_of(kind: Kind) -> Option<Workload> {
     let makes = |workload: &Workload| workload.makes().is_some_and(|makes| makes.kind == kind);
     ALL.into_iter().find(makes)
 }
 
-/// `ReplicaSets or Deployments`: the kinds of the workloads of which something is true.
+/// Formats the kinds of matching workloads: `ReplicaSets or Deployments`.
 pub(crate) fn kinds_in_words(is_meant: impl Fn(&Workload) -> bool) -> String {
     let kinds = ALL.into_iter().filter(is_meant);
     let kinds: Vec<String> = kinds.map(|it| format!("{}s", it.kind().name())).collect();
@@ -416,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workload_takes_objects_of_its_own_kind_alone() {
+    fn a_workload_accepts_only_objects_of_its_own_kind() {
         let objects: [AnyObject; 6] = [
             Arc::new(ReplicaSet::default()),
             Arc::new(ReplicationController::default()),
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_of_which_there_is_none_are_not_shown() {
+    fn kinds_without_owners_are_not_shown() {
         let words = |sets: u64, rcs: u64| {
             let counts = [
                 (Kind::REPLICA_SET, sets),

@@ -102,7 +102,7 @@ impl Server {
         let set = sets
             .into_iter()
             .next()
-            .expect("it was stored, and the controller deletes none");
+            .expect("it was stored, and the controller deletes no StatefulSet");
         let mut pods: Vec<Arc<Pod>> = self.cluster.list(None).0;
         let is_own = |pod: &Arc<Pod>| {
             let owner = pod.metadata.controller();
