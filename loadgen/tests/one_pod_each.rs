@@ -1,5 +1,5 @@
-//! The workload of the example, on both engines and under injected faults, beside the controllers of
-//! ReplicaSets and ReplicationControllers and over their cache of pods.
+//! The workload of the example on both engines and under injected faults, together with the controllers of ReplicaSets
+//! and ReplicationControllers and on their cache of pods.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its cluster refuses")]
 
@@ -58,7 +58,7 @@ fn furnish(cluster: &Cluster, now: Now) {
     cluster.create(Node::from_json(node).unwrap(), now).unwrap();
 }
 
-/// The pods that are not on their way out: by name, with the kind of the owner.
+/// Returns the pods that are not terminating: by name, with the kind of the owner.
 fn pods(cluster: &Cluster) -> BTreeMap<String, String> {
     let all = cluster.list::<Pod>(None).0.into_iter();
     all.filter(|pod| !pod.metadata.is_deleting())
@@ -93,7 +93,7 @@ fn config_maps_of_the_class_get_their_pods_on_both_engines() {
             assert_eq!(pods(harness.cluster()), wanted);
         };
         come(&mut harness, &["red", "green"]);
-        // A pod that goes comes back; a ConfigMap may join the class, or leave it, or go.
+        // A deleted pod is recreated; ConfigMaps may join or leave the class, or be deleted.
         let options = DeleteOptions::default();
         cluster
             .delete::<Pod>("shop", "red", &options, harness.now())
@@ -107,7 +107,7 @@ fn config_maps_of_the_class_get_their_pods_on_both_engines() {
 }
 
 #[test]
-fn each_of_several_workloads_sees_to_its_own() {
+fn each_of_several_workloads_handles_its_own_objects() {
     let mut harness = harness(EngineKind::Virtual);
     let cluster = Arc::clone(harness.cluster());
     furnish(&cluster, harness.now());
@@ -130,14 +130,13 @@ fn each_of_several_workloads_sees_to_its_own() {
     assert_eq!(cluster.pod_totals().created, 4);
 }
 
-/// Requests fail, are carried out and seem to fail, come late or twice; events are lost and repeated,
-/// watches end; the controller manager dies and another one starts: in the end it is as if nothing had
-/// happened.
+/// Requests fail, are executed but seem to fail, arrive late or twice; events are lost and repeated, watches end; the
+/// controller manager dies and another one starts: the final state is the same as without faults.
 #[test]
-fn faults_delay_it_and_change_nothing() {
+fn faults_delay_the_workload_but_change_nothing() {
     for seed in 1..=20 {
         let (registry, mut options) = controllers(EngineKind::Virtual, seed);
-        // Behind its ConfigMaps it makes pods for owners that are gone, which are collected at once.
+        // If its ConfigMaps are stale, it creates pods for deleted owners, which are collected immediately.
         options.latency.api = Latency::Constant(5_000_000);
         let mut site =
             FaultHarness::new(&options, ClusterOptions::default(), Arc::new(NoopObserver));

@@ -1,5 +1,5 @@
-//! Flags, gates, settings, schemas and metrics follow from the rows of controllers: those of a process
-//! that has other controllers than upstream's. It is one test, because a process has one registry.
+//! Flags, gates, settings, schemas and metrics follow from the rows of controllers, for a process with additional
+//! controllers. It is a single test, because a process has one registry.
 
 #[path = "../examples/one_pod_each/workload.rs"]
 mod workload;
@@ -57,7 +57,7 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
         .with::<Runners>();
     registry.install().expect("no registry is installed yet");
 
-    // Flags, with their defaults, and gates.
+    // Flags with their defaults, and gates.
     let settings = |flags: &str| Settings::of_flags(flags, 2);
     let workers = |settings: &Settings| settings.controller.workers.of(Runners::ROW);
     assert_eq!(workers(&settings("").unwrap()), 3);
@@ -104,7 +104,7 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
         assert_eq!(schema.contains(name), is_there, "{name}");
     }
 
-    // The names of controllers, and of the watches that faults strike.
+    // The names of controllers, and of the watches that faults affect.
     let rows = podstorm_sim::rows::Rows::installed();
     assert!(Controllers::of(rows, &["*", "-runner"]).is_ok());
     for name in ["deployment", "ttl-after-finished"] {
@@ -129,7 +129,7 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
         ]
     );
 
-    // Metrics of controllers, all of which run.
+    // Metrics of all running controllers.
     let options = SimOptions::new(EngineKind::Virtual, 1);
     let (_, runners) = assemble(options, RealClock::start(), None, None, None);
     let families = runners.iter().flat_map(|runner| runner.families());

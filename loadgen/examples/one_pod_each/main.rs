@@ -1,6 +1,6 @@
-//! A custom workload beside ReplicaSets, on a simulated cluster: `cargo run --example one_pod_each`.
+//! A custom workload next to ReplicaSets, on a simulated cluster: `cargo run --example one_pod_each`.
 
-#![expect(clippy::print_stdout, reason = "it shows what has come of it")]
+#![expect(clippy::print_stdout, reason = "the example prints its result")]
 
 mod workload;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use workload::OnePodEach;
 
 fn main() -> anyhow::Result<()> {
-    let kind = kind_named("ConfigMap").expect("every cluster serves it");
+    let kind = kind_named("ConfigMap").expect("every cluster serves the kind");
     let registry = Registry::upstream().with::<OnePodEach>();
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::by_default(&registry.rows());

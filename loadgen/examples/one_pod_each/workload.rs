@@ -1,5 +1,5 @@
-//! A custom workload, which Kubernetes does not have: one pod for each ConfigMap of the class `runner`, of the
-//! same name.
+//! A custom workload that Kubernetes does not have: one pod for each ConfigMap of the class `runner`, with the same
+//! name.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) const CONFIG_MAP: Kind = Kind::of(&ResourceType {
     ..ResourceType::DEFAULT
 });
 
-/// The controller, over a cache of pods that it shares with others.
+/// The controller, on a cache of pods that it shares with others.
 #[derive(Debug)]
 pub(crate) struct OnePodEach {
     pods: Arc<PodCache>,
@@ -30,7 +30,7 @@ pub(crate) struct OnePodEach {
     queue: RateLimitingQueue<KeyId>,
 }
 
-/// One sync: a single request, or none.
+/// A sync with at most one request.
 #[derive(Debug, Default)]
 pub(crate) struct OneRequest {
     requests: Vec<Request>,
@@ -44,7 +44,7 @@ impl SyncState for OneRequest {
     }
 
     fn answer(&mut self, _: usize, answer: Answer) {
-        // What is there already, or gone already, is as it should be once the cache shows it.
+        // If the pod already exists or is already deleted, the cache will show it soon.
         self.failed = matches!(answer, Answer::Failed(error) if ![404, 409].contains(&error.code));
     }
 

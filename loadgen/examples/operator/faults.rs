@@ -1,5 +1,5 @@
-//! The operator when things go wrong: pods that take five minutes, a lost answer, a conflict and a watch that
-//! is behind. Time is virtual, so the five minutes take no longer than what happens in them.
+//! The operator under faults: pods that take five minutes to start, a lost answer, a conflict and a stale watch. Time is
+//! virtual, so the five minutes take only as long as the events in them.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use serde_json::json;
 
 use super::*;
 
-/// How long pods take to be ready, s of the cluster's time.
+/// The startup time of pods, in seconds of the cluster's time.
 const STARTUP: u64 = 300;
 
-/// A cluster whose time stands still until it is moved.
+/// Starts a cluster whose time stands still until a client advances it.
 fn start() -> Served {
     let mut sim = SimOptions::new(EngineKind::Virtual, 1);
     sim.latency.pod_startup = Latency::Constant(STARTUP as i64 * 1_000_000_000);
@@ -25,10 +25,10 @@ fn start() -> Served {
         sim,
         ..ServeOptions::default()
     };
-    Served::start(options).expect("nothing is loaded")
+    Served::start(options).expect("without files nothing can be refused")
 }
 
-/// Waits until something holds, for ten seconds at most.
+/// Waits until a condition holds, for ten seconds at most.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let waits = async {
         while !holds().await {
@@ -39,14 +39,14 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     in_time.unwrap_or_else(|_| panic!("not within 10 s: {what}"));
 }
 
-/// The story of a site: each step fails if its fault does not strike. A test in another language arms faults by
-/// `POST /podstorm/faults` and moves time by `POST /podstorm/clock/advance`.
+/// The story of a site: each step fails if its fault does not take effect. A test in another language arms faults with
+/// `POST /podstorm/faults` and advances time with `POST /podstorm/clock/advance`.
 async fn play(served: &Served, client: Client) {
     let faults = served.api().faults();
-    let arm = |fault: Fault| faults.arm(fault).expect("it is valid");
+    let arm = |fault: Fault| faults.arm(fault).expect("the fault is valid");
     let advance = |seconds: u64| {
         let moved = served.advance(Duration::from_secs(seconds));
-        moved.expect("its time is virtual");
+        moved.expect("the time is virtual");
     };
     define_sites(&client).await;
     tokio::spawn(operator::run(client.clone()));
@@ -54,11 +54,11 @@ async fn play(served: &Served, client: Client) {
     let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client);
     let ready = async || {
-        let site = sites.get("shop").await.expect("it is there");
+        let site = sites.get("shop").await.expect("the object exists");
         site.status.map_or(0, |status| status.ready)
     };
 
-    // The answer to the operator's apply is lost. It applies again, and nothing is there twice.
+    // The answer to the operator's apply is lost. It applies again, which creates no duplicates.
     let lost = Fault {
         verbs: vec![Verb::Patch],
         resource: "replicasets.apps".to_owned(),
@@ -66,28 +66,28 @@ async fn play(served: &Served, client: Client) {
     };
     let lost = arm(lost);
     let created = sites.create(&PostParams::default(), &site("shop", 2)).await;
-    created.expect("the server takes it");
+    created.expect("the server accepts the request");
     let generation = async || {
-        let set = sets.get_opt("shop").await.expect("it is answered");
+        let set = sets.get_opt("shop").await.expect("the server answers");
         set.and_then(|set| set.metadata.generation)
     };
     until("the set is there", async || generation().await.is_some()).await;
     assert_eq!(faults.struck(lost), Some(1), "no answer was lost");
     until("the set has its pods", async || {
         let all = pods.list(&ListParams::default()).await;
-        all.expect("it is answered").items.len() == 2
+        all.expect("the server answers").items.len() == 2
     })
     .await;
 
-    // Five minutes. The write of the status meets a conflict, and is tried again.
+    // Five minutes. The write of the status meets a conflict and is retried.
     let conflict = Fault {
         verbs: vec![Verb::Patch],
         resource: "sites.example.com/status".to_owned(),
         ..Fault::new(Effect::Refuse(Refusal::code(409)))
     };
-    // What the operator knows of a site without ready pods is written before.
+    // The operator has already written the status of a site without ready pods.
     until("the first status", async || {
-        let site = sites.get("shop").await.expect("it is there");
+        let site = sites.get("shop").await.expect("the object exists");
         site.status.is_some()
     })
     .await;
@@ -98,7 +98,7 @@ async fn play(served: &Served, client: Client) {
     until("the pods are ready", async || ready().await == 2).await;
     assert_eq!(faults.struck(conflict), Some(1), "no conflict was met");
 
-    // The watch of the sets stands still: the operator does not hear that a pod more is ready.
+    // The watch of the sets stalls: the operator does not see that another pod is ready.
     let stale = Fault {
         verbs: vec![Verb::Watch],
         resource: "replicasets.apps".to_owned(),
@@ -111,14 +111,14 @@ async fn play(served: &Served, client: Client) {
     let patched = sites
         .patch("shop", &kube::api::PatchParams::default(), &more)
         .await;
-    patched.expect("the server takes it");
+    patched.expect("the server accepts the request");
     until("the set has three", async || {
-        let set = sets.get("shop").await.expect("it is there");
+        let set = sets.get("shop").await.expect("the object exists");
         set.spec.and_then(|spec| spec.replicas) == Some(3)
     })
     .await;
     advance(STARTUP);
-    let set = sets.get("shop").await.expect("it is there");
+    let set = sets.get("shop").await.expect("the object exists");
     assert_eq!(set.status.and_then(|status| status.ready_replicas), Some(3));
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(ready().await, 2, "the operator has heard of it");
@@ -143,7 +143,7 @@ async fn faults_and_time_over_a_connection() {
     let served = start();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener has an address");
     let api = served.api().clone();
     let forever = std::future::pending();
     tokio::spawn(podstorm_http::listen::serve(api, listener, forever));
@@ -161,15 +161,15 @@ async fn two_futures_of_one_site() {
     let sites: Api<Site> = Api::default_namespaced(client.clone());
     let runs = tokio::spawn(operator::run(client));
     let created = sites.create(&PostParams::default(), &site("shop", 2)).await;
-    created.expect("the server takes it");
+    created.expect("the server accepts the request");
     let sets: Api<ReplicaSet> = Api::default_namespaced(sites.clone().into_client());
     let is_there = |set: Option<&ReplicaSet>| set.is_some();
     let made = await_condition(sets, "shop", is_there).await;
-    made.expect("the operator makes it");
+    made.expect("the operator creates the set");
     runs.abort();
-    // From here on there are two clusters, each with an operator of its own: in one the site grows.
+    // From here on there are two clusters, each with its own operator: in one of them the site grows.
     for replicas in [2, 5] {
-        let fork = served.fork().expect("it is a state of this program");
+        let fork = served.fork().expect("the snapshot is from this program");
         let client = Client::new(fork.api().clone(), "default");
         tokio::spawn(operator::run(client.clone()));
         let sites: Api<Site> = Api::default_namespaced(client.clone());
@@ -177,16 +177,16 @@ async fn two_futures_of_one_site() {
         let patched = sites
             .patch("shop", &kube::api::PatchParams::default(), &grows)
             .await;
-        patched.expect("the server takes it");
+        patched.expect("the server accepts the request");
         let sets: Api<ReplicaSet> = Api::default_namespaced(client);
         until("the set follows", async || {
-            let set = sets.get("shop").await.expect("it is there");
+            let set = sets.get("shop").await.expect("the object exists");
             set.spec.and_then(|spec| spec.replicas) == Some(replicas)
         })
         .await;
         fork.advance(Duration::from_secs(STARTUP));
         let ready = await_condition(sites, "shop", is_ready(replicas)).await;
-        ready.expect("the pods get ready");
+        ready.expect("the pods become ready");
     }
-    assert_eq!(served.now().mono_ns, 0, "the first one has not moved");
+    assert_eq!(served.now().mono_ns, 0, "the first cluster has not changed");
 }

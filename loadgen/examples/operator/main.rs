@@ -1,9 +1,9 @@
-//! An operator that is tested in process, against a cluster of its own that starts in milliseconds.
+//! Tests an operator in process, against a cluster of its own that starts in milliseconds.
 //!
-//! `operator.rs` is the operator, written with kube-rs as any other, with a custom resource of its own.
-//! `tests.rs` is what this is about: each test has its own API server, controllers and nodes, in the
-//! test's process, without a socket. `faults.rs` is what goes wrong: time that is moved, a lost answer, a
-//! conflict and a stale watch, each when the test asks for it. Run it:
+//! `operator.rs` is an ordinary operator, written with kube-rs, with its own custom resource. `tests.rs` is the point of
+//! this example: each test has its own API server, controllers and nodes, in the test's process, without a socket.
+//! `faults.rs` adds what can go wrong, exactly when the test requests it: slow startups on virtual time, a lost answer, a
+//! conflict and a stale watch. Run it:
 //!
 //!     cargo test -p podstorm-loadgen --example operator
 //!     cargo run -p podstorm-loadgen --example operator
@@ -11,7 +11,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a program tells how long it took"
+    reason = "the program prints how long it took"
 )]
 
 #[cfg(test)]
@@ -31,9 +31,10 @@ use podstorm_loadgen::serve::{ServeOptions, Served};
 
 use operator::{Site, SiteSpec};
 
-/// A cluster of three nodes that knows sites, and a client of it.
+/// Starts a cluster of three nodes with the definition of sites, and returns it with a client.
 async fn cluster() -> (Served, Client) {
-    let served = Served::start(ServeOptions::default()).expect("nothing is loaded");
+    let served =
+        Served::start(ServeOptions::default()).expect("without files nothing can be refused");
     let client = Client::new(served.api().clone(), "default");
     define_sites(&client).await;
     (served, client)
@@ -44,7 +45,7 @@ async fn define_sites(client: &Client) {
     let defined = definitions
         .create(&PostParams::default(), &Site::crd())
         .await;
-    defined.expect("the definition is in order");
+    defined.expect("the definition is valid");
     let established = await_condition(definitions, Site::crd_name(), is_crd_established()).await;
     established.expect("no other definition has its names");
 }
@@ -54,7 +55,7 @@ fn site(name: &str, replicas: i32) -> Site {
     Site::new(name, SiteSpec { image, replicas })
 }
 
-/// Whether that many pods of the site are ready.
+/// Returns whether this many pods of the site are ready.
 fn is_ready(replicas: i32) -> impl Fn(Option<&Site>) -> bool {
     move |site| {
         let status = site.and_then(|site| site.status.as_ref());

@@ -1,6 +1,6 @@
 //! The operator: a `Site`, a custom resource, gets a ReplicaSet that runs it.
 //!
-//! It knows nothing of podstorm: it would run in any cluster.
+//! It does not depend on Podstorm and would run in any cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What keeps a site until it was counted out.
+/// The finalizer that keeps a site until the count is updated.
 const FINALIZER: &str = "example.com/count";
 /// The annotation of a namespace with the number of its sites.
 pub(crate) const COUNT: &str = "example.com/sites";
@@ -46,9 +46,9 @@ const MANAGER: &str = "site-operator";
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready")
 )]
 pub(crate) struct SiteSpec {
-    /// What its pods run.
+    /// The image that its pods run.
     pub(crate) image: String,
-    /// How many pods it has.
+    /// The number of its pods.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub(crate) replicas: i32,
@@ -58,10 +58,10 @@ fn one() -> i32 {
     1
 }
 
-/// How far a site is.
+/// The status of a site.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub(crate) struct SiteStatus {
-    /// How many of its pods are ready.
+    /// The number of its ready pods.
     pub(crate) ready: i32,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Problem {
     Finalizer(Box<kube::runtime::finalizer::Error<Problem>>),
 }
 
-/// Runs until its client is cut off.
+/// Runs until the client is disconnected.
 pub(crate) async fn run(client: Client) {
     let sites: Api<Site> = Api::all(client.clone());
     let sets: Api<ReplicaSet> = Api::all(client.clone());
@@ -104,7 +104,7 @@ async fn reconcile(site: Arc<Site>, client: Arc<Client>) -> Result<Action, Probl
     .map_err(|error| Problem::Finalizer(Box::new(error)))
 }
 
-/// Makes the ReplicaSet what the site asks for, and writes down how many of its pods are ready.
+/// Applies the ReplicaSet of the site, and writes the number of its ready pods.
 async fn apply(site: &Site, client: Client, namespace: &str) -> Result<(), Problem> {
     let sets: Api<ReplicaSet> = Api::namespaced(client.clone(), namespace);
     let name = site.name_any();
@@ -138,7 +138,7 @@ async fn apply(site: &Site, client: Client, namespace: &str) -> Result<(), Probl
     Ok(())
 }
 
-/// Writes down how many sites a namespace has.
+/// Writes the number of sites of a namespace.
 async fn count(client: Client, namespace: &str) -> Result<(), Problem> {
     let sites: Api<Site> = Api::namespaced(client.clone(), namespace);
     let all = sites.list_metadata(&ListParams::default()).await?;

@@ -1,4 +1,4 @@
-//! The operator's tests. Each has a cluster of its own; they run side by side.
+//! The operator's tests. Each has its own cluster; they run in parallel.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A site that is ready, in a cluster of its own.
+/// Returns a ready site in its own cluster.
 async fn with_site(replicas: i32) -> (Served, Client, Api<Site>) {
     let (served, client) = cluster().await;
     tokio::spawn(operator::run(client.clone()));
@@ -17,9 +17,9 @@ async fn with_site(replicas: i32) -> (Served, Client, Api<Site>) {
     let created = sites
         .create(&PostParams::default(), &site("shop", replicas))
         .await;
-    created.expect("the server takes it");
+    created.expect("the server accepts the request");
     let ready = await_condition(sites.clone(), "shop", is_ready(replicas)).await;
-    ready.expect("the pods get ready");
+    ready.expect("the pods become ready");
     (served, client, sites)
 }
 
@@ -89,7 +89,7 @@ async fn kubectl_would_print_the_columns_of_a_site() {
 }
 
 #[tokio::test]
-async fn a_site_that_goes_takes_its_pods_along() {
+async fn deleting_a_site_deletes_its_pods() {
     let (_served, client, sites) = with_site(2).await;
     let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
     let set = sets.get("shop").await.unwrap();
@@ -102,7 +102,7 @@ async fn a_site_that_goes_takes_its_pods_along() {
     await_condition(sites, "shop", is_deleted(&uid))
         .await
         .unwrap();
-    // The garbage collector of the cluster takes what the site owned.
+    // The garbage collector of the cluster deletes what the site owned.
     await_condition(sets, "shop", is_deleted(&set.uid().unwrap()))
         .await
         .unwrap();
@@ -112,7 +112,7 @@ async fn a_site_that_goes_takes_its_pods_along() {
 }
 
 #[tokio::test]
-async fn a_definition_that_goes_takes_its_sites_along_once_they_are_counted_out() {
+async fn deleting_the_definition_deletes_sites_after_their_finalizer() {
     let (_served, client, sites) = with_site(1).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client);
     let name = Site::crd_name();
@@ -128,7 +128,7 @@ async fn a_definition_that_goes_takes_its_sites_along_once_they_are_counted_out(
 }
 
 #[tokio::test]
-async fn what_is_no_site_is_refused() {
+async fn an_invalid_site_is_refused() {
     let (_served, client) = cluster().await;
     let sites: Api<Site> = Api::default_namespaced(client);
     let refused = sites
@@ -146,7 +146,7 @@ async fn what_is_no_site_is_refused() {
 }
 
 #[tokio::test]
-async fn many_clusters_stand_side_by_side() {
+async fn many_clusters_run_in_parallel() {
     let all = (0..20).map(|number| async move {
         let replicas = number % 4 + 1;
         let (_served, client, _) = with_site(replicas).await;
@@ -159,7 +159,7 @@ async fn many_clusters_stand_side_by_side() {
 }
 
 #[tokio::test]
-async fn what_one_applies_another_does_not_change_by_accident() {
+async fn applied_fields_are_protected_from_other_managers() {
     let (_served, client) = cluster().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let colour = |colour: &str| {

@@ -1,4 +1,4 @@
-//! kube-rs as a client, over a socket and in process: what operators are written with.
+//! kube-rs, the library for operators, as a client over a socket and in process.
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -14,13 +14,14 @@ use kube::{Client, Config, Discovery, ResourceExt};
 
 use super::*;
 
-/// A cluster with a client in process, and one over a socket.
+/// Returns a cluster with a client in process and one over a socket.
 async fn clients() -> (Served, [Client; 2]) {
-    let served = Served::start(ServeOptions::default()).expect("nothing is loaded");
+    let served =
+        Served::start(ServeOptions::default()).expect("without files nothing can be refused");
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener has an address");
     let api = served.api().clone();
     tokio::spawn(podstorm_http::listen::serve(
         api.clone(),
@@ -36,13 +37,13 @@ fn map(name: &str) -> ConfigMap {
     read(json!({"metadata": {"name": name, "labels": {"kind": "test"}}, "data": {"a": "1"}}))
 }
 
-/// Whether that many pods are ready.
+/// Returns whether this many pods are ready.
 fn is_ready(replicas: i32) -> impl Fn(Option<&ReplicaSet>) -> bool {
     move |set| set.and_then(|set| set.status.as_ref()?.ready_replicas) == Some(replicas)
 }
 
 #[tokio::test]
-async fn objects_are_made_listed_patched_and_deleted() {
+async fn objects_are_created_listed_patched_and_deleted() {
     let (_served, clients) = clients().await;
     for (number, client) in clients.into_iter().enumerate() {
         let name = format!("web-{number}");
@@ -84,7 +85,7 @@ async fn objects_are_made_listed_patched_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_watcher_sees_what_is_there_and_what_comes() {
+async fn a_watcher_sees_existing_and_new_objects() {
     let (_served, clients) = clients().await;
     for (number, client) in clients.into_iter().enumerate() {
         let maps: Api<ConfigMap> = Api::default_namespaced(client);
@@ -111,7 +112,7 @@ async fn a_watcher_sees_what_is_there_and_what_comes() {
 }
 
 #[tokio::test]
-async fn a_plain_watch_ends_at_its_time() {
+async fn a_plain_watch_ends_at_its_timeout() {
     let (_served, clients) = clients().await;
     for client in clients {
         let nodes: Api<Node> = Api::all(client);
@@ -145,7 +146,7 @@ async fn discovery_finds_every_kind() {
 }
 
 #[tokio::test]
-async fn mistakes_are_answered_with_their_status() {
+async fn errors_have_their_status() {
     let (_served, clients) = clients().await;
     for client in clients {
         let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
@@ -158,7 +159,7 @@ async fn mistakes_are_answered_with_their_status() {
         assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
         let cause = &status.details.unwrap().causes[0];
         assert_eq!(cause.field, "spec.replicas");
-        // Dry runs answer as the real thing and leave nothing.
+        // Dry runs have the same answers and store nothing.
         let dry = PostParams {
             dry_run: true,
             ..PostParams::default()
@@ -222,7 +223,7 @@ async fn other_versions_are_the_same_objects() {
         let more = Patch::Merge(json!({"spec": {"targetCPUUtilizationPercentage": 70}}));
         let changed = old.patch(&name, &params, &more).await.unwrap();
         assert_eq!(changed.spec.target_cpu_utilization_percentage, Some(70));
-        // What the old version has no member for is still there.
+        // Members that the old version lacks are preserved.
         let behavior = new.get(&name).await.unwrap().spec.behavior.unwrap();
         let window = behavior.scale_down.unwrap().stabilization_window_seconds;
         assert_eq!(window, Some(7));

@@ -1,5 +1,5 @@
-//! Controllers of a served cluster that are switched off, and what another controller manager asks of
-//! the API server in their place.
+//! Disabled controllers of a served cluster, and the requests that another controller manager makes in their
+//! place.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod};
@@ -13,8 +13,8 @@ use super::*;
 fn serve(controllers: &[&str]) -> (Served, Client) {
     let mut options = ServeOptions::default();
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), controllers).expect("they are known");
-    let served = Served::start(options).expect("nothing is loaded");
+        Controllers::of(Rows::installed(), controllers).expect("the controllers exist");
+    let served = Served::start(options).expect("without files nothing can be refused");
     let client = Client::new(served.api().clone(), "default");
     (served, client)
 }
@@ -29,23 +29,23 @@ fn owned(name: &str, owner: &ReplicaSet) -> Pod {
 }
 
 #[tokio::test]
-async fn another_garbage_collector_can_orphan_and_let_go() {
+async fn an_external_garbage_collector_can_orphan_dependents() {
     let (_served, client) = serve(&["*", "-garbagecollector", "-replicaset"]);
     let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client);
     let (post, params) = (PostParams::default(), PatchParams::default());
     let set = sets.create(&post, &read(set("web", 0))).await;
-    let set = set.expect("it is valid");
+    let set = set.expect("the request is valid");
     for name in ["a", "b", "c"] {
         let made = pods.create(&post, &owned(name, &set)).await;
-        made.expect("it is valid");
+        made.expect("the request is valid");
     }
     let orphan = DeleteParams::orphan();
     let _going = sets.delete("web", &orphan).await.expect("it exists");
     let held = sets.get("web").await.expect("the finalizer keeps it");
     assert_eq!(held.finalizers(), ["orphan"]);
 
-    // The collector's patch has the dependent's UID as its guard.
+    // The collector's patch has the dependent's UID as a precondition.
     let uid = |name: &'static str| {
         let pods = pods.clone();
         async move { pods.get(name).await.expect("it exists").uid() }
@@ -61,7 +61,7 @@ async fn another_garbage_collector_can_orphan_and_let_go() {
     assert!([409, 422].contains(&refused.code), "{refused:?}");
     let freed = pods.patch("a", &params, &strip(uid("a").await)).await;
     assert!(freed.expect("it exists").owner_references().is_empty());
-    // Where strategic patches are not taken, it sends the others, again where the kubelet was faster.
+    // Where strategic patches are not supported, it sends merge patches, and retries if the kubelet was faster.
     let freed = loop {
         let version = pods.get("b").await.expect("it exists").resource_version();
         let merge = json!({"metadata": {"resourceVersion": version, "ownerReferences": null}});
@@ -82,18 +82,26 @@ async fn another_garbage_collector_can_orphan_and_let_go() {
     let version = held.resource_version();
     let done = json!({"metadata": {"resourceVersion": version, "finalizers": null}});
     let _last = sets.patch("web", &params, &Patch::Merge(done)).await;
-    assert!(sets.get_opt("web").await.expect("it is answered").is_none());
+    assert!(
+        sets.get_opt("web")
+            .await
+            .expect("the server answers")
+            .is_none()
+    );
     let left = pods.list(&ListParams::default()).await;
-    assert_eq!(left.expect("it is answered").items.len(), 3);
+    assert_eq!(left.expect("the server answers").items.len(), 3);
 }
 
 #[tokio::test]
-async fn another_namespace_controller_finalizes() {
+async fn an_external_namespace_controller_finalizes() {
     let (_served, client) = serve(&["*", "-namespace"]);
     let namespaces: Api<Namespace> = Api::all(client);
     let (post, name) = (PostParams::default(), "shop");
     let shop = read(json!({"metadata": {"name": name}}));
-    namespaces.create(&post, &shop).await.expect("it is valid");
+    namespaces
+        .create(&post, &shop)
+        .await
+        .expect("the request is valid");
     let going = namespaces.delete(name, &DeleteParams::default()).await;
     let going = going.expect("it exists").left().expect("it stays for now");
     let phase = going.status.and_then(|status| status.phase);
@@ -114,11 +122,11 @@ async fn another_namespace_controller_finalizes() {
         .await;
     last.expect("it is finalized");
     let left = namespaces.get_opt(name).await;
-    assert!(left.expect("it is answered").is_none());
+    assert!(left.expect("the server answers").is_none());
 }
 
 #[tokio::test]
-async fn the_namespaces_of_every_cluster_stay() {
+async fn the_initial_namespaces_cannot_be_deleted() {
     let (_served, client) = serve(&["*"]);
     let namespaces: Api<Namespace> = Api::all(client);
     for name in ["default", "kube-system", "kube-public"] {
@@ -134,20 +142,20 @@ async fn the_namespaces_of_every_cluster_stay() {
 }
 
 #[tokio::test]
-async fn the_metrics_of_every_controller_that_runs_are_served() {
+async fn metrics_of_every_running_controller_are_served() {
     let mut options = options();
     let controllers = ["*", "-replicationcontroller"];
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), &controllers).expect("they are known");
-    let served = Served::start(options).expect("nothing is loaded");
+        Controllers::of(Rows::installed(), &controllers).expect("the controllers exist");
+    let served = Served::start(options).expect("without files nothing can be refused");
     create(&served, SETS, set("web", 3)).await;
     let (code, text) = send_for_text(&served, "GET", "/metrics", Value::Null).await;
     assert_eq!(code, 200);
-    let text = String::from_utf8(text.into()).expect("it is text");
+    let text = String::from_utf8(text.into()).expect("the text is UTF-8");
     let number = |series: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(series));
         let line = line.unwrap_or_else(|| panic!("no {series}: {text}"));
-        line.trim().parse::<f64>().expect("it is a number")
+        line.trim().parse::<f64>().expect("the value is a number")
     };
     let queues = ["replicaset", "deployment", "namespace", "disruption"];
     for queue in queues {
@@ -159,7 +167,7 @@ async fn the_metrics_of_every_controller_that_runs_are_served() {
         "it does not run"
     );
     number("ttl_after_finished_controller_job_deletion_duration_seconds_count");
-    // Behind the server's own, each name once.
+    // After the server's own metrics, each name once.
     number("apiserver_storage_objects{resource=\"replicasets.apps\"}");
     let mut helps: Vec<&str> = text
         .lines()
@@ -172,7 +180,7 @@ async fn the_metrics_of_every_controller_that_runs_are_served() {
 }
 
 #[test]
-fn a_feature_gate_that_nobody_has_is_refused() {
+fn an_unknown_feature_gate_is_refused() {
     let mut options = options();
     let gates = &mut options.sim.controller.feature_gates;
     gates.insert("PodDeletionCosts".to_owned(), false);
@@ -197,14 +205,14 @@ fn with_scratch() -> Value {
         "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]}})
 }
 
-/// A cluster in virtual time with these controllers. Scheduler and kubelets write no Events: in time that stands still
-/// these have the names of those of controllers about the same pod.
+/// Starts a cluster on virtual time with these controllers. Scheduler and kubelets write no Events: while time stands still
+/// these would have the same names as the controllers' Events about the same pod.
 pub(super) fn serve_virtual(controllers: &[&str]) -> Served {
     let mut options = options();
     options.rules.pod_events = false;
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), controllers).expect("they are known");
-    Served::start(options).expect("nothing is loaded")
+        Controllers::of(Rows::installed(), controllers).expect("the controllers exist");
+    Served::start(options).expect("without files nothing can be refused")
 }
 
 #[tokio::test]
@@ -262,7 +270,7 @@ async fn a_pod_waits_for_the_claim_of_its_ephemeral_volume() {
     let why = reason(&served).await;
     assert!(why.contains(waits) && why.contains("p-scratch"), "{why}");
 
-    // A claim of that name that a client has made is not the pod's.
+    // A claim of this name that a client has created is not the pod's.
     let served = serve_virtual(&["*"]);
     let claim = json!({"metadata": {"name": "p-scratch"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}});
@@ -281,7 +289,7 @@ async fn a_pod_waits_for_the_claim_of_its_ephemeral_volume() {
         format!("ephemeral volume scratch: {problem}")
     );
     assert_eq!(event["source"]["component"], "ephemeral_volume");
-    // It goes, and the pod gets its own at the next try.
+    // Once it is deleted, the pod gets its own at the next retry.
     assert_eq!(
         send(
             &served,

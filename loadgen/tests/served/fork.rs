@@ -1,4 +1,4 @@
-//! Servers that go on from the state of another one, in memory and by a file.
+//! Servers that continue from the state of another one, in memory and through a file.
 
 use podstorm_http::faults::{Effect, Fault};
 use podstorm_loadgen::serve::Snapshot;
@@ -7,8 +7,8 @@ use super::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A cluster in the middle of things: pods that start, one that ends, a custom kind that ends, an object that waits
-/// for its finalizer, a namespace that ends.
+/// Returns a cluster with work in progress: pods that start, one that terminates, a custom kind that terminates, an object
+/// that waits for its finalizer, a namespace that terminates.
 async fn busy() -> Served {
     let served = start();
     create(&served, DEFINITIONS, definition()).await;
@@ -16,7 +16,7 @@ async fn busy() -> Served {
         "metadata": {"name": "w", "finalizers": ["example.com/kept"]}});
     create(&served, WIDGETS, widget).await;
     send(&served, "DELETE", &format!("{WIDGETS}/w"), Value::Null).await;
-    // It stays for its object, which stays for its finalizer.
+    // It stays because of its object, which stays because of its finalizer.
     let defined = format!("{DEFINITIONS}/widgets.example.com");
     send(&served, "DELETE", &defined, Value::Null).await;
     create(&served, SETS, set("old", 2)).await;
@@ -51,12 +51,12 @@ async fn a_fork_is_the_same_server() {
     assert_eq!(widget, get(&served, &format!("{WIDGETS}/w")).await);
     let since = &widget["metadata"]["deletionTimestamp"];
     assert!(since.is_string(), "{widget}");
-    // The next object has the UID that it would have had.
+    // The next object has the same UID as it would have had.
     let maps = "/api/v1/namespaces/default/configmaps";
     let named = json!({"metadata": {"generateName": "m-"}});
     let one = create(&served, maps, named.clone()).await;
     assert_eq!(one, create(&fork, maps, named).await);
-    // A watch from before the fork has to list again, one from then on has not.
+    // A watch from before the fork has to list again; a later one does not.
     let watch = |version: u64| format!("{maps}?watch=1&timeoutSeconds=1&resourceVersion={version}");
     let version = fork.cluster().resource_version() - 1;
     for (version, what) in [(version, "ADDED"), (version - 1, "ERROR")] {
@@ -66,18 +66,18 @@ async fn a_fork_is_the_same_server() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_goes_on_in_a_fork() {
+async fn work_in_progress_continues_in_a_fork() {
     let fork = busy().await.fork().unwrap();
-    // Bound 105 s ago; they take 300.
+    // Bound 105 s ago; startup takes 300 s.
     assert_eq!(ready(&fork, "new").await, 0);
     advance(&fork, STARTUP_S - 105 - 2);
     assert_eq!(ready(&fork, "new").await, 0);
-    // Deleted 5 s ago; it takes 20. Its successor was bound then.
+    // Deleted 5 s ago; this takes 20 s. Its successor was bound then.
     let old = get(&fork, &format!("{PODS}?labelSelector=app%3Dold")).await;
     assert_eq!(texts(&old, "name").len(), 2, "{old}");
     advance(&fork, 3);
     assert_eq!(ready(&fork, "new").await, 3);
-    // What waited for its finalizers goes without them, and its namespace with it.
+    // Objects that only waited for finalizers are removed without them, and their namespace with them.
     let free = json!({"metadata": {"finalizers": null}});
     let widget = format!("{WIDGETS}/w");
     assert_eq!(send(&fork, "PATCH", &widget, free.clone()).await.0, 200);
@@ -90,7 +90,7 @@ async fn what_was_under_way_goes_on_in_a_fork() {
     assert_eq!(send(&fork, "GET", ending, Value::Null).await.0, 404);
 }
 
-/// What a user does for some minutes.
+/// Acts like a user for some minutes.
 async fn play(served: &Served, replicas: usize) {
     let scale = json!({"spec": {"replicas": replicas}});
     send(served, "PATCH", &format!("{SETS}/new"), scale).await;
@@ -101,7 +101,7 @@ async fn play(served: &Served, replicas: usize) {
 }
 
 #[tokio::test]
-async fn forks_that_are_treated_alike_stay_the_same_and_others_part() {
+async fn forks_with_the_same_requests_stay_identical() {
     let served = busy().await;
     let before = text(&served);
     let forks = [4, 4, 1].map(|replicas| (served.fork().unwrap(), replicas));
@@ -113,8 +113,8 @@ async fn forks_that_are_treated_alike_stay_the_same_and_others_part() {
     }
     assert_eq!(after[0], after[1]);
     assert_ne!(after[0], after[2]);
-    assert_eq!(text(&served), before, "the first one has not moved");
-    // And a fork of a fork.
+    assert_eq!(text(&served), before, "the first cluster has not changed");
+    // Also a fork of a fork.
     let again = forks[0].0.fork().unwrap();
     assert_eq!(text(&again), after[0]);
 }
@@ -139,7 +139,7 @@ async fn a_snapshot_outlives_its_server_and_arms_nothing() {
 }
 
 #[tokio::test]
-async fn in_real_time_a_fork_goes_on_from_the_same_moment() {
+async fn in_real_time_a_fork_continues_from_the_same_time() {
     let mut options = options();
     options.sim.engine = EngineKind::Threads;
     options.sim.latency.pod_startup = Latency::Constant(0);
@@ -172,10 +172,10 @@ async fn a_file_keeps_uids_times_and_deletions_but_no_versions() {
     let first = text(&served);
     let nodes = 0;
     let again = load(&first, ServeOptions { nodes, ..options() });
-    // Versions are new, Events are not read, and the time is the newest that an object tells.
+    // Versions are new, Events are not loaded, and the time is the latest one in any object.
     let unversioned = |text: &str| {
-        let mut list: Value = serde_json::from_str(text).expect("it is JSON");
-        let items = list["items"].as_array_mut().expect("it is a list");
+        let mut list: Value = serde_json::from_str(text).expect("the answer is JSON");
+        let items = list["items"].as_array_mut().expect("the answer is a list");
         items.retain(|item| item["kind"] != "Event");
         for item in items {
             let metadata = item["metadata"].as_object_mut().expect("it has some");

@@ -1,11 +1,11 @@
-//! The seed of hash maps: drawn by whoever listens, and seen nowhere.
+//! The seed of hash maps: random for servers that listen, and never visible.
 
 use podstorm::intern::FIXED_STATE;
 use podstorm_objects::hash_state;
 
 use super::*;
 
-/// What a cluster has after a life: everything, in the order in which it is listed.
+/// Returns the final state of a cluster: all objects, in list order.
 async fn life() -> String {
     let served = start();
     for number in 0..8 {
@@ -29,12 +29,12 @@ async fn life() -> String {
     send(&served, "DELETE", "/api/v1/nodes/node-2", Value::Null).await;
     advance(&served, 2 * STARTUP_S);
     let mut text = Vec::new();
-    write_snapshot(served.cluster(), &mut text).expect("memory takes all");
-    String::from_utf8(text).expect("it is JSON")
+    write_snapshot(served.cluster(), &mut text).expect("writing to memory does not fail");
+    String::from_utf8(text).expect("the answer is JSON")
 }
 
 #[tokio::test]
-async fn a_server_that_listens_draws_a_seed_and_no_life_shows_it() {
+async fn the_random_hash_seed_of_a_server_is_never_visible() {
     let before = life().await;
     assert!(before.matches("\"kind\":\"Pod\"").count() > 50, "{before}");
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;

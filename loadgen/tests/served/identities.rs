@@ -1,4 +1,4 @@
-//! A whole cluster: namespaces with their account and authority, pods with tokens, and Secrets with them.
+//! A complete cluster: namespaces with their account and root certificate, pods with tokens, and Secrets with tokens.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,20 +10,21 @@ use podstorm_sim::services::Controllers;
 
 use super::*;
 
-/// As `loadgen serve` sets it up, in that time, with those controllers.
+/// Returns the options of `loadgen serve` for this engine with these controllers.
 fn whole(engine: EngineKind, controllers: &[&str]) -> ServeOptions {
     let mut options = ServeOptions {
         sim: SimOptions::new(engine, 1),
         ..ServeOptions::default()
     };
     let services = &mut options.sim.services;
-    services.controllers = Controllers::of(Rows::installed(), controllers).expect("they are known");
+    services.controllers =
+        Controllers::of(Rows::installed(), controllers).expect("the controllers exist");
     services.plugins = Plugins::ALL;
     options
 }
 
 fn serve(engine: EngineKind) -> Served {
-    Served::start(whole(engine, &["*"])).expect("nothing is loaded")
+    Served::start(whole(engine, &["*"])).expect("without files nothing can be refused")
 }
 
 async fn namespace(served: &Served, name: &str) {
@@ -41,12 +42,12 @@ fn pod(spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_whole_cluster_begins_with_roles_classes_and_flows() {
+async fn a_complete_cluster_starts_with_roles_classes_and_flows() {
     let served = Served::start(ServeOptions {
         bootstraps: true,
         ..whole(EngineKind::Virtual, &["*"])
     });
-    let served = served.expect("all of it is valid");
+    let served = served.expect("all objects are valid");
     let names = async |path: &str| texts(&get(&served, &format!("/apis/{path}")).await, "name");
     let classes = names("scheduling.k8s.io/v1/priorityclasses").await;
     assert_eq!(classes, ["system-cluster-critical", "system-node-critical"]);
@@ -105,7 +106,7 @@ async fn a_whole_cluster_begins_with_roles_classes_and_flows() {
         (&status["type"], &status["status"]),
         (&json!("Available"), &json!("True"))
     );
-    // What a file has brought stays.
+    // Objects from a file are unchanged.
     let file = r#"{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": "view"}, "rules": []}"#;
     let served = load(
@@ -125,7 +126,7 @@ async fn a_whole_cluster_begins_with_roles_classes_and_flows() {
 }
 
 #[tokio::test]
-async fn every_namespace_has_its_account_and_the_authority() {
+async fn every_namespace_has_an_account_and_the_root_certificate() {
     let served = serve(EngineKind::Virtual);
     namespace(&served, "shop").await;
     for name in [
@@ -153,7 +154,7 @@ async fn every_namespace_has_its_account_and_the_authority() {
     let first = get(&served, account).await["metadata"]["uid"].clone();
     assert_eq!(send(&served, "DELETE", account, Value::Null).await.0, 200);
     assert_ne!(get(&served, account).await["metadata"]["uid"], first);
-    // They go with their namespace.
+    // They are deleted with their namespace.
     let (code, _) = send(&served, "DELETE", "/api/v1/namespaces/shop", Value::Null).await;
     assert_eq!(code, 200);
     advance(&served, 60);
@@ -177,7 +178,7 @@ async fn an_embedded_cluster_has_none_of_them() {
 }
 
 #[tokio::test]
-async fn a_pod_gets_its_account_and_nobody_owns_what_admission_adds() {
+async fn a_pod_gets_its_account_without_a_field_owner() {
     let served = serve(EngineKind::Virtual);
     let containers = json!([{"name": "c", "image": "i"},
         {"name": "d", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]);
@@ -270,13 +271,13 @@ async fn a_pod_waits_for_the_account_of_a_new_namespace() {
     }
     // If no controller creates it, the wait ends.
     let served = Served::start(whole(EngineKind::Threads, &["*", "-serviceaccount"]));
-    let served = served.expect("nothing is loaded");
+    let served = served.expect("without files nothing can be refused");
     let began = served.now().mono_ns;
     let (code, refused) = send(&served, "POST", PODS, pod(json!({}))).await;
     assert_eq!(code, 403, "{refused}");
     let waited_ns = served.now().mono_ns - began;
     assert!(waited_ns >= 1_000_000_000, "{waited_ns}");
-    // By then somebody has.
+    // Meanwhile a client has created it.
     let later = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let account = json!({"metadata": {"name": "default"}});
@@ -337,7 +338,7 @@ async fn namespaces_of_files_have_their_accounts_before_their_pods() {
 }
 
 #[tokio::test]
-async fn a_token_secret_is_filled_and_its_token_is_the_accounts() {
+async fn a_token_secret_gets_a_token_of_its_account() {
     let served = serve(EngineKind::Virtual);
     let secret = json!({"metadata": {"name": "t",
         "annotations": {"kubernetes.io/service-account.name": "default"}},
@@ -359,8 +360,8 @@ async fn a_token_secret_is_filled_and_its_token_is_the_accounts() {
     let review = json!({"spec": {"token": token}});
     let user = create(&served, reviews, review.clone()).await["status"]["user"].clone();
     assert_eq!(user["username"], "system:serviceaccount:default:default");
-    // A fork knows the token too.
-    let fork = served.fork().expect("it is at rest");
+    // A fork accepts the token too.
+    let fork = served.fork().expect("the cluster is at rest");
     let status = create(&fork, reviews, review.clone()).await["status"].clone();
     assert_eq!(status["authenticated"], true, "{status}");
     let account = "/api/v1/namespaces/default/serviceaccounts/default";
@@ -370,7 +371,7 @@ async fn a_token_secret_is_filled_and_its_token_is_the_accounts() {
     assert!(status["error"].is_string(), "{status}");
 }
 
-/// `openssl ecparam -name prime256v1 -genkey -noout`.
+/// Created by `openssl ecparam -name prime256v1 -genkey -noout`.
 const KEY: &str = "\
 -----BEGIN EC PRIVATE KEY-----
 MHcCAQEEIAsihInesaX0HscG/y+3ZE6z9pgCOfp+j1vBTbEzoI5yoAoGCCqGSM49
@@ -379,7 +380,7 @@ AwEHoUQDQgAEYusseJsl2H09VMCerr1O7EIeKbV8k2SM2d9lQkPqtqa4yG3EEOzx
 -----END EC PRIVATE KEY-----
 ";
 
-/// Its public key: `openssl ec -pubout`.
+/// Its public key, created by `openssl ec -pubout`.
 const PUBLIC_KEY: &str = "\
 -----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYusseJsl2H09VMCerr1O7EIeKbV8
@@ -388,13 +389,13 @@ k2SM2d9lQkPqtqa4yG3EEOzx2ViiC3FJvYoA7Gul731N4Pqng3CRAgcTqA==
 ";
 
 #[tokio::test]
-async fn tokens_are_good_in_the_next_server_with_the_same_key() {
+async fn tokens_are_valid_in_another_server_with_the_same_key() {
     let with = |key: Option<TokenKey>| ServeOptions {
         token_key: key,
         ..whole(EngineKind::Virtual, &["*"])
     };
-    let key = || TokenKey::read(KEY).expect("it is a key");
-    let served = Served::start(with(Some(key()))).expect("nothing is loaded");
+    let key = || TokenKey::read(KEY).expect("the key is valid");
+    let served = Served::start(with(Some(key()))).expect("without files nothing can be refused");
     namespace(&served, "shop").await;
     let account = "/api/v1/namespaces/shop/serviceaccounts/default";
     let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
@@ -406,16 +407,16 @@ async fn tokens_are_good_in_the_next_server_with_the_same_key() {
     create(&served, "/api/v1/namespaces/shop/secrets", secret).await;
     let filled = get(&served, "/api/v1/namespaces/shop/secrets/s").await;
     let filled = filled["data"]["token"].as_str().expect("it is filled");
-    let filled = BASE64_STANDARD.decode(filled).expect("it is base64");
+    let filled = BASE64_STANDARD.decode(filled).expect("the data is base64");
     let tokens = [
         made["status"]["token"].clone(),
-        String::from_utf8(filled).expect("it is text").into(),
+        String::from_utf8(filled).expect("the text is UTF-8").into(),
     ];
     let mut dump = Vec::new();
-    write_snapshot(served.cluster(), &mut dump).expect("memory takes all");
-    let dump = String::from_utf8(dump).expect("it is text");
+    write_snapshot(served.cluster(), &mut dump).expect("writing to memory does not fail");
+    let dump = String::from_utf8(dump).expect("the text is UTF-8");
     let other = TokenKey::new().expect("there are random numbers");
-    let public = PublicKey::read_all(PUBLIC_KEY).expect("it is a key");
+    let public = PublicKey::read_all(PUBLIC_KEY).expect("the key is valid");
     for (key, is_good) in [
         (Some(key()), true),
         (Some(other.believing(public)), true),

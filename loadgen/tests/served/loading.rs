@@ -1,4 +1,4 @@
-//! What files bring, and what a kubeconfig holds.
+//! Loading of files, and the content of a kubeconfig.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use podstorm_sim::services::Controllers;
 use super::*;
 
 #[tokio::test]
-async fn what_is_loaded_is_there_before_the_controllers_are() {
+async fn objects_are_loaded_before_the_controllers_start() {
     const PODS_MADE: i64 = 500;
     let options = || ServeOptions {
         pods_per_node: 1000,
@@ -23,14 +23,14 @@ async fn what_is_loaded_is_there_before_the_controllers_are() {
     let mut list: Value = serde_json::from_str(&text(&first)).unwrap();
     list["items"].as_array_mut().unwrap().reverse();
     let again = load(&list.to_string(), options());
-    // Long enough for the controllers to look at everything.
+    // Long enough for the controllers to sync everything.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let names = texts(&get(&again, PODS).await, "name");
     assert_eq!(names, texts(&get(&first, PODS).await, "name"));
 }
 
 #[tokio::test]
-async fn a_snapshot_holds_custom_objects_and_what_defines_them() {
+async fn a_snapshot_has_custom_objects_and_their_definitions() {
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": {"name": "w"}, "spec": {}});
     // The definition may come after its objects.
@@ -38,7 +38,7 @@ async fn a_snapshot_holds_custom_objects_and_what_defines_them() {
     let passed_over = |file: &str| {
         let loaded = load_served(&["-".into()], file.as_bytes());
         let mut ignored = loaded.expect("the text is a valid manifest").counts.ignored;
-        // Those of nodes.
+        // Events of nodes.
         ignored.remove("Event");
         ignored
     };
@@ -54,14 +54,14 @@ async fn a_snapshot_holds_custom_objects_and_what_defines_them() {
 }
 
 #[test]
-fn a_kubeconfig_holds_what_lets_a_client_in() {
+fn a_kubeconfig_has_the_credentials_of_a_client() {
     let address: SocketAddr = "0.0.0.0:8443".parse().unwrap();
     let read = |access: &Access| -> Value {
         serde_saphyr::from_str(&kubeconfig(address, &access.login)).unwrap()
     };
     let open = Access::new(address.ip(), None, Vec::new()).unwrap();
     let config = read(&open);
-    // Clients can't connect to "any address".
+    // Clients can't connect to the unspecified address.
     let local = json!({"insecure-skip-tls-verify": true, "server": "http://127.0.0.1:8443"});
     assert_eq!(config["clusters"][0]["cluster"], local);
     assert_eq!(config["users"][0]["user"], json!({}));
@@ -97,7 +97,7 @@ fn options_without_nodes() -> ServeOptions {
 }
 
 #[tokio::test]
-async fn what_is_new_is_created_as_a_client_would() {
+async fn new_objects_are_created_as_by_a_client() {
     let meta = |name: &str| json!({"name": name, "namespace": "shop"});
     let template = json!({"spec": {"restartPolicy": "Never", "priorityClassName": "urgent",
         "containers": [{"name": "c", "image": "i"}]}});
@@ -133,7 +133,7 @@ async fn what_is_new_is_created_as_a_client_would() {
     let target = &get(&served, grow).await["spec"]["metrics"][0]["resource"]["target"];
     assert_eq!(target["averageUtilization"], 80);
     let pods = get(&served, "/api/v1/namespaces/shop/pods").await;
-    // One is of the Job.
+    // One belongs to the Job.
     let names = texts(&pods, "name");
     let own = names.iter().position(|name| name.starts_with("p-"));
     let pod = &pods["items"][own.expect("the pod of the file is there")];
@@ -150,7 +150,7 @@ async fn what_is_new_is_created_as_a_client_would() {
     assert_eq!(pod["status"]["phase"], "Running", "{pod}");
 }
 
-/// Manifests as people write them, and where they are created.
+/// Returns manifests as users write them, and the paths where they are created.
 fn manifests() -> [(&'static str, Value); 14] {
     let pod = json!({"containers": [{"name": "c", "image": "i", "resources": {"requests":
         {"cpu": "0.5", "memory": "1024Mi"}}, "imaeg": "typo"}]});
@@ -220,8 +220,8 @@ fn manifests() -> [(&'static str, Value); 14] {
 }
 
 #[tokio::test]
-async fn what_a_file_creates_is_what_a_request_creates() {
-    // Without what differs from one object to the next.
+async fn a_file_creates_the_same_objects_as_a_request() {
+    // Without members that differ from one object to the next.
     let plain = |mut object: Value| {
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.remove("managedFields");
@@ -231,7 +231,7 @@ async fn what_a_file_creates_is_what_a_request_creates() {
     };
     let options = || {
         let mut options = options_without_nodes();
-        let none = Controllers::of(Rows::installed(), &["-podgc"]).expect("it is known");
+        let none = Controllers::of(Rows::installed(), &["-podgc"]).expect("the kind is known");
         options.sim.services.controllers = none;
         options
     };
@@ -245,11 +245,11 @@ async fn what_a_file_creates_is_what_a_request_creates() {
         object["apiVersion"] = version.into();
         object["kind"] = kind.into();
         object["metadata"] = json!({"name": "a"});
-        // Such as a dump may have and a create takes away.
+        // A dump may have a status, which a create removes.
         object["status"] = json!({});
         let path = format!("{group}/namespaces/default/{resource}");
         let of_file = load(&object.to_string(), options());
-        let of_request = Served::start(options()).expect("nothing is loaded");
+        let of_request = Served::start(options()).expect("without files nothing can be refused");
         create(&of_request, &path, object).await;
         let path = format!("{path}/a");
         let (of_file, of_request) = (get(&of_file, &path).await, get(&of_request, &path).await);
@@ -258,7 +258,7 @@ async fn what_a_file_creates_is_what_a_request_creates() {
 }
 
 #[tokio::test]
-async fn a_custom_object_may_be_of_a_version_that_is_not_stored() {
+async fn a_custom_object_may_have_a_version_that_is_not_stored() {
     let mut of_two = definition();
     let mut beta = of_two["spec"]["versions"][0].clone();
     beta["name"] = "v1beta1".into();
@@ -289,7 +289,7 @@ async fn a_custom_object_may_be_of_a_version_that_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_dump_of_workloads_alone_has_its_namespaces_and_keeps_what_exists() {
+async fn a_dump_of_workloads_gets_its_namespaces() {
     let first = load(&set("web", 3).to_string(), options());
     advance(&first, STARTUP_S);
     let mut dump: Value = serde_json::from_str(&text(&first)).unwrap();
@@ -316,7 +316,7 @@ async fn a_dump_of_workloads_alone_has_its_namespaces_and_keeps_what_exists() {
 }
 
 #[test]
-fn an_object_that_is_refused_is_named_and_nothing_is_served() {
+fn a_refused_object_is_named_and_nothing_is_served() {
     let uid = "8df9bcb8-481d-4037-8798-84343b02ebd7";
     let ending = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old",
         "uid": uid, "deletionTimestamp": "2025-12-01T00:00:00Z", "finalizers": ["a.example/b"]},

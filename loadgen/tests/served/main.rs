@@ -1,5 +1,5 @@
-//! A cluster that is served: in virtual time and real time, loaded from files, forked, with other controllers and
-//! with kube-rs as its client.
+//! A served cluster: on virtual time and real time, loaded from files, forked, with external controllers and with kube-rs
+//! as its client.
 
 mod client;
 mod controllers;
@@ -22,7 +22,7 @@ use podstorm_loadgen::serve::{ServeOptions, Served, write_snapshot};
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::{Value, json};
 
-/// How long pods take to be ready in virtual time, and to end.
+/// How long pods take to be ready, and to terminate, on virtual time, in seconds.
 const STARTUP_S: u64 = 300;
 const ENDING_S: u64 = 20;
 
@@ -30,7 +30,7 @@ const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
-/// Of a cluster in virtual time.
+/// Returns the options of a cluster on virtual time.
 fn options() -> ServeOptions {
     let mut sim = SimOptions::new(EngineKind::Virtual, 1);
     let seconds = |seconds: u64| Latency::Constant(seconds as i64 * 1_000_000_000);
@@ -43,24 +43,27 @@ fn options() -> ServeOptions {
 }
 
 fn start() -> Served {
-    Served::start(options()).expect("nothing is loaded")
+    Served::start(options()).expect("without files nothing can be refused")
 }
 
-/// With the objects of a file.
+/// Starts a cluster with the objects of a file.
 fn load(file: &str, options: ServeOptions) -> Served {
     let loaded = load_served(&["-".into()], file.as_bytes()).expect("the text is a valid manifest");
     let objects = loaded.objects;
-    Served::start(ServeOptions { objects, ..options }).expect("all of it is valid")
+    Served::start(ServeOptions { objects, ..options }).expect("all objects are valid")
 }
 
 fn advance(served: &Served, seconds: u64) {
     let moved = served.advance(Duration::from_secs(seconds));
-    moved.expect("its time is virtual");
+    moved.expect("the time is virtual");
 }
 
 async fn send(served: &Served, method: &str, path: &str, body: Value) -> (u16, Value) {
     let (code, text) = send_for_text(served, method, path, body).await;
-    (code, serde_json::from_slice(&text).expect("it is JSON"))
+    (
+        code,
+        serde_json::from_slice(&text).expect("the answer is JSON"),
+    )
 }
 
 async fn send_for_text(served: &Served, method: &str, path: &str, body: Value) -> (u16, Bytes) {
@@ -73,10 +76,20 @@ async fn send_for_text(served: &Served, method: &str, path: &str, body: Value) -
         Value::Null => Bytes::new(),
         body => Bytes::from(body.to_string()),
     };
-    let request = request.body(Full::new(body)).expect("it is well formed");
-    let answer = served.api().answer(request).await.expect("it is answered");
+    let request = request
+        .body(Full::new(body))
+        .expect("the request is well formed");
+    let answer = served
+        .api()
+        .answer(request)
+        .await
+        .expect("the server answers");
     let (head, body) = answer.into_parts();
-    let body = body.collect().await.expect("it is whole").to_bytes();
+    let body = body
+        .collect()
+        .await
+        .expect("the answer is complete")
+        .to_bytes();
     (head.status.as_u16(), body)
 }
 
@@ -102,12 +115,12 @@ fn set(name: &str, replicas: i64) -> Value {
 
 fn text(served: &Served) -> String {
     let mut out = Vec::new();
-    write_snapshot(served.cluster(), &mut out).expect("memory takes everything");
-    String::from_utf8(out).expect("it is JSON")
+    write_snapshot(served.cluster(), &mut out).expect("writing to memory does not fail");
+    String::from_utf8(out).expect("the answer is JSON")
 }
 
 fn texts(pods: &Value, member: &str) -> Vec<String> {
-    let items = pods["items"].as_array().expect("it is a list");
+    let items = pods["items"].as_array().expect("the answer is a list");
     let of = |pod: &Value| {
         pod["metadata"][member]
             .as_str()
@@ -122,7 +135,7 @@ async fn ready(served: &Served, name: &str) -> u64 {
     set["status"]["readyReplicas"].as_u64().unwrap_or(0)
 }
 
-/// What makes widgets a kind.
+/// Returns the definition of widgets.
 fn definition() -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
         "properties": {"size": {"type": "integer", "default": 3}}}}});
@@ -134,7 +147,7 @@ fn definition() -> Value {
                 "schema": {"openAPIV3Schema": schema}}]}})
 }
 
-/// An object as a type of its own.
+/// Converts an object to its type.
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object")
 }

@@ -1,19 +1,31 @@
-//! The lives of pods, as a client sees them over HTTP.
+//! The lifecycle of pods, as a client sees it over HTTP.
 
 use super::*;
 
-/// Kind, phase, readiness and state of the events of pods since a version.
+/// Returns kind, phase, readiness and state of the watch events of pods since a version.
 async fn events(served: &Served, since: &str) -> Vec<String> {
     let path = format!("{PODS}?watch=1&timeoutSeconds=1&resourceVersion={since}");
     let request = Request::get(path).body(Full::new(Bytes::new()));
-    let request = request.expect("it is well formed");
-    let answer = served.api().answer(request).await.expect("it is answered");
-    let body = answer.into_body().collect().await.expect("it is whole");
+    let request = request.expect("the request is well formed");
+    let answer = served
+        .api()
+        .answer(request)
+        .await
+        .expect("the server answers");
+    let body = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("the answer is complete");
     let body = body.to_bytes();
     let lines = body.split(|byte| *byte == b'\n');
     let lines = lines.filter(|line| !line.is_empty());
     lines
-        .map(|line| told(&read(serde_json::from_slice(line).expect("it is JSON"))))
+        .map(|line| {
+            told(&read(
+                serde_json::from_slice(line).expect("the answer is JSON"),
+            ))
+        })
         .collect()
 }
 
@@ -33,7 +45,7 @@ fn told(event: &Value) -> String {
     format!("{kind} {phase} {ready} {state} {grace}")
 }
 
-/// A pod whose script says how long it takes to end.
+/// Returns a pod whose script sets how long it takes to terminate.
 fn pod(name: &str, finalizers: &Value) -> Value {
     let annotations = json!({"podstorm/script": "stop=2s"});
     json!({"apiVersion": "v1", "kind": "Pod",
@@ -41,7 +53,7 @@ fn pod(name: &str, finalizers: &Value) -> Value {
         "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
 
-/// Creates a pod, waits until it runs, deletes it, and waits for longer than it takes to end.
+/// Creates a pod, waits until it runs, deletes it, and waits for longer than it takes to terminate.
 async fn deleted(finalizers: &Value) -> (Served, Vec<String>) {
     let served = start();
     let made = create(&served, PODS, pod("p", finalizers)).await;
@@ -66,7 +78,7 @@ const STEPS: [&str; 7] = [
 ];
 
 #[tokio::test]
-async fn a_deleted_pod_is_not_ready_then_gone() {
+async fn a_deleted_pod_is_unready_and_then_removed() {
     let (_, seen) = deleted(&json!([])).await;
     assert_eq!(seen[..7], STEPS);
     assert_eq!(seen[7..], ["DELETED Succeeded False terminated 0"]);
@@ -89,9 +101,9 @@ async fn a_finalizer_keeps_a_pod_that_has_ended() {
 }
 
 #[tokio::test]
-async fn a_pod_that_only_a_client_finds_unready_is_ready_again_in_ten_seconds() {
+async fn a_pod_that_a_client_makes_unready_recovers_in_ten_seconds() {
     let served = start();
-    // A pod with a script is looked at sooner.
+    // Pods with a script are checked sooner.
     let mut plain = pod("p", &json!([]));
     plain["metadata"]["annotations"] = Value::Null;
     create(&served, PODS, plain).await;
@@ -110,7 +122,7 @@ async fn a_pod_that_only_a_client_finds_unready_is_ready_again_in_ten_seconds() 
     }
 }
 
-/// Reason, message and reporter of the events about a pod, in both of their forms.
+/// Returns reason, message and reporter of the Events about a pod, in both API versions.
 async fn events_about(served: &Served, pod: &str) -> [Vec<String>; 2] {
     let selected = |field: &str| format!("fieldSelector={field}.name%3D{pod}");
     let core = format!("{EVENTS}?{}", selected("involvedObject"));
@@ -137,14 +149,16 @@ const NEWER_EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 async fn scheduler_and_kubelets_write_events_until_they_expire() {
     let mut kept = options();
     kept.sim.services.event_ttl_ns = 3600 * 1_000_000_000;
-    let served = Served::start(kept).expect("nothing is loaded");
+    let served = Served::start(kept).expect("without files nothing can be refused");
     create(&served, PODS, pod("p", &json!([]))).await;
     let mut picky = pod("picky", &json!([]));
     picky["spec"]["nodeSelector"] = json!({"disk": "ssd"});
     create(&served, PODS, picky).await;
     advance(&served, STARTUP_S);
     let found = get(&served, &format!("{PODS}/p")).await;
-    let node = found["spec"]["nodeName"].as_str().expect("it is bound");
+    let node = found["spec"]["nodeName"]
+        .as_str()
+        .expect("the listener has an address");
     let [core, newer] = events_about(&served, "p").await;
     assert_eq!(
         core,
@@ -172,10 +186,10 @@ async fn scheduler_and_kubelets_write_events_until_they_expire() {
     let [core, _] = events_about(&served, "p").await;
     assert_eq!(core, [""; 0]);
 
-    // As the flag says.
+    // With the flag.
     let mut silent = options();
     silent.rules.pod_events = false;
-    let served = Served::start(silent).expect("nothing is loaded");
+    let served = Served::start(silent).expect("without files nothing can be refused");
     create(&served, PODS, pod("p", &json!([]))).await;
     advance(&served, STARTUP_S);
     assert_eq!(events_about(&served, "p").await, [[""; 0]; 2]);

@@ -1,4 +1,4 @@
-//! StatefulSets on a served cluster: order, claims, rolling updates and the way back.
+//! StatefulSets on a served cluster: order, claims, rolling updates and rollbacks.
 
 use super::controllers::serve_virtual;
 use super::*;
@@ -7,7 +7,7 @@ const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 
-/// A StatefulSet `web` whose pods have a claim `data` each.
+/// Returns a StatefulSet `web` whose pods have a claim `data` each.
 fn web(replicas: i64) -> Value {
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}});
@@ -29,17 +29,20 @@ async fn patch(served: &Served, spec: Value) {
     assert_eq!(code, 200, "{patched}");
 }
 
-/// The template with another image.
+/// Returns the template with another image.
 fn with_image(image: &str) -> Value {
     let mut template = web(0)["spec"]["template"].clone();
     template["spec"]["containers"][0]["image"] = image.into();
     json!({"template": template})
 }
 
-/// The images of the pods, by ordinal.
+/// Returns the images of the pods, by ordinal.
 async fn images(served: &Served) -> Vec<String> {
     let pods = get(served, PODS).await;
-    let pods = pods["items"].as_array().expect("it is a list").iter();
+    let pods = pods["items"]
+        .as_array()
+        .expect("the answer is a list")
+        .iter();
     let image = |pod: &Value| {
         pod["spec"]["containers"][0]["image"]
             .as_str()
@@ -50,7 +53,7 @@ async fn images(served: &Served) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pods_come_one_after_the_other_with_their_claims_and_go_from_the_last() {
+async fn pods_start_in_order_with_claims_and_stop_in_reverse() {
     let served = serve_virtual(&["*"]);
     create(&served, STATEFUL, web(3)).await;
     advance(&served, STARTUP_S / 2);
@@ -75,7 +78,7 @@ async fn pods_come_one_after_the_other_with_their_claims_and_go_from_the_last() 
         "1"
     );
 
-    // A pod that is lost comes back with its name and its claim.
+    // A lost pod is recreated with its name and its claim.
     let uid = pod["metadata"]["uid"].clone();
     send(&served, "DELETE", &format!("{PODS}/web-1"), Value::Null).await;
     advance(&served, ENDING_S + 2 * STARTUP_S);
@@ -95,7 +98,7 @@ async fn pods_come_one_after_the_other_with_their_claims_and_go_from_the_last() 
 }
 
 #[tokio::test]
-async fn claims_go_with_their_pods_where_the_set_says_so() {
+async fn claims_follow_the_retention_policy_of_the_set() {
     let served = serve_virtual(&["*"]);
     let mut set = web(2);
     set["spec"]["podManagementPolicy"] = "Parallel".into();
@@ -116,7 +119,7 @@ async fn claims_go_with_their_pods_where_the_set_says_so() {
 }
 
 #[tokio::test]
-async fn an_update_goes_from_the_last_pod_to_the_partition_and_back_to_the_old_revision() {
+async fn updates_reach_the_partition_and_roll_back() {
     let served = serve_virtual(&["*"]);
     create(&served, STATEFUL, web(3)).await;
     advance(&served, 4 * STARTUP_S);
@@ -128,7 +131,7 @@ async fn an_update_goes_from_the_last_pod_to_the_partition_and_back_to_the_old_r
     patch(&served, change).await;
     advance(&served, 2 * (ENDING_S + 2 * STARTUP_S));
     assert_eq!(images(&served).await, ["i:1", "i:2", "i:2"]);
-    // A pod below the partition comes back as it was.
+    // A pod below the partition is recreated from the old revision.
     send(&served, "DELETE", &format!("{PODS}/web-0"), Value::Null).await;
     advance(&served, ENDING_S + 2 * STARTUP_S);
     assert_eq!(images(&served).await, ["i:1", "i:2", "i:2"]);

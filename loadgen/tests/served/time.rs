@@ -1,8 +1,8 @@
-//! Time that is moved, and what a stream of samples tells meanwhile.
+//! Advancing time, and a stream of samples meanwhile.
 
 use super::*;
 
-/// How many pods say of themselves that they are ready.
+/// Returns how many pods report that they are ready.
 fn ready_pods(pods: &Value) -> usize {
     let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
     let conditions = |pod: &Value| pod["status"]["conditions"].as_array().cloned();
@@ -12,11 +12,11 @@ fn ready_pods(pods: &Value) -> usize {
         .count()
 }
 
-/// The states that a test sees which waits five minutes of the cluster's time.
+/// Returns the states that a test sees which advances the cluster's time by five minutes.
 async fn play() -> Vec<Value> {
     let served = start();
     create(&served, SETS, set("web", 2)).await;
-    // The answer has come: all that is due at once has happened.
+    // The answer arrives after everything that is due immediately has happened.
     let before = get(&served, PODS).await;
     assert_eq!(texts(&before, "name").len(), 2);
     let moved = json!({"seconds": STARTUP_S - 1});
@@ -33,18 +33,18 @@ async fn play() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn five_minutes_pass_when_they_are_asked_to_and_the_same_every_time() {
+async fn advancing_five_minutes_is_deterministic() {
     assert_eq!(play().await, play().await);
 }
 
 #[tokio::test]
-async fn real_time_is_not_moved() {
+async fn real_time_cannot_be_advanced() {
     let served = Served::start(ServeOptions::default()).unwrap();
     assert_eq!(served.advance(Duration::from_secs(1)), None);
 }
 
 #[tokio::test]
-async fn samples_come_while_the_time_of_the_cluster_stands_still() {
+async fn samples_arrive_while_the_time_of_the_cluster_stands_still() {
     let served = start();
     let open = Request::get("/podstorm/live").body(Full::new(Bytes::new()));
     let stream = served.api().answer(open.unwrap()).await;
@@ -56,9 +56,9 @@ async fn samples_come_while_the_time_of_the_cluster_stands_still() {
             1 => drop(create(&served, SETS, set("web", 2)).await),
             _ => advance(&served, 301),
         }
-        let frame = stream.frame().await.expect("it goes on").unwrap();
+        let frame = stream.frame().await.expect("the stream continues").unwrap();
         let event = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
-        let sample = event.split_once("data: ").expect("it is an event").1;
+        let sample = event.split_once("data: ").expect("the line is an event").1;
         let sample: Value = serde_json::from_str(sample).unwrap();
         assert_eq!(sample["virtual"], true);
         let of = |name: &str| sample["pods"][name].as_u64().unwrap();

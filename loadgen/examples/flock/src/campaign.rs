@@ -1,9 +1,9 @@
-//! Flocks under faults: what users do to them, and what must hold.
+//! Flocks under faults: the actions of users, and the invariants.
 //!
-//! * **F1** The controller creates pods and rosters, deletes only pods that a Flock owned, and updates rosters of
-//!   Flocks and the status of Flocks. It writes nothing else.
-//! * **F2** Where no fault is injected, no pod is created beyond the largest size that the Flock has had.
-//! * **L1** So long after the end of faults every Flock has its pods, and the roster lists them.
+//! * **F1** The controller creates pods and rosters, deletes only pods that a Flock owned, and updates only rosters and
+//!   status of Flocks. It writes nothing else.
+//! * **F2** Without injected faults, no pod is created beyond the largest size that the Flock has had.
+//! * **L1** A fixed time after the end of faults, every Flock has its pods, and the roster lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,15 +35,15 @@ pub struct PlannedFlock {
     max_age: Option<u32>,
 }
 
-/// What is done at one moment.
+/// A user's action at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlockAction {
-    /// Something is done to the cluster.
+    /// An action on the cluster.
     Cluster(Action),
     /// Sets the size.
     Size(String, u32),
-    /// Sets the highest age of pods, s, or removes it.
+    /// Sets the maximum age of pods in seconds, or removes it.
     MaxAge(String, Option<u32>),
     /// Deletes the roster.
     LoseRoster(String),
@@ -51,7 +51,7 @@ pub enum FlockAction {
     LosePod(String),
     /// Deletes the Flock.
     Delete(String, Dependents),
-    /// Creates the Flock if it isn't there.
+    /// Creates the Flock if it doesn't exist.
     Create(String),
     /// Changes an annotation.
     Touch(String),
@@ -202,7 +202,7 @@ impl Subject for Flocks {
     }
 }
 
-/// A Flock is deleted, and another is created under its name.
+/// Deletes a Flock and creates another under the same name.
 fn recreated(dice: &mut Dice, name: String) -> Vec<(u32, FlockAction)> {
     let gone = FlockAction::Delete(name.clone(), dice.one(&Dependents::DRAWN));
     vec![
@@ -230,9 +230,13 @@ impl Users for FlockUsers {
     }
 
     fn create(&mut self, simulation: &mut Simulation) {
-        let definition = kind_named("CustomResourceDefinition").expect("every cluster serves it");
+        let definition =
+            kind_named("CustomResourceDefinition").expect("every cluster serves the kind");
         let text = include_str!("../flock.json");
-        simulation.create_object(definition, serde_json::from_str(text).expect("it is JSON"));
+        simulation.create_object(
+            definition,
+            serde_json::from_str(text).expect("the object is valid JSON"),
+        );
         let planned = Arc::clone(&self.planned);
         simulation
             .create_with(move |simulation| planned.iter().for_each(|it| create(simulation, it)));
@@ -241,7 +245,7 @@ impl Users for FlockUsers {
     fn act(&mut self, simulation: &mut Simulation, action: &FlockAction) {
         use FlockAction::*;
         match action {
-            Cluster(_) => unreachable!("it is carried out on the cluster"),
+            Cluster(_) => unreachable!("cluster actions are executed by the cluster"),
             Size(name, size) => {
                 simulation.patch_object(FLOCK, name, json!({"spec": {"size": size}}))
             }
@@ -276,7 +280,8 @@ impl Users for FlockUsers {
         self.touch(simulation);
     }
 
-    /// Pods that get too old would be replaced in the quiet. A Flock may be created again after [`put_right`](Users::put_right).
+    /// Keeps pods from reaching their maximum age in the quiet period. A Flock may be created again after
+    /// [`put_right`](Users::put_right).
     fn touch(&mut self, simulation: &mut Simulation) {
         for planned in &*Arc::clone(&self.planned) {
             self.act(simulation, &FlockAction::MaxAge(planned.name.clone(), None));
@@ -297,7 +302,7 @@ fn roster_of(flock: &str) -> String {
     format!("{flock}-roster")
 }
 
-/// The pods of the Flock of that name that have neither ended nor are being deleted, by name.
+/// Returns the pods of this Flock that have not ended and are not being deleted, sorted by name.
 fn pods(cluster: &Cluster, flock: &str) -> Vec<Arc<Pod>> {
     let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     pods.retain(|pod| {
@@ -310,14 +315,14 @@ fn pods(cluster: &Cluster, flock: &str) -> Vec<Arc<Pod>> {
     pods
 }
 
-/// The UID of the Flock that owns an object.
+/// Returns the UID of the Flock that owns an object.
 fn flock_of(object: &dyn Object) -> Option<Uid> {
     let owner = object.metadata().controller();
     let owner = owner.filter(|owner| *owner.kind == *FLOCK.name());
     owner.map(|owner| owner.uid.clone())
 }
 
-/// Looks at the controller's commits.
+/// Checks the controller's commits.
 #[derive(Debug)]
 pub struct FlockJudge {
     /// Whether the schedule injects no faults.
@@ -353,7 +358,7 @@ impl Judge for FlockJudge {
             self.owned.insert(meta.uid.clone());
         }
         let was_owned = self.owned.contains(&meta.uid);
-        // The server counts the pods of a quota itself. Admission may remove a new pod's owner.
+        // The server counts the pods of a quota. Admission may remove a new pod's owner.
         let may_write = match commit.change {
             Change::Added => [Kind::POD, CONFIG_MAP].contains(&kind),
             Change::Modified => kind == FLOCK || was_owned || kind.name() == "ResourceQuota",
@@ -376,7 +381,7 @@ impl Judge for FlockJudge {
         *count += 1;
         let largest = self.sizes.get(&owner).copied().unwrap_or(0);
         if self.is_strict && sync.is_some() && *count > largest {
-            let text = format!("a Flock has {count} pods and never wanted more than {largest}");
+            let text = format!("a Flock has {count} pods but never wanted more than {largest}");
             return Err(("F2", text));
         }
         Ok(())
@@ -403,7 +408,7 @@ impl Judge for FlockJudge {
                 .map(|it| it.metadata.name.to_string())
                 .collect();
             if pods.len() != size {
-                return Some(format!("{name} has {} pods of {size}", pods.len()));
+                return Some(format!("{name} has {} of {size} pods", pods.len()));
             }
             let roster = cluster
                 .api(CONFIG_MAP)

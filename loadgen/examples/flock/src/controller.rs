@@ -1,9 +1,9 @@
 //! The controller of Flocks. A Flock wants `size` pods, none older than `maxAgeSeconds`, and a ConfigMap `NAME-roster`
 //! that lists them.
 //!
-//! A sync deletes the surplus and the pods that are too old, or else creates what is missing, in batches of 1, 2, 4, ….
-//! Until the cache shows the result, syncs of the Flock create and delete no more. Then the sync writes the roster and the
-//! status. It ends with a look at the moment at which the oldest pod gets too old, or with a retry if a request failed.
+//! A sync deletes surplus pods and those that are too old, or otherwise creates missing ones, in batches of 1, 2, 4, ….
+//! Until the cache shows the result, further syncs of the Flock create and delete nothing. Then the sync writes the roster
+//! and the status. It ends with a delayed sync for when the oldest pod gets too old, or with a retry if a request failed.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub const CONFIG_MAP: Kind = Kind::of(&ResourceType {
     ..ResourceType::DEFAULT
 });
 
-/// The row: everything that programs and their users need to know of the controller.
+/// The row: everything that programs and their users need to know about the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flocks;
 
@@ -68,7 +68,7 @@ impl ControllerType for Flocks {
     }
 }
 
-/// The controller. A clone is the same controller.
+/// The controller. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Controller {
     flocks: Arc<Owners<AnyObject>>,
@@ -111,7 +111,7 @@ impl Controller {
             let created = pod.metadata.creation_timestamp.unix_seconds().unwrap_or(0);
             wall_ns - created * 1_000_000_000
         };
-        // The youngest first: those behind `size` go, and those that are too old.
+        // The youngest first: delete pods beyond `size`, and those that are too old.
         pods.sort_by_cached_key(|pod| (age_ns(pod), pod.metadata.name.clone()));
         if is_settled {
             let young = pods.partition_point(|pod| age_ns(pod) < max_age_ns);
@@ -138,13 +138,13 @@ impl Controller {
         }
         let oldest_ns = pods.iter().map(|pod| age_ns(pod)).max();
         let oldest_ns = oldest_ns.filter(|_| max_age_ns < i64::MAX);
-        // Times of creation are whole seconds.
+        // Creation times are whole seconds.
         let left_ns = oldest_ns.map(|oldest_ns| (max_age_ns - oldest_ns).max(1_000_000_000));
         Ok(left_ns.map_or(End::Forget, End::After))
     }
 
-    /// The write of the roster, unless it is as it should be. A roster without a controller is adopted; one of another
-    /// controller is left alone, and the sync fails until it is gone.
+    /// Returns the write of the roster, unless it is up to date. A roster without a controller is adopted; for one of another
+    /// controller the sync fails until it is deleted.
     fn roster(
         &self,
         flock: &DynamicObject,
@@ -198,7 +198,7 @@ fn pod(flock: &str) -> Pod {
     .expect("a readable pod")
 }
 
-/// The write of the status, unless it is as it should be.
+/// Returns the write of the status, unless it is up to date.
 fn status(flock: &DynamicObject, pods: &[Arc<Pod>]) -> Option<Request> {
     let ready = pods.iter().filter(|pod| pod.is_ready()).count();
     let status = json!({"ready": ready});

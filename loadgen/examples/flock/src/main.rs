@@ -1,4 +1,4 @@
-//! `loadgen` with one more controller, that of Flocks: `flock serve`, `flock fuzz --workload flock`.
+//! `loadgen` with an additional controller for Flocks: `flock serve`, `flock fuzz --workload flock`.
 
 mod campaign;
 mod controller;
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let subjects = Subjects::upstream().with::<Flocks>().install();
     assert!(
         registry.is_ok() && subjects.is_ok(),
-        "nothing has read them before"
+        "the rows have not been read before"
     );
     podstorm_loadgen::cli::main()
 }
