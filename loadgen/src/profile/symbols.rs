@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_function_is_found_by_an_address_inside_it() {
         let functions = Functions::of_this_program();
-        let here = a_function_is_found_by_an_address_within as fn() as usize;
+        let here = a_function_is_found_by_an_address_inside_it as fn() as usize;
         let name = functions.name_at(here + 1).expect("tests are not stripped");
         let name = String::from_utf8_lossy(name);
         assert!(
-            name.contains("a_function_is_found_by_an_address_within"),
+            name.contains("a_function_is_found_by_an_address_inside_it"),
             "{name}"
         );
         assert!(functions.name_at(0).is_none());

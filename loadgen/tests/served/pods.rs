@@ -158,7 +158,7 @@ async fn scheduler_and_kubelets_write_events_until_they_expire() {
     let found = get(&served, &format!("{PODS}/p")).await;
     let node = found["spec"]["nodeName"]
         .as_str()
-        .expect("the listener has an address");
+        .expect("the pod is bound");
     let [core, newer] = events_about(&served, "p").await;
     assert_eq!(
         core,
